@@ -40,11 +40,11 @@ class Allowed:
         """The path of a run: a name as `runs` lists it, or a path. Raises NoUsableInput where it is not allowed."""
         for folder in self.folders:
             try:
-                found = (folder / name).resolve(strict=True)
+                run = (folder / name).resolve(strict=True)
             except (OSError, ValueError, RuntimeError):  # none, too long, a zero byte, a circle of links
                 continue
-            if found.is_relative_to(folder):
-                return str(found)
+            if run.is_relative_to(folder):
+                return str(run)
         shown = ", ".join(map(str, self.folders))
         asked = name[:_SHOWN_CHARACTERS]
         raise NoUsableInput(f"{asked}: no run of that name below {shown}, which is all that may be read")

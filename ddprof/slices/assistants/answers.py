@@ -44,14 +44,14 @@ class Answers:
     def finding(self, path: str, identifier: str) -> str:
         """Evidence, fixes, price and grounds of the findings of one identifier, as in the JSON report."""
         rows = to_contract(self._report(path))["findings"]
-        found = [row for row in rows if row["id"] == identifier]
-        if not found:
+        findings = [row for row in rows if row["id"] == identifier]
+        if not findings:
             names = [row["id"] for row in rows]
             there = ", ".join(dict.fromkeys(names)) or "none"
             raise NoUsableInput(
                 f"no finding {identifier!r} in this run{meant(identifier, names)}; its findings: {there}"
             )
-        return bounded(json.dumps(found, indent=1))
+        return bounded(json.dumps(findings, indent=1))
 
     def what_if(self, path: str, settings: Sequence[str], now: Sequence[str]) -> str:
         """The step with settings changed, its range, and what bounds it then. `now`: the run's own settings."""

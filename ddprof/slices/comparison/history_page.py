@@ -73,7 +73,7 @@ def _sheet(entries: list[PastRun]) -> Sheet:
     columns = ("run", "date (UTC)", "commit", "steps", "step (ms)", "change", "bound by", "MFU (%)")
     rows = []
     for entry in entries:
-        report, found, share = entry.report, mfu(entry), shares(entry)
+        report, mfu_share, share = entry.report, mfu(entry), shares(entry)
         rows.append(
             (
                 Named(clean(entry.name)),
@@ -83,7 +83,7 @@ def _sheet(entries: list[PastRun]) -> Sheet:
                 report.steps.wall_us / 1e3,
                 Named(clean(change_words(entry))),
                 report.verdict.bound,
-                NOT_RECORDED if found is None else 100 * found,
+                NOT_RECORDED if mfu_share is None else 100 * mfu_share,
                 *(100 * share[cause] for cause in causes),
             )
         )

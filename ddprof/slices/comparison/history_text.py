@@ -35,8 +35,8 @@ def commit_words(entry: PastRun) -> str:
 
 def mfu(entry: PastRun) -> float | None:
     """MFU, where shapes and the device's peak are known."""
-    found = entry.report.efficiency.get("mfu")
-    return float(found) if isinstance(found, int | float) and math.isfinite(found) else None
+    value = entry.report.efficiency.get("mfu")
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def shares(entry: PastRun) -> dict[str, float]:
@@ -77,10 +77,10 @@ def render_text(entries: Sequence[PastRun]) -> str:
         f"  {'run':<{width}}  {'date (UTC)':<16}  {'step':>9}  {'MFU':>6}  verdict and causes",
     ]
     for entry in entries:
-        report, found = entry.report, mfu(entry)
+        report, mfu_share = entry.report, mfu(entry)
         largest = sorted(shares(entry).items(), key=lambda item: -item[1])[:_MOST_CAUSES]
         parts = ", ".join(f"{CAUSES[c].label} {format_share(s)}" for c, s in largest if s >= _LEAST_SHARE)
-        used = "-" if found is None else format_share(found)
+        used = "-" if mfu_share is None else format_share(mfu_share)
         when = when_words(report.run.started_unix_s)
         name, step = phrases.clean(entry.name), format_us(report.steps.wall_us)
         lines.append(

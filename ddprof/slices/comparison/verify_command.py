@@ -109,12 +109,12 @@ def command(
     record = _record(loaded, measured, predicted, settings or (finding or "",), before, folder)
     if not no_record:
         _keep(record, before)
-    known = calibration.like(calibration.on_this_machine([before]), record.findings, record.kinds)
+    calibrated = calibration.like(calibration.on_this_machine([before]), record.findings, record.kinds)
     if form == "json":
-        document = {"schema": SCHEMA, **asdict(record), "like_this": asdict(known)}
+        document = {"schema": SCHEMA, **asdict(record), "like_this": asdict(calibrated)}
         click.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        tell("\n".join(to_text(record, known)))
+        tell("\n".join(to_text(record, calibrated)))
 
 
 def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str]) -> dict[str, Any]:
@@ -125,31 +125,32 @@ def _of_settings(loaded: LoadedRun, settings: Sequence[str], now: Sequence[str])
 
     wanted = [parse_setting(text) for text in settings]
     stated = parse_now(pairs("--now", now))
-    found: Prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
+    prediction: Prediction = predict(loaded.pricer, wanted, present(loaded.measures, stated))
     keys = {setting.key for setting in wanted}
-    bare_us, traced_us = loaded.pricer.unprofiled_us(found.changes), loaded.pricer.step_us(found.changes)
+    bare_us, traced_us = loaded.pricer.unprofiled_us(prediction.changes), loaded.pricer.step_us(prediction.changes)
     shrinks = bare_us / traced_us if bare_us is not None and traced_us > 0 else None
     return {
-        **_ranged(found.before_us, found.after_us, found.low_us, found.high_us),
+        **_ranged(prediction.before_us, prediction.after_us, prediction.low_us, prediction.high_us),
         "timed": None
         if shrinks is None
         else _ranged(
-            loaded.report.steps.unprofiled_us, *(shrinks * us for us in (found.after_us, found.low_us, found.high_us))
+            loaded.report.steps.unprofiled_us,
+            *(shrinks * us for us in (prediction.after_us, prediction.low_us, prediction.high_us)),
         ),
-        "kinds": tuple(dict.fromkeys(change.kind for change in found.changes)),
+        "kinds": tuple(dict.fromkeys(change.kind for change in prediction.changes)),
         "findings": tuple(f.id for f in loaded.report.findings if keys & {fix.setting for fix in f.fixes}),
     }
 
 
 def _of_finding(loaded: LoadedRun, finding: str) -> dict[str, Any]:
     report: Report = loaded.report
-    found = next((f for f in report.ranked_findings() if f.id == finding), None)
-    if found is None:
-        known = ", ".join(f.id for f in report.ranked_findings()) or "none"
-        raise UsageError(f"--finding {finding}: not found in this run; its findings: {known}")
-    bare_us, bare = report.steps.unprofiled_us, found.unprofiled_us
+    chosen = next((f for f in report.ranked_findings() if f.id == finding), None)
+    if chosen is None:
+        names = ", ".join(f.id for f in report.ranked_findings()) or "none"
+        raise UsageError(f"--finding {finding}: not found in this run; its findings: {names}")
+    bare_us, bare = report.steps.unprofiled_us, chosen.unprofiled_us
     return {
-        **_with_gain(report.steps.wall_us, found.recoverable_us),
+        **_with_gain(report.steps.wall_us, chosen.recoverable_us),
         "timed": None if bare_us is None or bare is None else _with_gain(bare_us, bare),
         "kinds": (),
         "findings": (finding,),
@@ -238,7 +239,7 @@ def _outcome_words(record: calibration.Record) -> str:
     return _WORDS[record.outcome].format(before=format_us(before), after=format_us(after))
 
 
-def to_text(record: calibration.Record, known: Calibration) -> list[str]:
+def to_text(record: calibration.Record, calibrated: Calibration) -> list[str]:
     """The comparison in a few lines."""
     low, high = record.measured_low_us, record.measured_high_us
     noise = "" if low is None or high is None else f" (95 % interval {format_us(low)} to {format_us(high)})"
@@ -252,5 +253,5 @@ def to_text(record: calibration.Record, known: Calibration) -> list[str]:
         f"{'long' if error >= 0 else 'short'}",
         f"gain       {format_us(gained)} of {format_us(promised)} promised",
     ]
-    words = calibration_words(known).removeprefix("; ")
+    words = calibration_words(calibrated).removeprefix("; ")
     return [*lines, f"so far     {words}"] if words else lines

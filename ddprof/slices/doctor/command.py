@@ -61,12 +61,12 @@ def command(python: str, out: Path, form: str) -> None:
     """
     rooms = {"ddprof": [*installation()], "training": [*training(python)], "machine": [*machine(out)]}
     if form == "json":
-        rows = [{"of": of, **asdict(part), "state": part.state.value} for of, found in rooms.items() for part in found]
+        rows = [{"of": of, **asdict(part), "state": part.state.value} for of, parts in rooms.items() for part in parts]
         click.echo(json.dumps(rows, indent=2))
         return
-    for found in rooms.values():
-        click.echo("\n".join(map(_line, found)))
-    missing = [part for found in rooms.values() for part in found if part.state is State.MISSING and part.remedy]
+    for parts in rooms.values():
+        click.echo("\n".join(map(_line, parts)))
+    missing = [part for parts in rooms.values() for part in parts if part.state is State.MISSING and part.remedy]
     click.echo(f"\n{_summary(missing)}")
 
 

@@ -60,8 +60,8 @@ def _gpus() -> Provision:
     if library is None:
         words = "no NVIDIA driver here: reports have no clocks, power and throttling"
         return Provision("GPU sensors", State.UNKNOWN, words)
-    found = library.devices()
-    return Provision("GPU sensors", State.OK, f"NVML sees {len(found)} GPU{'s' * (len(found) != 1)}")
+    devices = library.devices()
+    return Provision("GPU sensors", State.OK, f"NVML sees {len(devices)} GPU{'s' * (len(devices) != 1)}")
 
 
 def _ptrace(file: Path) -> Provision:

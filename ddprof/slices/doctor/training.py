@@ -50,7 +50,7 @@ def training(python: str) -> Iterator[Provision]:
     """Checks of the interpreter that runs the training."""
     try:
         done = subprocess.run([python, "-c", _PROBE], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         yield Provision("PyTorch", State.UNKNOWN, f"{python}: no answer within {PATIENCE_S} s")
         return
@@ -61,46 +61,46 @@ def training(python: str) -> Iterator[Provision]:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         yield Provision("PyTorch", State.UNKNOWN, f"{python} ended with {done.returncode}: {last}")
         return
-    yield from _told(found)
+    yield from _told(answer)
 
 
-def _told(found: Mapping[str, Any]) -> Iterator[Provision]:
-    if "torch" not in found:
-        words = f"none for Python {found['python']} ({found.get('error')}): traces can be analyzed, not recorded"
+def _told(answer: Mapping[str, Any]) -> Iterator[Provision]:
+    if "torch" not in answer:
+        words = f"none for Python {answer['python']} ({answer.get('error')}): traces can be analyzed, not recorded"
         yield Provision(
             "PyTorch", State.MISSING, words, "install torch >= 2.4, or name the interpreter that trains: --python"
         )
         return
-    backends = ", ".join(found["backends"]) or "none"
-    words = f"{found['torch']}, Python {found['python']}, backends: {backends}"
-    if _release(found["torch"]) < OLDEST:
+    backends = ", ".join(answer["backends"]) or "none"
+    words = f"{answer['torch']}, Python {answer['python']}, backends: {backends}"
+    if _release(answer["torch"]) < OLDEST:
         yield Provision("PyTorch", State.MISSING, words, "ddprof run needs torch >= 2.4")
     else:
         yield Provision("PyTorch", State.OK, words)
-    yield _profiler(found)
-    if found["devices"]:
-        yield _device_activities(found)
-    if "nccl" in found:
-        recorder = "has its flight recorder" if found["flight_recorder"] else "has no flight recorder"
-        state = State.OK if found["flight_recorder"] else State.MISSING
-        yield Provision("NCCL", state, f"{found['nccl']}; this torch {recorder}, which `ddprof hang` reads")
+    yield _profiler(answer)
+    if answer["devices"]:
+        yield _device_activities(answer)
+    if "nccl" in answer:
+        recorder = "has its flight recorder" if answer["flight_recorder"] else "has no flight recorder"
+        state = State.OK if answer["flight_recorder"] else State.MISSING
+        yield Provision("NCCL", state, f"{answer['nccl']}; this torch {recorder}, which `ddprof hang` reads")
 
 
-def _profiler(found: Mapping[str, Any]) -> Provision:
-    if "profiler_error" in found:
+def _profiler(answer: Mapping[str, Any]) -> Provision:
+    if "profiler_error" in answer:
         return Provision(
-            "profiler", State.MISSING, found["profiler_error"], "this torch was built without Kineto: use a release"
+            "profiler", State.MISSING, answer["profiler_error"], "this torch was built without Kineto: use a release"
         )
-    if not found["host_events"]:
+    if not answer["host_events"]:
         return Provision(
             "profiler", State.MISSING, "a trace of one matrix product is empty", "another profiler may be at work"
         )
     return Provision("profiler", State.OK, "records operators")
 
 
-def _device_activities(found: Mapping[str, Any]) -> Provision:
-    name, devices = "GPU activities", found["devices"]
-    if found.get("device_events"):
+def _device_activities(answer: Mapping[str, Any]) -> Provision:
+    name, devices = "GPU activities", answer["devices"]
+    if answer.get("device_events"):
         return Provision(name, State.OK, f"kernels are recorded on {len(devices)} x {devices[0]}")
     remedy = (
         "end what else holds CUPTI (nsys, DCGM profiling, another torch.profiler); where the driver keeps it to "

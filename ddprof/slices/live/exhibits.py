@@ -154,12 +154,12 @@ class HostNow:
 
 def hosts_now(folder: str) -> list[HostNow]:
     """The newest counters of every host that writes them (`ddprof run --mode monitor`)."""
-    found = []
+    hosts = []
     for path in sorted(Path(folder).glob(COUNTERS)) if folder else []:
         samples = _last_samples(path)
         if samples:
-            found.append(_host(path.name.split(".")[1], samples))
-    return found
+            hosts.append(_host(path.name.split(".")[1], samples))
+    return hosts
 
 
 def _last_samples(path: Path) -> list[_Sample]:
@@ -191,9 +191,9 @@ def _host(name: str, samples: list[_Sample]) -> HostNow:
 
 def _cpu_percent(samples: list[_Sample]) -> float | None:
     """Busy share of all cores between the first and the last of some samples; counters are cumulative."""
-    known = [s.cpu.jiffies for s in samples if s.cpu.jiffies]
-    if len(known) < 2:
+    jiffies = [s.cpu.jiffies for s in samples if s.cpu.jiffies]
+    if len(jiffies) < 2:
         return None
-    spent = {key: known[-1].get(key, 0) - known[0].get(key, 0) for key in known[-1]}
+    spent = {key: jiffies[-1].get(key, 0) - jiffies[0].get(key, 0) for key in jiffies[-1]}
     total = sum(spent.values())
     return 100.0 * (total - spent.get("idle", 0) - spent.get("iowait", 0)) / total if total > 0 else None

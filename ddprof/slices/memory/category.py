@@ -46,17 +46,17 @@ _FORWARD = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|(?:^|/)torch/(?:nn|optim|autograd|cuda|utils|_\w+)/|^<")
 
 
-def told_category(told: str) -> str:
+def told_category(stated: str) -> str:
     """The category that a file states in torch's terms."""
-    return _TOLD.get(told, OTHER)
+    return _TOLD.get(stated, OTHER)
 
 
 def category_of(stack: tuple[CodeFrame, ...]) -> str:
     """The allocating work by the innermost telling frame; OTHER without one."""
     for frame in stack:
-        found = _of_frame(frame)
-        if found:
-            return found
+        category = _of_frame(frame)
+        if category:
+            return category
     return OTHER
 
 
@@ -82,10 +82,10 @@ def line_of(stack: tuple[CodeFrame, ...]) -> CodeFrame | None:
     Python. None where the stack has neither.
     """
     python = [frame for frame in stack if frame.file.endswith(".py")]
-    own = next((frame for frame in python if not _LIBRARY.search(frame.file.replace("\\", "/"))), None)
-    if own is not None:
-        return own
-    node = next((found["node"] for frame in stack if (found := _NODE.search(frame.function))), None)
+    of_script = next((frame for frame in python if not _LIBRARY.search(frame.file.replace("\\", "/"))), None)
+    if of_script is not None:
+        return of_script
+    node = next((match["node"] for frame in stack if (match := _NODE.search(frame.function))), None)
     if node is not None:
         return CodeFrame("", 0, node)
     return python[0] if python else None

@@ -115,31 +115,31 @@ def memory_document(files: Sequence[SnapshotMemory]) -> dict[str, Any]:
     }
 
 
-def _device(told: DeviceMemory) -> dict[str, Any]:
+def _device(memory: DeviceMemory) -> dict[str, Any]:
     return {
-        "device": told.device,
-        "events": told.events,
-        "span_us": told.span_us,
+        "device": memory.device,
+        "events": memory.events,
+        "span_us": memory.span_us,
         "peak": {
-            "at_us": told.at_us,
-            "allocated_bytes": told.held_bytes,
-            "reserved_bytes": told.reserved_bytes,
-            "fragmented_bytes": told.trapped_bytes,
-            "cached_bytes": told.empty_bytes,
-            "unknown_bytes": told.unknown_bytes,
-            "categories": [_share(share) for share in told.shares],
-            "lines": [_line(line) for line in told.lines],
-            "other_lines_bytes": told.lineless_bytes,
+            "at_us": memory.at_us,
+            "allocated_bytes": memory.held_bytes,
+            "reserved_bytes": memory.reserved_bytes,
+            "fragmented_bytes": memory.trapped_bytes,
+            "cached_bytes": memory.empty_bytes,
+            "unknown_bytes": memory.unknown_bytes,
+            "categories": [_share(share) for share in memory.shares],
+            "lines": [_line(line) for line in memory.lines],
+            "other_lines_bytes": memory.lineless_bytes,
         },
-        "peak_reserved_bytes": told.most_reserved_bytes,
-        "out_of_memory": [_failure(failure) for failure in told.out_of_memory],
+        "peak_reserved_bytes": memory.most_reserved_bytes,
+        "out_of_memory": [_failure(failure) for failure in memory.out_of_memory],
         "curve": {
-            "at_us": list(told.curve.at_us),
-            "allocated_bytes": list(told.curve.held_bytes),
-            "reserved_bytes": list(told.curve.reserved_bytes),
+            "at_us": list(memory.curve.at_us),
+            "allocated_bytes": list(memory.curve.held_bytes),
+            "reserved_bytes": list(memory.curve.reserved_bytes),
         },
-        "advice": list(told.advice),
-        "notes": list(told.notes),
+        "advice": list(memory.advice),
+        "notes": list(memory.notes),
     }
 
 

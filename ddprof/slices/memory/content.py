@@ -113,11 +113,11 @@ class _Reading:
 
     def _held(self, segments: Any) -> dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]:
         """Held blocks and segments by device."""
-        found: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = {}
+        by_device: dict[int, tuple[list[tuple[int, ...]], list[tuple[int, ...]]]] = {}
         for segment in self._dicts(segments):
             address, size = one_int(segment.get("address")), one_int(segment.get("total_size"))
             device = max(one_int(segment.get("device")), 0)
-            blocks, reserved = found.setdefault(device, ([], []))
+            blocks, reserved = by_device.setdefault(device, ([], []))
             if address != NULL and size > 0:
                 reserved.append((address, size, segment.get("is_expandable") is True))
             for block in self._dicts(segment.get("blocks")):
@@ -127,7 +127,7 @@ class _Reading:
                 if block.get("state") in _HELD and asked > 0 and at != NULL:
                     blocks.append((at, asked, self._stack(_frames(block))))
                 address += max(whole, 0)
-        return found
+        return by_device
 
     def _dicts(self, value: Any) -> Iterator[dict[str, Any]]:
         entries = value if isinstance(value, list | tuple) else []
@@ -139,20 +139,20 @@ class _Reading:
     def _stack(self, frames: Any) -> int:
         if not isinstance(frames, list | tuple) or not frames:
             return NO_STACK
-        known = self._of_list.get(id(frames))
-        if known is None:
+        number = self._of_list.get(id(frames))
+        if number is None:
             stack = tuple(self._frame(frame) for frame in frames[:MAX_FRAMES] if isinstance(frame, dict))
-            known = self._stacks.setdefault(stack, len(self._stacks)) if stack else NO_STACK
-            self._of_list[id(frames)] = known
-        return known
+            number = self._stacks.setdefault(stack, len(self._stacks)) if stack else NO_STACK
+            self._of_list[id(frames)] = number
+        return number
 
     def _frame(self, frame: dict[str, Any]) -> CodeFrame:
-        known = self._of_frame.get(id(frame))
-        if known is None:
+        code_frame = self._of_frame.get(id(frame))
+        if code_frame is None:
             line = one_int(frame.get("line"))
-            known = CodeFrame(_text(frame.get("filename")), max(line, 0), _text(frame.get("name")))
-            self._of_frame[id(frame)] = known
-        return known
+            code_frame = CodeFrame(_text(frame.get("filename")), max(line, 0), _text(frame.get("name")))
+            self._of_frame[id(frame)] = code_frame
+        return code_frame
 
     def _category(self, value: Any) -> int:
         if type(value) is int and 0 <= value < len(_CATEGORIES):

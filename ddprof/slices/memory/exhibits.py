@@ -22,58 +22,58 @@ _COLORS = {
 }
 
 
-def device_exhibits(told: DeviceMemory) -> Iterator[Exhibit]:
+def device_exhibits(memory: DeviceMemory) -> Iterator[Exhibit]:
     """The charts of one device."""
-    yield _peak(told)
-    yield _lines(told)
-    if len(told.curve.at_us) > 1:
-        yield _curve(told)
-    if told.out_of_memory:
-        yield _failures(told)
+    yield _peak(memory)
+    yield _lines(memory)
+    if len(memory.curve.at_us) > 1:
+        yield _curve(memory)
+    if memory.out_of_memory:
+        yield _failures(memory)
 
 
-def _peak(told: DeviceMemory) -> Exhibit:
-    rows = [(s.name, s.size_bytes, _percent(s.size_bytes, told), s.blocks, s.how) for s in told.shares]
+def _peak(memory: DeviceMemory) -> Exhibit:
+    rows = [(s.name, s.size_bytes, _percent(s.size_bytes, memory), s.blocks, s.how) for s in memory.shares]
     columns = ("what", "at the peak (bytes)", "share (%)", "blocks", "how it is told")
-    parts = [Part(s.category, s.name, _COLORS.get(s.category, "quiet"), [s.size_bytes / GIB]) for s in told.shares]
-    unused = max(0, told.reserved_bytes - told.held_bytes)
+    parts = [Part(s.category, s.name, _COLORS.get(s.category, "quiet"), [s.size_bytes / GIB]) for s in memory.shares]
+    unused = max(0, memory.reserved_bytes - memory.held_bytes)
     parts.append(Part("unused", "reserved and not held", "line", [unused / GIB]))
     unknown = (
-        f" The purpose of {format_share(told.unknown_bytes / told.held_bytes)} is unknown."
-        if (told.unknown_bytes and told.held_bytes)
+        f" The purpose of {format_share(memory.unknown_bytes / memory.held_bytes)} is unknown."
+        if (memory.unknown_bytes and memory.held_bytes)
         else ""
     )
-    reading = " ".join((sentence(told) + unknown, fragmentation_words(told), *told.advice))
-    chart = Stacked([f"device {told.device}"], parts, "GiB")
-    return Exhibit(f"memory-peak-{told.device}", "What is the peak made of?", reading, sheet(columns, rows), chart)
+    reading = " ".join((sentence(memory) + unknown, fragmentation_words(memory), *memory.advice))
+    chart = Stacked([f"device {memory.device}"], parts, "GiB")
+    return Exhibit(f"memory-peak-{memory.device}", "What is the peak made of?", reading, sheet(columns, rows), chart)
 
 
-def _lines(told: DeviceMemory) -> Exhibit:
+def _lines(memory: DeviceMemory) -> Exhibit:
     rows = [
         (
             Named(frame_words(line.frame)),
             line.size_bytes,
-            _percent(line.size_bytes, told),
+            _percent(line.size_bytes, memory),
             line.blocks,
             line.category,
             line.frame.file,
         )
-        for line in told.lines
+        for line in memory.lines
     ]
     columns = ("line of the script", "at the peak (bytes)", "share (%)", "blocks", "mostly", "file")
     reading = "No stacks were recorded (torch.cuda.memory._record_memory_history records them)."
-    if told.lines:
-        most = told.lines[0]
+    if memory.lines:
+        most = memory.lines[0]
         reading = (
             f"{frame_words(most.frame)} allocated {format_bytes(most.size_bytes)} of what is held at the peak, "
-            f"{format_share(most.size_bytes / told.held_bytes)} of it."
+            f"{format_share(most.size_bytes / memory.held_bytes)} of it."
         )
-    return Exhibit(f"memory-lines-{told.device}", "Which lines allocated it?", reading, sheet(columns, rows))
+    return Exhibit(f"memory-lines-{memory.device}", "Which lines allocated it?", reading, sheet(columns, rows))
 
 
-def _curve(told: DeviceMemory) -> Exhibit:
-    curve = told.curve
-    timed = told.at_us is not None
+def _curve(memory: DeviceMemory) -> Exhibit:
+    curve = memory.curve
+    timed = memory.at_us is not None
     at = [value / 1e3 if timed else float(value) for value in curve.at_us]
     title = "time since the first event (ms)" if timed else "event"
     rows = list(zip(at, curve.held_bytes, curve.reserved_bytes, strict=True))
@@ -81,21 +81,21 @@ def _curve(told: DeviceMemory) -> Exhibit:
         Curve("held by tensors", at, [value / GIB for value in curve.held_bytes]),
         Curve("reserved by the allocator", at, [value / GIB for value in curve.reserved_bytes], dotted=True),
     ]
-    reading = f"{told.events} events; at most {format_bytes(told.most_reserved_bytes)} were reserved."
+    reading = f"{memory.events} events; at most {format_bytes(memory.most_reserved_bytes)} were reserved."
     chart = Curves(drawn, title, "GiB", None, "")
     columns = (title, "allocated (bytes)", "reserved (bytes)")
-    return Exhibit(f"memory-curve-{told.device}", "When is it fullest?", reading, sheet(columns, rows), chart)
+    return Exhibit(f"memory-curve-{memory.device}", "When is it fullest?", reading, sheet(columns, rows), chart)
 
 
-def _failures(told: DeviceMemory) -> Exhibit:
+def _failures(memory: DeviceMemory) -> Exhibit:
     columns = ("after (ms)", "asked for (bytes)", "left on the device (bytes)", "held (bytes)", "reserved (bytes)")
     rows = [
         (None if f.at_us is None else f.at_us / 1e3, f.asked_bytes, f.device_free_bytes, f.held_bytes, f.reserved_bytes)
-        for f in told.out_of_memory
+        for f in memory.out_of_memory
     ]
-    reading = failure_words(told.out_of_memory[0])
-    return Exhibit(f"memory-failures-{told.device}", "Which allocations failed?", reading, sheet(columns, rows))
+    reading = failure_words(memory.out_of_memory[0])
+    return Exhibit(f"memory-failures-{memory.device}", "Which allocations failed?", reading, sheet(columns, rows))
 
 
-def _percent(size_bytes: int, told: DeviceMemory) -> float | None:
-    return 100 * size_bytes / told.held_bytes if told.held_bytes else None
+def _percent(size_bytes: int, memory: DeviceMemory) -> float | None:
+    return 100 * size_bytes / memory.held_bytes if memory.held_bytes else None

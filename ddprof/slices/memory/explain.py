@@ -24,7 +24,7 @@ _SETTING = "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
 
 def explain(snapshot: Snapshot) -> SnapshotMemory:
     """Memory that each device held at its peak, without devices that held none."""
-    devices = [found for history in snapshot.devices if (found := _device(snapshot, history)) is not None]
+    devices = [device for history in snapshot.devices if (device := _device(snapshot, history)) is not None]
     expandable = bool(snapshot.settings.get("expandable_segments")) or any(
         bool(history.segments["is_expandable"].any()) for history in snapshot.devices
     )
@@ -66,26 +66,26 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
 def _purposes(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) -> Array:
     """Category of each block, as text."""
     by_stack = np.array([categories.category_of(stack) for stack in snapshot.stacks] + [""], object)
-    by_told = np.array([categories.told_category(told) for told in snapshot.told] + [""], object)
-    found = by_stack[replayed.stack]  # -1: the last
+    by_told = np.array([categories.told_category(stated) for stated in snapshot.told] + [""], object)
+    purpose = by_stack[replayed.stack]  # -1: the last
     before = replayed.blocks.first == BEFORE
-    found[replayed.stack == NO_STACK] = categories.NO_STACK
-    found[(replayed.stack == NO_STACK) & before] = categories.BEFORE
+    purpose[replayed.stack == NO_STACK] = categories.NO_STACK
+    purpose[(replayed.stack == NO_STACK) & before] = categories.BEFORE
     stays = replayed.blocks.last == len(history.events)
-    optimizer = found == categories.OPTIMIZER
-    found[optimizer & stays] = categories.OPTIMIZER_STATE
-    found[optimizer & ~stays] = categories.OPTIMIZER_TEMPORARY
-    return np.where(replayed.told >= 0, by_told[replayed.told], found)
+    optimizer = purpose == categories.OPTIMIZER
+    purpose[optimizer & stays] = categories.OPTIMIZER_STATE
+    purpose[optimizer & ~stays] = categories.OPTIMIZER_TEMPORARY
+    return np.where(replayed.told >= 0, by_told[replayed.told], purpose)
 
 
 def _shares(size: Array, purpose: Array) -> tuple[Share, ...]:
-    found = []
+    shares = []
     for category, (name, how) in categories.WORDS.items():
         of_category = purpose == category
         if of_category.any():
-            known = category not in categories.UNKNOWN
-            found.append(Share(category, name, how, int(size[of_category].sum()), int(of_category.sum()), known))
-    return tuple(sorted(found, key=lambda share: -share.size_bytes))
+            is_known = category not in categories.UNKNOWN
+            shares.append(Share(category, name, how, int(size[of_category].sum()), int(of_category.sum()), is_known))
+    return tuple(sorted(shares, key=lambda share: -share.size_bytes))
 
 
 def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) -> tuple[tuple[Line, ...], int]:
@@ -96,25 +96,25 @@ def _lines(snapshot: Snapshot, replayed: Replayed, live: Array, purpose: Array) 
     for row, frame in at.items():
         if frame is not None:
             held.setdefault(frame, []).append(row)
-    found = []
+    lines = []
     for frame, rows in held.items():
         of_line = np.isin(stack, rows)
         kinds = np.unique(purpose[of_line].astype(str))
         main = max(kinds.tolist(), key=lambda kind: int(size[of_line & (purpose == kind)].sum()))
-        found.append(Line(frame, int(size[of_line].sum()), int(of_line.sum()), categories.WORDS[main][0]))
-    found.sort(key=lambda line: -line.size_bytes)
-    shown = tuple(found[:MOST_LINES])
+        lines.append(Line(frame, int(size[of_line].sum()), int(of_line.sum()), categories.WORDS[main][0]))
+    lines.sort(key=lambda line: -line.size_bytes)
+    shown = tuple(lines[:MOST_LINES])
     return shown, int(size.sum()) - sum(line.size_bytes for line in shown)
 
 
 def _failures(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) -> tuple[OutOfMemory, ...]:
     events = history.events
     at, has_times = _times(history)
-    found: list[OutOfMemory] = []
+    failures: list[OutOfMemory] = []
     for row in np.flatnonzero(events["action"] == Action.OOM).tolist():
-        apart = trapped_bytes(replayed, row) if len(found) < MOST_FAILURES else None
+        apart = trapped_bytes(replayed, row) if len(failures) < MOST_FAILURES else None
         stack = int(events["stack"][row])
-        found.append(
+        failures.append(
             OutOfMemory(
                 int(at[row + 1]) if has_times else None,
                 int(events["size_bytes"][row]),
@@ -125,7 +125,7 @@ def _failures(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) ->
                 None if stack == NO_STACK else categories.line_of(snapshot.stacks[stack]),
             )
         )
-    return tuple(found)
+    return tuple(failures)
 
 
 def _times(history: DeviceHistory) -> tuple[Array, bool]:

@@ -39,9 +39,9 @@ def replay(history: DeviceHistory) -> Replayed:
     seen = events.take(kept)
     blocks = pair(seen["address"], seen["size_bytes"], seen["action"] == Action.ALLOC, kept, count)
     at_end = blocks.last == count
-    found = np.isin(history.blocks["address"], blocks.address[at_end])
+    is_explained = np.isin(history.blocks["address"], blocks.address[at_end])
     untouched = history.blocks.take(~np.isin(history.blocks["address"], seen["address"]))
-    adrift = int(history.blocks["size_bytes"][~found].sum() - untouched["size_bytes"].sum())
+    adrift = int(history.blocks["size_bytes"][~is_explained].sum() - untouched["size_bytes"].sum())
     adrift += int(blocks.size_bytes[at_end & ~np.isin(blocks.address, history.blocks["address"])].sum())
     born = blocks.first != BEFORE
     row = np.where(born, blocks.first, 0)
@@ -88,8 +88,8 @@ def _segments(history: DeviceHistory) -> Blocks | None:
         return None
     kept = np.flatnonzero((action == Action.SEGMENT_ALLOC) | (action == Action.SEGMENT_FREE))
     seen = events.take(kept)
-    found = pair(seen["address"], seen["size_bytes"], seen["action"] == Action.SEGMENT_ALLOC, kept, count)
-    return _with(found, history.segments.take(~np.isin(history.segments["address"], seen["address"])), count)
+    segments = pair(seen["address"], seen["size_bytes"], seen["action"] == Action.SEGMENT_ALLOC, kept, count)
+    return _with(segments, history.segments.take(~np.isin(history.segments["address"], seen["address"])), count)
 
 
 def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
@@ -106,9 +106,9 @@ def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
         return None
     address = replayed.blocks.address[live]
     inside = np.searchsorted(start, address, side="right") - 1
-    known = (inside >= 0) & (address < start[inside] + size[inside])
+    is_inside = (inside >= 0) & (address < start[inside] + size[inside])
     held = np.zeros(len(start), np.int64)
-    np.add.at(held, inside[known], replayed.blocks.size_bytes[live][known])
+    np.add.at(held, inside[is_inside], replayed.blocks.size_bytes[live][is_inside])
     used = held > 0
     return int(np.maximum(size - held, 0)[used].sum()), int(size[~used].sum())
 

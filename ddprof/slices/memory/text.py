@@ -26,49 +26,49 @@ def render_memory(files: Sequence[SnapshotMemory]) -> str:
     return "\n".join(clean(line).rstrip() for line in lines)
 
 
-def _device(told: DeviceMemory) -> Iterator[str]:
-    yield from textwrap.wrap(sentence(told), WIDTH)
+def _device(memory: DeviceMemory) -> Iterator[str]:
+    yield from textwrap.wrap(sentence(memory), WIDTH)
     yield ""
-    rows = [(s.name, format_bytes(s.size_bytes), _share(s.size_bytes, told), s.how) for s in told.shares]
+    rows = [(s.name, format_bytes(s.size_bytes), _share(s.size_bytes, memory), s.how) for s in memory.shares]
     yield from _table((("what", "at the peak", "share", "how it is told"), *rows))
-    if told.unknown_bytes:
-        yield f"The purpose of {_share(told.unknown_bytes, told)} of it is unknown."
-    if told.lines:
+    if memory.unknown_bytes:
+        yield f"The purpose of {_share(memory.unknown_bytes, memory)} of it is unknown."
+    if memory.lines:
         yield ""
         rows = [
-            (format_bytes(line.size_bytes), _share(line.size_bytes, told), frame_words(line.frame), line.category)
-            for line in told.lines[:SHOWN_LINES]
+            (format_bytes(line.size_bytes), _share(line.size_bytes, memory), frame_words(line.frame), line.category)
+            for line in memory.lines[:SHOWN_LINES]
         ]
         yield from _table((("at the peak", "share", "allocated at", "mostly"), *rows))
     yield ""
-    yield from textwrap.wrap(fragmentation_words(told), WIDTH)
-    for failure in told.out_of_memory:
+    yield from textwrap.wrap(fragmentation_words(memory), WIDTH)
+    for failure in memory.out_of_memory:
         yield from textwrap.wrap(failure_words(failure), WIDTH)
-    for words in told.advice:
+    for words in memory.advice:
         yield from textwrap.wrap(f"Do: {words}", WIDTH)
-    for words in told.notes:
+    for words in memory.notes:
         yield from textwrap.wrap(f"Note: {words}.", WIDTH)
 
 
-def sentence(told: DeviceMemory) -> str:
+def sentence(memory: DeviceMemory) -> str:
     """The peak in one sentence."""
-    when = "" if told.at_us is None else f", {format_us(told.at_us)} after the first of {told.events} events"
-    most = max(told.reserved_bytes, told.most_reserved_bytes)
-    later = f" (at most {format_bytes(most)})" if most > told.reserved_bytes else ""
+    when = "" if memory.at_us is None else f", {format_us(memory.at_us)} after the first of {memory.events} events"
+    most = max(memory.reserved_bytes, memory.most_reserved_bytes)
+    later = f" (at most {format_bytes(most)})" if most > memory.reserved_bytes else ""
     return (
-        f"Device {told.device}: tensors held {format_bytes(told.held_bytes)} at the peak{when}; "
-        f"{format_bytes(told.reserved_bytes)} were reserved then{later}."
+        f"Device {memory.device}: tensors held {format_bytes(memory.held_bytes)} at the peak{when}; "
+        f"{format_bytes(memory.reserved_bytes)} were reserved then{later}."
     )
 
 
-def fragmentation_words(told: DeviceMemory) -> str:
+def fragmentation_words(memory: DeviceMemory) -> str:
     """Memory reserved but not held at the peak, in words."""
-    if told.trapped_bytes is None or told.empty_bytes is None:
-        return f"Reserved and not held at the peak: {format_bytes(max(0, told.reserved_bytes - told.held_bytes))}."
+    if memory.trapped_bytes is None or memory.empty_bytes is None:
+        return f"Reserved and not held at the peak: {format_bytes(max(0, memory.reserved_bytes - memory.held_bytes))}."
     return (
-        f"Reserved and not held at the peak: {format_bytes(told.trapped_bytes)} in pieces of segments in use "
-        f"(fragmentation, and what sizes are rounded up by), {format_bytes(told.empty_bytes)} in segments with nothing "
-        "in them (cache)."
+        f"Reserved and not held at the peak: {format_bytes(memory.trapped_bytes)} in pieces of segments in use "
+        f"(fragmentation, and what sizes are rounded up by), {format_bytes(memory.empty_bytes)} in segments with "
+        "nothing in them (cache)."
     )
 
 
@@ -91,8 +91,8 @@ def frame_words(frame: CodeFrame) -> str:
     return f"{name}:{frame.line} {frame.function}"
 
 
-def _share(size_bytes: int, told: DeviceMemory) -> str:
-    return format_share(size_bytes / told.held_bytes) if told.held_bytes else "-"
+def _share(size_bytes: int, memory: DeviceMemory) -> str:
+    return format_share(size_bytes / memory.held_bytes) if memory.held_bytes else "-"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -146,20 +146,20 @@ def _behind(transfer_s: float, backward_s: float, layers: float) -> float:
     return max(transfer_s / max(layers, 1.0), transfer_s - backward_s)
 
 
-def _data_s(on: Cluster, layout: Layout, mine: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
+def _data_s(on: Cluster, layout: Layout, params: float, stage_layers: float, microbatches: int, busy_s: float) -> float:
     """Exposed data-parallel communication, s: gradients after the last backward, FSDP's gathers layer by layer."""
     if layout.data == 1:
         return 0.0
     near = max(1, on.per_node // layout.tensor)
     backward_s = busy_s / microbatches * 2 / 3
     if layout.sharding != "zero3":
-        gather_s = on.gather_s(2.0 * mine, layout.data, near)
+        gather_s = on.gather_s(2.0 * params, layout.data, near)
         if layout.sharding == "ddp":
             return _behind(2 * gather_s, backward_s, stage_layers)
         # ZeRO-1 and 2 gather the updated parameters once nothing is left to hide it; 2 scatters every microbatch.
         times = microbatches if layout.sharding == "zero2" else 1
         return _behind(gather_s, backward_s, stage_layers) * times + gather_s
-    unit = mine / stage_layers
+    unit = params / stage_layers
     gather_s = on.gather_s(2.0 * unit, layout.shard, near)
     scatter_s = gather_s
     if layout.shard < layout.data:  # HSDP: shards are reduced across the replicas

@@ -55,8 +55,8 @@ def sharding(run: str | None, world: int | None, form: str, reading: Reading, **
     ddprof plan sharding --params 6.7e9 --layers 32 --hidden 4096 --gpu RTX4090-24GB --world 4
     """
     if run is None:
-        shape, on, batch, found = _search(world, given)
-        flat = [e for e in found if e.layout.tensor == 1 and e.layout.pipeline == 1]
+        shape, on, batch, estimates = _search(world, given)
+        flat = [e for e in estimates if e.layout.tensor == 1 and e.layout.pipeline == 1]
         _print_estimates(shape, on, world or 0, batch, flat, form, "ddprof.plan.sharding/1")
         return
     from ddprof.slices.planning.sharding import plan_sharding
@@ -81,8 +81,8 @@ def scale(run: str | None, world: int, node_factor: float, form: str, reading: R
     ddprof plan scale --params 130e9 --layers 80 --hidden 11520 --gpu A100-80GB --world 128 --batch 2048
     """
     if run is None:
-        shape, on, batch, found = _search(world, given)
-        _print_estimates(shape, on, world, batch, found, form, "ddprof.plan.scale/1")
+        shape, on, batch, estimates = _search(world, given)
+        _print_estimates(shape, on, world, batch, estimates, form, "ddprof.plan.scale/1")
         return
     from ddprof.slices.planning.scale_out import WORLDS, scale_out
 
@@ -110,9 +110,9 @@ def _search(world: int | None, given: dict[str, Any]) -> tuple[Shape, Cluster, i
 
 
 def _print_estimates(
-    shape: Shape, on: Cluster, world: int, batch: int, found: list[Estimate], form: str, schema: str
+    shape: Shape, on: Cluster, world: int, batch: int, estimates: list[Estimate], form: str, schema: str
 ) -> None:
-    kinds = best_by_kind(found)
+    kinds = best_by_kind(estimates)
     if form == "json":
         document = {"shape": shape, "cluster": on, "world": world, "batch": batch, "band": BAND, "layouts": kinds}
         click.echo(as_json(schema, "", document))

@@ -72,8 +72,8 @@ def sharding_text(plan: ShardingPlan) -> list[str]:
         "",
         "* as the run is sharded, in DDP's default buckets. ZeRO-1 and 2 move what DDP does, ZeRO-3 half more.",
     ]
-    known = "not recorded, so whether an option fits is not judged"
-    other = known if plan.other_bytes is None else f"{format_bytes(plan.other_bytes)} beside the state"
+    unjudged = "not recorded, so whether an option fits is not judged"
+    other = unjudged if plan.other_bytes is None else f"{format_bytes(plan.other_bytes)} beside the state"
     memory = "unknown" if plan.memory_bytes is None else format_bytes(plan.memory_bytes)
     lines.append(f"device memory: {memory}; activations and buffers: {other}")
     if plan.compression is not None:

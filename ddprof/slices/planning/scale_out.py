@@ -94,7 +94,7 @@ def _expected_maximum(count: int) -> float:
 def _jitter_us(prices: Pricer) -> float:
     """Standard deviation over steps of a rank's compute beyond the ranks' common variation; median over ranks."""
     slowdown = prices.measures.work
-    own = slowdown.per_step * (slowdown.time_us / np.maximum(np.nanmean(slowdown.per_step, axis=1), 1e-9))[:, None]
-    if own.shape[1] < 3 or not np.isfinite(own).all():
+    work_us = slowdown.per_step * (slowdown.time_us / np.maximum(np.nanmean(slowdown.per_step, axis=1), 1e-9))[:, None]
+    if work_us.shape[1] < 3 or not np.isfinite(work_us).all():
         return 0.0
-    return float(np.median(own.std(axis=1, ddof=1)))
+    return float(np.median(work_us.std(axis=1, ddof=1)))

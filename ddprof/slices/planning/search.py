@@ -36,29 +36,29 @@ def _chunks(shape: Shape, pipeline: int, microbatches: int) -> list[int]:
 def _shardings(on: Cluster, data: int, tensor: int, pipeline: int) -> list[tuple[str, int]]:
     if data == 1:
         return [("ddp", 1)]
-    found = [("ddp", 1), ("zero1", data)]
+    shardings = [("ddp", 1), ("zero1", data)]
     if pipeline == 1:  # stages 2 and 3 would reduce or gather for every microbatch of a pipeline
-        found += [("zero2", data), ("zero3", data)]
+        shardings += [("zero2", data), ("zero3", data)]
         near = max(1, on.per_node // tensor)
         if near < data and data % near == 0 and near > 1:
-            found.append(("zero3", near))
-    return found
+            shardings.append(("zero3", near))
+    return shardings
 
 
 def search(shape: Shape, on: Cluster, world: int, batch: int, efficiency: float = EFFICIENCY) -> list[Estimate]:
     """Every layout's estimate: fitting ones first, the fastest first. Raises NoUsableInput where none divides."""
-    found = [estimate(shape, on, layout, batch, efficiency) for layout in layouts(shape, on, world, batch)]
-    if not found:
+    estimates = [estimate(shape, on, layout, batch, efficiency) for layout in layouts(shape, on, world, batch)]
+    if not estimates:
         raise NoUsableInput(
             f"a batch of {batch} sequences and {shape.layers} layers cannot be divided over {world} devices"
         )
-    return sorted(found, key=lambda e: (not e.fits, e.step_s if e.fits else e.memory_bytes))
+    return sorted(estimates, key=lambda e: (not e.fits, e.step_s if e.fits else e.memory_bytes))
 
 
-def best_by_kind(found: list[Estimate]) -> list[Estimate]:
-    """The best of each sharding with each use of tensor and pipeline ranks, in the order of `found`."""
+def best_by_kind(estimates: list[Estimate]) -> list[Estimate]:
+    """The best of each sharding with each use of tensor and pipeline ranks, in the order of `estimates`."""
     kinds: dict[tuple[str, bool, bool, bool], Estimate] = {}
-    for item in found:
+    for item in estimates:
         one = item.layout
         key = (one.sharding, one.shard < one.data and one.sharding == "zero3", one.tensor > 1, one.pipeline > 1)
         kinds.setdefault(key, item)

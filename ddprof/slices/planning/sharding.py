@@ -144,9 +144,9 @@ def _width(dtype: str) -> float:
 
 def _cost(measures: Measures) -> TransferCurve:
     """Cost of an all-reduce by size: measured, or twice a reduce-scatter's."""
-    found = gradient_curve(measures)
-    if found is not None:
-        return found
+    measured = gradient_curve(measures)
+    if measured is not None:
+        return measured
     limits = execution_of(measures.job).limits
     for traffic in measures.comm.traffic:
         if traffic.op in ("reduce_scatter", "all_gather"):

@@ -39,20 +39,20 @@ KINDS = (
 
 def findings_of(run: Run) -> list[SpanFinding]:
     """All that the spans show, the dearest first."""
-    own = [name for name in run.phases if not MEETS.search(name) and name != UNNAMED]
-    late = [found for name in own for found in _late(run, name)]
-    named = {(found.phase, rank) for found in late for rank in found.ranks}
-    stops = [found for name in own for found in _stops(run, name, {r for n, r in named if n == name})]
-    told = {found.phase for found in (*late, *stops)}
-    shares = [found for name in own if name not in told for found in _on_all(run, name)]
-    slowed = [found for name in run.beside for found in _beside(run, name)]
-    return sorted((*late, *stops, *shares, *slowed), key=lambda found: -found.share)
+    phases = [name for name in run.phases if not MEETS.search(name) and name != UNNAMED]
+    late = [finding for name in phases for finding in _late(run, name)]
+    named = {(finding.phase, rank) for finding in late for rank in finding.ranks}
+    stops = [finding for name in phases for finding in _stops(run, name, {r for n, r in named if n == name})]
+    judged = {finding.phase for finding in (*late, *stops)}
+    shares = [finding for name in phases if name not in judged for finding in _on_all(run, name)]
+    slowed = [finding for name in run.beside for finding in _beside(run, name)]
+    return sorted((*late, *stops, *shares, *slowed), key=lambda finding: -finding.share)
 
 
 def _kind(phase: str) -> tuple[str, str, str | None]:
     """Identifier, words and page of a phase."""
-    known = next(((of, words, page) for mark, of, words, page in KINDS if mark.search(phase)), None)
-    return known or ("phase", "what it runs between steps" if phase == BETWEEN else phase, None)
+    kind = next(((of, words, page) for mark, of, words, page in KINDS if mark.search(phase)), None)
+    return kind or ("phase", "what it runs between steps" if phase == BETWEEN else phase, None)
 
 
 def _severity(share: float) -> str:
@@ -137,21 +137,21 @@ def _stops(run: Run, phase: str, named: set[int]) -> Iterator[SpanFinding]:
     together = 2 * hit[:, at].sum(axis=0) > len(run.ranks)
     length, per_hour = format_us(float(np.median(longest_s)) * 1e6), format_us(share * 3600e6)
     rate = f"in {len(at)} of {steps} steps, {length} each"
-    told = (f"once in {steps / len(at):.0f} steps; it costs {per_hour} of each hour",)
+    evidence = (f"once in {steps / len(at):.0f} steps; it costs {per_hour} of each hour",)
     if 2 * together.sum() > len(at) or len(run.ranks) == 1:
         who = "all ranks" if len(run.ranks) > 1 else f"rank {run.ranks[0]}"
         summary = f"{words} ({phase}) stops {who} {rate}"
-        yield SpanFinding(f"pause.{of}", _severity(share), summary, share, (), phase, told, page)
+        yield SpanFinding(f"pause.{of}", _severity(share), summary, share, (), phase, evidence, page)
         return
     count = np.bincount(np.argmax(more[:, at], axis=0), minlength=len(run.ranks))
     ranks = int((count > 0).sum())
     if ranks > 1 and chance_of_most(int(count.max()), len(at), len(run.ranks)) >= MAX_CHANCE:
         summary = f"{words} ({phase}) stops one rank after another {rate}: {ranks} ranks in turn"
-        yield SpanFinding(f"rotating.{of}", _severity(share), summary, share, (), phase, told, page)
+        yield SpanFinding(f"rotating.{of}", _severity(share), summary, share, (), phase, evidence, page)
         return
     rank = run.ranks[int(np.argmax(count))]
     summary = f"{words} ({phase}) stops rank {rank} {rate}, and the others wait"
-    yield SpanFinding(f"straggler.{of}", _severity(share), summary, share, (rank,), phase, told, page)
+    yield SpanFinding(f"straggler.{of}", _severity(share), summary, share, (rank,), phase, evidence, page)
 
 
 def _on_all(run: Run, phase: str) -> Iterator[SpanFinding]:
@@ -163,8 +163,8 @@ def _on_all(run: Run, phase: str) -> Iterator[SpanFinding]:
     who = "every rank" if len(run.ranks) > 1 else f"rank {run.ranks[0]}"
     summary = f"{who} spends {format_share(share)} of the run on {words} ({phase})"
     severity = "warning" if share >= CRITICAL_SHARE else "info"  # of its host: what its device does is in no span
-    told = ("time of the host; a device that has work left meanwhile loses nothing by it",)
-    yield SpanFinding(f"all.{of}", severity, summary, share, (), phase, told, page)
+    evidence = ("time of the host; a device that has work left meanwhile loses nothing by it",)
+    yield SpanFinding(f"all.{of}", severity, summary, share, (), phase, evidence, page)
 
 
 def _beside(run: Run, name: str) -> Iterator[SpanFinding]:

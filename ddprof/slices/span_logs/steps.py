@@ -67,7 +67,7 @@ def _windows(spans: Sequence[Span]) -> dict[int, tuple[float, float]]:
 
 def _own_times(spans: Sequence[Span], low: Array, high: Array) -> dict[str, Array]:
     """Time in each span and in none inside it, by name and step, s. What a span holds ended before it did."""
-    found: dict[str, Array] = {}
+    by_name: dict[str, Array] = {}
     ended: list[Span] = []  # in no other span so far
     for span in sorted((s for s in spans if not s.beside), key=lambda s: (s.end_s, -s.begin_s)):
         inside = 0.0
@@ -77,16 +77,16 @@ def _own_times(spans: Sequence[Span], low: Array, high: Array) -> dict[str, Arra
         ended.append(span)
         step = int(np.searchsorted(low, span.begin_s + GRAIN_S, side="right")) - 1
         if step >= 0 and span.begin_s < high[step]:
-            own = found.setdefault(span.name, np.zeros(len(low)))
-            own[step] += max(0.0, span.end_s - span.begin_s - inside)
-    return found
+            by_step = by_name.setdefault(span.name, np.zeros(len(low)))
+            by_step[step] += max(0.0, span.end_s - span.begin_s - inside)
+    return by_name
 
 
 def _beside(spans: Sequence[Span], low: Array, high: Array) -> dict[str, Array]:
     """Share of each step during which spans of a name ran on another thread, at most 1."""
-    found: dict[str, Array] = {}
+    by_name: dict[str, Array] = {}
     for span in spans:
         if span.beside:
-            shares = found.setdefault(span.name, np.zeros(len(low)))
+            shares = by_name.setdefault(span.name, np.zeros(len(low)))
             shares += np.maximum(0.0, np.minimum(span.end_s, high) - np.maximum(span.begin_s, low)) / (high - low)
-    return {name: np.minimum(1.0, shares) for name, shares in found.items()}
+    return {name: np.minimum(1.0, shares) for name, shares in by_name.items()}

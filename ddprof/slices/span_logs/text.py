@@ -32,10 +32,10 @@ def explained(log: SpanLog) -> SpanReport:
 def _sentence(run: Run, findings: tuple[SpanFinding, ...]) -> str:
     period = np.median(run.period_s, axis=0) * 1e6
     low, middle, high = (float(np.quantile(period, at)) for at in (0.1, 0.5, 0.9))
-    leading = next((found.summary for found in findings if found.severity != "info"), None)
+    leading = next((finding.summary for finding in findings if finding.severity != "info"), None)
     step = f"A step takes {format_us(middle)} ({format_us(low)} to {format_us(high)} in eight of ten)"
-    told = "No span shows what could be faster" if leading is None else leading[0].upper() + leading[1:]
-    return f"{step}. {told}."
+    verdict = "No span shows what could be faster" if leading is None else leading[0].upper() + leading[1:]
+    return f"{step}. {verdict}."
 
 
 def _abstained(log: SpanLog, run: Run) -> Iterator[str]:
@@ -54,7 +54,7 @@ def render(report: SpanReport) -> str:
     ranks, steps = format_count(len(run.ranks), "rank"), format_count(len(run.numbers), "step")
     blocks = [
         [*textwrap.wrap(report.sentence, WIDTH), f"Log: {log.label} ({log.writer}): {ranks}, {steps}"],
-        [line for found in report.findings for line in _finding(found)],
+        [line for finding in report.findings for line in _finding(finding)],
         list(_table(run)),
         [line for said in report.abstained for line in textwrap.wrap(f"Not judged. {said}", WIDTH)],
         [f"Next: {command}" for command in next_commands(report)],
@@ -68,20 +68,20 @@ def next_commands(report: SpanReport) -> list[str]:
     return [*(f"ddprof explain {page}" for page in pages), "ddprof run -- COMMAND"]
 
 
-def _finding(found: SpanFinding) -> Iterator[str]:
-    yield from textwrap.wrap(f"{found.severity.upper()}  {found.summary}.", WIDTH, subsequent_indent="  ")
-    for told in found.evidence:
-        yield from textwrap.wrap(told, WIDTH, initial_indent="    ", subsequent_indent="    ")
+def _finding(finding: SpanFinding) -> Iterator[str]:
+    yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", WIDTH, subsequent_indent="  ")
+    for words in finding.evidence:
+        yield from textwrap.wrap(words, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _rows(run: Run) -> list[tuple[str, float, float, int, float]]:
     """(phase, mean of the typical rank in s, of the longest, which one, share), the longest first."""
-    found = []
+    rows = []
     for name, times in run.phases.items():
         mean = times.mean(axis=1)
         worst, share = int(np.argmax(mean)), float(times.sum() / run.period_s.sum())
-        found.append((name, float(np.median(mean)), float(mean[worst]), run.ranks[worst], share))
-    return sorted(found, key=lambda row: -row[4])
+        rows.append((name, float(np.median(mean)), float(mean[worst]), run.ranks[worst], share))
+    return sorted(rows, key=lambda row: -row[4])
 
 
 def _table(run: Run) -> Iterator[str]:
@@ -117,7 +117,7 @@ def document(report: SpanReport) -> dict[str, Any]:
             "ranks": list(run.ranks),
             "steps": {"first": run.numbers[0], "count": len(run.numbers)},
             "step_us": float(np.median(run.period_s) * 1e6),
-            "findings": [{**asdict(found), "ranks": list(found.ranks)} for found in report.findings],
+            "findings": [{**asdict(finding), "ranks": list(finding.ranks)} for finding in report.findings],
             "phases": phases,
             "not_judged": list(report.abstained),
         }

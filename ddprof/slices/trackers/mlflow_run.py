@@ -34,8 +34,8 @@ class MlflowRun:
         self._id, self._experiment, self._own = run.info.run_id, run.info.experiment_id, not attached
 
     def _experiment_id(self, name: str) -> str:
-        known = self._client.get_experiment_by_name(name)
-        return str(known.experiment_id if known is not None else self._client.create_experiment(name))
+        experiment = self._client.get_experiment_by_name(name)
+        return str(experiment.experiment_id if experiment is not None else self._client.create_experiment(name))
 
     @property
     def link(self) -> str:

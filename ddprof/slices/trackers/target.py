@@ -29,15 +29,15 @@ class Target:
 
 def parse_targets(option: str, texts: Iterable[str]) -> list[Target]:
     """The trackers that an option names, each once. Raises UsageError: unknown, named twice, or without its library."""
-    found: dict[str, Target] = {}
+    targets: dict[str, Target] = {}
     for text in texts:
         name, _, place = text.partition(":")
         if name not in TRACKERS:
             raise UsageError(f"{option} {text}: no such tracker{meant(name, TRACKERS)}; want {SYNTAX}")
-        if name in found:
+        if name in targets:
             raise UsageError(f"{option} {text}: {name} is named twice")
         package, _ = TRACKERS[name]
         if find_spec(package) is None:
             raise UsageError(f"{option} {name} needs the {package} package: pip install 'ddprof[{name}]'")
-        found[name] = Target(name, place)
-    return list(found.values())
+        targets[name] = Target(name, place)
+    return list(targets.values())

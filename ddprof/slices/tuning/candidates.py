@@ -37,7 +37,7 @@ class FoundCandidates:
 
 def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> FoundCandidates:
     """Candidates of one analyzed run. `only`: names of settings (() for all)."""
-    found: list[TrialCandidate] = []
+    proposed: list[TrialCandidate] = []
     left_out: list[tuple[str, str]] = []
     for number, (fix, finding, _) in enumerate(applicable(run.report, is_proven=True)):
         if only and not set(fix.values) & set(only):
@@ -45,8 +45,8 @@ def candidates(run: LoadedRun, only: Collection[str], allow_numerics: bool) -> F
         elif changes_numbers(fix) and not allow_numerics:
             left_out.append((fix.words, "changes the precision of the training (--allow-numerics)"))
         else:
-            found += [_candidate(variant, fix, finding, number, run) for variant in _variants(fix, run)]
-    ranked = sorted(found, key=lambda c: -c.predicted.share)
+            proposed += [_candidate(variant, fix, finding, number, run) for variant in _variants(fix, run)]
+    ranked = sorted(proposed, key=lambda c: -c.predicted.share)
     withdrawn = [abstention for abstention in run.report.abstentions if abstention.is_withdrawn]
     left_out += [(f"what {abstention.id} would ask for", abstention.reason) for abstention in withdrawn]
     return FoundCandidates(tuple(ranked), tuple(left_out), bool(withdrawn))
@@ -79,7 +79,7 @@ def _had(name: str, run: LoadedRun) -> Value | None:
 
 def _candidate(fix: WantedFix, suggested: WantedFix, finding: Finding, number: int, run: LoadedRun) -> TrialCandidate:
     name = next((name for name in _PREDICTED if name in fix.values), None)
-    own = _of_finding(run.report, finding)
+    of_finding = _of_finding(run.report, finding)
     is_own = fix == suggested and name not in _BESIDE
     replayed = None if name is None or is_own else _replayed(run, name, fix.values[name])
     return TrialCandidate(
@@ -88,7 +88,7 @@ def _candidate(fix: WantedFix, suggested: WantedFix, finding: Finding, number: i
         values=dict(fix.values),
         at=fix.at,
         finding=finding.id,
-        predicted=replayed or own,
+        predicted=replayed or of_finding,
         is_variant=fix != suggested,
         changes_numbers=changes_numbers(fix),
     )

@@ -101,10 +101,10 @@ def _record(tried: Tried, state: TuneState, folder: Path, step_us: float, comput
     )
 
 
-def keep(found: Sequence[Record], folder: Path) -> None:
+def keep(new: Sequence[Record], folder: Path) -> None:
     """Add new records to the user's file and to the folder's. Raises UsageError."""
     for path in (folder / calibration.FILE, calibration.user_file()):
         there = {record.key for record in calibration.read(path)}
-        for record in found:
+        for record in new:
             if record.key not in there:
                 calibration.append(path, record)

@@ -63,13 +63,13 @@ class TrialJournal:
         plan = plan or self.state.plan
         assert plan is not None
         if number < len(self.state.trials):
-            known = self.state.trials[number]
-            if known.label != label:
+            trial = self.state.trials[number]
+            if trial.label != label:
                 raise UsageError(
-                    f"{self.folder / FILE}: run {number} is {known.label!r}, not {label!r}: of another plan"
+                    f"{self.folder / FILE}: run {number} is {trial.label!r}, not {label!r}: of another plan"
                 )
-            self._watcher.ended(known, is_new=False)
-            return known
+            self._watcher.ended(trial, is_new=False)
+            return trial
         slug = re.sub(r"[^A-Za-z0-9=._-]+", "-", label).strip("-")[:60]
         order = TrialOrder(
             label=label,
@@ -97,8 +97,8 @@ class TrialJournal:
         """Remaining budget, counted in requested runs and the budget valid then, so that a resumed tuning, even with
         another budget, decides alike up to the last run made.
         """
-        known = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
-        budget_s = self.state.options.budget_s if known is None else known
+        stated_s = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
+        budget_s = self.state.options.budget_s if stated_s is None else stated_s
         return budget_s - sum(trial.took_s for trial in self.made)
 
     @property

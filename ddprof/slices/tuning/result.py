@@ -13,17 +13,17 @@ from ddprof.trials.model import DIAGNOSIS, Trial
 from ddprof.trials.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
 
 
-def result(journal: TrialJournal, found: Search) -> TuningAnswer:
+def result(journal: TrialJournal, searched: Search) -> TuningAnswer:
     """Result of a finished search."""
-    chosen = found.chosen.settings if found.chosen is not None else ()
+    chosen = searched.chosen.settings if searched.chosen is not None else ()
     baselines = [made for made in journal.made if not made.settings and made.label != DIAGNOSIS]
     steps_us = [made.step_us for made in baselines if made.step_us is not None]
     step_us = median(steps_us) if steps_us else None
-    gain = _measured(found.chosen) if found.chosen is not None else None
-    entries = [*found.tried, *found.added, *([found.together] if found.together is not None else [])]
+    gain = _measured(searched.chosen) if searched.chosen is not None else None
+    entries = [*searched.tried, *searched.added, *([searched.together] if searched.together is not None else [])]
     left_out = [Untried(words, why) for words, why in journal.state.left_out]
     return TuningAnswer(
-        verdict=found.verdict,
+        verdict=searched.verdict,
         chosen=chosen,
         measured=gain,
         step_us=step_us,
@@ -31,25 +31,25 @@ def result(journal: TrialJournal, found: Search) -> TuningAnswer:
         least_share=LEAST_GAIN,
         smallest_share=_smallest(entries),
         baseline_memory=_memory(baselines),
-        tried=tuple(_tried(entry, found) for entry in entries),
-        untried=(*(Untried(candidate.name, why) for candidate, why in found.untried), *left_out),
+        tried=tuple(_tried(entry, searched) for entry in entries),
+        untried=(*(Untried(candidate.name, why) for candidate, why in searched.untried), *left_out),
         runs=len(journal.made),
         run_s=round(journal.usual_s, 1),
         spent_s=round(sum(made.took_s for made in journal.made), 1),
     )
 
 
-def _tried(entry: Entry, found: Search) -> Tried:
-    is_set = entry is found.together
-    base = () if is_set or entry in found.tried else entry.settings[:-1]
+def _tried(entry: Entry, searched: Search) -> Tried:
+    is_set = entry is searched.together
+    base = () if is_set or entry in searched.tried else entry.settings[:-1]
     shown = entry.settings if is_set else entry.settings[-1:]
     same = entry.sameness
     return Tried(
         settings=tuple(candidate.name for candidate in shown),
         beside=tuple(candidate.name for candidate in base),
         finding="" if is_set else entry.candidate.finding,
-        state=_state(entry, found),
-        why=entry.why or _why(entry, found),
+        state=_state(entry, searched),
+        why=entry.why or _why(entry, searched),
         predicted=None if is_set or base else entry.candidate.predicted,
         measured=_measured(entry),
         results=Results(same.kind, same.distance, same.baseline_distance, same.loss),
@@ -57,39 +57,41 @@ def _tried(entry: Entry, found: Search) -> Tried:
     )
 
 
-def _state(entry: Entry, found: Search) -> str:
-    if entry is found.chosen or (found.chosen is found.together and _is_in_set(entry, found)):
+def _state(entry: Entry, searched: Search) -> str:
+    if entry is searched.chosen or (searched.chosen is searched.together and _is_in_set(entry, searched)):
         return KEPT
     return UNDECIDED if entry.state == OPEN else entry.state
 
 
-def _is_in_set(entry: Entry, found: Search) -> bool:
-    return found.together is not None and entry.state == WON and entry.candidate in found.together.settings
+def _is_in_set(entry: Entry, searched: Search) -> bool:
+    return searched.together is not None and entry.state == WON and entry.candidate in searched.together.settings
 
 
-def _why(entry: Entry, found: Search) -> str:
+def _why(entry: Entry, searched: Search) -> str:
     if entry.state == OPEN:
         return "the budget is spent"
-    if entry.state == WON and _state(entry, found) == WON:
-        return "another value of it is better" if entry in found.tried else "not in the set"
+    if entry.state == WON and _state(entry, searched) == WON:
+        return "another value of it is better" if entry in searched.tried else "not in the set"
     return ""
 
 
 def _measured(entry: Entry) -> MeasuredGain | None:
-    found = entry.gain
-    return None if found is None else MeasuredGain(found.share, found.low, found.high, found.pairs)
+    gain = entry.gain
+    return None if gain is None else MeasuredGain(gain.share, gain.low, gain.high, gain.pairs)
 
 
 def _memory(trials: Sequence[Trial]) -> Memory | None:
-    known = [
+    memories = [
         Memory(trial.peak_bytes, trial.device_bytes)
         for trial in trials
         if trial.peak_bytes is not None and trial.device_bytes is not None
     ]
-    return min(known, key=lambda row: row.device_bytes - row.peak_bytes) if known else None
+    return min(memories, key=lambda row: row.device_bytes - row.peak_bytes) if memories else None
 
 
 def _smallest(entries: Sequence[Entry]) -> float | None:
     """Smallest detectable gain of the least sensitive comparison without a winner."""
-    known = [smallest_seen(entry.pairs, entry.error) for entry in entries if outcome(entry.pairs, entry.error) != WON]
-    return max((share for share in known if share is not None), default=None)
+    smallest = [
+        smallest_seen(entry.pairs, entry.error) for entry in entries if outcome(entry.pairs, entry.error) != WON
+    ]
+    return max((share for share in smallest if share is not None), default=None)

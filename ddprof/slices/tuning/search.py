@@ -86,7 +86,7 @@ def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan
 
 def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Search:
     """Run everything after the diagnosis, within the budget."""
-    found = Search(is_doubtful=journal.state.is_doubtful)
+    searched = Search(is_doubtful=journal.state.is_doubtful)
     allow = journal.state.options.allow_numerics
     groups = {candidate.group for candidate in candidates}
     reserve = 2 * LOOKS[0] if len(groups) > 1 else 0
@@ -99,33 +99,33 @@ def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Searc
         if race.base_failed:
             raise NoUsableInput(f"the command as it is failed when it was run again: {race.base_failed}")
         races.append(race)
-        found.tried += race.entries
-    found.untried = [(candidate, "the budget is too small for it") for candidate in left]
-    winners = best_of_groups(found.tried)
+        searched.tried += race.entries
+    searched.untried = [(candidate, "the budget is too small for it") for candidate in left]
+    winners = best_of_groups(searched.tried)
     if not winners:
-        return found
+        return searched
     first = winners[0]
     settings = first.settings
-    for entry in _further(first, winners, found.tried):
+    for entry in _further(first, winners, searched.tried):
         addition = Entry((*settings, entry.candidate))
         Race(journal, settings, [addition], allow).run(reserve)
-        found.added.append(addition)
+        searched.added.append(addition)
         if addition.state == WON:
             settings = addition.settings
-    found.chosen = first
+    searched.chosen = first
     if len(settings) > 1:
-        found.together = together = Entry(settings)
+        searched.together = together = Entry(settings)
         whole = Race(journal, (), [together], allow)
         whole.run()
         if together.state == WON:
             whole.refine(together)
         if _is_borne_out(together):
-            found.chosen = together
-            return found
+            searched.chosen = together
+            return searched
     next(race for race in races if first in race.entries).refine(first)
     if not _is_borne_out(first):
-        found.chosen = None
-    return found
+        searched.chosen = None
+    return searched
 
 
 def _is_borne_out(winner: Entry) -> bool:
@@ -174,8 +174,8 @@ def _size(candidate: TrialCandidate) -> float:
 
 
 def _share(entry: Entry) -> float:
-    found = entry.gain
-    return found.share if found is not None else 0.0
+    gain = entry.gain
+    return gain.share if gain is not None else 0.0
 
 
 def _further(first: Entry, winners: Sequence[Entry], tried: Sequence[Entry]) -> list[Entry]:

@@ -25,10 +25,10 @@ def prepare(journal: TrialJournal) -> None:
     if state.candidates is not None:
         return
     run = _loaded(folder)
-    found = candidates(run, state.options.only, state.options.allow_numerics)
+    proposed = candidates(run, state.options.only, state.options.allow_numerics)
     assert state.plan is not None
-    state.candidates, state.left_out, state.is_doubtful = found.candidates, found.left_out, found.is_doubtful
-    state.plan = search.with_warm_up(state.plan, found.candidates)
+    state.candidates, state.left_out, state.is_doubtful = proposed.candidates, proposed.left_out, proposed.is_doubtful
+    state.plan = search.with_warm_up(state.plan, proposed.candidates)
     state.headline, state.compute_us = run.report.verdict.headline, run.report.ledger.job.get("compute", 0.0)
     journal.save()
 
@@ -36,17 +36,17 @@ def prepare(journal: TrialJournal) -> None:
 def conclude(journal: TrialJournal, record: bool = True) -> tuple[TuningAnswer, Handover]:
     """Search, and write the answer to the folder. `record`: add to the calibration files. Raises DdprofError."""
     state = journal.state
-    found = result(journal, search.search(journal, state.candidates or ()))
-    left = handover.hand_over(found, state, journal.folder)
+    answer = result(journal, search.search(journal, state.candidates or ()))
+    left = handover.hand_over(answer, state, journal.folder)
     if record:
-        handover.keep(handover.records(found, state, journal.folder, state.compute_us), journal.folder)
-    known = calibration.on_this_machine([journal.folder])
-    ids = dict.fromkeys(tried.finding for tried in found.tried if tried.finding)
-    fared = {name: calibration.like(known, (name,), ()) for name in ids}
+        handover.keep(handover.records(answer, state, journal.folder, state.compute_us), journal.folder)
+    records = calibration.on_this_machine([journal.folder])
+    ids = dict.fromkeys(tried.finding for tried in answer.tried if tried.finding)
+    fared = {name: calibration.like(records, (name,), ()) for name in ids}
     known_like = {name: one for name, one in fared.items() if one.total}
-    found = replace(found, calibration=known_like, patch=left.diff, by_hand=left.by_hand)
-    write_document(state, journal.folder, found)
-    return found, left
+    answer = replace(answer, calibration=known_like, patch=left.diff, by_hand=left.by_hand)
+    write_document(state, journal.folder, answer)
+    return answer, left
 
 
 def _loaded(folder: Path) -> LoadedRun:

@@ -99,8 +99,8 @@ def _tried(tried: Tried) -> Iterator[str]:
 def _limits(result: TuningAnswer) -> Iterator[str]:
     if words := limits_words(result):
         yield from _labelled("limits", words)
-    for finding, known in result.calibration.items():
-        if words := calibration_words(known).removeprefix("; "):
+    for finding, calibration in result.calibration.items():
+        if words := calibration_words(calibration).removeprefix("; "):
             yield from _labelled("so far", f"{finding}: {words}")
     yield from _labelled("cost", f"{result.runs} run{'s' * (result.runs != 1)}, {result.spent_s:.0f} s")
 

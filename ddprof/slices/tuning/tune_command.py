@@ -37,10 +37,10 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """90s, 10m, 2h as seconds."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh])", value.strip())
-    if found is None or not float(found[1]):
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smh])", value.strip())
+    if match is None or not float(match[1]):
         raise click.BadParameter(f"{value!r}: wants a time like 90s, 10m or 2h", ctx, param)
-    return float(found[1]) * _UNITS_S[found[2]]
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
 @click.command("tune", context_settings={"allow_interspersed_args": False})
@@ -176,8 +176,8 @@ def _tune(folder: Path, state: TuneState, dry_run: bool, write_patch: Path | Non
         _dry(journal)
         return
     with view.shown():
-        found, left = session.conclude(journal, record)
-    tell("\n".join(result_text(found, left)))
+        answer, left = session.conclude(journal, record)
+    tell("\n".join(result_text(answer, left)))
     if write_patch is not None:
         if left.diff:
             write_file(write_patch, left.diff)

@@ -80,10 +80,10 @@ def _planes(source: Source) -> tuple[list[Plane], list[HealthNote]]:
             held += len(block)
             if held > MAX_BYTES:
                 raise NoUsableInput(f"{source.label}: an XPlane profile above {MAX_BYTES >> 30} GiB")
-    found, damaged = planes_of(b"".join(parts), source.label)
+    planes, damaged = planes_of(b"".join(parts), source.label)
     issue = f"{source.label}: the profile is cut off or damaged"
     notes = [HealthNote(issue, f"{damaged} of its planes are left out")] if damaged else []
-    return [Plane(plane) for plane in found], notes
+    return [Plane(plane) for plane in planes], notes
 
 
 def _devices(planes: list[Plane]) -> list[Plane]:
@@ -98,7 +98,7 @@ def _host(columns: EventColumns, planes: list[Plane]) -> bool:
             spans = plane.spans(line)
             frames = [_FRAME.match(text) for text in spans.names]
             is_mark = spans.steps != NULL
-            is_frame = np.array([found is not None for found in frames], bool) & ~is_mark
+            is_frame = np.array([match is not None for match in frames], bool) & ~is_mark
             names = [_host_name(*one) for one in zip(spans.names, frames, spans.steps.tolist(), strict=True)]
             kinds = np.where(is_mark, Kind.ANNOTATION, np.where(is_frame, Kind.PYTHON, Kind.CPU_OP)).astype(np.uint8)
             keep = ~is_frame | (spans.dur_ns >= MIN_FRAME_NS)
@@ -141,7 +141,7 @@ def _device(columns: EventColumns, plane: Plane, has_marks: bool) -> None:
 
 def _work(plane: Plane) -> Iterator[tuple[int, tuple[object, str]]]:
     """(stream, line) of the lines with work, without those that repeat it by module, step or scope."""
-    streams = [(int(found["number"]), one) for one in plane.lines if (found := _STREAM.match(one[1])) is not None]
+    streams = [(int(match["number"]), one) for one in plane.lines if (match := _STREAM.match(one[1])) is not None]
     yield from streams or [(number, one) for number, one in enumerate(plane.lines) if one[1] in _XLA_OPS]
 
 
@@ -165,8 +165,8 @@ def _append_steps(columns: EventColumns, spans: Spans) -> None:
 
 def _readable(name: str) -> str:
     """Copies under other tools' names, so that their direction is recognised."""
-    found = _COPY.match(name)
-    return f"Memcpy {found['of']}to{found['to']}" if found else name
+    match = _COPY.match(name)
+    return f"Memcpy {match['of']}to{match['to']}" if match else name
 
 
 def _without_work(columns: EventColumns, device: Plane, source: Source) -> list[HealthNote]:
@@ -180,9 +180,9 @@ def _described(device: Plane | None, planes: list[Plane]) -> Device:
     """The device: a GPU by its vendor, a TPU as an accelerator of a kind unknown to the rules."""
     if device is None:
         return Device("cpu")
-    found = _DEVICE.match(device.name)
-    if found is None or found["what"] != "GPU":
-        return Device("unknown", device.text("device_type_string") or (found["what"] if found else None))
+    match = _DEVICE.match(device.name)
+    if match is None or match["what"] != "GPU":
+        return Device("unknown", device.text("device_type_string") or (match["what"] if match else None))
     is_amd = device.text("device_vendor") == "AMD" or any(plane.name == _CALLS[1] for plane in planes)
     return Device("rocm" if is_amd else "cuda")
 
@@ -248,11 +248,11 @@ class Plane:
                         columns[name][row] = _copied_bytes(stat) if name == "memcpy_details" else _integer(stat)
         start = line.timestamp_ns + _to_ns(offset)
         end = line.timestamp_ns + _to_ns(offset + length)
-        found = Spans(names, start, end - start, *(columns[name] for name in _USED))
+        spans = Spans(names, start, end - start, *(columns[name] for name in _USED))
         keep = (length > 0) & np.array([not name.startswith(_NOISE) for name in names], bool)
-        order = np.lexsort((-found.dur_ns, found.start_ns))
+        order = np.lexsort((-spans.dur_ns, spans.start_ns))
         kept = order[keep[order]]
-        others = (found.start_ns, found.dur_ns, found.correlation, found.steps, found.sizes)
+        others = (spans.start_ns, spans.dur_ns, spans.correlation, spans.steps, spans.sizes)
         return Spans([names[row] for row in kept.tolist()], *(column[kept] for column in others))
 
 
@@ -261,8 +261,8 @@ def leaves(spans: Spans) -> Array:
     end = spans.start_ns + spans.dur_ns
     holds = np.zeros(len(end), bool)
     holds[:-1] = (spans.start_ns[1:] < end[:-1]) & (end[1:] <= end[:-1])
-    found: Array = ~holds
-    return found
+    is_leaf: Array = ~holds
+    return is_leaf
 
 
 def text_of(value: bytes) -> str:
@@ -284,8 +284,8 @@ def _integer(stat: Any) -> int:
 
 
 def _copied_bytes(stat: Any) -> int:
-    found = _SIZE.search(stat.str_value)
-    return NULL if found is None else int(found[1])
+    match = _SIZE.search(stat.str_value)
+    return NULL if match is None else int(match[1])
 
 
 _USED = ("correlation_id", "step_num", "memcpy_details")

@@ -26,8 +26,8 @@ class FirstCause:
 def first_cause(stuck: Sequence[Stuck], ranks: Sequence[RankEvidence]) -> FirstCause | None:
     """The first cause; None where nothing is stuck and no rank failed."""
     of = {e.rank: e for e in ranks}
-    candidates = [found for s in stuck if (found := _cause_of(s, stuck, of)) is not None]
-    candidates.sort(key=lambda found: (_WEIGHT[found[1].kind], found[0]))
+    candidates = [candidate for s in stuck if (candidate := _cause_of(s, stuck, of)) is not None]
+    candidates.sort(key=lambda candidate: (_WEIGHT[candidate[1].kind], candidate[0]))
     failed = _failures(ranks)
     if candidates and candidates[0][1].kind in (model.KILLED, model.ERROR, model.MISMATCH, model.SKIPPED):
         return candidates[0][1]
@@ -107,10 +107,10 @@ def _kind(evidence: RankEvidence) -> str:
 
 def _failures(ranks: Sequence[RankEvidence]) -> FirstCause | None:
     """Ranks that failed on their own: the first exception that no peer explains, else the killed ranks."""
-    own = sorted((e.ending.at_ns or _LAST, e.rank) for e in ranks if is_own_error(e))
-    if own:
-        same = {e.ending.error for e in ranks if e.rank == own[0][1]}
-        return FirstCause(model.ERROR, tuple(sorted(rank for _, rank in own if _error(ranks, rank) in same)))
+    failed = sorted((e.ending.at_ns or _LAST, e.rank) for e in ranks if is_own_error(e))
+    if failed:
+        same = {e.ending.error for e in ranks if e.rank == failed[0][1]}
+        return FirstCause(model.ERROR, tuple(sorted(rank for _, rank in failed if _error(ranks, rank) in same)))
     killed = tuple(e.rank for e in ranks if e.ending.how == "killed")
     return FirstCause(model.KILLED, killed) if killed else None
 

@@ -47,8 +47,8 @@ def waits_for_store(evidence: RankEvidence) -> bool:
     """True where a rank was waiting for a key of the store, or for its peers to join."""
     if _STORE.search(f"{evidence.ending.error}: {evidence.ending.message}"):
         return True
-    own = evidence.frames[:8]  # library frames between the wait and the script
-    return any(frame.function in _STORE_FUNCTIONS or _STORE_LINE.search(frame.source) for frame in own)
+    frames = evidence.frames[:8]  # library frames between the wait and the script
+    return any(frame.function in _STORE_FUNCTIONS or _STORE_LINE.search(frame.source) for frame in frames)
 
 
 def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
@@ -120,9 +120,9 @@ def from_stacks(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
     """Evidence without any recorded calls: the calls that stacks show, as of one group."""
     if any(e.has_calls for e in ranks) or not any(operation_in(e) for e in ranks):
         return list(ranks)
-    found = []
+    with_calls = []
     for e in ranks:
         op = operation_in(e)
         calls = (Call("", 1, op, done=False, frames=e.frames),) if op else ()
-        found.append(replace(e, calls=calls, has_calls=bool(e.frames)))
-    return found
+        with_calls.append(replace(e, calls=calls, has_calls=bool(e.frames)))
+    return with_calls

@@ -37,18 +37,18 @@ def job_groups(ranks: Sequence[RankEvidence]) -> list[JobGroup]:
         for name, group in evidence.groups.items():
             if group.ranks:
                 stated.setdefault(name, set()).add(group.ranks)
-    found: dict[tuple[str, tuple[int, ...]], dict[int, tuple[Call, ...]]] = {}
+    calls_of: dict[tuple[str, tuple[int, ...]], dict[int, tuple[Call, ...]]] = {}
     descriptions: dict[tuple[str, tuple[int, ...]], str] = {}
     for evidence in (e for e in ranks if not e.is_partial):
         for name in dict.fromkeys(call.group for call in evidence.calls if call.peer is None):
-            own = evidence.groups.get(name, Group(name))
-            key = (name, own.ranks or _stated_for(evidence.rank, stated.get(name, set())))
-            found.setdefault(key, {})[evidence.rank] = tuple(
+            of_name = evidence.groups.get(name, Group(name))
+            key = (name, of_name.ranks or _stated_for(evidence.rank, stated.get(name, set())))
+            calls_of.setdefault(key, {})[evidence.rank] = tuple(
                 call for call in evidence.calls if call.group == name and call.peer is None
             )
-            descriptions.setdefault(key, own.description)
+            descriptions.setdefault(key, of_name.description)
     jobs = []
-    for (name, members), calls in found.items():
+    for (name, members), calls in calls_of.items():
         everyone = members or _callers(name, ranks)
         silent = [e for e in ranks if e.rank in everyone and e.rank not in calls and _is_silent(e)]
         whole = {**calls, **{e.rank: () for e in silent}}

@@ -14,14 +14,14 @@ Ends = tuple[str, int, int]  # group, sender, receiver
 def stuck_messages(ranks: Sequence[RankEvidence]) -> list[Stuck]:
     """The first message of each pair of ranks that does not arrive; messages of a pair arrive in order."""
     sent, awaited = _numbered(ranks)
-    known = {e.rank for e in ranks if e.has_calls}
-    found = []
+    recorded = {e.rank for e in ranks if e.has_calls}
+    messages = []
     for ends in sorted({*sent, *awaited}):
         _, sender, receiver = ends
-        if sender in known and receiver in known:
+        if sender in recorded and receiver in recorded:
             stuck = _first_stuck(ends, sent.get(ends, {}), awaited.get(ends, {}))
-            found += [stuck] if stuck else []
-    return found
+            messages += [stuck] if stuck else []
+    return messages
 
 
 def _numbered(ranks: Sequence[RankEvidence]) -> tuple[dict[Ends, dict[int, Call]], dict[Ends, dict[int, Call]]]:

@@ -34,12 +34,12 @@ def passed_over(calls: Mapping[int, Sequence[Call]], number: int) -> tuple[Passe
     expected = _expected(keys, kinds, at)
     if expected is None:
         return ()
-    found = []
+    passed = []
     reference = next(rank for rank, of in keys.items() if at in of and of[at][0] == expected)
     for rank, of in sorted(keys.items()):
         if at in of and of[at][0] != expected and _is_shifted(of, keys[reference], at):
-            found.append(Passed(rank, keys[reference][at][1], of[at][1], _is_extra(of, keys[reference], at)))
-    return tuple(found)
+            passed.append(Passed(rank, keys[reference][at][1], of[at][1], _is_extra(of, keys[reference], at)))
+    return tuple(passed)
 
 
 def _key(call: Call) -> Key:
@@ -50,14 +50,14 @@ def _key(call: Call) -> Key:
 
 def _first_difference(keys: Mapping[int, Mapping[int, Numbered]], first: int, last: int) -> int | None:
     """The first number whose calls differ and after which no number has calls alike on all ranks."""
-    found: int | None = None
+    difference: int | None = None
     for number in sorted({number for of in keys.values() for number in of if first <= number <= last}):
         here = {of[number][0] for of in keys.values() if number in of}
         if len(here) > 1:
-            found = number if found is None else found
+            difference = number if difference is None else difference
         elif len(here) == 1 and sum(number in of for of in keys.values()) == len(keys):
-            found = None
-    return found
+            difference = None
+    return difference
 
 
 def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], at: int) -> Key | None:
@@ -71,29 +71,29 @@ def _expected(keys: Mapping[int, Mapping[int, Numbered]], kinds: Counter[Key], a
     followed: Counter[Key] = Counter()
     for of in keys.values():
         followed.update(of[n + 1][0] for n in of if n + 1 < at and n + 1 in of and of[n][0] == before)
-    known = {key for key in followed if key in kinds}
-    return known.pop() if len(known) == 1 and len(followed) == 1 else None
+    candidates = {key for key in followed if key in kinds}
+    return candidates.pop() if len(candidates) == 1 and len(followed) == 1 else None
 
 
-def _is_shifted(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
+def _is_shifted(calls: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
     """True where the rank's calls from `at` on are its peers' with some omitted, one added, or two swapped.
 
     Waiting peers have made no later call, so what followed before stands in for it. Where that is unknown, the
     unexpected call must be one that peers make elsewhere. A pair of lines that matched before is the script's design
     (the root of a broadcast has its own).
     """
-    if any(n < at and n in others and own[n][0] == own[at][0] and others[n][0] == others[at][0] for n in own):
+    if any(n < at and n in others and calls[n][0] == calls[at][0] and others[n][0] == others[at][0] for n in calls):
         return False
-    if own[at][0][_OP] == others[at][0][_OP] and own[at][0][_LINE] == others[at][0][_LINE]:
+    if calls[at][0][_OP] == others[at][0][_OP] and calls[at][0][_LINE] == others[at][0][_LINE]:
         return False  # the same call, of other tensors
-    later = [n for n in own if n >= at]
+    later = [n for n in calls if n >= at]
     expected = _continued(others, max(later) + MOST_LEFT_OUT)
     for shift in (*range(1, MOST_LEFT_OUT + 1), -1):
         moved = [n for n in later if n + shift >= at]
-        if moved and all(n + shift in expected and own[n][0] == expected[n + shift] for n in moved):
+        if moved and all(n + shift in expected and calls[n][0] == expected[n + shift] for n in moved):
             return True
-    swapped = at + 1 in own and expected.get(at + 1) == own[at][0] and expected[at] == own[at + 1][0]
-    unknown = at + 1 not in expected and any(key == own[at][0] for key, _ in others.values())
+    swapped = at + 1 in calls and expected.get(at + 1) == calls[at][0] and expected[at] == calls[at + 1][0]
+    unknown = at + 1 not in expected and any(key == calls[at][0] for key, _ in others.values())
     return swapped or unknown
 
 
@@ -110,8 +110,8 @@ def _continued(calls: Mapping[int, Numbered], last: int) -> dict[int, Key]:
     return keys
 
 
-def _is_extra(own: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
+def _is_extra(calls: Mapping[int, Numbered], others: Mapping[int, Numbered], at: int) -> bool:
     """True where the call at `at` is superfluous: the peers' call at `at` is the rank's next."""
-    follows = at + 1 in own and own[at + 1][0] == others[at][0]
-    swapped = at + 1 in others and own[at][0] == others[at + 1][0]
+    follows = at + 1 in calls and calls[at + 1][0] == others[at][0]
+    swapped = at + 1 in others and calls[at][0] == others[at + 1][0]
     return follows and not swapped

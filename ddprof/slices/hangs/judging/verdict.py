@@ -32,18 +32,18 @@ _STATES = {
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
     """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so that their open calls count."""
-    known = from_stacks(with_failed_calls(with_late_kills(ranks)))
-    groups = job_groups(known)
-    stuck = [found for job in groups if (found := stuck_in(job)) is not None] + stuck_messages(known)
+    evidence = from_stacks(with_failed_calls(with_late_kills(ranks)))
+    groups = job_groups(evidence)
+    stuck = [halt for job in groups if (halt := stuck_in(job)) is not None] + stuck_messages(evidence)
     if not hang_seen:
-        stuck = [found for found in stuck if _is_long(found, known)]
-    cause = first_cause(stuck, known)
+        stuck = [halt for halt in stuck if _is_long(halt, evidence)]
+    cause = first_cause(stuck, evidence)
     names = {job.group.name: job.group for job in groups}
-    names = {**{name: group for e in known for name, group in e.groups.items()}, **names}
-    rows = tuple(_row(e) for e in known)
+    names = {**{name: group for e in evidence for name, group in e.groups.items()}, **names}
+    rows = tuple(_row(e) for e in evidence)
     if cause is None:
-        return Hang(model.NONE, _nothing(known, stuck), rows=rows)
-    of = {e.rank: e for e in known}
+        return Hang(model.NONE, _nothing(evidence, stuck), rows=rows)
+    of = {e.rank: e for e in evidence}
     first = [cause.stuck] if cause.stuck is not None else []
     first += sorted((s for s in stuck if s is not cause.stuck), key=lambda s: s.since_ns or 0)
     blamed = of.get(cause.ranks[0]) if cause.ranks else None
@@ -55,7 +55,7 @@ def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
         stuck=tuple(first),
         frame=_frame(cause, blamed),
         rows=rows,
-        timeout_s=_timeout_s(cause, known),
+        timeout_s=_timeout_s(cause, evidence),
     )
 
 

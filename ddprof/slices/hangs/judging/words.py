@@ -61,12 +61,12 @@ def _workers(evidence: RankEvidence) -> str:
         by_line.setdefault(line_words(user_frame(worker.frames)), []).append(worker.worker)
     phrases = []
     for line, numbers in by_line.items():
-        who, are = own(len(numbers), "worker", "workers"), own(len(numbers), "is", "are")
+        who, are = by_count(len(numbers), "worker", "workers"), by_count(len(numbers), "is", "are")
         phrases.append(f"{who} {', '.join(map(str, numbers))} {are} at {line}")
     return f" and waits for its loader, whose {' and '.join(phrases)}" if phrases else ""
 
 
-def own(count: int, singular: str, plural: str) -> str:
+def by_count(count: int, singular: str, plural: str) -> str:
     """The singular or the plural word for `count` of them."""
     return singular if count == 1 else plural
 
@@ -83,8 +83,8 @@ def _waiters(stuck: Stuck | None, groups: Mapping[str, Group], but: tuple[int, .
         return ""
     line = line_words(stuck.frame)
     place = f" ({line})" if line else ""
-    them = own(len(but), "it", "them")
-    return f"{format_ranks(ranks)} {own(len(ranks), 'waits', 'wait')} for {them} in {call_words(stuck, groups)}{place}"
+    wait, them = by_count(len(ranks), "waits", "wait"), by_count(len(but), "it", "them")
+    return f"{format_ranks(ranks)} {wait} for {them} in {call_words(stuck, groups)}{place}"
 
 
 def _ended(text: str, waiters: str) -> str:
@@ -100,7 +100,7 @@ def _killed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[s
         else " without a word (SIGKILL, out of memory, or a crash in C)"
     )
     at = f", last seen at {line}" if line else ""
-    died = f"{_who(cause.ranks)} {own(len(cause.ranks), 'was', 'were')} killed{why}{at}"
+    died = f"{_who(cause.ranks)} {by_count(len(cause.ranks), 'was', 'were')} killed{why}{at}"
     return _ended(died, _waiters(cause.stuck, groups, cause.ranks))
 
 
@@ -122,7 +122,8 @@ def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[st
 def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     stuck = _known(cause)
     variants = "; ".join(
-        f"{format_ranks(v.ranks)} {own(len(v.ranks), 'calls', 'call')} {_variant(v, stuck)}" for v in stuck.variants
+        f"{format_ranks(v.ranks)} {by_count(len(v.ranks), 'calls', 'call')} {_variant(v, stuck)}"
+        for v in stuck.variants
     )
     what = (
         f"message {stuck.number} between them"
@@ -150,11 +151,11 @@ def _skipped(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
     ranks = tuple(p.rank for p in stuck.passed)
     waiting = tuple(rank for rank in stuck.entered if rank not in ranks)
     held = (
-        f"; {format_ranks(waiting)} {own(len(waiting), 'waits', 'wait')} for {own(len(ranks), 'it', 'them')}"
+        f"; {format_ranks(waiting)} {by_count(len(waiting), 'waits', 'wait')} for {by_count(len(ranks), 'it', 'them')}"
         if waiting
         else ""
     )
-    verb = own(len(ranks), "makes", "make")
+    verb = by_count(len(ranks), "makes", "make")
     of_group = group_words(stuck.group, groups)
     if first.is_extra:
         return f"{_who(ranks)} {verb} one call more than the others{of_group}: {_call_at(first.instead)}{held}."
@@ -179,11 +180,11 @@ def _not_entered(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapp
             f"{_waiters(stuck, groups, cause.ranks).capitalize()}; of {format_ranks(cause.ranks)} nothing was recorded."
         )
     where = where_of(of.get(cause.ranks[0]))
-    place = f": {own(len(cause.ranks), 'it', 'the first')} {where}" if where else ""
+    place = f": {by_count(len(cause.ranks), 'it', 'the first')} {where}" if where else ""
     line = line_words(stuck.frame)
     text = f"{_who(cause.ranks)} did not enter {call_words(stuck, groups)}{f' ({line})' if line else ''}{place}"
     waiting = stuck.entered
-    return f"{text}; {format_ranks(waiting)} {own(len(waiting), 'waits', 'wait')} there."
+    return f"{text}; {format_ranks(waiting)} {by_count(len(waiting), 'waits', 'wait')} there."
 
 
 def _ended_early(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
@@ -220,11 +221,11 @@ def _inside(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[s
     stuck = _known(cause)
     line = line_words(stuck.frame)
     if stuck.unseen:
-        text = f"{_who(stuck.entered)} {own(len(stuck.entered), 'waits', 'wait')} in {call_words(stuck, groups)}"
+        text = f"{_who(stuck.entered)} {by_count(len(stuck.entered), 'waits', 'wait')} in {call_words(stuck, groups)}"
         return f"{text}{f' ({line})' if line else ''}; of {format_ranks(stuck.unseen)} nothing was recorded."
     late = tuple(rank for rank in stuck.entered if _not_started(of[rank], stuck))
     place = f" ({line})" if line else ""
-    are = own(len(stuck.entered), "is", "are all")
+    are = by_count(len(stuck.entered), "is", "are all")
     text = f"{_who(stuck.entered)} {are} inside {call_words(stuck, groups)}{place}, which does not end"
     if late and len(late) < len(stuck.entered):
         return f"{text}: on {format_ranks(late)} its kernel has not begun, something before it holds the device."
@@ -240,9 +241,9 @@ def _store(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[st
     line = line_words(user_frame(of[waiting[0]].frames)) if waiting else ""
     where = where_of(of.get(cause.ranks[0]))
     if not waiting:
-        verb = own(len(cause.ranks), "waits", "wait")
+        verb = by_count(len(cause.ranks), "waits", "wait")
         return f"{_who(cause.ranks)} {verb} for the store ({where.removeprefix('is at ')})."
-    text = f"{_who(waiting)} {own(len(waiting), 'waits', 'wait')} for the store{f' ({line})' if line else ''}"
+    text = f"{_who(waiting)} {by_count(len(waiting), 'waits', 'wait')} for the store{f' ({line})' if line else ''}"
     return f"{text}, for what is to come from {format_ranks(cause.ranks)}{f', which {where}' if where else ''}."
 
 

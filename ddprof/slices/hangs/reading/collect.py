@@ -65,19 +65,19 @@ class Gathered:
 def collect(paths: Sequence[str]) -> Gathered:
     """Evidence on each rank. Raises NoUsableInput where a path does not exist or is not readable."""
     notes: list[HealthNote] = []
-    found: dict[int, _Gathered] = {}
+    by_rank: dict[int, _Gathered] = {}
     for path in _files(paths, notes):
         try:
-            _take(path, found, notes)
+            _take(path, by_rank, notes)
         except (ValueError, TypeError, UnsafePickle, NoUsableInput) as error:
             notes.append(HealthNote(f"{path}: not usable ({one_line(error)})", "left out"))
     ends = [end for path in paths if (end := run_end(path)) is not None]
     is_recorded = any(
         of.recorded is not None or (of.asked is not None and of.asked.flight_recorder is not None)
-        for of in found.values()
+        for of in by_rank.values()
     )
     return Gathered(
-        ranks=tuple(_evidence(rank, found[rank], is_recorded) for rank in sorted(found)),
+        ranks=tuple(_evidence(rank, by_rank[rank], is_recorded) for rank in sorted(by_rank)),
         notes=tuple(notes),
         hang_seen=any(end.hang for end in ends),
         end=max(ends, key=lambda end: end.exit_code is not None, default=None),
@@ -115,21 +115,21 @@ def _unreadable(error: OSError) -> HealthNote:
     return HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", "left out")
 
 
-def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
     name = file_name(path)
     if name.endswith((".sidecar.json", ".where.json", ".end.json")):
-        _take_left(path, name, found, notes)
+        _take_left(path, name, by_rank, notes)
         return
     if name.endswith(SAMPLED_SUFFIX):
-        _take_sampled(path, name, found, notes)
+        _take_sampled(path, name, by_rank, notes)
         return
     head = _head(path)
     is_pickle = _PICKLE.match(head) is not None
     if (is_pickle or head.lstrip()[:1] == b"{") and any(mark in head for mark in _DUMP_MARKS):
-        _take_dump(path, name, found, notes)
+        _take_dump(path, name, by_rank, notes)
     elif not is_pickle and has_stacks(head.decode("utf-8", "replace")):
         stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
-        of = _of(_rank(name), name, found)
+        of = _of(_rank(name), name, by_rank)
         if of is not None:
             of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
             of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
@@ -137,10 +137,10 @@ def _take(path: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> No
             notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
 
 
-def _take_sampled(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+def _take_sampled(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
     seen, unread = seen_last(path)
     notes += unread
-    of = _of(_rank(name), name, found)
+    of = _of(_rank(name), name, by_rank)
     if of is None or seen is None:
         return
     if is_rank(seen):
@@ -149,10 +149,10 @@ def _take_sampled(path: str, name: str, found: dict[int, _Gathered], notes: list
         of.workers[seen.worker] = seen
 
 
-def _take_left(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+def _take_left(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
     left, unfit = parse(read_small(path), Left)
     notes += unfit_note(path, unfit)
-    of = _of(_rank(name) if left.rank is None else left.rank, name, found)
+    of = _of(_rank(name) if left.rank is None else left.rank, name, by_rank)
     if of is not None and name.endswith(".sidecar.json"):
         of.left = left
     elif of is not None and name.endswith(".end.json"):
@@ -165,11 +165,11 @@ def _ended_ns(left: Left) -> int:
     return (left.end.at_ns if left.end is not None else None) or 0
 
 
-def _take_dump(path: str, name: str, found: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+def _take_dump(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
     dump, unfit = load_calls(read_small(path))
     notes += unfit_note(path, unfit)
     rank = _rank(name)
-    of = _of(rank, name, found)
+    of = _of(rank, name, by_rank)
     if of is None:
         notes.append(HealthNote(f"{path}: a dump without a rank: the file name states none", "left out"))
         return
@@ -180,19 +180,19 @@ def _take_dump(path: str, name: str, found: dict[int, _Gathered], notes: list[He
 
 def _rank(name: str) -> int | None:
     rank = rank_in_name(name)
-    found = _NUMBER_AT_END.search(name) if rank is None else None
-    return int(found[1]) if found and len(found[1]) < 7 else rank
+    match = _NUMBER_AT_END.search(name) if rank is None else None
+    return int(match[1]) if match and len(match[1]) < 7 else rank
 
 
-def _of(rank: int | None, name: str, found: dict[int, _Gathered]) -> _Gathered | None:
+def _of(rank: int | None, name: str, by_rank: dict[int, _Gathered]) -> _Gathered | None:
     """The rank's evidence to extend; None where the rank is unknown, or has restarted since."""
     if rank is None:
         return None
     restarted = _RESTART.match(name)
     restart = int(restarted[1]) if restarted else 0
-    if rank not in found or found[rank].restart < restart:
-        found[rank] = _Gathered(restart)
-    return found[rank] if found[rank].restart == restart or not restarted else None
+    if rank not in by_rank or by_rank[rank].restart < restart:
+        by_rank[rank] = _Gathered(restart)
+    return by_rank[rank] if by_rank[rank].restart == restart or not restarted else None
 
 
 def _head(path: str) -> bytes:
@@ -207,22 +207,22 @@ def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
         of.recorded = calls_in(asked.flight_recorder, of.recorded_groups)
     ending = ending_of(left)
     groups = {**of.recorded_groups, **groups_of(asked), **groups_of(left)}
-    own = calls_of(left if left.calls else asked)
+    logged = calls_of(left if left.calls else asked)
     if of.fatal:
         ending = Ending("killed", ending.at_ns, of.fatal, "", of.frames)
-    here = ending.frames or _told_last(of, asked) or _seen_after(own, of.sampled)
+    here = ending.frames or _told_last(of, asked) or _seen_after(logged, of.sampled)
     return RankEvidence(
         rank=rank,
         host=left.host or asked.host,
         world_size=left.world_size or asked.world_size,
-        calls=own if of.recorded is None else _together(of.recorded, own),
+        calls=logged if of.recorded is None else _together(of.recorded, logged),
         groups={name: group if group.ranks else of.recorded_groups.get(name, group) for name, group in groups.items()},
         frames=here,
         ending=ending,
         steps=left.steps_total if left.steps_total is not None else asked.steps_total,
         seen_ns=ending.at_ns or (_alive_ns(of, asked) if ending.how == "killed" else asked.at_ns),
         is_partial=is_recorded and of.recorded is None,
-        has_calls=of.recorded is not None or bool(own) or left.end is not None,
+        has_calls=of.recorded is not None or bool(logged) or left.end is not None,
         workers=tuple(of.workers[worker] for worker in sorted(of.workers)),
     )
 
@@ -253,9 +253,9 @@ def _is_latest(asked: Left, of: _Gathered) -> bool:
     return of.left.steps_total is not None and of.left.steps_total - asked.steps_total <= 1
 
 
-def _together(recorded: tuple[Call, ...], own: tuple[Call, ...]) -> tuple[Call, ...]:
+def _together(recorded: tuple[Call, ...], logged: tuple[Call, ...]) -> tuple[Call, ...]:
     """The flight recorder's calls, with the messages that it does not record (gloo's)."""
-    recorded = with_lines(recorded, own)
+    recorded = with_lines(recorded, logged)
     if any(call.peer is not None for call in recorded):
         return recorded
-    return (*recorded, *(call for call in own if call.peer is not None))
+    return (*recorded, *(call for call in logged if call.peer is not None))

@@ -30,41 +30,41 @@ def load_calls(content: bytes) -> tuple[CallDump, list[str]]:
 
 def groups_in(dump: CallDump) -> dict[str, Group]:
     """The groups of a dump by name; for gloo, whose configuration is empty, from the entries."""
-    found = {
+    by_name = {
         name: Group(name, _description(group.desc), _ranks(group)) for name, group in dump.pg_config.items() if name
     }
     unnamed = _ranks(dump.pg_config[""]) if "" in dump.pg_config else ()
     for entry in dump.entries:
         name, description = _label(entry)
-        if name not in found:
+        if name not in by_name:
             # A configuration without names is that of the whole job.
             whole = description == "default_pg" or name in ("", "0")
-            found[name] = Group(name, _description(description), unnamed if whole else ())
-    return found
+            by_name[name] = Group(name, _description(description), unnamed if whole else ())
+    return by_name
 
 
 def calls_in(dump: CallDump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
     """Calls in the order in which they were made. `groups`: give the ranks of a message."""
     messages: Counter[tuple[str, str, int, int]] = Counter()
-    found: list[tuple[RecordedCall, Call]] = []
+    calls: list[tuple[RecordedCall, Call]] = []
     from_the_start = not dump.entries or not dump.entries[0].record_id  # else messages cannot be counted
     for name, entries in _by_group(dump.entries).items():
         ranks = groups[name].ranks if name in groups else ()
         for batch in _batches(entries):
             done = _done(batch[-1])
             if batch[-1].is_p2p and from_the_start:
-                found += [_message(entry, name, ranks, done, messages) for entry in batch if _ends(entry)]
+                calls += [_message(entry, name, ranks, done, messages) for entry in batch if _ends(entry)]
             elif not batch[-1].is_p2p:
-                found.append(_collective(batch, name, done))
+                calls.append(_collective(batch, name, done))
     order = {id(entry): at for at, entry in enumerate(dump.entries)}
-    return tuple(call for _, call in sorted(((order[id(e)], c) for e, c in found), key=lambda pair: pair[0]))
+    return tuple(call for _, call in sorted(((order[id(e)], c) for e, c in calls), key=lambda pair: pair[0]))
 
 
 def _by_group(entries: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:
-    found: dict[str, list[RecordedCall]] = {}
+    by_group: dict[str, list[RecordedCall]] = {}
     for entry in entries:
-        found.setdefault(_label(entry)[0], []).append(entry)
-    return found
+        by_group.setdefault(_label(entry)[0], []).append(entry)
+    return by_group
 
 
 def _batches(entries: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
@@ -87,10 +87,10 @@ def _message(
     ends = _ends(entry)
     if ends is None:
         raise ValueError("not a message")
-    op, own, other = ends
-    own, other = (ranks[rank] if rank < len(ranks) else rank for rank in (own, other))
-    counts[group, op, own, other] += 1
-    return entry, _call(entry, group, counts[group, op, own, other], op, done, other)
+    op, own_rank, other = ends
+    own_rank, other = (ranks[rank] if rank < len(ranks) else rank for rank in (own_rank, other))
+    counts[group, op, own_rank, other] += 1
+    return entry, _call(entry, group, counts[group, op, own_rank, other], op, done, other)
 
 
 def _call(entry: RecordedCall, group: str, number: int, op: str, done: bool, peer: int | None = None) -> Call:
@@ -120,8 +120,8 @@ def _done(entry: RecordedCall) -> bool:
 
 def _ends(entry: RecordedCall) -> tuple[str, int, int] | None:
     """("send" or "recv", own number in the group, the other's); None for the record that closes a batch of messages."""
-    found = _MESSAGE.search(entry.profiling_name or "")
-    return (found[1], int(found[2]), int(found[4])) if found else None
+    match = _MESSAGE.search(entry.profiling_name or "")
+    return (match[1], int(match[2]), int(match[4])) if match else None
 
 
 def _is_gloo(entry: RecordedCall) -> bool:

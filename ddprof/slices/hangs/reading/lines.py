@@ -15,20 +15,20 @@ from ddprof.slices.hangs.evidence import Call
 _NESTED = 4  # calls of torch.distributed inside one another: `broadcast_object_list` makes two broadcasts
 
 
-def with_lines(recorded: Sequence[Call], own: Sequence[Call]) -> tuple[Call, ...]:
+def with_lines(recorded: Sequence[Call], logged: Sequence[Call]) -> tuple[Call, ...]:
     """The recorded calls; one without a stack gets that of the rank's own call under way at its start."""
     of_group: dict[str, list[Call]] = {}
-    for call in sorted((c for c in own if c.peer is None and c.frames and c.entered_ns), key=_entered):
+    for call in sorted((c for c in logged if c.peer is None and c.frames and c.entered_ns), key=_entered):
         of_group.setdefault(call.group, []).append(call)
     return tuple(call if call.frames else _with_line(call, of_group.get(call.group, [])) for call in recorded)
 
 
-def _with_line(call: Call, own: Sequence[Call]) -> Call:
+def _with_line(call: Call, logged: Sequence[Call]) -> Call:
     began_ns = _entered(call)
-    at = bisect_right(own, began_ns, key=_entered)
-    for known in reversed(own[max(at - _NESTED, 0) : at]):
-        if not known.done or (known.left_ns or 0) >= began_ns:
-            return replace(call, frames=known.frames)
+    at = bisect_right(logged, began_ns, key=_entered)
+    for outer in reversed(logged[max(at - _NESTED, 0) : at]):
+        if not outer.done or (outer.left_ns or 0) >= began_ns:
+            return replace(call, frames=outer.frames)
     return call
 
 

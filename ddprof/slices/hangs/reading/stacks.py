@@ -49,16 +49,16 @@ def parse_stacks(text: str) -> StackText:
     fatal = ""
     seen: set[str] = set()
     for line in text.splitlines():
-        if found := _FATAL.match(line):
-            fatal = found["what"]
+        if match := _FATAL.match(line):
+            fatal = match["what"]
             threads, seen = [], set()
-        elif found := _FAULTHANDLER_THREAD.match(line):
-            if found[1] in seen:  # the next dump begins
+        elif match := _FAULTHANDLER_THREAD.match(line):
+            if match[1] in seen:  # the next dump begins
                 threads, seen = [], set()
-            seen.add(found[1])
-            threads.append((found["name"] or "", None, []))
-        elif found := _PY_SPY_THREAD.match(line):
-            threads.append((found["name"] or "", found["name"] == "MainThread", []))
+            seen.add(match[1])
+            threads.append((match["name"] or "", None, []))
+        elif match := _PY_SPY_THREAD.match(line):
+            threads.append((match["name"] or "", match["name"] == "MainThread", []))
         elif threads and (frame := _frame(line)) and len(threads[-1][2]) < MAX_FRAMES:
             threads[-1][2].append(frame)
     return StackText(tuple(ThreadStack(name, tuple(frames), main) for name, main, frames in threads), fatal)
@@ -73,5 +73,5 @@ def training_frames(stacks: StackText) -> tuple[StackFrame, ...]:
 
 
 def _frame(line: str) -> StackFrame | None:
-    found = _FAULTHANDLER_FRAME.match(line) or _PY_SPY_FRAME.match(line)
-    return StackFrame(found["file"], int(found["line"]), found["function"].strip()) if found else None
+    match = _FAULTHANDLER_FRAME.match(line) or _PY_SPY_FRAME.match(line)
+    return StackFrame(match["file"], int(match["line"]), match["function"].strip()) if match else None

@@ -72,12 +72,12 @@ def _factor(call: LoggedCalls, members: int | None) -> float | None:
     """Factor from the logged size to the bytes on a rank's link; None where the group's size is needed and unknown, or
     the log's own rate does not show which size was logged.
     """
-    found = _VERB.match(call.op)
-    if found is None:
+    match = _VERB.match(call.op)
+    if match is None:
         return 1.0
     if members is None:
         return None
-    if found["verb"] == "all_gather":
+    if match["verb"] == "all_gather":
         counted = (call.tput_gbps or 0.0) / _BITS * call.mean_ms * 1e6 / call.size_bytes
         return float(members - 1) if ALIKE[0] < counted / members < ALIKE[1] else None
-    return (members - 1) / members * (2 if found["verb"] == "all_reduce" else 1)
+    return (members - 1) / members * (2 if match["verb"] == "all_reduce" else 1)

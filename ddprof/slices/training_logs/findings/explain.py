@@ -56,16 +56,18 @@ def explain_tables(log: TrainingLog) -> LogReport:
     whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else _outermost(rows)
     calls = communication.rows_of(log.calls, log.sizes)
     stages = log.sizes.get("pipeline") if log.sizes else None
-    found = [
+    findings = [
         *timers.findings_of(rows, whole, stages),
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
         *_uneven(summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
         *_printed_means(log),
     ]
-    found.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
+    findings.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
     abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
-    return LogReport(log, _sentence(log, summary, calls, found), summary, rows, calls, tuple(found), abstained, LIMITS)
+    return LogReport(
+        log, _sentence(log, summary, calls, findings), summary, rows, calls, tuple(findings), abstained, LIMITS
+    )
 
 
 def _outermost(rows: tuple[TimerRow, ...]) -> float | None:
@@ -134,7 +136,7 @@ def _ended(log: TrainingLog) -> Iterator[str]:
 
 
 def _sentence(
-    log: TrainingLog, summary: IterationSummary | None, calls: tuple[CallRow, ...], found: list[LogFinding]
+    log: TrainingLog, summary: IterationSummary | None, calls: tuple[CallRow, ...], findings: list[LogFinding]
 ) -> str:
     parts = [*_ended(log), *_usual(summary)]
     if log.error and summary is None and not log.timers and not calls:
@@ -146,7 +148,7 @@ def _sentence(
         parts.append(f"{sum(row.count for row in calls)} calls of communication take {format_us(total * 1e3)} in all")
     else:
         parts.append("The log holds timers and no time of an iteration")
-    leading = next((finding for finding in found if finding.severity != "info"), None)
+    leading = next((finding for finding in findings if finding.severity != "info"), None)
     if leading is not None:
         parts.append(f"{leading.summary}")
     else:

@@ -18,15 +18,15 @@ _MESSAGES = re.compile(r"(?:forward|backward)-(?:send|recv)")
 _PARTS = re.compile(r"^(?P<of>bwd|backward)_(?:inner|allreduce)(?P<micro>_microstep)?$")
 
 
-def parent(name: str, known: Collection[str]) -> str | None:
+def parent(name: str, names: Collection[str]) -> str | None:
     """The timer in the log that contains this one."""
-    return next((of for of in _holders(name, "all-grads-sync" in known) if of in known and of != name), None)
+    return next((of for of in _holders(name, "all-grads-sync" in names) if of in names and of != name), None)
 
 
-def depth(name: str, known: Collection[str]) -> int:
+def depth(name: str, names: Collection[str]) -> int:
     """Number of timers around it."""
-    of = parent(name, known)
-    return 0 if of is None else 1 + depth(of, known)
+    of = parent(name, names)
+    return 0 if of is None else 1 + depth(of, names)
 
 
 def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:

@@ -45,10 +45,10 @@ def _peers(ranks: Sequence[int], sizes: Mapping[str, int]) -> Iterator[list[tupl
     """The tensor-parallel groups of each pipeline stage."""
     per_group, stages = sizes.get("tensor", 1), sizes.get("pipeline", 1)
     per_stage = max(1, (ranks[-1] + 1) // stages) if ranks else 1
-    found: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    by_stage: dict[int, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for rank in ranks:
-        found[rank // per_stage][rank // per_group].append(rank)
-    for groups in found.values():
+        by_stage[rank // per_stage][rank // per_group].append(rank)
+    for groups in by_stage.values():
         yield [tuple(group) for group in groups.values()]
 
 

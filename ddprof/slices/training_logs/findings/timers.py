@@ -74,8 +74,8 @@ def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
 
 
 def _synchronising(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
-    known = {row.name for row in rows}
-    outer = [row for row in rows if row.name in SYNCHRONISING and parent(row.name, known) not in SYNCHRONISING]
+    names = {row.name for row in rows}
+    outer = [row for row in rows if row.name in SYNCHRONISING and parent(row.name, names) not in SYNCHRONISING]
     share = sum(row.share or 0.0 for row in outer)
     if share < WARNING_SHARE:
         return

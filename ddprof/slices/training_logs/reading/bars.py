@@ -46,16 +46,16 @@ class BarLines:
         if "it/s" not in line.text and "s/it" not in line.text:
             return
         begin = 0
-        for found in _BAR.finditer(line.text):
-            label, epoch = _said(line.text[begin : found.start()])
-            begin, at, total = found.end(), int(found["n"]), found["total"]
+        for match in _BAR.finditer(line.text):
+            label, epoch = _said(line.text[begin : match.start()])
+            begin, at, total = match.end(), int(match["n"]), match["total"]
             if label not in (_EPOCH, _UNLABELLED, *_LABELS):
                 continue
             before = epoch * int(total) if label == _EPOCH and total != "?" else 0
-            rate = float(found["rate"].rstrip(".")) if found["rate"].count(".") <= 1 else 0.0
-            ms = None if not rate else rate * 1e3 if found["unit"] == "s/it" else 1e3 / rate
+            rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
+            ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
             self._drawn[label, total].append(
-                LoggedRecord(before + at, ms, Stamp(_seconds(found["elapsed"] or found["rich"]), 1.0))
+                LoggedRecord(before + at, ms, Stamp(_seconds(match["elapsed"] or match["rich"]), 1.0))
             )
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
@@ -77,12 +77,12 @@ def _said(before: str) -> tuple[str, int]:
     before = before.rstrip(_DRAWN)
     if before.endswith("%"):
         before = before[:-1].rstrip("0123456789")
-    found = _LABEL.search(before[-_LONGEST_LABEL:])
-    return (_UNLABELLED, 0) if found is None else (found["label"].strip().lower(), int(found["epoch"] or 0))
+    match = _LABEL.search(before[-_LONGEST_LABEL:])
+    return (_UNLABELLED, 0) if match is None else (match["label"].strip().lower(), int(match["epoch"] or 0))
 
 
-def _seconds(told: str) -> float:
+def _seconds(elapsed: str) -> float:
     total = 0.0
-    for part in told.split(":"):
+    for part in elapsed.split(":"):
         total = total * 60 + (int(part) if part else 0)
     return total

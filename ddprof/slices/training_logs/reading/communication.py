@@ -64,10 +64,10 @@ class CommunicationLines:
     def take(self, who: str, text: str) -> None:
         """Read the next line."""
         if "comm op: " in text:
-            for found in _SINGLE.finditer(text):
-                ms, size = one_float(found["ms"]), _size(found["size"], found["unit"])
+            for match in _SINGLE.finditer(text):
+                ms, size = one_float(match["ms"]), _size(match["size"], match["unit"])
                 if ms is not None and size is not None:
-                    self._single[found["op"], size].append((ms, one_float(found["tput"]), one_float(found["bus"])))
+                    self._single[match["op"], size].append((ms, one_float(match["tput"]), one_float(match["bus"])))
         elif (head := _HEAD.search(text)) is not None:
             self._in[who] = head["what"]
             self._since = 0

@@ -36,8 +36,8 @@ class LastError:
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and not self.error:
-            found = _OUT_OF_MEMORY.search(line.text)
-            self._name(found[0] if found else line.text)
+            match = _OUT_OF_MEMORY.search(line.text)
+            self._name(match[0] if match else line.text)
 
     def iteration(self) -> None:
         """Note that an iteration was logged."""

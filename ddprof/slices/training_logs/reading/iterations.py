@@ -80,14 +80,14 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
         yield from _iterations(line, starts)
         return
     if "train_step_timing" in text:
-        for found in _BAR.finditer(text):
-            yield from _timed("NeMo", number(found["number"]), _ms(found["s"]))
+        for match in _BAR.finditer(text):
+            yield from _timed("NeMo", number(match["number"]), _ms(match["s"]))
     if "iter time (s)" in text:
-        for found in _PIPELINE.finditer(text):
-            yield from _timed("DeepSpeed", number(found["number"]), _ms(found["s"]))
+        for match in _PIPELINE.finditer(text):
+            yield from _timed("DeepSpeed", number(match["number"]), _ms(match["s"]))
     if "SamplesPerSec=" in text:
-        for found in _DEEPSPEED.finditer(text):
-            yield from _stamped("DeepSpeed", found, line)
+        for match in _DEEPSPEED.finditer(text):
+            yield from _stamped("DeepSpeed", match, line)
     if "tps: " in text and (titan := _TITAN.search(text)) is not None:
         yield from _stamped("torchtitan", titan, line, number((titan["tflops"] or "").replace(",", "")))
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
@@ -101,32 +101,32 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
             yield from _printed(writer, printed, line)
 
 
-def _printed(writer: str, found: re.Match[str], line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
-    (unit,) = found.re.groupindex.keys() & {"ms", "s", "rate"}
-    given = one_float(found[unit])
+def _printed(writer: str, match: re.Match[str], line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
+    (unit,) = match.re.groupindex.keys() & {"ms", "s", "rate"}
+    given = one_float(match[unit])
     if given:
         ms = given if unit == "ms" else given * 1e3 if unit == "s" else 1e3 / given
-        tflops = found["tflops"] if "tflops" in found.re.groupindex else None
-        clock = stamp_of(line.prefix + line.text[: found.start()])
-        yield from _timed(writer, float(found["number"]), ms, clock, number(tflops or ""))
+        tflops = match["tflops"] if "tflops" in match.re.groupindex else None
+        clock = stamp_of(line.prefix + line.text[: match.start()])
+        yield from _timed(writer, float(match["number"]), ms, clock, number(tflops or ""))
 
 
 def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[str, LoggedRecord]]:
     text = line.text
     ends = [*(start.start() for start in starts[1:]), len(text)]
-    for found, end in zip(starts, ends, strict=True):
-        at = found.end()
+    for match, end in zip(starts, ends, strict=True):
+        at = match.end()
         tflops, batch = _TFLOPS.search(text, at, end), _BATCH.search(text, at, end)
         printed = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
-        clock = stamp_of(line.prefix + text[: found.start()])
+        clock = stamp_of(line.prefix + text[: match.start()])
         if (nemo := _NEMO.search(text, at, end)) is not None:
             step = _NEMO_STEP.search(text, at, end)
-            yield from _timed("NeMo", number((step or found)["number"]), _ms(nemo["s"]), clock, *printed)
+            yield from _timed("NeMo", number((step or match)["number"]), _ms(nemo["s"]), clock, *printed)
         elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
             given = one_float(elapsed["time"])
             each_ms = _FACTORS[elapsed["times"]] * (1.0 if elapsed["unit"] == "ms" else 1e3)
             ms = None if given is None else given * each_ms
-            yield from _timed("Megatron", float(found["number"]), ms, clock, *printed)
+            yield from _timed("Megatron", float(match["number"]), ms, clock, *printed)
 
 
 def _ms(seconds: str) -> float | None:
@@ -135,11 +135,11 @@ def _ms(seconds: str) -> float | None:
 
 
 def _stamped(
-    writer: str, found: re.Match[str], line: LogLine, tflops: float | None = None
+    writer: str, match: re.Match[str], line: LogLine, tflops: float | None = None
 ) -> Iterator[tuple[str, LoggedRecord]]:
-    clock = stamp_of(line.prefix + line.text[: found.start()])
+    clock = stamp_of(line.prefix + line.text[: match.start()])
     if clock is not None:
-        yield writer, LoggedRecord(int(found["number"]), None, clock, tflops if tflops else None)
+        yield writer, LoggedRecord(int(match["number"]), None, clock, tflops if tflops else None)
 
 
 def _timed(

@@ -95,10 +95,10 @@ class KeyedLines:
         trains = "loss" in text or _OF_TRAINING.search(text)
         if not trains or _NO_TRAINING.search(text, 0, at.start()):
             return False
-        known = _fields(text)
-        is_timed = not known.keys().isdisjoint(_TIMES)
+        fields = _fields(text)
+        is_timed = not fields.keys().isdisjoint(_TIMES)
         if is_timed:
-            self._add(_Line(int(at["at"] or at["n"]), _rank(text), stamp_of(text[: at.start()]), known))
+            self._add(_Line(int(at["at"] or at["n"]), _rank(text), stamp_of(text[: at.start()]), fields))
         return is_timed
 
     def _rate(self, number: int, per_s: float | None) -> bool:
@@ -137,17 +137,17 @@ _KEYS = frozenset((*_TIMES, *DATA, _UPDATE))
 def _fields(text: str) -> dict[str, tuple[float, float]]:
     """Key -> (ms, grain) of the times in a line."""
     given = {
-        found["key"].lower(): _in_ms(found["value"], found["unit"] or found["of"])
-        for found in _FIELD.finditer(text)
-        if found["key"].lower() in _KEYS
+        match["key"].lower(): _in_ms(match["value"], match["unit"] or match["of"])
+        for match in _FIELD.finditer(text)
+        if match["key"].lower() in _KEYS
     }
     if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
         given["per step"] = _in_ms(per_step["value"], per_step["unit"])
-    known = {key: ms for key, ms in given.items() if ms is not None}
-    if _UPDATE in known:
-        ms, grain_ms = known.pop(_UPDATE)
-        known["step_time"] = ms + sum(known[key][0] for key in DATA if key in known), grain_ms
-    return known
+    times = {key: ms for key, ms in given.items() if ms is not None}
+    if _UPDATE in times:
+        ms, grain_ms = times.pop(_UPDATE)
+        times["step_time"] = ms + sum(times[key][0] for key in DATA if key in times), grain_ms
+    return times
 
 
 def _rank(text: str) -> int | None:

@@ -79,17 +79,17 @@ def wanted(
     words: tuple[bytes, ...] = (*OF_FRAMEWORKS, *OF_LOOPS),
 ) -> Iterator[bytes]:
     """Lines with one of some words; every line while `reads_on` is true."""
-    found = {word: at for word in words if (at := text.find(word)) >= 0}
+    places = {word: at for word in words if (at := text.find(word)) >= 0}
     at = 0
     while at < len(text):
         if not reads_on():
-            for word in [word for word, before in found.items() if before < at]:
-                found[word] = text.find(word, at)
-                if found[word] < 0:
-                    del found[word]
-            if not found:
+            for word in [word for word, before in places.items() if before < at]:
+                places[word] = text.find(word, at)
+                if places[word] < 0:
+                    del places[word]
+            if not places:
                 return
-            at = text.rfind(b"\n", at, min(found.values())) + 1 or at
+            at = text.rfind(b"\n", at, min(places.values())) + 1 or at
         end = text.find(b"\n", at)
         end = len(text) if end < 0 else end
         if at < end <= at + MAX_LINE_BYTES:
@@ -101,10 +101,10 @@ def plain(line: bytes) -> LogLine:
     """The parts of a line, without colours."""
     text = line.decode("utf-8", "replace")
     text = _ESCAPE.sub("", text) if "\x1b" in text else text
-    found = _FROM.match(text)
-    if found is None:
+    match = _FROM.match(text)
+    if match is None:
         return LogLine("", "", text)
-    return LogLine((found["who"] or "").strip(), found[0], text[found.end() :])
+    return LogLine((match["who"] or "").strip(), match[0], text[match.end() :])
 
 
 def _ends_in_error(rest: bytes) -> bool:

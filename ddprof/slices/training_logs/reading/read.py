@@ -29,10 +29,10 @@ def read_training_log(source: Source) -> TrainingLog:
         return timers.reads_on or communication.reads_on or ending.reads_on
 
     for line in log_lines(source.path, source.member, reads_on):
-        known = list(records_of(line))
-        for writer, record in known:
+        printed = list(records_of(line))
+        for writer, record in printed:
             records[writer].append(record)
-        if known or keyed.take(line):
+        if printed or keyed.take(line):
             ending.iteration()
         bars.take(line)
         timers.take(line.who, line.text)
@@ -40,8 +40,8 @@ def read_training_log(source: Source) -> TrainingLog:
         ending.take(line)
         if "parallel" in line.text or "world" in line.text:
             sizes.update(sizes_of(line.text))
-    own, waits, waits_of_ranks = keyed.times()
-    writer, timed = _best(records, own, bars)
+    of_loop, waits, waits_of_ranks = keyed.times()
+    writer, timed = _best(records, of_loop, bars)
     if writer != WRITER:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
@@ -62,16 +62,16 @@ def read_training_log(source: Source) -> TrainingLog:
     )
 
 
-def _best(records: dict[str, list[LoggedRecord]], own: list[LoggedRecord], bars: BarLines) -> tuple[str, Timed]:
-    """Iterations of one writer from the best source: printed times, the loop's `own`, the lines' clock, bars, a mean of
+def _best(records: dict[str, list[LoggedRecord]], of_loop: list[LoggedRecord], bars: BarLines) -> tuple[str, Timed]:
+    """Iterations of one writer from the best source: printed times, those `of_loop`, the lines' clock, bars, a mean of
     the run.
     """
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))
         return writer, by_lines(once_each(printed[writer]))
-    if own:
-        return WRITER, (by_clock if own[0].ms is None else by_lines)(once_each(own))
+    if of_loop:
+        return WRITER, (by_clock if of_loop[0].ms is None else by_lines)(once_each(of_loop))
     drawn_by, drawn = bars.longest()
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
     for writer, lines in (*stamped.items(), (drawn_by, drawn)):

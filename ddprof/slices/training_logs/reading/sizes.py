@@ -16,9 +16,9 @@ _STATED = re.compile(
 
 def sizes_of(text: str) -> dict[str, int]:
     """The sizes that a line states: "world", "tensor", "pipeline", "context", "expert", "data"."""
-    found = {}
+    sizes = {}
     for stated in _STATED.finditer(f"{text} "):
         size = one_rank(stated["size"])
         if size:
-            found[re.split("[-_]", stated["what"])[0]] = size
-    return found
+            sizes[re.split("[-_]", stated["what"])[0]] = size
+    return sizes

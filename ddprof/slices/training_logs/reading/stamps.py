@@ -21,12 +21,12 @@ class Stamp(NamedTuple):
 
 def stamp_of(text: str) -> Stamp | None:
     """The last time stamp in a text; None without one. Time zones are ignored: only differences are used."""
-    if ":" not in text or not (all_found := list(_STAMP.finditer(text))):
+    if ":" not in text or not (matches := list(_STAMP.finditer(text))):
         return None
-    found = all_found[-1]
-    year, month, day = (found[part] or found[f"{part}2"] for part in ("y", "m", "d"))
+    match = matches[-1]
+    year, month, day = (match[part] or match[f"{part}2"] for part in ("y", "m", "d"))
     if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
         return None
-    whole = timegm((int(year), int(month), int(day), int(found["hour"]), int(found["minute"]), int(found["second"])))
-    part = found["part"] or ""
+    whole = timegm((int(year), int(month), int(day), int(match["hour"]), int(match["minute"]), int(match["second"])))
+    part = match["part"] or ""
     return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))

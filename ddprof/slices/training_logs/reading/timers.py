@@ -85,8 +85,8 @@ class TimerLines:
         if kind == "rows":
             if not self._rows(block, text) and " iteration " in text:
                 del self._open[who]
-        elif (found := _RANK.match(text)) is not None and who in self._timer:
-            rank, ms = one_rank(found["rank"]), one_float(found["ms"])
+        elif (match := _RANK.match(text)) is not None and who in self._timer:
+            rank, ms = one_rank(match["rank"]), one_float(match["ms"])
             self._since = 0
             if rank is not None and ms is not None:
                 self.by_rank.append(RankReading(self._timer[who], block, rank, ms))
@@ -97,20 +97,20 @@ class TimerLines:
             del self._open[who]
 
     def _rows(self, block: int, text: str) -> bool:
-        found = None
-        for found in _ROW.finditer(text):
-            longest, shortest = one_float(found["most"] or found["alone"]), one_float(found["least"])
+        match = None
+        for match in _ROW.finditer(text):
+            longest, shortest = one_float(match["most"] or match["alone"]), one_float(match["least"])
             if longest is not None:
                 self._since = 0
-                self.readings.append(TimerReading(found["name"], block, longest, shortest, True))
+                self.readings.append(TimerReading(match["name"], block, longest, shortest, True))
                 self.writers.add("Megatron")
-        return found is not None
+        return match is not None
 
-    def _flat(self, who: str, text: str, found: re.Match[str]) -> None:
+    def _flat(self, who: str, text: str, match: re.Match[str]) -> None:
         """Add timers of one line; DeepSpeed's of micro steps are parts of those of the step, which it logs too."""
         marked = _WHO.search(text)
-        rank = one_rank(found["rank"] or (marked["rank"] if marked else None))
-        parts = [part.partition(":") for part in found["rest"].split("|")]
+        rank = one_rank(match["rank"] or (marked["rank"] if marked else None))
+        parts = [part.partition(":") for part in match["rest"].split("|")]
         said = [(key.strip(), number(value.strip())) for key, colon, value in parts if colon]
         first = next((key for key, _ in said), "")
         block = self._next("flat", f"{who}/{rank}/{first}")

@@ -49,19 +49,19 @@ def _call_at(libcst: Any, metadata: Any, wrapper: Any, fix: WantedFix) -> _Found
     line = int(fix.at.rpartition(":")[2])
     positions = wrapper.resolve(metadata.PositionProvider)
     names = wrapper.resolve(metadata.QualifiedNameProvider)
-    found = []
+    calls = []
     for node, span in positions.items():
         if isinstance(node, libcst.Call) and span.start.line <= line <= span.end.line:
-            known = names.get(node.func, ())
-            known = known() if callable(known) else known  # computed when it is asked for
-            called = {name.name for name in known} or {_attribute(libcst, node.func)}
+            qualified = names.get(node.func, ())
+            qualified = qualified() if callable(qualified) else qualified  # computed when it is asked for
+            called = {name.name for name in qualified} or {_attribute(libcst, node.func)}
             targets = [target for target in fix.targets if all(is_call_of(name, target) for name in called)]
-            found += [_Found(node, target) for target in targets[:1]]
-    if not found:
+            calls += [_Found(node, target) for target in targets[:1]]
+    if not calls:
         raise NotEdited(f"the line has no call of {' or '.join(fix.targets)} by a name imported from torch")
-    if len(found) > 1:
+    if len(calls) > 1:
         raise NotEdited("the line has several such calls")
-    return found[0]
+    return calls[0]
 
 
 def _attribute(libcst: Any, function: Any) -> str:

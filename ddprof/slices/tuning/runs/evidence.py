@@ -76,15 +76,15 @@ class _Manifest(Struct):
 
 def ranks_left(folder: Path) -> list[RankLeft]:
     """The sidecars of a run folder, the last start of each rank; unreadable ones are skipped."""
-    found: dict[int, RankLeft] = {}
+    by_rank: dict[int, RankLeft] = {}
     for path in sorted(folder.glob(f"*{SIDECAR_SUFFIX}")):
         try:
             left = msgspec.json.decode(read_bounded(path, _MAX_BYTES), type=RankLeft)
         except (OSError, msgspec.DecodeError, RecursionError):
             continue
-        if left.rank not in found or found[left.rank].restart <= left.restart:
-            found[left.rank] = left
-    return [found[rank] for rank in sorted(found)]
+        if left.rank not in by_rank or by_rank[left.rank].restart <= left.restart:
+            by_rank[left.rank] = left
+    return [by_rank[rank] for rank in sorted(by_rank)]
 
 
 def applied_rows(folder: Path) -> tuple[AppliedOutcome, ...]:
@@ -147,12 +147,12 @@ def held_by_rank(ranks: Sequence[RankLeft], plan: RunPlan) -> dict[str, Held]:
 
 def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
     """Device memory of the rank with the least to spare: peak reserved, and total. None on CPU ranks."""
-    known = [
+    sizes = [
         (rank.allocator.peak_reserved_bytes, rank.device.total_memory_bytes)
         for rank in ranks
         if rank.allocator is not None and rank.device is not None
     ]
-    whole = [(peak, total) for peak, total in known if peak is not None and total is not None]
+    whole = [(peak, total) for peak, total in sizes if peak is not None and total is not None]
     return min(whole, key=lambda row: row[1] - row[0]) if whole else (None, None)
 
 
@@ -176,8 +176,8 @@ def reason(log: Path, code: int | None) -> str:
     if memory_line is not None:
         return clean(f"out of memory: {' '.join(memory_line.split())[-160:]}")
     errors = [match.group(1) for line in lines if (match := _ERROR.match(line))]
-    own = [error for error in errors if "ChildFailedError" not in error]
-    if own:
-        return clean(f"exit code {code}: {own[0][:200]}")
+    own_errors = [error for error in errors if "ChildFailedError" not in error]
+    if own_errors:
+        return clean(f"exit code {code}: {own_errors[0][:200]}")
     killed = " (killed: out of memory?)" if code in (137, -9) else ""
     return f"exit code {code}{killed}"

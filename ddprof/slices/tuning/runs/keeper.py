@@ -121,13 +121,13 @@ def _descendants(root: int) -> list[int]:
                 continue
             if state not in (b"Z", b"X"):
                 children.setdefault(int(parent), []).append(int(name))
-    found: list[int] = []
+    descendants: list[int] = []
     waiting = [root]
     while waiting:
         below = children.get(waiting.pop(), [])
-        found += below
+        descendants += below
         waiting += below
-    return found
+    return descendants
 
 
 def main() -> None:

@@ -36,19 +36,19 @@ UNKNOWN = Sameness("unknown")
 
 def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) -> Sameness:
     """Compare a run with the baselines so far, rank by rank."""
-    known = [baseline for baseline in baselines if set(baseline) & set(trial)]
-    if not trial or not known:
+    comparable = [baseline for baseline in baselines if set(baseline) & set(trial)]
+    if not trial or not comparable:
         return UNKNOWN
-    if any(_are_equal(trial, baseline) for baseline in known):
+    if any(_are_equal(trial, baseline) for baseline in comparable):
         return Sameness("same", 0.0)
-    pairs = [(first, second) for number, first in enumerate(known) for second in known[:number]]
+    pairs = [(first, second) for number, first in enumerate(comparable) for second in comparable[:number]]
     if not pairs:
         return UNKNOWN  # whether the baseline repeats itself is not known yet
-    distance = min(_distance(trial, baseline) for baseline in known)
-    own = max(_distance(*pair) for pair in pairs)
+    distance = min(_distance(trial, baseline) for baseline in comparable)
+    among = max(_distance(*pair) for pair in pairs)
     repeats = any(_are_equal(*pair) for pair in pairs)
-    kind = "like_baseline" if not repeats and distance <= own * SAME_ORDER else "differs"
-    return Sameness(kind, distance, own, _losses(trial, known[-1]))
+    kind = "like_baseline" if not repeats and distance <= among * SAME_ORDER else "differs"
+    return Sameness(kind, distance, among, _losses(trial, comparable[-1]))
 
 
 def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:

@@ -80,10 +80,10 @@ def _kept(order: TrialOrder, tick: Callable[[], None]) -> dict[str, Any]:
         _wait(keeper)
         keeper.stdout.close()
     try:
-        found = json.loads(answer)
+        result = json.loads(answer)
     except ValueError:
         return {"why": "lost", "code": None, "left": 0}
-    return found if isinstance(found, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 def _wait(keeper: subprocess.Popen[bytes]) -> None:

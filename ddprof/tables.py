@@ -163,8 +163,8 @@ def distinct(*columns: Array) -> tuple[Array, Array]:
     """
     kind, kinds = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
-        own, of_own = _dense(column)
-        kind, kinds = _dense(kind * of_own + own)
+        number, count = _dense(column)
+        kind, kinds = _dense(kind * count + number)
     row = np.empty(kinds, np.int64)
     row[kind] = np.arange(len(kind))
     return np.stack([column[row] for column in columns]), kind
@@ -180,8 +180,8 @@ def _dense(values: Array) -> tuple[Array, int]:
         low = int(values.min(initial=high, where=values != low)) - 1
         values = np.maximum(values, low)
     if high - low > _SPARSE * len(values):
-        known, place = np.unique(values, return_inverse=True)
-        return place, len(known)
+        different, place = np.unique(values, return_inverse=True)
+        return place, len(different)
     is_given = np.zeros(high - low + 1, bool)
     is_given[values - low] = True
     place = np.cumsum(is_given) - 1

@@ -46,7 +46,7 @@ def commands(slices: Iterable[Slice]) -> dict[str, dict[str, tuple[str, str]]]:
     for part in slices:
         for name, (module, line, group, after) in part.commands.items():
             rows = groups.setdefault(group, [])
-            names = [known for known, _ in rows]
+            names = [command for command, _ in rows]
             if name not in names:
                 rows.insert(names.index(after) + 1 if after in names else len(rows), (name, (module, line)))
     return {group: dict(rows) for group, rows in groups.items()}

@@ -88,9 +88,9 @@ def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, A
     }
 
 
-def so_far(known: Calibration) -> list[str]:
+def so_far(calibrated: Calibration) -> list[str]:
     """One line per kind of change on how earlier predictions fared; none where none was verified."""
-    words = calibration_words(known).removeprefix("; ")
+    words = calibration_words(calibrated).removeprefix("; ")
     return [f"so far: {words}"] if words else []
 
 

@@ -251,12 +251,12 @@ def unprofiled_words(report: Report, finding: Finding) -> str:
     return f"; without the profiler {format_us(bare_us)} -> {format_us(max(0.0, bare_us - gain.value))}"
 
 
-def calibration_words(known: Calibration | None) -> str:
+def calibration_words(calibration: Calibration | None) -> str:
     """Outcomes of earlier predictions of this kind, as the end of a sentence; "" where none was verified."""
-    if known is None or not known.total:
+    if calibration is None or not calibration.total:
         return ""
-    were = "prediction was" if known.total == 1 else "predictions were"
-    return f"; {known.inside} of {known.total} similar {were} within range"
+    were = "prediction was" if calibration.total == 1 else "predictions were"
+    return f"; {calibration.inside} of {calibration.total} similar {were} within range"
 
 
 def on_page(words: str) -> str:
@@ -348,8 +348,8 @@ def limits_words(report: Report, full: bool = False) -> list[tuple[str, str]]:
     lines = []
     if report.checked:
         count = format_count(len(report.checked), "other cause" if report.findings else "cause")
-        told = ("Checked, not found", ", ".join(report.checked)) if full else ("Checked", f"{count}, none found")
-        lines.append(told)
+        line = ("Checked, not found", ", ".join(report.checked)) if full else ("Checked", f"{count}, none found")
+        lines.append(line)
     if full or report.verdict.bound == "none":
         return lines + [("Not judged", f"{ids} ({reason})") for ids, reason in abstention_words(report)]
     return lines + ([("Not judged", f"{not_judged_count(report)}, see --all")] if report.abstentions else [])

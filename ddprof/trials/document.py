@@ -64,11 +64,11 @@ def write_whole(path: Path, content: bytes) -> None:
 def _read(folder: Path, kind: type[_Read]) -> _Read:
     path = folder / FILE
     try:
-        found = msgspec.json.decode(read_bounded(path, _MAX_BYTES), type=kind)
+        document = msgspec.json.decode(read_bounded(path, _MAX_BYTES), type=kind)
     except OSError as error:
         raise NoUsableInput(f"{path}: {error.strerror or error}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise NoUsableInput(f"{path}: damaged: {error}") from None
-    if found.schema != SCHEMA:
-        raise NoUsableInput(f"{path}: schema is {found.schema[:40]!r}, wanted {SCHEMA!r}")
-    return found
+    if document.schema != SCHEMA:
+        raise NoUsableInput(f"{path}: schema is {document.schema[:40]!r}, wanted {SCHEMA!r}")
+    return document

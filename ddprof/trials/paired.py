@@ -63,16 +63,16 @@ def outcome(logs: Sequence[float], error: float = ERROR, least_share: float = LE
     A setting that gains too little in every one of its pairs is given up after two. That can only lose a winner, never
     make one, and a winner whose gain is clearly above the noise of a pair loses no two of them.
     """
-    found = gain(logs, error)
-    if found is None or found.pairs < _EARLY_PAIRS:
+    measured = gain(logs, error)
+    if measured is None or measured.pairs < _EARLY_PAIRS:
         return OPEN
     if all(_share(log) < least_share for log in logs):
         return LOST
-    if found.low is None or found.high is None:
+    if measured.low is None or measured.high is None:
         return OPEN
-    if found.low > 0 and found.share >= least_share:
+    if measured.low > 0 and measured.share >= least_share:
         return WON
-    return LOST if found.high < least_share or found.pairs >= MOST_PAIRS else OPEN
+    return LOST if measured.high < least_share or measured.pairs >= MOST_PAIRS else OPEN
 
 
 def looks_at(pairs: int) -> bool:

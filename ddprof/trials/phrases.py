@@ -54,9 +54,9 @@ def measured_words(measured: MeasuredGain, predicted: Predicted | None) -> str:
 def results_words(results: Results) -> str:
     """A sentence on whether training with the settings gives the same result."""
     distance = "an unknown part" if results.distance is None else f"{results.distance:.2g}"
-    own = "an unknown part" if results.baseline_distance is None else f"{results.baseline_distance:.2g}"
+    baseline = "an unknown part" if results.baseline_distance is None else f"{results.baseline_distance:.2g}"
     loss = f"; loss of the last step {results.loss[0]:.6g}, without {results.loss[1]:.6g}" if results.loss else ""
-    return _SAME[results.kind].format(mine=distance, own=own) + loss
+    return _SAME[results.kind].format(mine=distance, own=baseline) + loss
 
 
 def memory_words(memory: Memory, before: Memory | None) -> str:

@@ -17,7 +17,7 @@ _UNPAIRED = re.compile(r"[\ud800-\udfff]")
 
 def encodable(text: str) -> str:
     r"""Text with unencodable characters spelled out: non-UTF-8 bytes of a file name come as "\udce9"."""
-    return _UNPAIRED.sub(lambda found: f"\\u{ord(found[0]):x}", text)
+    return _UNPAIRED.sub(lambda match: f"\\u{ord(match[0]):x}", text)
 
 
 def clean(text: str) -> str:

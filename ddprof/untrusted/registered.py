@@ -35,8 +35,8 @@ def _may_register(place: str) -> bool:
     except OSError as error:
         return isinstance(error, NotADirectoryError)  # an archive: what is in it importlib.metadata knows
     with entries:
-        found = [entry.path for entry in entries if entry.name.lower().endswith(("dist-info", "egg-info"))]
-    return any(map(_names_ours, found))
+        paths = [entry.path for entry in entries if entry.name.lower().endswith(("dist-info", "egg-info"))]
+    return any(map(_names_ours, paths))
 
 
 def _names_ours(package: str) -> bool:

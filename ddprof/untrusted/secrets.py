@@ -94,12 +94,12 @@ def _mask(text: str) -> str:
     return _RUN.sub(lambda run: MASK if _is_random(run[0]) or _hides(run[0]) else run[0], text)
 
 
-def _named(found: re.Match[str]) -> str:
-    name, sign, quote, kind = found["name"], found["sign"], found["quote"] or "", found["kind"] or ""
-    if not sign.strip() and not _OPTION.search(found.string, max(found.start() - 40, 0), found.start()):
-        return found[0]  # two words of a sentence
-    value = found[0][len(name) + len(sign) + len(kind) + len(quote) :]
-    return found[0] if _is_harmless(name, value) else f"{name}{sign}{kind}{quote}{MASK}"
+def _named(match: re.Match[str]) -> str:
+    name, sign, quote, kind = match["name"], match["sign"], match["quote"] or "", match["kind"] or ""
+    if not sign.strip() and not _OPTION.search(match.string, max(match.start() - 40, 0), match.start()):
+        return match[0]  # two words of a sentence
+    value = match[0][len(name) + len(sign) + len(kind) + len(quote) :]
+    return match[0] if _is_harmless(name, value) else f"{name}{sign}{kind}{quote}{MASK}"
 
 
 def _is_harmless(name: str, value: str) -> bool:
@@ -109,18 +109,18 @@ def _is_harmless(name: str, value: str) -> bool:
 
 def masked_words(words: Iterable[str]) -> list[str]:
     """The words of a command, each masked; after `--password` the next one."""
-    found: list[str] = []
+    shown: list[str] = []
     option = ""
     for word in words:
         name, sign, value = word.partition("=")
         if sign and is_secret_name(name):
-            found.append(word if _is_harmless(name, value) else f"{name}={MASK}")
+            shown.append(word if _is_harmless(name, value) else f"{name}={MASK}")
         elif option and not word.startswith("-") and not _is_harmless(option, word):
-            found.append(MASK)
+            shown.append(MASK)
         else:
-            found.append(masked(word))
+            shown.append(masked(word))
         option = word if word.startswith("-") and not sign and is_secret_name(word) else ""
-    return found
+    return shown
 
 
 def encoded_words(words: Sequence[str]) -> str:
@@ -138,8 +138,8 @@ def decoded_words(text: str) -> list[str]:
 
 def masked_data(data: T) -> T:
     """JSON-like data with all text masked and keys kept; values under a secret's name are masked as a whole."""
-    found: T = _data(data)
-    return found
+    result: T = _data(data)
+    return result
 
 
 def _data(data: Any) -> Any:

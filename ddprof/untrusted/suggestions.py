@@ -8,11 +8,11 @@ from difflib import get_close_matches
 ALIKE = 0.75  # of difflib's ratio: two letters exchanged or one missing, no other word
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def meant(word: str, names: Iterable[str]) -> str:
     """ " (did you mean num_workers?)" for "numworkers", from the known words; "" where none is similar."""
-    plain = {_letters(name): name for name in known}
-    found = get_close_matches(_letters(word), plain, n=1, cutoff=ALIKE)
-    return f" (did you mean {plain[found[0]]}?)" if found else ""
+    plain = {_letters(name): name for name in names}
+    close = get_close_matches(_letters(word), plain, n=1, cutoff=ALIKE)
+    return f" (did you mean {plain[close[0]]}?)" if close else ""
 
 
 def _letters(word: str) -> str:

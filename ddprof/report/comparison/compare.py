@@ -257,11 +257,12 @@ def scaling(before: Report, after: Report) -> Scaling | None:
     return Scaling(small.run.world_size, large.run.world_size, weak, weak / ratio)
 
 
-def scaling_words(found: Scaling) -> str:
+def scaling_words(measured: Scaling) -> str:
     """The scaling in one sentence."""
     return (
-        f"scaling from {found.small} to {found.large} ranks: {format_share(found.weak)} efficient if each rank kept "
-        f"its batch (weak scaling), {format_share(found.strong)} if they share the same batch (strong scaling)"
+        f"scaling from {measured.small} to {measured.large} ranks: {format_share(measured.weak)} efficient if each "
+        f"rank kept its batch (weak scaling), {format_share(measured.strong)} if they share the same batch "
+        "(strong scaling)"
     )
 
 

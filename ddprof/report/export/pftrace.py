@@ -109,11 +109,11 @@ class _Around:
     def packets(self, rows: Array, is_end: Array, times_ns: Array) -> bytes:
         """The packets of these rows, concatenated."""
         parts: list[bytes] = []
-        known = self._known
+        kept = self._known
         wanted = zip(self._key_of[rows].tolist(), is_end.tolist(), protobuf.stamps(times_ns), strict=True)
         for key, end, stamp in wanted:
-            found = known.get((key, end)) or self._make(key, end)
-            parts += (found[0], stamp, found[1])
+            packet = kept.get((key, end)) or self._make(key, end)
+            parts += (packet[0], stamp, packet[1])
         return b"".join(parts)
 
     def _make(self, key: int, end: bool) -> tuple[bytes, bytes]:

@@ -195,7 +195,7 @@ def _report(document: ReportDocument) -> Report:
 
 
 def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
-    gain, known = finding.recoverable_us, report.calibration.get(finding.id)
+    gain, calibration = finding.recoverable_us, report.calibration.get(finding.id)
     return {
         "id": finding.id,
         "summary": finding.summary,
@@ -212,7 +212,9 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "basis": finding.basis,
         "doubts": list(finding.doubts),
         "grounds": finding.grounds,
-        "calibration": None if known is None else {"inside": known.inside, "predictions": known.total},
+        "calibration": None
+        if calibration is None
+        else {"inside": calibration.inside, "predictions": calibration.total},
         "evidence": [evidence_document(evidence) for evidence in finding.evidence],
         "fixes": [fix_document(fix) for fix in finding.fixes],
     }

@@ -47,10 +47,10 @@ def hidden(text: str, alias: Callable[[str], str]) -> str:
 def lines_hidden(text: str, alias: Callable[[str, str], str]) -> str:
     """The text with files and functions of the user's script replaced by `alias(kind, name)`."""
 
-    def hide(found: re.Match[str]) -> str:
-        file, function = found["file"], found["function"]
+    def hide(match: re.Match[str]) -> str:
+        file, function = match["file"], match["function"]
         name = function if function.startswith("<") else alias("function", function)
-        return f"{alias('file', file)}:{found['line']} {name}"
+        return f"{alias('file', file)}:{match['line']} {name}"
 
     return _SCRIPT_LINE.sub(hide, text)
 

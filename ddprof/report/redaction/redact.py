@@ -142,13 +142,13 @@ def redacted_data(data: Something, key: bytes, names: Mapping[str, str] | None =
 
 def _known(report: Report) -> dict[str, str]:
     """Names of the site that a report states as such -> their kind."""
-    known = dict.fromkeys((*report.run.hosts.values(), *report.clock.hosts), "host")
-    known.update(dict.fromkeys(report.run.paths, "path"))
-    known.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
+    kinds = dict.fromkeys((*report.run.hosts.values(), *report.clock.hosts), "host")
+    kinds.update(dict.fromkeys(report.run.paths, "path"))
+    kinds.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
     # A run called like one of ddprof's own words ("sync") would take that word out of every sentence.
     if report.run.name and not is_public(report.run.name) and report.run.name not in _own_words(report):
-        known[report.run.name] = "run"
-    return known
+        kinds[report.run.name] = "run"
+    return kinds
 
 
 def _own_words(report: Report) -> set[str]:
@@ -159,24 +159,24 @@ def _own_words(report: Report) -> set[str]:
 
 
 def _scrubber(
-    known: Mapping[str, str], events: Collection[str], alias: Callable[[str, str], str]
+    kinds: Mapping[str, str], events: Collection[str], alias: Callable[[str, str], str]
 ) -> Callable[[str], str]:
     """A function that hashes the known secrets and every private word of a text."""
     # Where no host is known clocks are named after their ranks, and ranks stay.
-    known = {name: kind for name, kind in known.items() if name and not _RANK.fullmatch(name)}
+    kinds = {name: kind for name, kind in kinds.items() if name and not _RANK.fullmatch(name)}
     # A short name hits ordinary words inside a sentence: it is a secret only where it is the whole text.
-    longest = sorted((name for name in known if len(name) >= _LEAST_SECRET), key=len, reverse=True)
+    longest = sorted((name for name in kinds if len(name) >= _LEAST_SECRET), key=len, reverse=True)
     pattern = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest)) if longest else None
 
     def scrub(text: str) -> str:
-        if text in known:
-            return alias(known[text], text)
+        if text in kinds:
+            return alias(kinds[text], text)
         text = lines_hidden(text, alias)
         for event in events:
             if event in text:
                 text = text.replace(event, renamed(event, lambda identifier: alias("event", identifier)))
         if pattern is not None:
-            text = pattern.sub(lambda m: alias(known[m.group()], m.group()), text)
+            text = pattern.sub(lambda m: alias(kinds[m.group()], m.group()), text)
         return hidden(text, lambda name: alias(kind_of(name), name))
 
     return scrub

@@ -171,7 +171,7 @@ def distinct(*columns: Array) -> tuple[Array, Array]:
 
 
 def _dense(values: Array) -> tuple[Array, int]:
-    """For each value its place among the different ones, and how many these are."""
+    """The place of each value among the different ones, and the number of these."""
     if not len(values):
         return np.empty(0, np.int64), 0
     values = values.astype(np.int64, copy=False)

@@ -41,6 +41,6 @@ def _upload(limit_bytes: int) -> list[Component]:
 
 
 def too_large_words(limit_bytes: int) -> str:
-    """Why an upload is refused, and what to do instead."""
+    """The reason why an upload is refused, and what to do instead."""
     limit = format_bytes(limit_bytes)
     return f"the upload is larger than {limit}: serve the files themselves (ddprof serve PATH), or raise --max-upload"

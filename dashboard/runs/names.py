@@ -73,7 +73,7 @@ def _folder(report: Report) -> list[str]:
 
 
 def arguments(paths: Sequence[str], runs: Sequence[LoadedRun]) -> list[str]:
-    """For each run under `paths` the path that contains it alone; "" for none."""
+    """Paths that each contain one run under `paths` alone, in the order of the runs; "" for a run without one."""
     if len(paths) == 1 and len(runs) == 1:
         return [_whole(paths[0])]
     return [_own(run, [other for other in runs if other is not run], paths) for run in runs]

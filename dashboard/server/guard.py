@@ -78,7 +78,7 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
     policy = _policy(script_hashes)
 
     def check() -> Response | None:
-        """None for a request that may pass, an answer that sets the cookie, or an abort with 401 or 403."""
+        """An answer that sets the cookie, or None for a request that may pass. Aborts others with 401 or 403."""
         if not access.is_ours(request.host):
             abort(403, "this server answers to its own names only: see ddprof serve --allow-host")
         query = _query()

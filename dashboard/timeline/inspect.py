@@ -116,7 +116,7 @@ def _member(job: JobFacts, row: int) -> dict[str, Any]:
 
 
 def largest_waits(job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
-    """Who waits for whom in a window: the longest waits, each from the late rank's arrival to the waiting rank."""
+    """The longest waits of one rank for another in a window, each from the late rank's arrival to the waiting rank."""
     members = job.members
     shift = job.shifts_ns[members["rank"]]
     start, ready = members["start_ns"] - shift, members["ready_ns"] - shift

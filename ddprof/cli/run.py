@@ -159,7 +159,7 @@ def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: 
 
 
 def _explained(folder: Path) -> Explained | None:
-    """Why the job that writes to `folder` hangs or failed; None where nothing shows it."""
+    """The reason why the job that writes to `folder` hangs or failed; None where nothing shows it."""
     from ddprof.analyzers.failure import why
 
     try:

@@ -172,8 +172,8 @@ class AppliedSetting:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why the job failed or hangs, from a slice. `document`: its JSON (docs/hangs.md), with `kind` and `sentence`.
-    `text`: the full explanation. `timeout_s`: after which the job aborts by itself; None where unknown.
+    """The reason why the job failed or hangs, from a slice. `document`: its JSON (docs/hangs.md), with `kind` and
+    `sentence`. `text`: the full explanation. `timeout_s`: after which the job aborts by itself; None where unknown.
     """
 
     document: Mapping[str, Any]

@@ -25,7 +25,7 @@ def variables(fixes: Iterable[WantedFix], base: Mapping[str, str]) -> dict[str, 
 
 
 def differs(name: str, value: Value, environment: Mapping[str, str]) -> str | None:
-    """Why a setting differs from the environment of a process; "" where it does not, None for other settings."""
+    """The reason why a setting differs from a process's environment; "" where it does not, None for other settings."""
     wanted = variables([WantedFix({name: value})], environment)
     if not wanted:
         return None

@@ -48,7 +48,7 @@ def _by_role(job: JobFacts, name: str) -> Grouping:
 
 
 def _unusable(groups: Sequence[tuple[int, ...]], ranks: int, called: str) -> str:
-    """Why groups do not partition the ranks; "" where they do."""
+    """The reason why groups do not partition the ranks; "" where they do."""
     if sum(map(len, groups)) > len(set().union(*groups)):
         return f"the {called} groups overlap"
     if len(groups[0]) == ranks:

@@ -116,7 +116,7 @@ class Applier(Instrumentor):
 
     @abstractmethod
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Why the first impossible one of the wanted settings cannot be applied; None where all can."""
+        """The reason why the first impossible one of the wanted settings cannot be applied; None where all can."""
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
         """The constructor's arguments for the settings, usually of the same names."""

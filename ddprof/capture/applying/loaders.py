@@ -40,7 +40,7 @@ class LoaderSettingsApplier(Applier):
         self.watch(source.DataLoader, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Why DataLoader would refuse a setting, or workers would fail or change the samples; None without one."""
+        """The reason why DataLoader would refuse a setting, or workers would fail or change the samples; else None."""
         after = {**arguments, **wanted}
         return (
             lacking(call, wanted)
@@ -149,7 +149,7 @@ def _is_guarded(path: Path, line: int) -> bool:
 
 
 def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
-    """Why these objects cannot be sent to workers of a multiprocessing context; "" where they can."""
+    """The reason why these objects cannot be sent to workers of a multiprocessing context; "" where they can."""
     sent = _Sent()
     for name, value in parts:
         try:

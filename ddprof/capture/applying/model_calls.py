@@ -67,7 +67,7 @@ class ModelCallApplier(FinishedObjectApplier):
 
     @abstractmethod
     def refusal(self, thing: Any) -> str:
-        """Why the call cannot be changed so; "" where it can."""
+        """The reason why the call cannot be changed in this way; "" where it can."""
 
     @abstractmethod
     def change(self, thing: Any, tell: Tell) -> None:
@@ -156,7 +156,7 @@ class CompileApplier(ModelCallApplier):
     never = "no graph of the model reached the compiler: it was not called, or torch or the script leaves it no frame"
 
     def refusal(self, thing: Any) -> str:
-        """Why the module cannot be compiled: already compiled by the script, or unsupported by torch.compile."""
+        """The reason why the module cannot be compiled: compiled by the script, or unsupported by torch.compile."""
         if any(_compiled_by_script(module) for module in thing.modules()):
             return "the script compiles it, or a part of it, itself"
         if getattr(thing, "_use_orig_params", True) is False:

@@ -27,7 +27,7 @@ class OptimizerSettingsApplier(Applier):
                 self.watch(cls, "__init__")
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """Why the first step would refuse a setting, as torch checks some of them only there."""
+        """The reason why the first step would refuse a setting, as torch checks some of them only there."""
         after = {**arguments, **wanted}
         for name in wanted:
             if wanted[name] and after.get("fused") and after.get("foreach"):

@@ -74,7 +74,7 @@ class ProcessSettings(Instrumentor):
 
 
 def _unused(name: str, torch: Any) -> str:
-    """Why a variable of the process has no effect in it; "" where it may have one."""
+    """The reason why a variable of the process has no effect in it; "" where it may have one."""
     if name.startswith(NCCL_PREFIX) and not torch.cuda.is_available():
         return "there is no CUDA device: ranks do not use NCCL"
     if name == "expandable_segments" and not getattr(torch, "accelerator", torch.cuda).is_available():

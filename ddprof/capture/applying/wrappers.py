@@ -118,7 +118,7 @@ class Fsdp1SettingsApplier(Applier):
         return values
 
     def present(self, arguments: Values, name: str) -> Any:
-        """For the strategy, whether it reshards; else the argument's value."""
+        """The argument's value; of `reshard_after_forward`, True where the sharding strategy says so."""
         if name != "reshard_after_forward":
             return arguments.get(name)
         strategy = getattr(arguments.get("sharding_strategy"), "name", "FULL_SHARD")

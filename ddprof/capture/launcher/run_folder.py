@@ -143,7 +143,7 @@ def private_folder() -> tuple[Path, str | None]:
 
 
 def _defect(status: os.stat_result) -> str | None:
-    """Why a folder cannot be trusted; for a link that of the link, never of its target."""
+    """The reason why a folder cannot be trusted; for a link that of the link, never of its target."""
     if stat.S_ISLNK(status.st_mode):
         return "it is a link"
     if not stat.S_ISDIR(status.st_mode):

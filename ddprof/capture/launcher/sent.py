@@ -102,7 +102,7 @@ class RunUpload:
                         break  # until the next look
 
     def _send(self, name: str, stamp: Stamp) -> str:
-        """Why a file could not be sent; "" where it was, or no longer exists."""
+        """The reason why a file could not be sent; "" where it was, or no longer exists."""
         guard = Guard()
         sent = guard.attempt("upload", lambda: self._opened().put(self._folder / name))
         if sent:

@@ -32,7 +32,7 @@ def child_environment(config: CaptureConfig, base: Mapping[str, str]) -> dict[st
 
 
 def obstacle(command_line: Sequence[str]) -> str | None:
-    """Why no Python process of the command can be captured, by the command's own options; None without a reason."""
+    """The reason why no Python process of the command can be captured, by its own options; None without one."""
     for options in _OPTIONS.findall(" ".join(command_line)):
         words = [word for word in options.split() if word.startswith("-") and word[1] not in "XW"]
         letters = "".join(word[1:] for word in words).partition("c")[0].partition("m")[0]

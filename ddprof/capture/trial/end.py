@@ -137,8 +137,9 @@ def _local(optimizers: Iterable[Any]) -> Iterator[Any]:
 
 
 def _checksum(torch: Any, tensor: Any) -> Any:
-    """Each element's bits times a weight of its place, modulo 2**64. The weights are odd, so a change of one element
-    always shows."""
+    """The sum of all elements' bits, each times a weight of its place, modulo 2**64. The weights are odd, so a change
+    of one element always shows.
+    """
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
     for start, bits in _bits(torch, tensor):
         place = torch.arange(start, start + bits.numel(), dtype=torch.int64, device=tensor.device)

@@ -79,7 +79,7 @@ class Answers:
         return bounded(json.dumps({"rows": rows, "rows_left_out": len(table) - len(shown)}, indent=1))
 
     def hang(self, path: str) -> str:
-        """Why a job hangs or has failed."""
+        """The reason why a job hangs or has failed."""
         return bounded(why([path]).text)
 
     def _report(self, path: str) -> Report:

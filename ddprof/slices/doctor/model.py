@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class State(enum.Enum):
-    """It works; it is missing, so that ddprof can do less; or its state cannot be determined here."""
+    """The state of a part: it works, it is missing, so that ddprof can do less, or it cannot be determined here."""
 
     OK = "ok"
     MISSING = "missing"

@@ -15,7 +15,7 @@ INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, 
 
 
 def failed_job(folder: str) -> Hang | None:
-    """Why the job of a run folder, which failed or hung by its manifest, did so; None where a user ended it.
+    """The reason why the job of a run folder failed or hung, as its manifest says it did; None where a user ended it.
 
     Raises NoUsableInput where the folder is not a run folder.
     """

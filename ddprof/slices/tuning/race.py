@@ -90,7 +90,7 @@ class Race:
 
     @property
     def base_failed(self) -> str:
-        """Why the base fails by now; "" where it runs."""
+        """The reason why the base fails by now; "" where it runs."""
         return self._base_failed if self._base_failures >= _MOST_BASE_FAILURES else ""
 
     @property

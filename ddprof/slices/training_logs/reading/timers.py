@@ -125,7 +125,7 @@ class TimerLines:
 
 @lru_cache(maxsize=256)
 def _writer(name: str) -> str:
-    """Who names a timer so, where all stand in one line."""
+    """The framework that names a timer so, where all stand in one line."""
     return "DeepSpeed" if _DEEPSPEED.fullmatch(name) else "Megatron"
 
 

@@ -157,7 +157,7 @@ def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
 
 
 def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) -> str:
-    """Why a fix has no effect: none of its settings was applied anywhere; "" where one was, or it is unknown."""
+    """The reason why a fix has no effect, as none of its settings was applied; "" where one was, or it is unknown."""
     rows_of_setting = [row for row in rows if row.setting in wanted]
     if not rows_of_setting or any(row.applied for row in rows_of_setting):
         return ""
@@ -165,7 +165,7 @@ def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) ->
 
 
 def reason(log: Path, code: int | None) -> str:
-    """Why a run failed, in a line, from the end of its output."""
+    """The reason why a run failed, in a line, from the end of its output."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _LOG_BYTES))

@@ -18,7 +18,7 @@ REFRESH_MS = 2_000  # of pages about a running job
 
 @dataclass(frozen=True)
 class Page:
-    """`layout` is None where the page is its exhibits one below the other.
+    """A page of the dashboard. `layout`: None where it is its exhibits one below the other.
 
     `now`: what of the page is drawn again every two seconds, which no screen reader should read out each time.
     """

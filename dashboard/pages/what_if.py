@@ -116,7 +116,7 @@ def _control(offer: Offer, value: Setting | None) -> dict[str, Any]:
 
 
 def _value(setting: Setting | None) -> str:
-    """ "8", "replaced@3"; "" for none."""
+    """The value of a setting as text: "8", "replaced@3"; "" without a setting."""
     return "" if setting is None else text_of(setting).partition("=")[2]
 
 

@@ -34,7 +34,7 @@ _STAMP = struct.Struct("<q")
 
 
 class ClockSync:
-    """`mode`: "auto", "always" (ping also within a host) or "off"."""
+    """The offset of this host's clock. `mode`: "auto", "always" (ping also within a host) or "off"."""
 
     def __init__(self, mode: str) -> None:
         self._mode = mode

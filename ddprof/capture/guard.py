@@ -44,7 +44,7 @@ class Guard:
         self.faults: list[str] = []
 
     def wrap(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """`function`, returning None instead of raising, and doing nothing once capture is off."""
+        """A guarded `function`, which returns None instead of raising, and does nothing once capture is off."""
 
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -59,7 +59,7 @@ class Guard:
         return guarded
 
     def wrap_hook(self, function: Callable[[Any, Any], R]) -> Callable[..., R | None]:
-        """`wrap` for a hook of the step path: two positional arguments, the second one optional (None).
+        """A guarded hook, as by `wrap`, of the step path: two positional arguments, the second one optional (None).
 
         Passing them without packing halves the cost of `wrap`.
         """

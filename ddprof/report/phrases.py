@@ -33,7 +33,7 @@ _MEDIUM = 0.5  # confidence: more likely right than wrong
 
 
 def confidence_word(finding: Finding) -> str:
-    """ "high", "medium" or "low"; never "high" for a recording that shows little."""
+    """The confidence as a word, "high", "medium" or "low"; never "high" for a recording that shows little."""
     if finding.confidence >= HIGH and not set(finding.doubts) - {Doubt.PRICES_DIFFER.value}:
         return "high"
     return "medium" if finding.confidence >= _MEDIUM else "low"

@@ -9,7 +9,7 @@ ALIKE = 0.75  # of difflib's ratio: two letters exchanged or one missing, no oth
 
 
 def meant(word: str, names: Iterable[str]) -> str:
-    """ " (did you mean num_workers?)" for "numworkers", from the known words; "" where none is similar."""
+    """The similar name as a question: " (did you mean num_workers?)" for "numworkers"; "" where none is similar."""
     plain = {_letters(name): name for name in names}
     close = get_close_matches(_letters(word), plain, n=1, cutoff=ALIKE)
     return f" (did you mean {plain[close[0]]}?)" if close else ""

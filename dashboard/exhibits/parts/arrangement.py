@@ -20,8 +20,8 @@ Grouping = dict[str, Any]
 
 
 def arrangement(job: JobFacts) -> dict[str, Any]:
-    """`lateness_us`: [rank, median over the steps] of the ranks where it is known, as on the page Ranks & steps.
-    `groupings`: for each role the groups as [label, ranks], or the reason why there are none.
+    """The ranks' arrangement. `lateness_us`: [rank, median over the steps] of the ranks where it is known, as on the
+    page Ranks & steps. `groupings`: for each role the groups as [label, ranks], or the reason why there are none.
     """
     late = typical_us(lateness_us(job))
     rows = [[rank, float(us)] for rank, us in zip(job.rank_ids, late, strict=True) if np.isfinite(us)]

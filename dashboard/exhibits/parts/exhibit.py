@@ -172,7 +172,7 @@ def short_name(name: str, most_chars: int = MOST_CHARS) -> str:
 
 
 def _without_arguments(name: str) -> str:
-    """ "void f<int>(int, long)" -> "void f<int>": the last pair of parentheses, where it closes a C++ name."""
+    """The name without its last parentheses, where they close a C++ name: "void f<int>" of "void f<int>(int, long)"."""
     if not name.endswith(")") or "(" not in name:
         return name
     depth = 0

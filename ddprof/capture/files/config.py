@@ -34,7 +34,7 @@ class CaptureConfig:
     end_after: int = 0  # steps after which every rank ends the script; 0: the script ends by itself
 
     def as_path(self) -> str:
-        """`skip_steps=5/.../run_dir=/shared/runs/r1`, without characters that would split PYTHONPATH."""
+        """A path, `skip_steps=5/.../run_dir=/shared/runs/r1`, without characters that would split PYTHONPATH."""
         fields = dataclasses.asdict(self) | {name: int(getattr(self, name)) for name in _SWITCHES}
         run_dir = _quoted(fields.pop("run_dir"), _SAFE + "/")
         for name, unset in _OPTIONAL.items():

@@ -31,9 +31,9 @@ _JOIN_S = 10.0  # for an answer that is being written
 
 
 class Request(NamedTuple):
-    """`action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture; "where": report every
-    thread's stack at once; "less": windows from `first_step` on omit `steps` of INSTRUMENTS, or do not open where there
-    are fewer.
+    """A request to every rank. `action` "trace": a window of `steps` steps from `first_step` on; "stop": end capture;
+    "where": report every thread's stack at once; "less": windows from `first_step` on omit `steps` of INSTRUMENTS, or
+    do not open where there are fewer.
     """
 
     action: str

@@ -49,7 +49,7 @@ def merged(rows_by_rank: Iterable[tuple[int, Sequence[AppliedRow]]]) -> tuple[di
 
 
 def applied_line(rows: Sequence[Mapping[str, Any]]) -> str:
-    """ "applied: num_workers=4 at train.py:57 (was 0); not applied: fused=true (reason)"."""
+    """The outcomes in a line: "applied: num_workers=4 at train.py:57 (was 0); not applied: fused=true (reason)"."""
     done = list(dict.fromkeys(_place(row) + _before(row) for row in rows if row["applied"]))
     failed = list(dict.fromkeys(f"{_place(row)} ({row['why']})" for row in rows if not row["applied"]))
     parts = [f"applied: {_listed(done) if done else 'nothing'}"]

@@ -69,7 +69,7 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
 
 @dataclass(frozen=True)
 class Sniffed:
-    """`format` is the name of one of FORMATS, "execution_trace", "run_file" (of our own capture) or None.
+    """The kind of a file. `format`: one of FORMATS, "execution_trace", "run_file" (of our own capture) or None.
 
     `what` describes it to a person.
     """

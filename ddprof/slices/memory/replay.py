@@ -14,7 +14,7 @@ BEFORE = -1  # `first` of a block that was there before the first event
 
 @dataclass(frozen=True)
 class Replayed:
-    """`blocks` with rows of the allocating stack and of the category in the file (-1: none).
+    """The replayed memory. `stack`, `told`: rows of each block's stack and of its category in the file (-1: none).
 
     `held_bytes`, `reserved_bytes`: before the first event and after each, shape (events + 1,). `segments`: None where
     they are expandable, whose pages come and go one by one. `adrift_bytes`: difference between the blocks left by the

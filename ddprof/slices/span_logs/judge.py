@@ -106,7 +106,7 @@ def _meeting_words(run: Run) -> str:
 
 
 def _since(more: Array) -> int:
-    """From which step (position) on a rank is late, where it was not before; 0 where it always was."""
+    """The step (position) from which a rank is late, where it was not before; 0 where it always was."""
     count = len(more)
     if count < 2 * FEWEST:
         return 0

@@ -26,7 +26,9 @@ _DECIDED = (KEPT, WON, LOST)
 
 @dataclass(frozen=True)
 class Handover:
-    """`diff`: "" where no line can be edited; `by_hand`: settings missing from it, with the reason."""
+    """The kept settings as files. `diff`: "" where no line can be edited; `by_hand`: settings missing from it, with the
+    reason.
+    """
 
     fixes: Path | None = None
     diff: str = ""

@@ -21,7 +21,7 @@ def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
 
 
 def line_words(frame: StackFrame | None) -> str:
-    """ "train.py:88 in evaluate()"; "" where no line is known."""
+    """The line of a frame: "train.py:88 in evaluate()"; "" where no line is known."""
     if frame is None:
         return ""
     name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
@@ -30,7 +30,7 @@ def line_words(frame: StackFrame | None) -> str:
 
 
 def call_words(stuck: Stuck, groups: Mapping[str, Group]) -> str:
-    """ "all_reduce 13 of the default group"."""
+    """The call in words: "all_reduce 13 of the default group"."""
     if stuck.is_message:
         return f"{stuck.op} (message {stuck.number} between the two)"
     number = f" {stuck.number}" if stuck.group or stuck.number > 1 else ""
@@ -38,7 +38,7 @@ def call_words(stuck: Stuck, groups: Mapping[str, Group]) -> str:
 
 
 def group_words(name: str, groups: Mapping[str, Group]) -> str:
-    """ " of the default group", " of group tp (ranks 0, 1)"; "" where the group is not known."""
+    """The group in words: " of the default group", " of group tp (ranks 0, 1)"; "" without a name."""
     group = groups.get(name)
     if name == "" or group is None:
         return "" if name == "" else f" of group {name}"
@@ -49,13 +49,15 @@ def group_words(name: str, groups: Mapping[str, Group]) -> str:
 
 
 def where_of(evidence: RankEvidence | None) -> str:
-    """Last position of a rank: "is in train.py:31 in load()"; "" where unknown."""
+    """Last position of a rank: "is at train.py:31 in load()"; "" where unknown."""
     line = line_words(user_frame(evidence.frames)) if evidence is not None else ""
     return f"is at {line}{_workers(evidence)}" if line and evidence is not None else ""
 
 
 def _workers(evidence: RankEvidence) -> str:
-    """ " and waits for its loader, whose worker 0 is at train.py:31 in __getitem__()"; "" where it does not."""
+    """The stuck workers of a rank: " and waits for its loader, whose worker 0 is at train.py:31 in __getitem__()"; ""
+    without one.
+    """
     by_line: dict[str, list[int]] = {}
     for worker in stuck_workers(evidence):
         by_line.setdefault(line_words(user_frame(worker.frames)), []).append(worker.worker)
@@ -77,7 +79,7 @@ def _who(ranks: tuple[int, ...]) -> str:
 
 
 def _waiters(stuck: Stuck | None, groups: Mapping[str, Group], but: tuple[int, ...] = ()) -> str:
-    """ "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" where none waits."""
+    """The waiting ranks: "ranks 0, 2 wait for it in all_reduce 13 of the default group (train.py:40)"; "" if none."""
     ranks = () if stuck is None else tuple(rank for rank in stuck.entered if rank not in but)
     if stuck is None or not ranks:
         return ""

@@ -65,7 +65,7 @@ def _call_at(libcst: Any, metadata: Any, wrapper: Any, fix: WantedFix) -> _Found
 
 
 def _attribute(libcst: Any, function: Any) -> str:
-    """`zero_grad` of `self.optimizer.zero_grad`, whatever the object is."""
+    """The name of an attribute: `zero_grad` of `self.optimizer.zero_grad`, whatever the object is."""
     return str(function.attr.value) if isinstance(function, libcst.Attribute) else ""
 
 

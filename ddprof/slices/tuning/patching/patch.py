@@ -19,8 +19,8 @@ _MAX_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptPatch:
-    """`diff`: "" where no line can be edited; `already`: fixes present in the scripts; `by_hand`: fixes missing from
-    the diff, each with the reason.
+    """Fixes as edits of scripts. `diff`: "" where no line can be edited; `already`: fixes present in the scripts;
+    `by_hand`: fixes missing from the diff, each with the reason.
     """
 
     diff: str

@@ -19,7 +19,8 @@ SAME_ORDER = 10.0
 
 @dataclass(frozen=True)
 class Sameness:
-    """`kind`: "same" (every bit), "like_baseline" (differs no more than baselines do), "differs", "unknown".
+    """A trained result against the baselines'. `kind`: "same" (every bit), "like_baseline" (differs no more than
+    baselines do), "differs", "unknown".
 
     `distance`: of the parameters, relative to their size; `baseline_distance`: of baselines to each other; `loss`: of
     the last step with the setting and without, of the first rank that has both.

@@ -80,9 +80,9 @@ def of_this_job(environment: Mapping[str, str], token: str, path: str, marker: s
 def comments(environment: Mapping[str, str], token: str, path: str) -> Iterator[dict[str, Any]]:
     """All comments, page by page."""
     for page in range(1, MAX_PAGES + 1):
-        found = asked(environment, token, "GET", f"{path}?per_page={PER_PAGE}&page={page}")
-        yield from found
-        if len(found) < PER_PAGE:
+        listed = asked(environment, token, "GET", f"{path}?per_page={PER_PAGE}&page={page}")
+        yield from listed
+        if len(listed) < PER_PAGE:
             return
 
 

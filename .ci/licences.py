@@ -38,13 +38,13 @@ torch, which is your own and no requirement, is under the BSD 3-Clause licence.
 def extras_by_name() -> dict[str, list[str]]:
     """Dependency -> the extras that bring it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found: dict[str, list[str]] = {}
+    extras_of: dict[str, list[str]] = {}
     for extra, needed in {BASE: project["dependencies"], **project["optional-dependencies"]}.items():
         for requirement in needed:
             name = _NAME.match(requirement)
             assert name is not None, requirement
-            found.setdefault(name[0], []).append(extra)
-    return dict(sorted(found.items(), key=lambda item: item[0].lower()))
+            extras_of.setdefault(name[0], []).append(extra)
+    return dict(sorted(extras_of.items(), key=lambda item: item[0].lower()))
 
 
 def licence(name: str) -> str | None:

@@ -28,12 +28,12 @@ _NEVER = frozenset({"secret", "secrets", "private", "password", "passwd", "crede
 
 def words() -> list[str]:
     """Words and compounds of the texts in ddprof's sources, in lower case and in order."""
-    found: set[str] = set()
+    names: set[str] = set()
     for text in _texts():
         for compound in COMPOUND.findall(text.lower()):
-            found.add(compound)
-            found.update(JOINT.split(compound))
-    return sorted(found - _NEVER - {""})
+            names.add(compound)
+            names.update(JOINT.split(compound))
+    return sorted(names - _NEVER - {""})
 
 
 def _texts() -> Iterator[str]:

@@ -37,7 +37,7 @@ import re, subprocess, sys, urllib.request
 told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 server = subprocess.Popen(["ddprof", "serve", sys.argv[1], "--port", "0"], **told)
 try:
-    link = next(found[0] for line in server.stdout if (found := re.search(r"http://\\S+", line)))
+    link = next(match[0] for line in server.stdout if (match := re.search(r"http://\\S+", line)))
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())  # the token becomes a cookie
     assert b"ddprof" in browser.open(link, timeout=60).read()
 finally:
@@ -136,9 +136,9 @@ def spent_cpu_s() -> float:
 
 def torch() -> str:
     """The requirement of torch in the Makefile."""
-    found = re.search(r"^TORCH \?= (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    match = re.search(r"^TORCH \?= (\S+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 def main() -> int:

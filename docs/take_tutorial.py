@@ -58,10 +58,10 @@ class Stage:
 
 def program(*words: str) -> str:
     """Output of `ddprof` or another program of this environment. SystemExit where it fails."""
-    found = Path(sys.executable).parent
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{found}{os.pathsep}{os.environ['PATH']}"}
+    bin_folder = Path(sys.executable).parent
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        [str(found / words[0]), *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True
+        [str(bin_folder / words[0]), *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(words)}: {done.stderr[-2000:]}")
@@ -94,25 +94,25 @@ def blocks(stages: list[Stage]) -> dict[str, str]:
         f"| {stage.name} | {stage.run.step_us / 1e3:.0f} ms | {stage.computing:.0f} % | {_named(stage.run)} |"
         for stage in stages
     ]
-    found = {
+    blocks = {
         "title": f"# Tutorial: from {first.computing:.0f} % to {last.computing:.0f} % of the step spent computing",
         "table": "\n".join(["| run | step | computing | first finding |", "|---|---:|---:|---|", *rows]),
     }
     for number, stage in enumerate(stages, 1):
         report = render_text(stage.run.report).splitlines()
-        found[f"run{number}"] = "\n".join(["```text", *report[:LINES], "```"])
+        blocks[f"run{number}"] = "\n".join(["```text", *report[:LINES], "```"])
         if stage.outcome:
-            found[f"outcome{number}"] = "\n".join(["```console", stage.outcome, "```"])
-    return found
+            blocks[f"outcome{number}"] = "\n".join(["```console", stage.outcome, "```"])
+    return blocks
 
 
 def _named(run: AnalyzedRun) -> str:
     return f"`{run.findings[0].id}`" if run.findings else "none"
 
 
-def written(text: str, found: dict[str, str]) -> str:
+def written(text: str, blocks: dict[str, str]) -> str:
     """The page with its blocks. SystemExit where it has no place for one."""
-    for name, block in found.items():
+    for name, block in blocks.items():
         text, count = re.subn(
             rf"(<!-- {name} -->\n\n).*?(\n\n<!-- /{name} -->)",
             lambda m, b=block: m[1] + b + m[2],

@@ -90,9 +90,9 @@ def train(given: argparse.Namespace, place: Place) -> list[float]:
 def _one_step(schedule: Any, tokens: Tensor, place: Place) -> float:
     """Forward and backward of all microbatches; the mean loss where it is known."""
     if place.rank == place.world_size - 1:
-        found: list[Tensor] = []
-        schedule.step(*([tokens] if place.world_size == 1 else []), target=tokens, losses=found)
-        return float(torch.stack(found).detach().mean())
+        losses: list[Tensor] = []
+        schedule.step(*([tokens] if place.world_size == 1 else []), target=tokens, losses=losses)
+        return float(torch.stack(losses).detach().mean())
     schedule.step(*([tokens] if place.rank == 0 else []))
     return 0.0
 

@@ -47,16 +47,16 @@ def tokenize(texts: list[str]) -> list[list[int]]:
 
 def word_pieces(word: str) -> list[int]:
     """The pieces of a word, the longest first."""
-    found, start = [], 0
+    numbers, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
             if word[start:end] in PIECES:
-                found.append(PIECES.index(word[start:end]))
+                numbers.append(PIECES.index(word[start:end]))
                 start = end
                 break
         else:
             start += 1
-    return found
+    return numbers
 
 
 def augment(images: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def _sections(text: str) -> str:
 def _example(name: str) -> str:
     """The card of the finding in the sample that was made to show it."""
     for sample, truth in read_samples(sample_root()).items():
-        if any(found["id"] == name for found in truth["findings"]):
+        if any(finding["id"] == name for finding in truth["findings"]):
             run = _analyzed(sample)
             for number, finding in enumerate(run.findings, 1):
                 if finding.id == name:

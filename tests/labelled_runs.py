@@ -1,8 +1,8 @@
 """A labelled run and every stage of its analysis, and what one rule says of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,18 @@ from benchmarks.scoring.score import RunScore, compare
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Abstention, Candidate
+from ddprof.model import RankTrace
 from ddprof.readers import discover, read
 from ddprof.report.model import Report
+
+SAMPLES = Path(__file__).resolve().parents[1] / "sample_traces"
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,12 @@ class Labelled:
     @cached_property
     def job(self) -> JobFacts:
         """Facts of all ranks."""
+        return job_facts([rank_facts(trace) for trace in self.recorded()])
+
+    def recorded(self) -> Iterator[RankTrace]:
+        """The trace of each rank, read when it is asked for."""
         (found,) = discover([str(self.traces)]).runs
-        return job_facts([rank_facts(read(source)) for source in found[1]])
+        return (read(source) for source in found[1])
 
     @cached_property
     def run(self) -> LoadedRun:
@@ -61,7 +69,7 @@ class Labelled:
 
     def only(self, *positions: int) -> Measures:
         """The run as if only the ranks at these positions had been traced."""
-        return measure(job_facts([self.job.ranks[p] for p in positions]))
+        return run_of([self.job.ranks[p] for p in positions]).measures
 
     def said(self, rule_id: str) -> list[Candidate | Abstention]:
         """Results of one rule on the run."""
@@ -113,6 +121,17 @@ def only_run(path: Path) -> LoadedRun:
     """The one run below a path."""
     (run,) = load_runs([path], Options(workers=1, cache=False))
     return run
+
+
+@cache
+def sample_run(name: str) -> LoadedRun:
+    """The run of a sample that ships."""
+    return only_run(SAMPLES / name)
+
+
+def run_of(ranks: Sequence[RankFacts]) -> LoadedRun:
+    """The run of these ranks."""
+    return LoadedRun("made", job_facts(ranks), ())
 
 
 def on_every_rank(measures: Measures, **changes: Any) -> Measures:

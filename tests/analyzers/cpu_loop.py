@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 from kineto_run import Script
+from sampled_stacks import totals
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.model import SCRIPT_TOTALS
 
 FORWARD = "torch/nn/modules/module.py(1773): _wrapped_call_impl"
 BACKWARD = "torch/_tensor.py(570): backward"
@@ -51,9 +51,6 @@ def sampled(facts: RankFacts, times_ns: dict[str, int], samples: int = 50) -> Ra
     """The rank as if its stacks had been sampled: the whole run beside the phases found it in these functions."""
     function = facts.script_frames["function"].astype(str)
     stack = [int(np.flatnonzero(function[facts.script_stacks["frame"]] == name)[0]) for name in times_ns]
-    count = len(stack)
-    each = {"thread": "", "phase": "rest", "samples": samples // count, "late_ns": 0}
-    columns = {name: [value] * count for name, value in each.items()}
-    totals = SCRIPT_TOTALS.table({**columns, "stack": stack, "time_ns": list(times_ns.values())})
+    seen = totals(*(("rest", at, samples // len(stack)) for at in stack), time_ns=list(times_ns.values()))
     spans = facts.script_spans.replace(resolution_ns=np.full(len(facts.script_spans), 5_000_000))
-    return replace(facts, script_spans=spans, script_totals=totals)
+    return replace(facts, script_spans=spans, script_totals=seen)

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from labelled_runs import run_of
+
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.readers import discover, read
 
 
@@ -69,10 +70,10 @@ class Script:
         self.now_us += 4
 
     @contextmanager
-    def frame(self, name: str) -> Iterator[None]:
-        """A Python frame ("train.py(88): evaluate") around whatever is recorded inside."""
+    def frame(self, name: str, cat: str = "python_function") -> Iterator[None]:
+        """A Python frame ("train.py(88): evaluate"), or another range, around whatever is recorded inside."""
         begin = self.now_us
-        self.add(name, "python_function", begin, 0.0, 1, {})
+        self.add(name, cat, begin, 0.0, 1, {})
         event = self.events[-1]
         yield
         event["dur"] = self.now_us - begin
@@ -129,4 +130,4 @@ def in_step(ranks: int, steps: int, work: Callable[[Script, int, int], None]) ->
 
 
 def loaded(scripts: list[Script], folder: Path) -> LoadedRun:
-    return LoadedRun("made", job_facts([s.facts(folder, rank, len(scripts)) for rank, s in enumerate(scripts)]), ())
+    return run_of([script.facts(folder, rank, len(scripts)) for rank, script in enumerate(scripts)])

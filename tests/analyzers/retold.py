@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from labelled_runs import Labelled
+
 Events = list[dict[str, Any]]
 Change = Callable[[Sequence[Events]], None]
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
@@ -29,6 +31,21 @@ def retell(source: Path, target: Path, *changes: Change) -> Path:
     for file, (document, _) in zip(files, documents, strict=True):
         (target / file.name.removesuffix(".gz")).write_text(json.dumps(document))
     return target
+
+
+def told(run: Labelled, folder: Path, *changes: Change) -> Labelled:
+    """A labelled run in other trace files, which lie in `folder`."""
+    return Labelled(run.name, run.label, retell(run.traces, folder / "traces", *changes))
+
+
+def each(change: Callable[[Events], None]) -> Change:
+    """What is done to the files of all ranks alike."""
+
+    def all_of(ranks: Sequence[Events]) -> None:
+        for events in ranks:
+            change(events)
+
+    return all_of
 
 
 def shuffled(ranks: Sequence[Events]) -> None:
@@ -130,10 +147,10 @@ def device_ends_early(share: float, count: int | None = None) -> Change:
     return change
 
 
-def without_calls(ranks: Sequence[Events]) -> None:
+@each
+def without_calls(events: Events) -> None:
     """No runtime calls: neither launches nor what the host waited for."""
-    for events in ranks:
-        events[:] = [e for e in events if e.get("cat") not in ("cuda_runtime", "cuda_driver", "cuda_sync", "ac2g")]
+    events[:] = [e for e in events if e.get("cat") not in ("cuda_runtime", "cuda_driver", "cuda_sync", "ac2g")]
 
 
 def last_step_lost(ranks: Sequence[Events]) -> None:

@@ -9,7 +9,6 @@ from ddprof.analyzers.facts.comms import COALESCED, LOST, _carriers
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.model import Kind, RankTrace
-from ddprof.readers import discover, read
 
 KERNELS, LAUNCHED_NS = np.array([10, 11, 12]), np.array([105, 205, 305])
 
@@ -41,8 +40,7 @@ def without_some(trace: RankTrace, share: float, seed: int) -> RankTrace:
 
 def test_lost_kernels_leave_all_other_messages_matched_and_counted(labelled: Runs) -> None:
     run = labelled("slow device in a pipeline")
-    sources = discover([str(run.traces)]).sources
-    lossy = [without_some(read(source), 0.04, seed) for seed, source in enumerate(sources)]
+    lossy = [without_some(trace, 0.04, seed) for seed, trace in enumerate(run.recorded())]
     whole, found = run.job, job_facts([rank_facts(trace) for trace in lossy])
     assert len(found.members) < len(whole.members)
     assert found.not_compared == "" and found.pipeline == whole.pipeline

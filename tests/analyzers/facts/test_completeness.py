@@ -14,7 +14,6 @@ from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.names import is_launch
 from ddprof.analyzers.facts.stepping.steps import find_steps
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
-from ddprof.readers import discover, read
 from ddprof.tables import Array
 
 CALLS_AND_KERNELS = (Kind.RUNTIME, *DEVICE_KINDS)
@@ -24,7 +23,7 @@ STEPS = 5
 @pytest.fixture
 def trace(labelled: Runs) -> RankTrace:
     """One healthy rank, whose steps are all of one program."""
-    return read(discover([str(labelled("straggler.imbalance").traces)]).sources[0])
+    return next(labelled("straggler.imbalance").recorded())
 
 
 def cut(trace: RankTrace, kinds: Any, after_step: float) -> RankTrace:

@@ -12,7 +12,6 @@ from ddprof.analyzers.facts.lost_pairs import lost_pairs_note
 from ddprof.analyzers.facts.stepping.steps import find_steps
 from ddprof.causes import CAUSE_CODE
 from ddprof.model import Kind, RankTrace
-from ddprof.readers import discover, read
 from ddprof.tables import Array
 
 SHARE = 0.2
@@ -21,7 +20,7 @@ SHARE = 0.2
 @pytest.fixture(scope="module")
 def trace(labelled: Runs) -> RankTrace:
     """One healthy rank, whose steps are all of one program."""
-    return read(discover([str(labelled("straggler.imbalance").traces)]).sources[0])
+    return next(labelled("straggler.imbalance").recorded())
 
 
 def without(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> RankTrace:

@@ -6,7 +6,7 @@ import pytest
 import retold
 from captured import steps, with_sidecars
 from kineto_run import Script, loaded
-from labelled_runs import Labelled, Runs, abstains, candidate, fires
+from labelled_runs import Runs, abstains, candidate, fires
 
 ID = "host.checkpoint"
 
@@ -27,8 +27,7 @@ def test_suggests_asynchronous_saving_also_of_saves_outside_the_trace(labelled: 
 def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled: Runs, tmp_path: Path) -> None:
     source = labelled(ID)
     for step in range(source.label["steps"]):
-        place = retold.retell(source.traces, tmp_path / str(step) / "traces", retold.windows((step,)))
-        run = Labelled(ID, source.label, place)
+        run = retold.told(source, tmp_path / str(step), retold.windows((step,)))
         if run.measures.host_spans_us["checkpoint"].any():
             break
     assert "frequency of saves" in abstains(ID, run.measures)

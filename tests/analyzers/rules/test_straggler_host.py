@@ -113,11 +113,10 @@ def test_the_range_in_which_a_slow_host_spends_its_time_is_named(tmp_path: Path)
 
     def work(script: Script, rank: int, step: int) -> None:
         for name, slow in (("forward", False), ("Optimizer.step#Muon.step", True)):
-            begin = script.now_us
-            for _ in range(20):
-                script.launch(dur_us=5.0)
-                script.idle(200.0 if slow and rank == 1 else 60.0)
-            script.add(name, "user_annotation", begin, script.now_us - begin, 1, {})
+            with script.frame(name, "user_annotation"):
+                for _ in range(20):
+                    script.launch(dur_us=5.0)
+                    script.idle(200.0 if slow and rank == 1 else 60.0)
 
     report = loaded(in_step(4, 5, work), tmp_path).report
     first = next(finding for finding in report.findings if finding.id == ID)

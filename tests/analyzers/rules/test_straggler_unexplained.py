@@ -7,16 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kineto_run import Script, in_step, loaded
-from labelled_runs import candidate
+from labelled_runs import candidate, run_of
+from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.kernels import with_steps
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.rules.straggler_unexplained import detect, detect_rest
 from ddprof.findings import Abstention
-from ddprof.model import SCRIPT_FRAMES, SCRIPT_STACKS, SCRIPT_TOTALS
-from ddprof.tables import NULL
 
 ID = "straggler.unexplained"
 
@@ -77,20 +74,12 @@ def test_what_the_others_wait_is_what_coming_on_time_wins(tmp_path: Path, ranks:
 
 
 @pytest.mark.parametrize(("samples", "named"), [(40, True), (3, False), (8, False)])
-def test_what_the_passes_run_on_the_late_rank_of_each_step_is_told_by_samples(
-    tmp_path: Path, samples: int, named: bool
-) -> None:
+def test_samples_tell_what_each_late_rank_runs_in_its_passes(tmp_path: Path, samples: int, named: bool) -> None:
     """A hook in the backward pass, on one rank at a time: too few samples are chance, or of less than is waited for."""
     made = run(tmp_path, lambda step: step % 4).measures
-    names = [("main", "train.py", True), ("backward", "torch/_tensor.py", False), ("audit", "train.py", True)]
-    frames = {"file": [file for _, file, _ in names], "line": [1, 2, 30], "function": [name for name, *_ in names]}
-    totals = {"thread": [""] * 2, "phase": ["backward"] * 2, "stack": [1, 2], "samples": [100 - samples, samples]}
-    sampled = {
-        "script_frames": SCRIPT_FRAMES.table({**frames, "is_user": [user for *_, user in names]}),
-        "script_stacks": SCRIPT_STACKS.table({"frame": [0, 1, 2], "outer": [NULL, 0, 1]}),
-        "script_totals": SCRIPT_TOTALS.table({**totals, "time_ns": [1] * 2, "late_ns": [0] * 2}),
-    }
-    ranks = tuple(replace(facts, **sampled) for facts in made.job.ranks)
+    frames = ("train.py", 1, "main", None), ("torch/_tensor.py", 2, "backward", 0), ("train.py", 30, "audit", 1)
+    seen = totals(("backward", 1, 100 - samples), ("backward", 2, samples))
+    ranks = tuple(replace(with_stacks(facts, *frames), script_totals=seen) for facts in made.job.ranks)
     said = candidate(ID, replace(made, job=replace(made.job, ranks=ranks)))
     assert said.ranks == () and ("train.py:30 audit()" in said.summary) == named
     assert (said.fixes[0].setting == "train.py:30 audit()") == named
@@ -99,7 +88,7 @@ def test_what_the_passes_run_on_the_late_rank_of_each_step_is_told_by_samples(
 def test_in_one_step_somebody_is_the_latest_and_nobody_is_named(tmp_path: Path) -> None:
     ranks = run(tmp_path, lambda step: 1).job.ranks
     only = [with_steps(facts, np.array([2])) for facts in ranks]
-    (said,) = detect(measure(job_facts(only)))
+    (said,) = detect(run_of(only).measures)
     assert isinstance(said, Abstention) and "rank 1 is the latest in the only step" in said.reason
     unmarked = [replace(facts, step_source="inferred") for facts in only]
-    assert not any(isinstance(said, Abstention) for said in detect(measure(job_facts(unmarked))))
+    assert not any(isinstance(said, Abstention) for said in detect(run_of(unmarked).measures))

@@ -106,8 +106,7 @@ def test_a_fetch_to_evaluate_is_no_wait_for_a_batch(tmp_path: Path) -> None:
     """The capture names it around the range of torch's own."""
     script = Script()
     for _ in script.steps(3):
-        with script.frame("ddprof::evaluation_data"):
-            script.events[-1]["cat"] = "user_annotation"
+        with script.frame("ddprof::evaluation_data", "user_annotation"):
             script.host(FETCH, 5_000.0, "user_annotation")
         script.host(FETCH, 1_000.0, "user_annotation")
         script.launch(dur_us=100.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cpu_loop import Chore, cpu_loop, operators
 from kineto_run import Script
+from sampled_stacks import totals
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import with_named_frames
@@ -15,7 +16,6 @@ from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.threads import making_line, takes_batches
-from ddprof.model import SCRIPT_TOTALS
 from ddprof.readers import discover, read
 
 
@@ -45,14 +45,11 @@ cuts_texts_into_a_large_tensor = played((IDS, 5_000.0, ("empty", "to", "detach_"
 hands_over = played(("train.py(50): hand_over", 500.0, (), 0.0))
 sends_then_draws = played(("train.py(50): put", 5_000.0, (), 0.0), ("", 0.0, ("randn",), 2_000.0))
 averages = played(("train.py(70): blend", 0.0, ("mul", "add") * 100, 10.0), ("", 0.0, ("randn",), 20.0))
-drops_then_draws = played(
-    ("torch/optim/optimizer.py(1069): zero_grad", 3_000.0, (), 0.0), ("train.py(9): warp", 0.0, WARP, 400.0)
-)
-draws_then_sleeps = played(
-    ("train.py(9): stream", 0.0, ("randn", "randint"), 200.0), ("train.py(20): audit", 8_000.0, (), 0.0)
-)
-sleeps_then_draws = played(("train.py(9): stream", 6_000.0, ("randn", "randint"), 200.0))
-draws_and_sleeps_on_one_line = played(("", 0.0, ("randn", "randint"), 200.0), ("", 8_000.0, (), 0.0))
+DROPS, DRAWS = "torch/optim/optimizer.py(1069): zero_grad", ("randn", "randint")
+drops_then_draws = played((DROPS, 3_000.0, (), 0.0), ("train.py(9): warp", 0.0, WARP, 400.0))
+draws_then_sleeps = played(("train.py(9): stream", 0.0, DRAWS, 200.0), ("train.py(20): audit", 8_000.0, (), 0.0))
+sleeps_then_draws = played(("train.py(9): stream", 6_000.0, DRAWS, 200.0))
+draws_and_sleeps_on_one_line = played(("", 0.0, DRAWS, 200.0), ("", 8_000.0, (), 0.0))
 
 
 @pytest.mark.parametrize(
@@ -70,8 +67,7 @@ draws_and_sleeps_on_one_line = played(("", 0.0, ("randn", "randint"), 200.0), ("
 def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Path, before: Chore, ms: float) -> None:
     facts = cpu_loop(tmp_path, before=before)
     assert held_ms(facts) == pytest.approx(ms, abs=0.1 if ms else 0.0)
-    if before in (warps, drops_then_draws):
-        assert facts.strings[int(facts.spans_of("dataloader")["name"][0])] == "train.py:9 warp()"
+    assert before not in (warps, drops_then_draws) or named(facts) == {"train.py:9 warp()"}
 
 
 def waits_for_a_thread(script: Script) -> None:
@@ -82,8 +78,7 @@ def waits_for_a_thread(script: Script) -> None:
 def test_a_wait_for_a_queue_before_forward_is_for_the_batch(tmp_path: Path) -> None:
     facts = cpu_loop(tmp_path, before=waits_for_a_thread)
     assert held_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
-    tree = call_tree(facts)
-    assert takes_batches(facts, tree).any() and making_line(facts) == ""  # no thread was sampled
+    assert takes_batches(facts, call_tree(facts)).any() and making_line(facts) == ""  # no thread was sampled
     assert making_line(cpu_loop(tmp_path, before=warps)) is None
     assert not named(cpu_loop(tmp_path, after=waits_for_a_thread))  # before the update
 
@@ -104,9 +99,8 @@ def test_samples_of_the_run_tell_it_where_the_window_has_none(tmp_path: Path, be
     phases = host_phases(trace.script_spans, tree, {})
     annotated = {Phase.FORWARD: phases.forward, Phase.BACKWARD: phases.backward, Phase.OPTIMIZER: phases.optimizer}
     stack = [[tree.written[frame][2] for frame in tree.frame].index(name) for name in ("ids_of", "hand_over")]
-    columns = {"thread": [""] * 2, "phase": ["rest"] * 2, "stack": stack, "samples": [9, 9], "late_ns": [0, 0]}
-    totals = SCRIPT_TOTALS.table({**columns, "time_ns": [900, beside_ns]})
-    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=totals)
+    seen = totals(*(("rest", at, 9) for at in stack), time_ns=[900, beside_ns])
+    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=seen)
     marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
     start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
     assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)
@@ -120,9 +114,7 @@ def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_
     def sleeps_then_fetches(script: Script) -> None:
         with script.frame("train.py(20): audit"):
             script.idle(8_000.0)
-        begin = script.now_us
-        operators(script, "lift_fresh", dur_us=100.0)
-        fetch = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-        script.add(fetch, "user_annotation", begin, script.now_us - begin, 1, {})
+        with script.frame("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation"):
+            operators(script, "lift_fresh", dur_us=100.0)
 
     assert not any("audit" in name for name in named(cpu_loop(tmp_path, before=sleeps_then_fetches)))

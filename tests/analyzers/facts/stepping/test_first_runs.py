@@ -15,14 +15,13 @@ COMPILED = "Torch-Compiled Region: 0/0"
 
 def run(script: Script, region: str, held_us: float, phase: str = "") -> None:
     """One run of a region of twelve kernels, which begins after `held_us` of one phase, or of nothing recorded."""
-    begin = script.now_us
-    if phase:
-        script.host(phase, held_us)
-    else:
-        script.idle(held_us)
-    for kernel in range(12):
-        script.launch(f"triton_poi_fused_{kernel}", dur_us=120.0, op="aten::mm")
-    script.add(region, "cpu_op", begin, script.now_us - begin, 1, {})
+    with script.frame(region, "cpu_op"):
+        if phase:
+            script.host(phase, held_us)
+        else:
+            script.idle(held_us)
+        for kernel in range(12):
+            script.launch(f"triton_poi_fused_{kernel}", dur_us=120.0, op="aten::mm")
     script.synchronise()
 
 

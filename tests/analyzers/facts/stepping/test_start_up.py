@@ -1,12 +1,12 @@
 """Start-up is known by what it holds, also where there is nothing to compare with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import retold
-from labelled_runs import Labelled, Runs
+from labelled_runs import Labelled, Runs, serious
 from retold import Events
 
 from ddprof import intervals
@@ -14,22 +14,17 @@ from ddprof.analyzers.facts.model import GAPS
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, start_up
 
 
-def cold(
-    labelled: Runs, folder: Path, *changes: Callable[[Sequence[Events]], None], is_marked: bool = False
-) -> Labelled:
+def cold(labelled: Runs, folder: Path, *changes: retold.Change, is_marked: bool = False) -> Labelled:
     """The first step of a healthy run, without its mark, with changes made before the rest was cut off."""
-    source = labelled("clean.ddp")
 
-    def all_of(ranks: Sequence[Events]) -> None:
-        for change in changes:
-            change(ranks)
-        for events in ranks:
-            first = min((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
-            limit = float(first["ts"]) + float(first["dur"])
-            held = [e for e in events if "dur" not in e or float(e["ts"]) < limit]
-            events[:] = [e for e in held if is_marked or not str(e["name"]).startswith("ProfilerStep")]
+    @retold.each
+    def first_step(events: Events) -> None:
+        first = min((e for e in events if retold.is_mark(e)), key=lambda e: float(e["ts"]))
+        limit = float(first["ts"]) + float(first["dur"])
+        held = [e for e in events if "dur" not in e or float(e["ts"]) < limit]
+        events[:] = [e for e in held if is_marked or not str(e["name"]).startswith("ProfilerStep")]
 
-    return Labelled("cold", source.label, retold.retell(source.traces, folder / "traces", all_of))
+    return retold.told(labelled("clean.ddp"), folder, *changes, first_step)
 
 
 @pytest.mark.parametrize("where", ["launch", "cudaFree", "cudaMalloc", "cudaHostRegister", "cudaStreamCreateWithFlags"])
@@ -46,7 +41,7 @@ def test_of_a_recording_of_start_up_nothing_is_said_to_recur(labelled: Runs, tmp
 def test_without_start_up_or_with_a_short_or_repeated_one_a_window_is_judged(labelled: Runs, tmp_path: Path) -> None:
     run = cold(labelled, tmp_path / "short", retold.held_up(0, 4e3, "cudaMalloc"))
     assert run.report.verdict.bound == "compute"
-    assert not [f.id for f in run.report.findings if f.id == "host.allocator"]
+    assert "host.allocator" not in {f.id for f in run.report.findings}
     run = cold(labelled, tmp_path / "again", *(retold.held_up(0, 5e3, "cudaMalloc") for _ in range(6)))
     facts = run.job.ranks[0]
     assert not intervals.length(start_up(facts.once, facts.steps))
@@ -58,9 +53,8 @@ def test_without_start_up_or_with_a_short_or_repeated_one_a_window_is_judged(lab
 def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tmp_path: Path) -> None:
     def late_batch(ranks: Sequence[Events]) -> None:
         retold.held_up(0, 30e3, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")(ranks)
-        for events in ranks:
-            for event in [e for e in events if str(e.get("name")).startswith("enumerate(DataLoader)")]:
-                event["cat"] = "user_annotation"
+        for event in (e for events in ranks for e in events if str(e.get("name")).startswith("enumerate(DataLoader)")):
+            event["cat"] = "user_annotation"
 
     assert cold(labelled, tmp_path / "batch", late_batch).report.ledger.job["dataloader"] > 25e3
     run = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc"))
@@ -75,7 +69,7 @@ def test_what_a_profiler_may_have_held_the_step_for_is_no_cost(labelled: Runs, t
     facts = run.job.ranks[0]
     assert len(labelled("clean.ddp").job.ranks[0].steps) > len(facts.steps) == 1
     assert intervals.length(start_up(facts.once, facts.steps)) / 1e6 == pytest.approx(4.0, rel=0.3)
-    assert not [f.id for f in run.report.findings if run.report.severity_of(f) != "info"]
+    assert not serious(run.report)
 
 
 def test_start_up_without_idle_time_books_nothing() -> None:

@@ -1,7 +1,7 @@
 """Steps of a rank: those that are marked, by whomever and wherever, else those that repeat."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,20 +36,13 @@ def test_a_mark_whose_number_no_counter_reaches_is_a_step_all_the_same(tmp_path:
     assert steps["index"].tolist() == [7, 8, 9]
 
 
-def told(labelled: Runs, folder: Path, change: Callable[[Events], None], name: str = "clean.ddp") -> Labelled:
-    """A run whose files have lost their marks, and whatever `change` does."""
-
-    def all_of(ranks: Sequence[Events]) -> None:
-        for events in ranks:
-            change(events)
-
-    source = labelled(name)
-    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", all_of))
+def told(labelled: Runs, folder: Path, change: Callable[[Events], None]) -> Labelled:
+    return retold.told(labelled("clean.ddp"), folder, retold.each(change))
 
 
-def assert_steps(run: Labelled, source: str, wall_us: float, rel: float) -> None:
+def assert_steps(labelled: Runs, run: Labelled, source: str, rel: float = 0.02) -> None:
     assert {facts.step_source for facts in run.job.ranks} == {source} and run.report.steps.count == 3
-    assert run.report.steps.wall_us == pytest.approx(wall_us, rel=rel)
+    assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=rel)
 
 
 def without_marks(events: Events) -> None:
@@ -59,7 +52,7 @@ def without_marks(events: Events) -> None:
 
 def test_steps_without_marks_are_found_by_what_the_device_repeats_whole(labelled: Runs, tmp_path: Path) -> None:
     run = told(labelled, tmp_path, without_marks)
-    assert_steps(run, "inferred", labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+    assert_steps(labelled, run, "inferred")
     assert any("found by what repeats" in item.effect for item in run.report.health)
 
     def cut(events: Events) -> None:
@@ -84,8 +77,7 @@ def test_marks_of_the_scripts_own_are_steps(labelled: Runs, tmp_path: Path, name
             inside = {**mark, "name": f"micro_batch {number}", "dur": mark["dur"] / 2}
             events += [inside, {**mark, "name": "optimizer_step_hook", "dur": 10.0}]
 
-    run = told(labelled, tmp_path, renamed)
-    assert_steps(run, "annotation", labelled("clean.ddp").report.steps.wall_us, rel=0.02)
+    assert_steps(labelled, told(labelled, tmp_path, renamed), "annotation")
 
 
 @pytest.mark.parametrize("with_host", [True, False])
@@ -94,8 +86,7 @@ def test_marks_on_the_device_alone_are_steps(labelled: Runs, tmp_path: Path, wit
         kept = (*retold.DEVICE, *(("cuda_runtime", "cpu_op") if with_host else ()))
         events[:] = [e for e in events if "dur" not in e or e["cat"] in kept]
 
-    run = told(labelled, tmp_path, device_side)
-    assert_steps(run, "profiler_step", labelled("clean.ddp").report.steps.wall_us, rel=0.05)
+    assert_steps(labelled, told(labelled, tmp_path, device_side), "profiler_step", rel=0.05)
 
 
 def test_ranges_of_micro_batches_are_told_from_steps_by_the_optimizer(labelled: Runs, tmp_path: Path) -> None:

@@ -11,10 +11,8 @@ from retold import Events
 from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.analyzers.job.steps.paired import paired_steps
 
-MARKS = ("user_annotation", "gpu_user_annotation")
 
-
-def opened(labelled: Runs, folder: Path, first_steps: Sequence[float], name: str = "straggler.imbalance") -> Labelled:
+def opened(labelled: Runs, folder: Path, first_steps: Sequence[float]) -> Labelled:
     """A run without step marks and sequence numbers whose ranks' windows open that many steps after its begin."""
 
     def change(ranks: Sequence[Events]) -> None:
@@ -22,15 +20,11 @@ def opened(labelled: Runs, folder: Path, first_steps: Sequence[float], name: str
             starts = sorted(float(e["ts"]) for e in events if retold.is_mark(e))
             whole = int(first)
             begin = starts[whole] + (first - whole) * (starts[whole + 1] - starts[whole])
-            events[:] = [
-                e
-                for e in events
-                if "dur" not in e or (float(e["ts"]) >= begin and not str(e["name"]).startswith("ProfilerStep"))
-            ]
+            held = [e for e in events if "dur" not in e or float(e["ts"]) >= begin]
+            events[:] = [e for e in held if not str(e["name"]).startswith("ProfilerStep")]
         retold.without_sequences(ranks)
 
-    source = labelled(name)
-    return Labelled(name, source.label, retold.retell(source.traces, folder / "traces", change))
+    return retold.told(labelled("straggler.imbalance"), folder, change)
 
 
 @pytest.mark.parametrize("first_steps", [(0, 0, 1, 1), (0, 1, 0, 0), (1, 0, 2, 0)])

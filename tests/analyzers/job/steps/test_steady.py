@@ -22,15 +22,12 @@ from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import LeftOut
 from ddprof.analyzers.job.steps.steady import left_out_note, recurring, steady_steps
-from ddprof.readers import discover, read
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 
 
 def told(labelled: Runs, folder: Path, *changes: retold.Change, name: str = "clean.ddp") -> Labelled:
-    source = labelled(name)
-    place = Path(tempfile.mkdtemp(dir=folder)) / "traces"
-    return Labelled(name, source.label, retold.retell(source.traces, place, *changes))
+    return retold.told(labelled(name), Path(tempfile.mkdtemp(dir=folder)), *changes)
 
 
 def left_out(run: Labelled) -> list[int]:
@@ -70,8 +67,7 @@ def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs
     changes = [retold.held_up(0, 9e5, "launch"), retold.held_up(0, 6e4, "open"), retold.held_up(2, 1e5, "close")]
     run = told(labelled, tmp_path, *changes)
     assert left_out(run) == [0, 2] and run.report.steps.count == 1
-    held = retold.held_up(1, 30 * STEP_US, "cudaStreamSynchronize")
-    run = told(labelled, tmp_path, held)
+    run = told(labelled, tmp_path, retold.held_up(1, 30 * STEP_US, "cudaStreamSynchronize"))
     assert left_out(run)[0] in (0, 1) and 1 in left_out(run)
     assert run.report.steps.wall_us == pytest.approx(labelled("clean.ddp").report.steps.wall_us, rel=0.02)
     run, whole = told(labelled, tmp_path, retold.held_up(0, 9e5, "launch")), labelled("clean.ddp")
@@ -167,7 +163,7 @@ def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank
     assert "kernels that no other step runs" in note.issue
     run = labelled("validation on one rank")
     assert run.job.left_out == ()
-    assert any(f.ranks == (0,) for f in run.report.findings if run.report.severity_of(f) != "info")
+    assert (0,) in serious(run.report).values()
 
 
 @pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
@@ -185,9 +181,8 @@ def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path
 
 def _saving(ranks: Sequence[Events]) -> None:
     """The call that held the hosts up saves state."""
-    for events in ranks:
-        for event in [e for e in events if e.get("name") == "cudaFree"]:
-            event |= {"name": "save_checkpoint", "cat": "user_annotation"}
+    for event in (e for events in ranks for e in events if e.get("name") == "cudaFree"):
+        event |= {"name": "save_checkpoint", "cat": "user_annotation"}
 
 
 def _two_ranks(run: Labelled) -> Labelled:
@@ -221,12 +216,9 @@ def test_a_rank_of_start_up_alone_is_left_out_where_it_cannot_be_compared(labell
 def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(labelled: Runs, tmp_path: Path) -> None:
     """A start-up that all of them recorded is in no step that they have in common; it occurred once all the same."""
     run = told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"))
-    ranks = [rank_facts(read(source)) for source in discover([str(run.traces)]).sources]
+    ranks = [rank_facts(trace) for trace in run.recorded()]
     assert len({len(facts.steps) for facts in ranks}) == 1
-    apart = [
-        replace(facts, steps=facts.steps.replace(index=facts.steps["index"] + 100 * position))
-        for position, facts in enumerate(ranks)
-    ]
+    apart = [replace(f, steps=f.steps.replace(index=f.steps["index"] + 100 * at)) for at, f in enumerate(ranks)]
     kept, once = steady_steps(apart)
     assert [len(facts.steps) for facts in kept] == [len(facts.steps) - 1 for facts in ranks]
     assert len(once) == len(ranks)
@@ -242,8 +234,7 @@ def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) ->
 
     def of(index: int) -> dict[str, Any]:
         length_ms = long_ms if every and index % every == 0 else USUAL_MS
-        start_ns = index * 10**9
-        times = {"start_ns": start_ns, "end_ns": start_ns + int(length_ms * 1e6)}
+        times = {"start_ns": index * 10**9, "end_ns": index * 10**9 + int(length_ms * 1e6)}
         return {"index": index, **times, "profiled": 5 <= index < 10}
 
     sidecar = sidecar_of({"steps": [of(index) for index in range(steps)]})
@@ -266,6 +257,5 @@ def test_a_long_step_recurs_where_others_are_as_long(labelled: Runs, every: int,
 
 
 def test_one_other_event_is_no_rhythm_and_few_timers_say_nothing(labelled: Runs) -> None:
-    assert not recurring(timed(labelled, 14, steps=22), TRACED_MS * 1e6, IS_LEFT_OUT).any()
-    assert not recurring(timed(labelled, 5, steps=15), TRACED_MS * 1e6, IS_LEFT_OUT).any()
-    assert not recurring(list(labelled("clean.ddp").job.ranks), TRACED_MS * 1e6, IS_LEFT_OUT).any()
+    for ranks in (timed(labelled, 14, steps=22), timed(labelled, 5, steps=15), list(labelled("clean.ddp").job.ranks)):
+        assert not recurring(ranks, TRACED_MS * 1e6, IS_LEFT_OUT).any()

@@ -209,6 +209,18 @@ def chromium() -> Iterator[Any]:
     started.quit()
 
 
+@pytest.fixture
+def memory_url() -> Iterator[str]:
+    """`memory://NAME`, a place in this process where nothing lies yet."""
+    import fsspec
+
+    name = uuid.uuid4().hex
+    yield f"memory://{name}"
+    files = fsspec.filesystem("memory")
+    if files.exists(f"/{name}"):
+        files.rm(f"/{name}", recursive=True)
+
+
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
     """The address of a server that speaks S3."""

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from labelled_runs import Labelled
+from labelled_runs import Labelled, on_every_rank, run_of
 
 from ddprof.analyzers.facts.model import TABLES
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.measures import Measures
 from ddprof.readers.side_files.lenient import parse
 from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL
@@ -23,11 +22,14 @@ def sidecar_of(content: dict[str, Any]) -> Sidecar:
 
 def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
     """The run with the given sidecar on each rank; the last one for all that follow."""
-    ranks = tuple(
-        replace(facts, sidecar=sidecar_of(sidecars[min(position, len(sidecars) - 1)]))
-        for position, facts in enumerate(run.job.ranks)
-    )
+    given = [sidecar_of(sidecars[min(position, len(sidecars) - 1)]) for position in range(len(run.job.ranks))]
+    ranks = tuple(replace(facts, sidecar=own) for facts, own in zip(run.job.ranks, given, strict=True))
     return replace(run.measures, job=replace(run.job, ranks=ranks), settings=ranks[0].sidecar)
+
+
+def on_cpu(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
+    """The run with these sidecars, as if its ranks had no device."""
+    return on_every_rank(with_sidecars(run, *sidecars), is_device_rank=False)
 
 
 def fed(run: Labelled, elements: Callable[[int, int], int]) -> Measures:
@@ -44,13 +46,10 @@ def steps(count: int, length_ns: int) -> list[dict[str, int]]:
 def steps_alone(run: Labelled) -> Measures:
     """The run as if its traces held the marks of the steps and no other event."""
     empty = {name: schema.empty() for name, schema in TABLES.items() if name != "steps"}
-    return measure(job_facts([replace(facts, **empty, sidecar=Sidecar(), memory={}) for facts in run.job.ranks]))
+    return run_of([replace(facts, **empty, sidecar=Sidecar(), memory={}) for facts in run.job.ranks]).measures
 
 
 def without_peers(run: Labelled) -> Measures:
     """The run of a pipeline as if its sends and receipts named no peer, as those of traces without shapes do not."""
-    ranks = [
-        replace(facts, messages=facts.messages.replace(peer=np.full(len(facts.messages), NULL)))
-        for facts in run.job.ranks
-    ]
-    return measure(job_facts(ranks))
+    told = [facts.messages.replace(peer=np.full(len(facts.messages), NULL)) for facts in run.job.ranks]
+    return run_of([replace(facts, messages=own) for facts, own in zip(run.job.ranks, told, strict=True)]).measures

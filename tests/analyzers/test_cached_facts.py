@@ -1,8 +1,7 @@
 """Cached facts are used for unchanged files only, and lie in the user's cache or in the named place."""
 
 import os
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,11 +24,11 @@ from ddprof.report.json.contract import to_contract
 EVENT = '{{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": {}, "dur": 9}}'
 
 
-def _write(folder: Path, ranks: int = 1, first_us: int = 1) -> Path:
+def _write(folder: Path, ranks: int = 1) -> Path:
     folder.mkdir(exist_ok=True)
+    events = ", ".join(EVENT.format(1 + 10 * number) for number in range(5))
     for rank in range(ranks):
         header = f'"distributedInfo": {{"rank": {rank}, "world_size": {ranks}}}'
-        events = ", ".join(EVENT.format(first_us + 10 * number) for number in range(5))
         (folder / f"rank{rank}.json").write_text(f'{{"schemaVersion": 1, {header}, "traceEvents": [{events}]}}')
     return folder
 
@@ -46,7 +45,7 @@ def source(tmp_path: Path) -> Source:
     return _source(_write(tmp_path / "run"))
 
 
-def _source(folder: Path) -> Source:
+def _source(folder: str | Path) -> Source:
     return discover([folder]).sources[0]
 
 
@@ -61,8 +60,8 @@ def _is_known(source: Source, recall: Recall) -> bool:
     return recall.all_of([source], recall.keys_of([source]), Alike())[0] is not None
 
 
-def _no_reading(source: Source) -> RankResult:
-    raise AssertionError(f"read again: {source.label}")
+def _no_reading(*_: object, **__: object) -> RankResult:
+    raise AssertionError("read again")
 
 
 def test_a_second_analysis_reads_nothing(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,17 +161,10 @@ def _upload(folder: Path, url: str) -> None:
         files.pipe_file(f"{path}/{file.name}", file.read_bytes())
 
 
-@pytest.fixture(params=["memory", "s3"])
-def remote(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(params=["memory_url", "bucket"])
+def remote(request: pytest.FixtureRequest) -> str:
     """A URL below which nothing lies yet."""
-    if request.param == "s3":
-        yield f"{request.getfixturevalue('bucket')}/place"
-        return
-    url = f"memory://recall-{uuid.uuid4().hex}"
-    yield url
-    files, path = fsspec.core.url_to_fs(url)
-    if files.exists(path):
-        files.rm(path, recursive=True)
+    return f"{request.getfixturevalue(request.param)}/place"
 
 
 def test_traces_and_facts_in_stores_are_read_once(tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +194,7 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
         return known
 
     assert known() == [False, False] and known() == [True, True]
-    (first, *_) = discover([f"{remote}/run"]).sources
+    first = _source(f"{remote}/run")
     stem = str(first.sidecar_path).rpartition("/")[2].removesuffix(".sidecar.json")
     for name in (f"{stem}.workers.jsonl", f"{stem}.stacks.jsonl", f"{stem}.worker0.9.stacks.jsonl"):
         for content in (b"{}\n", b"[]\n"):  # of one size
@@ -217,20 +209,15 @@ def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeyp
     _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
     sources = discover([f"{remote}/run"]).sources
     system, _ = fsspec.core.url_to_fs(remote)
-
-    def no_reading(*_: object, **__: object) -> None:
-        raise AssertionError("downloaded")
-
     for name in ("open", "cat_file", "get_file"):
-        monkeypatch.setattr(type(system), name, no_reading)
+        monkeypatch.setattr(type(system), name, _no_reading)
     assert None not in kept_in.keys_of(sources)
 
 
-def test_what_a_store_refused_is_not_kept(tmp_path: Path, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"memory://recall-{uuid.uuid4().hex}"
-    _upload(_run_of_ours(tmp_path / "run"), url)
-    files, root = fsspec.core.url_to_fs(url)
-    (first, *_) = discover([url]).sources
+def test_what_a_store_refused_is_not_kept(tmp_path: Path, memory_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _upload(_run_of_ours(tmp_path / "run"), memory_url)
+    files, root = fsspec.core.url_to_fs(memory_url)
+    first = _source(memory_url)
     files.pipe_file(f"{root}/{Path(str(first.sidecar_path)).name.replace('.sidecar.json', '.workers.jsonl')}", b"")
     opened = type(files).open
 
@@ -241,9 +228,9 @@ def test_what_a_store_refused_is_not_kept(tmp_path: Path, kept_in: Recall, monke
 
     how = Options(cache=str(tmp_path / "kept"))
     monkeypatch.setattr(type(files), "open", refusing)
-    assert any("slow down" in item.issue for report in analyze([url], how) for item in report.health)
+    assert any("slow down" in item.issue for report in analyze([memory_url], how) for item in report.health)
     monkeypatch.undo()
-    assert not any("slow down" in item.issue for report in analyze([url], how) for item in report.health)
+    assert not any("slow down" in item.issue for report in analyze([memory_url], how) for item in report.health)
 
 
 @pytest.mark.parametrize(

@@ -104,11 +104,7 @@ CASES = (
     Case("ab_pair", "no share above 100 %", lambda rs: max(shares(rs)) <= 100.0),
     Case("ab_pair", "the loader", says("input.starved")),
     Case("cold_first_step_loader", "the step of the warm steps", step_of(146e3, 194e3)),
-    Case(
-        "cold_first_step_loader",
-        "a device that the header does not name",
-        lambda rs: all(r.run.device == "cuda" for r in rs),
-    ),
+    Case("cold_first_step_loader", "the unnamed device", lambda rs: all(r.run.device == "cuda" for r in rs)),
     Case("cold_first_step_loader", "not launch-bound", headline_lacks("launch")),
     Case("cold_first_step_loader", "the loader", says("input.starved")),
     Case("cold_with_collectives", "not launch-bound", not_said("host.launch_bound")),
@@ -159,7 +155,7 @@ PRINTED = (
     ("unmarked_last_tail", ("Compute-bound (82 %)", "16 % of each 121 ms step"), ("137 ms", "torch.compile(")),
     ("unrecorded_host_code", ("no event",), ("37 %", "as_strided")),
 )
-LARGE = ("one_slow_worker_64",)
+LARGE = "one_slow_worker_64"
 
 
 @cache
@@ -171,7 +167,7 @@ def reports_of(folder: Path) -> list[Report]:
 @pytest.mark.parametrize(
     "case",
     [
-        pytest.param(case, id=f"{case.folder}: {case.claim}", marks=pytest.mark.slow if case.folder in LARGE else ())
+        pytest.param(case, id=f"{case.folder}: {case.claim}", marks=pytest.mark.slow if case.folder == LARGE else ())
         for case in CASES
     ],
 )

@@ -1,13 +1,15 @@
 """The range of a prediction: around it, wider with the doubt, and no step below what nothing removes."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from captured import steps, with_sidecars
+from captured import on_cpu, steps, with_sidecars
 from labelled_runs import Runs
 
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.trust.believed import believed, of_candidate, of_step
 from ddprof.findings import Basis, Candidate, Change, Recoverable
@@ -58,20 +60,17 @@ def test_pauses_of_the_whole_run_decide_what_they_cost(labelled: Runs) -> None:
     run, peer = labelled("host.checkpoint"), {"steps": steps(110, 1_000_000)}
     saves = [{"start_ns": at * 10_000_000, "dur_ns": 400_000, "what": "torch.save"} for at in range(2, 11)]
 
-    def gain(saving: dict[str, Any], ranks: tuple[int, ...], us: float, on_cpu: bool = True) -> Recoverable:
-        measures = with_sidecars(run, saving, peer)
-        facts = tuple(replace(each, is_device_rank=not on_cpu) for each in measures.job.ranks)
-        measures = replace(measures, job=replace(measures.job, ranks=facts))
-        found = Candidate("host.checkpoint", "saves", ranks, 0.0, CHANGES, Basis.RECORDED)
-        return of_candidate(replace(run.pricer, measures=measures), found, us)
+    def gain(saving: dict[str, Any], us: float, given: Callable[..., Measures] = on_cpu) -> Recoverable:
+        found = Candidate("host.checkpoint", "saves", (0,), 0.0, CHANGES, Basis.RECORDED)
+        return of_candidate(replace(run.pricer, measures=given(run, saving, peer)), found, us)
 
     step_us = run.measures.step_us
-    told = gain({**peer, "checkpoints": saves}, (0,), 0.3 * step_us)
+    told = gain({**peer, "checkpoints": saves}, 0.3 * step_us)
     assert told.value == pytest.approx(0.04 * step_us, rel=0.15) and told.low < told.value < told.high < 0.3 * step_us
-    assert gain({**peer, "checkpoints": saves[:1]}, (0,), 0.3 * step_us).low == 0.0  # one may be chance
-    assert gain(peer, (0,), 0.3 * step_us).value == 0.3 * step_us
+    assert gain({**peer, "checkpoints": saves[:1]}, 0.3 * step_us).low == 0.0  # one may be chance
+    assert gain(peer, 0.3 * step_us).value == 0.3 * step_us
     # Of a device, which works meanwhile, what the replay says of a pause.
     traced_us = run.measures.host_spans_us["checkpoint"].mean() * len(run.job.ranks)
     for us in (0.1 * step_us, 0.3 * step_us):
-        told = gain({**peer, "checkpoints": saves}, (0,), us, on_cpu=False)
+        told = gain({**peer, "checkpoints": saves}, us, with_sidecars)
         assert told.value == pytest.approx(us * 0.04 * step_us / traced_us, rel=0.15)

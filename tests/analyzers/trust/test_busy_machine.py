@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from busy_ranks import Held, busy_ranks, by_chance, never
-from captured import with_sidecars
-from labelled_runs import Runs
+from captured import on_cpu, with_sidecars
+from labelled_runs import Runs, only_run
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.script.threads import BusyThread
@@ -28,21 +27,21 @@ def waits(
     on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str | None = None
 ) -> dict[str, Any]:
     """A sidecar with these shares of the time, in a window and over the run."""
-    ever = run or (on_cpu, waited)
-    of = lambda cpu, wait: {"dur_ns": 10**9, "cpu_ns": int(cpu * 1e9), "waited_ns": int(wait * 1e9)}  # noqa: E731
+    shares = (on_cpu, waited), run or (on_cpu, waited)
+    window, ever = ({"dur_ns": 10**9, "cpu_ns": int(c * 1e9), "waited_ns": int(w * 1e9)} for c, w in shares)
     where = {} if cores is None else {"host": "a", "processors": {"usable": 2, "cores": cores}}
-    return {"cpu_waits": {"windows": [of(on_cpu, waited)], "run": of(*ever)}, **where}
+    return {"cpu_waits": {"windows": [window], "run": ever}, **where}
 
 
-def on_cpu_ranks(measures: Measures) -> Measures:
-    ranks = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
-    return replace(measures, job=replace(measures.job, ranks=ranks))
-
-
-def accusation(measures: Measures, *ranks: int, share: float = 0.3, identifier: str = "straggler.compute") -> Candidate:
+def accusation(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> Candidate:
     """A finding that these ranks cost the job a share of its step."""
-    lost_us = share * measures.step_us
+    lost_us = 0.3 * measures.step_us
     return Candidate(id=identifier, summary="late", ranks=ranks, lost_us=lost_us, changes=(), basis=Basis.COMPARED)
+
+
+def explained(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> str | None:
+    """What explains that these ranks are accused."""
+    return explained_by_a_busy_machine(accusation(measures, *ranks, identifier=identifier), measures)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +58,7 @@ def accusation(measures: Measures, *ranks: int, share: float = 0.3, identifier: 
     ],
 )
 def test_waits_that_all_share_explain_a_rank(labelled: Runs, sidecars: list[dict[str, Any]], withdrawn: bool) -> None:
-    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), sidecars[0], sidecars[1], sidecars[0]))
-    reason = explained_by_a_busy_machine(accusation(measures, 1), measures)
+    reason = explained(on_cpu(labelled("clean.ddp"), sidecars[0], sidecars[1], sidecars[0]), 1)
     assert (reason is not None) == withdrawn
     assert reason is None or "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %" in reason
 
@@ -69,25 +67,23 @@ def test_waits_that_all_share_explain_a_rank(labelled: Runs, sidecars: list[dict
 def test_ranks_that_share_cores_have_no_slow_ones(labelled: Runs, cpu: float, cores: str, withdrawn: bool) -> None:
     """The scheduler moves them: what is left of 30 % in the traced steps over the whole run is chance, or its own."""
     peer, slow = waits(0.3, 0.0, cores="0-1"), waits(0.4, 0.0, run=(cpu, 0.0), cores=cores)
-    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), peer, slow, peer))
-    reason = explained_by_a_busy_machine(accusation(measures, 1), measures)
+    reason = explained(on_cpu(labelled("clean.ddp"), peer, slow, peer), 1)
     assert (reason is not None) == withdrawn and (reason is None or "may use the same cores" in reason)
 
 
 @pytest.fixture
 def busy(labelled: Runs) -> Measures:
     """CPU ranks that all wait for a CPU: any of them may be late by that."""
-    return on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.3, 0.4)))
+    return on_cpu(labelled("clean.ddp"), waits(0.3, 0.4))
 
 
 def test_what_a_late_rank_runs_alone_is_no_chance(busy: Measures) -> None:
     """Waiting for a CPU makes any rank late; it makes none run a function, or operators, that its peers do not."""
-    assert explained_by_a_busy_machine(accusation(busy, 1), busy) is not None
+    assert explained(busy, 1) is not None
     more = 0.3 * (np.arange(len(busy.job.ranks)) == 1)
     line = {1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)}
     for named in (replace(busy, alone=line), replace(busy, compute=replace(busy.compute, more_work=more))):
-        assert explained_by_a_busy_machine(accusation(named, 1), named) is None
-        assert explained_by_a_busy_machine(accusation(named, 0), named) is not None
+        assert explained(named, 1) is None and explained(named, 0) is not None
 
 
 def test_a_rank_that_is_fed_more_in_every_step_is_no_chance(labelled: Runs) -> None:
@@ -95,10 +91,8 @@ def test_a_rank_that_is_fed_more_in_every_step_is_no_chance(labelled: Runs) -> N
     steps = run.job.ranks[0].steps["index"].tolist()
 
     def reason(elements: int) -> str | None:
-        rows = [{"step": step, "elements": elements} for step in steps]
-        plain = {**wait, "batches": [{"step": step, "elements": 100} for step in steps]}
-        measures = on_cpu_ranks(with_sidecars(run, plain, {**wait, "batches": rows}, plain))
-        return explained_by_a_busy_machine(accusation(measures, 1, identifier="straggler.imbalance"), measures)
+        plain, fed = ({**wait, "batches": [{"step": s, "elements": e} for s in steps]} for e in (100, elements))
+        return explained(on_cpu(run, plain, fed, plain), 1, identifier="straggler.imbalance")
 
     assert reason(200) is None and "no CPU" in (reason(102) or "")
 
@@ -107,8 +101,7 @@ def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypat
     spins = {1: BusyThread(line := "train.py:9 watch()", 0.6)}
     for asks in ("trust.busy_machine", "rules.evidence.script.late_line"):
         monkeypatch.setattr(f"ddprof.analyzers.{asks}.threads_alone", lambda _: spins)
-    assert explained_by_a_busy_machine(accusation(busy, 1), busy) is None
-    assert explained_by_a_busy_machine(accusation(busy, 0), busy) is not None
+    assert explained(busy, 1) is None and explained(busy, 0) is not None
     told = with_line(busy, accusation(busy, 1))
     assert (told.summary, told.fixes[0].setting) == (f"late; it has a thread that computes, in {line}", line)
     assert with_line(busy, accusation(busy, 0)) == accusation(busy, 0)
@@ -117,17 +110,12 @@ def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypat
 
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_not(labelled: Runs) -> None:
-    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.3)))
-    imbalance = accusation(measures, identifier="straggler.imbalance")
-    assert "30 %" in (explained_by_a_busy_machine(imbalance, measures) or "")
-    calm = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.1)))
-    assert explained_by_a_busy_machine(imbalance, calm) is None
-    measures = with_sidecars(labelled("clean.ddp"), waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
-    assert explained_by_a_busy_machine(accusation(measures, 1), measures) is None
-    host = accusation(measures, 1, identifier="straggler.host")
-    assert explained_by_a_busy_machine(host, measures) is not None
-    measures = with_sidecars(labelled("clean.ddp"), waits(0.4, 0.3))
-    assert explained_by_a_busy_machine(accusation(measures, identifier="comm.bandwidth_bound"), measures) is None
+    run = labelled("clean.ddp")
+    assert "30 %" in (explained(on_cpu(run, waits(0.4, 0.3)), identifier="straggler.imbalance") or "")
+    assert explained(on_cpu(run, waits(0.4, 0.1)), identifier="straggler.imbalance") is None
+    devices = with_sidecars(run, waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
+    assert explained(devices, 1) is None and explained(devices, 1, identifier="straggler.host") is not None
+    assert explained(with_sidecars(run, waits(0.4, 0.3)), identifier="comm.bandwidth_bound") is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +128,7 @@ def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_no
     ],
 )
 def test_transfers_of_cpu_ranks_wait_for_a_cpu_too(labelled: Runs, change: str, waited: float, withdrawn: bool) -> None:
-    measures = on_cpu_ranks(with_sidecars(labelled("clean.ddp"), waits(0.4, waited)))
+    measures = on_cpu(labelled("clean.ddp"), waits(0.4, waited))
     said = accusation(measures, identifier="comm.bandwidth_bound")
     reason = explained_by_a_busy_machine(replace(said, changes=(Change(change),)), measures)
     assert (reason is not None) == withdrawn
@@ -153,7 +141,7 @@ def test_a_busy_machine_is_noted_and_ranks_stopped_by_chance_are_not_accused(lab
     assert not busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.01)).job.ranks)
     assert not busy_machine_note(labelled("clean.ddp").job.ranks)
     # Recorded without any counter: the operators of both ranks tell that their threads were stopped.
-    (report,) = analyze([busy_ranks(tmp_path / "run", by_chance, by_chance)], Options(cache=False, workers=1))
+    report = only_run(busy_ranks(tmp_path / "run", by_chance, by_chance)).report
     assert [f.id for f in report.ranked_findings() if f.ranks] == []
 
 
@@ -166,7 +154,7 @@ def test_a_busy_machine_is_noted_and_ranks_stopped_by_chance_are_not_accused(lab
     ],
 )
 def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_operator: Held, in_python: Held) -> None:
-    (report,) = analyze([busy_ranks(tmp_path / "run", in_operator, in_python)], Options(cache=False, workers=1))
+    report = only_run(busy_ranks(tmp_path / "run", in_operator, in_python)).report
     assert {f.ranks for f in report.ranked_findings() if f.ranks} == {(1,)}
 
 

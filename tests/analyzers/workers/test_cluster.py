@@ -222,10 +222,7 @@ def test_a_cluster_that_is_none_or_not_ours_is_one_line(traces: Path, monkeypatc
         analyze([traces], Options(engine="dask://127.0.0.1:9"))
     assert str(error.value).startswith("dask://127.0.0.1:9: no Dask scheduler answers there (")
     monkeypatch.setattr(mapping_cluster, "FIRST_WORKER_S", 0.1)
-    with (
-        within(0) as empty,
-        pytest.raises(DdprofError, match="the cluster has no worker"),
-    ):
+    with within(0) as empty, pytest.raises(DdprofError, match="the cluster has no worker"):
         analyze([traces], Options(engine=engine_of(empty)))
     with pytest.raises(UsageError, match="its workers and their memory are the cluster's own"):
         analyze([traces], Options(engine="dask://127.0.0.1:9", workers=2))

@@ -1,13 +1,11 @@
 """Collectives that begin after the traced steps are told by the step timers and the log of the last calls."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from captured import with_sidecars
+from captured import on_cpu
 from labelled_runs import Runs
 
-from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules import comm_barrier, comm_latency_bound
 
 MS = 1_000_000
@@ -29,15 +27,9 @@ def called(op: str, ms: float, since: int, every: int = 1, noted: bool = False) 
     return {"steps": steps, "windows": windows, "last_calls": [line], "window_calls": calls}
 
 
-def on_cpu(labelled: Runs, *sidecars: dict[str, Any]) -> Measures:
-    measures = with_sidecars(labelled("clean.ddp"), *sidecars)
-    ranks = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
-    return replace(measures, job=replace(measures.job, ranks=ranks))
-
-
 @pytest.mark.parametrize(("op", "rule"), [("all_reduce", comm_latency_bound), ("all_gather_object", comm_barrier)])
 def test_the_rule_of_its_kind_names_line_count_and_share(labelled: Runs, op: str, rule: Any) -> None:
-    measures = on_cpu(labelled, called(op, 10.0, since=15))
+    measures = on_cpu(labelled("clean.ddp"), called(op, 10.0, since=15))
     (found,) = [one for one in rule.detect(measures) if "outside the trace" in getattr(one, "summary", "")]
     assert f"13 {op} calls per step" in found.summary and "train.py:70 fit()" in found.summary
     # 35 of the 40 steps after the traced ones hold it, and the one after the window does not count.
@@ -55,14 +47,13 @@ def test_the_rule_of_its_kind_names_line_count_and_share(labelled: Runs, op: str
     ],
 )
 def test_what_is_traced_rare_short_or_waiting_is_none(labelled: Runs, sidecars: tuple[dict[str, Any], ...]) -> None:
-    measures = on_cpu(labelled, *sidecars)
+    measures = on_cpu(labelled("clean.ddp"), *sidecars)
     assert not any("outside the trace" in getattr(one, "summary", "") for one in comm_barrier.detect(measures))
 
 
 @pytest.mark.parametrize(("ms", "steps", "is_found"), [(4.0, 35, True), (0.5, 35, False), (4.0, 9, False)])
-def test_the_log_has_the_time_of_calls_that_drown_in_those_of_a_sharded_model(
-    labelled: Runs, ms: float, steps: int, is_found: bool
-) -> None:
+def test_the_log_has_the_time_of_calls_among_many(labelled: Runs, ms: float, steps: int, is_found: bool) -> None:
+    """They drown in those of a sharded model."""
     sidecar = called("all_reduce", 0.0, since=15)
     for step in sidecar["steps"]:  # more in the traced ones, by the profiler
         step["collective_ns"] = (5 + 7 * step["profiled"]) * MS
@@ -70,7 +61,7 @@ def test_the_log_has_the_time_of_calls_that_drown_in_those_of_a_sharded_model(
     others = {**line, "op": "all_gather", "line": 44, "from_ns": 11 * 20 * MS, "calls": 100}
     sidecar["window_calls"] = [{**others, "entered_ns": 0}]
     sidecar["last_calls"] = [{**line, "taken_ns": int(35 * ms * MS), "steps": steps}, others]
-    measures = on_cpu(labelled, sidecar)
+    measures = on_cpu(labelled("clean.ddp"), sidecar)
     found = [one for one in comm_latency_bound.detect(measures) if "outside the trace" in getattr(one, "summary", "")]
     assert bool(found) == is_found
     if found:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from labelled_runs import Labelled, on_every_rank, run_of
 
-from ddprof.analyzers.facts.model import TABLES
+from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.readers.side_files.lenient import parse
 from ddprof.sidecar import Sidecar
@@ -37,6 +37,13 @@ def fed(run: Labelled, elements: Callable[[int, int], int]) -> Measures:
     steps = run.job.ranks[0].steps["index"].tolist()
     rows = [[{"step": s, "elements": elements(p, at)} for at, s in enumerate(steps)] for p in range(len(run.job.ranks))]
     return with_sidecars(run, *({"batches": row} for row in rows))
+
+
+def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
+    """The rank fed with a batch of so many samples and elements in each of its traced steps."""
+    steps = facts.steps["index"].tolist()
+    fed = [{"step": step, "elements": elements, "batches": 1, "samples": samples} for step in steps]
+    return replace(facts, sidecar=sidecar_of({"batches": fed}))
 
 
 def steps(count: int, length_ns: int) -> list[dict[str, int]]:

@@ -39,13 +39,7 @@ class Pipeline:
     """
 
     def __init__(
-        self,
-        work_us: Sequence[float],
-        microbatches: int,
-        steps: int = 4,
-        inputs: bool = True,
-        *,
-        at_forward: bool = False,
+        self, work_us: Sequence[float], microbatches: int, steps: int = 4, inputs: bool = True, at_forward: bool = False
     ) -> None:
         self._work_us, self._count, self._steps, self._inputs = work_us, microbatches, steps, inputs
         self._at_forward = at_forward

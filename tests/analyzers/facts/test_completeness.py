@@ -64,7 +64,7 @@ def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
         (CALLS_AND_KERNELS, 0.4, (list(range(STEPS)), False)),  # nothing is complete
     ],
 )
-def test_a_cut_leaves_out_all_behind(
+def test_a_cut_leaves_out_the_rest(
     trace: RankTrace, kinds: Any, after_step: float, whole: tuple[list[int], bool]
 ) -> None:
     assert whole_steps(trace) == (list(range(STEPS)), True)
@@ -89,28 +89,25 @@ def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTr
 
 
 def test_the_only_step_of_a_file_that_lost_its_end_marks_or_calls_is_not_known_to_be_whole(trace: RankTrace) -> None:
-    events, (is_mark, _) = trace.events, marks_and_steps(trace)
+    events, (is_mark, number) = trace.events, marks_and_steps(trace)
     single = without(trace, events["ts_ns"] >= int(np.sort(events["ts_ns"][is_mark])[1]))
     damaged = HealthNote("the file ends inside the event list", "later events are missing", "error")
     assert len(rank_facts(single).steps) == 1 and len(rank_facts(trace).steps) == STEPS
     assert [rank_facts(each).counts["whole"] for each in (trace, single)] == [1, 1]
     assert rank_facts(replace(trace, health=(damaged,))).counts["whole"] == 1
     assert rank_facts(replace(single, health=(damaged,))).counts["whole"] == 0
-    is_mark, numbers = marks_and_steps(trace)
     for lost, whole in (((STEPS - 1,), 1), (range(1, STEPS), 0), ((2,), 0)):
-        facts = rank_facts(without(trace, is_mark & np.isin(numbers, lost)))
+        facts = rank_facts(without(trace, is_mark & np.isin(number, lost)))
         assert facts.counts["whole"] == whole
         assert any("marks are missing" in note.effect for note in facts.health) == (not whole)
     # A hole takes all between the first mark and the last step: that mark says that there was more.
-    is_mark, number = marks_and_steps(trace)
-    last = without(trace, (number < STEPS - 1) & ~(is_mark & (number == 0)))
-    assert [len(rank_facts(each).steps) for each in (last, without(trace, number < STEPS - 1))] == [1, 1]
-    assert rank_facts(without(trace, number < STEPS - 1)).counts["whole"] == 1
-    found = rank_facts(last)
+    found = rank_facts(without(trace, (number < STEPS - 1) & ~(is_mark & (number == 0))))
+    last = rank_facts(without(trace, number < STEPS - 1))
+    assert len(found.steps) == len(last.steps) == last.counts["whole"] == 1
     assert not found.counts["whole"] and not len(found.gaps_of("host_sync"))
     assert any("leave some out" in note.issue for note in found.health)
     # Kernels without their calls, though others have them: in its idle time the host may have launched.
-    events, (start, end) = trace.events, find_steps(trace)[0].bounds
+    start, end = find_steps(trace)[0].bounds
     single = without(trace, (events["ts_ns"] < start[0]) | (events["ts_ns"] >= end[0]))
     calls = np.flatnonzero(is_launch(trace.strings)[events["name"]] & (single.events["kind"] == Kind.RUNTIME))
     for lost, whole in ((calls[:0], 1), (calls[5::2], 0)):
@@ -149,9 +146,7 @@ def test_a_graph_without_its_kernels_is_as_many_lost_launches(trace: RankTrace) 
 
 
 @pytest.mark.parametrize(("is_captured", "has_end"), [(True, True), (True, False), (False, False)])
-def test_launches_while_a_graph_is_captured_leave_no_record_by_design(
-    tmp_path: Path, is_captured: bool, has_end: bool
-) -> None:
+def test_launches_in_a_captured_graph_leave_no_record(tmp_path: Path, is_captured: bool, has_end: bool) -> None:
     script = Script()
     for step in script.steps(4):
         for _ in range(20):

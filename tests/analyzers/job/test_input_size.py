@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from captured import sidecar_of
-from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
+from captured import counted
+from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from kineto_run import Script
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.analyzers.job.input_size import (
@@ -61,21 +61,13 @@ def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts
 def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path) -> None:
     plain = [rank(tmp_path, n, 0) for n in range(2)]
     ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240])]
-    ratio = fed_ratio(ranks)
-    assert ratio[0] == 1.0
-    assert ratio[1] == pytest.approx(720 / 330)  # the weight beside each sample is the same on both
+    assert fed_ratio(ranks) == pytest.approx([1.0, 720 / 330])  # the weight beside each sample is the same on both
     assert fed_more_each_step(ranks, 0.3).tolist() == [False, True]
     as_large_as_the_weight = [computing(plain[0], [32] * 3), computing(plain[1], [64] * 3)]
     assert fed_ratio(as_large_as_the_weight) == pytest.approx([1.0, 2.0])
     assert not fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
     ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
     assert np.isnan(fed_ratio(ranks)).all() and not fed_more_each_step(ranks, 0.3).any()
-
-
-def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
-    steps = facts.steps["index"].tolist()
-    fed = [{"step": step, "elements": elements, "batches": 1, "samples": samples} for step in steps]
-    return replace(facts, sidecar=sidecar_of({"batches": fed}))
 
 
 def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_elements(tmp_path: Path) -> None:
@@ -92,32 +84,26 @@ STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
 
 def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) -> LoadedRun:
     """Rank 1 takes so many times as long for its passes and for its optimizer."""
-    period_us = (PASS_US + UPDATE_US) * max(passes, update) + 2_000.0
-    ranks: list[Events] = [[], []]
     given = TENSOR if shapes else {}
-    for rank, events in enumerate(ranks):
-        for step in range(STEPS):
-            began, pass_us = step * period_us, PASS_US * (passes if rank else 1.0)
-            update_us, called = UPDATE_US * (update if rank else 1.0), began + 100 + pass_us
-            met = began + 200 + PASS_US * max(passes, 1.0) + 500
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, period_us),
-                operator(rank, "aten::linear", began + 50, pass_us, **given),
-                operator(rank, "c10d::allreduce_", called, 50, **TENSOR),
-                transfer(rank, "gloo:all_reduce", called + 10, met - called - 10, **TENSOR),
-                annotation(rank, "Optimizer.step#SGD.step", met + 20, update_us + 40),
-                operator(rank, "aten::_foreach_add_", met + 40, update_us, **given),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
-    return run
+
+    def play(rank: int, began: float) -> Events:
+        pass_us, update_us = PASS_US * (passes if rank else 1.0), UPDATE_US * (update if rank else 1.0)
+        called, met = began + 100 + pass_us, began + 200 + PASS_US * max(passes, 1.0) + 500
+        return [
+            operator(rank, "aten::linear", began + 50, pass_us, **given),
+            operator(rank, "c10d::allreduce_", called, 50, **TENSOR),
+            transfer(rank, "gloo:all_reduce", called + 10, met - called - 10, **TENSOR),
+            annotation(rank, "Optimizer.step#SGD.step", met + 20, update_us + 40),
+            operator(rank, "aten::_foreach_add_", met + 40, update_us, **given),
+        ]
+
+    return in_steps(folder, STEPS, (PASS_US + UPDATE_US) * max(passes, update) + 2_000.0, play)
 
 
 @pytest.mark.parametrize(
     ("passes", "update", "identifier"), [(1.8, 1.0, "straggler.imbalance"), (1.8, 1.8, "straggler.compute")]
 )
-def test_a_larger_batch_leaves_the_optimizer_alone(
-    tmp_path: Path, passes: float, update: float, identifier: str
-) -> None:
+def test_a_larger_batch_spares_the_optimizer(tmp_path: Path, passes: float, update: float, identifier: str) -> None:
     run = two_ranks(tmp_path / "run", passes, update)
     assert passes_over_optimizer(run.job.ranks) == pytest.approx([1.0, passes / update], rel=0.02)
     assert is_fed_more(run.job.ranks, run.measures.work.factor).tolist() == [False, identifier == "straggler.imbalance"]

@@ -70,17 +70,8 @@ def test_order_matches_as_sequence_numbers_do(labelled: Runs, name: str) -> None
 
 def test_ranks_differ_in_collectives_only_within_a_step(labelled: Runs) -> None:
     """An optimizer may communicate in every second step, on all ranks."""
-    ranks = [
-        replace(f, comms=f.comms.replace(seq=np.full(len(f.comms), NULL))) for f in labelled("clean.ddp").job.ranks
-    ]
-
-    def without(position: int, row: int) -> list[RankFacts]:
-        return [
-            replace(facts, comms=facts.comms.take(np.delete(np.arange(len(facts.comms)), row)))
-            if at == position
-            else facts
-            for at, facts in enumerate(ranks)
-        ]
+    job = labelled("clean.ddp").job
+    ranks = [replace(f, comms=f.comms.replace(seq=np.full(len(f.comms), NULL))) for f in job.ranks]
 
     def differ(chosen: list[RankFacts]) -> bool:
         groups = [np.zeros(len(facts.comms), np.int64) for facts in chosen]
@@ -89,8 +80,8 @@ def test_ranks_differ_in_collectives_only_within_a_step(labelled: Runs) -> None:
 
     begun = ranks[0].comms["start_ns"]
     (in_second, *_) = np.flatnonzero(begun >= ranks[0].steps["start_ns"][1])
-    assert not differ(ranks) and differ(without(0, int(in_second)))
-    fewer = [facts for at in range(len(ranks)) for facts in without(at, int(in_second))[at : at + 1]]
+    fewer = [replace(f, comms=f.comms.take(np.delete(np.arange(len(f.comms)), in_second))) for f in ranks]
+    assert not differ(ranks) and differ([fewer[0], *ranks[1:]])
     assert not differ(fewer) and not differ(fewer[:1])
 
 
@@ -129,9 +120,8 @@ def test_late_ranks_cost_what_they_take_longer_however_they_meet(labelled: Runs,
 
 
 def test_ranks_that_are_not_late_cost_nothing_nor_do_all_of_them(labelled: Runs) -> None:
-    measures = labelled("straggler.compute").measures
-    culprits = labelled("straggler.compute").label["faults"][0]["culprit_ranks"]
-    late = np.flatnonzero(np.isin(measures.job.rank_ids, culprits))
-    everybody = np.arange(len(measures.job.ranks))
+    run = labelled("straggler.compute")
+    measures, everybody = run.measures, np.arange(len(run.job.ranks))
+    late = np.flatnonzero(np.isin(run.job.rank_ids, run.label["faults"][0]["culprit_ranks"]))
     assert levelled_us(measures, np.setdiff1d(everybody, late)[:1], ("compute",)) == 0
     assert levelled_us(measures, everybody, ("compute",)) == 0 == levelled_us(measures, late[:0], ("compute",))

@@ -10,7 +10,6 @@ from kineto_run import Script, in_step, loaded
 from labelled_runs import Runs, candidate, candidates, fires, serious
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
 
 ID = "host.gc"
 MS = 1_000_000
@@ -67,7 +66,6 @@ def test_the_line_that_collects_is_told_whatever_was_collected_before_the_first_
 
 def collecting(count: int) -> dict[str, Any]:
     """The record of a rank that collects in so many of 60 steps outside the trace."""
-
     gc = [{"start_ns": (20 * at + 5) * MS, "dur_ns": 4 * MS} for at in range(59, 59 - count, -1)][::-1]
     return {"steps": steps(60, 20 * MS), "gc": gc}
 
@@ -86,15 +84,13 @@ def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int
     run = labelled("host.gc")
     ranks = len(run.measures.job.ranks)
     measures = with_sidecars(run, *[collecting(counts[min(at, 3)]) for at in range(ranks)])
-    (found,) = [one for one in catalogue()[ID].detect(measures) if isinstance(one, Candidate)]
+    (found,) = candidates(ID, measures)
     assert found.ranks == tuple(measures.job.rank_ids[at] for at in who)
     assert all(change.ranks == found.ranks for change in found.changes)
 
 
 @pytest.mark.parametrize(("ranks", "who"), [([1], (1,)), ([0, 1, 2, 3], ())])
-def test_who_collects_in_a_short_run_is_told_by_its_traced_steps(
-    tmp_path: Path, ranks: list[int], who: tuple[int, ...]
-) -> None:
+def test_traced_steps_tell_who_collects_in_a_short_run(tmp_path: Path, ranks: list[int], who: tuple[int, ...]) -> None:
     def work(script: Script, rank: int, step: int) -> None:
         script.launch(dur_us=500.0)
         if rank in ranks:

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import sidecar_of, with_sidecars
+from captured import sidecar_of, steps, with_sidecars
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-from labelled_runs import Runs, fires, only_run
+from labelled_runs import Runs, fires, on_every_rank, only_run, run_of
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
 from ddprof.sidecar.loading import TimedFetches
 
@@ -22,8 +21,7 @@ def test_names_the_rank_of_the_late_loader_and_pins_memory_for_a_device_alone(la
     assert fires(labelled(ID), ID, 3).changes[0].kind == "instant_loader"
     measures = labelled(ID).measures
     assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
-    on_cpu = replace(measures.job, ranks=tuple(replace(f, is_device_rank=False) for f in measures.job.ranks))
-    assert "pin_memory" not in str(workers_fix(replace(measures, job=on_cpu), 1_000.0).patch)
+    assert "pin_memory" not in str(workers_fix(on_every_rank(measures, is_device_rank=False), 1_000.0).patch)
 
 
 @pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])
@@ -39,9 +37,8 @@ def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fet
     ("waited_ms", "late"),
     [(38, []), (15, [3]), (None, [3])],  # of 40 ms that a batch of rank 3 takes longer than those of its peers
 )
-def test_workers_that_wait_for_a_cpu_on_cores_of_all_make_no_rank_late(
-    labelled: Runs, waited_ms: int | None, late: list[int]
-) -> None:
+def test_workers_without_a_cpu_make_no_rank_late(labelled: Runs, waited_ms: int | None, late: list[int]) -> None:
+    """Where the ranks share their cores."""
     machine = {"host": "a", "processors": {"cores": "0-3"}}
     peer = {"workers": 2, "fetch_ns": 30_000_000, "cpu_ns": 26_000_000, "samples": 32, "waited_ns": 3_000_000}
     waited = {} if waited_ms is None else {"waited_ns": 3_000_000 + waited_ms * 1_000_000}
@@ -83,15 +80,13 @@ def shared_host(
     timers_of = [{"steps": timers(usual_us + more)} for more in more_us] or [{}, {}]
     sidecars = [sidecar_of(content | own) for own in timers_of]
     each = zip(run.job.ranks, sidecars, timed, strict=True)
-    facts = [replace(one, sidecar=own.with_fetching(t)) for one, own, t in each]
-    return LoadedRun("made", job_facts(facts), ())
+    return run_of([replace(one, sidecar=own.with_fetching(t)) for one, own, t in each])
 
 
 def timers(data_us: float) -> list[dict[str, Any]]:
     """Steps of 50 ms, the first ones profiled, with so long a wait for their batch."""
-    steps = [{"index": i, "start_ns": 50_000_000 * i, "end_ns": 50_000_000 * (i + 1)} for i in range(40)]
-    waits = [{"data_ns": int(1e3 * (data_us + 100 * (i % 7))), "profiled": i < 6} for i in range(40)]
-    return [step | wait for step, wait in zip(steps, waits, strict=True)]
+    waits = [{"data_ns": int(1e3 * (data_us + 100 * (at % 7))), "profiled": at < 6} for at in range(40)]
+    return [step | wait for step, wait in zip(steps(40, 50_000_000), waits, strict=True)]
 
 
 def test_a_loader_is_late_by_the_timers_of_the_run_where_the_traced_steps_hold_little(tmp_path: Path) -> None:

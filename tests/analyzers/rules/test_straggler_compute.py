@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, candidate, fires
+from labelled_runs import Runs, candidate, candidates, fires
 
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -23,11 +22,8 @@ def test_names_and_prices_the_slow_device_unless_its_rank_runs_something_alone(l
     assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
     (change,) = said.changes
     assert change.kind == "scale_compute" and change.values[0] == pytest.approx(1.3, abs=0.03)
-    measures = labelled(ID).run.measures
-    said = candidate(ID, measures)
-    late = measures.job.rank_ids.index(said.ranks[0])
-    held = replace(measures, alone={late: Alone("train.py:17 probe()", "", 900.0, 0.0)})
-    assert not [c for c in catalogue()[ID].detect(held) if isinstance(c, Candidate) and said.ranks[0] in c.ranks]
+    held = replace(run.measures, alone={run.job.rank_ids.index(2): Alone("train.py:17 probe()", "", 900.0, 0.0)})
+    assert not [found for found in candidates(ID, held) if 2 in found.ranks]
 
 
 def varying(seed: int, ranks: int, steps: int, spread: float, slow: float) -> Slowdown:

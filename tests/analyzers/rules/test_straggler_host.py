@@ -9,16 +9,11 @@ import numpy as np
 import pytest
 from captured import fed
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, abstains, fires
+from labelled_runs import Runs, abstains, candidates, fires, on_every_rank, only_run, run_of, serious
 
 from ddprof.analyzers.attribution.own_time import takes_longer
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.engine import Options, analyze
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.rules.straggler_host import slow_hosts
-from ddprof.findings import Candidate
 from ddprof.tables import NULL
 
 ID = "straggler.host"
@@ -31,16 +26,16 @@ def test_names_the_slow_host_where_launches_or_communication_were_recorded(label
     measures = labelled("clean.ddp").measures
     ops = [facts.device_ops.replace(launch_ns=np.full(len(facts.device_ops), NULL)) for facts in measures.job.ranks]
     unlaunched = [replace(facts, device_ops=own) for facts, own in zip(measures.job.ranks, ops, strict=True)]
-    assert "launch calls" in abstains(ID, measure(job_facts(unlaunched)))
-    silent = tuple(replace(facts, is_device_rank=False) for facts in measures.job.ranks)
-    job = replace(measures.job, ranks=silent, instances=measures.job.instances.take(np.empty(0, np.int64)))
-    assert "no communication" in abstains(ID, replace(measures, job=job))
+    assert "launch calls" in abstains(ID, run_of(unlaunched).measures)
+    hosts = on_every_rank(measures, is_device_rank=False)
+    silent = replace(hosts.job, instances=hosts.job.instances.take(np.empty(0, np.int64)))
+    assert "no communication" in abstains(ID, replace(hosts, job=silent))
 
 
 def test_a_rank_that_only_began_later_has_no_slow_host(labelled: Runs) -> None:
     """It is last in everything, and its host has as much to do as its peers'."""
     run = labelled("launches of sharded units")
-    assert not [f for f in run.report.findings if f.id == ID and run.report.severity_of(f) != "info"]
+    assert ID not in serious(run.report)
     assert not takes_longer(run.measures, (run.measures.job.rank_ids[0],))
     assert takes_longer(labelled(ID).measures, (1,))
 
@@ -53,7 +48,7 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> No
         factor = measures.work.factor.copy()
         factor[1] = work
         longer = replace(measures, work=replace(measures.work, factor=factor))
-        return [found.ranks for found in catalogue()[ID].detect(longer) if isinstance(found, Candidate)]
+        return [found.ranks for found in candidates(ID, longer)]
 
     assert named(1_000, 2.0) == [] and named(1_000, 1.0) == [(1,)]
     assert named(300, 2.0) == [(1,)]  # its host takes eight times as long
@@ -85,7 +80,7 @@ def found(folder: Path, late: Late) -> dict[int, str]:
             events += [{"ph": "X", "pid": pid, "name": f"{rank}", "ts": at * 1e6} for rank, at in ready.items()]
             events.append({"ph": "E", "pid": pid, "ts": end * 1e6})
     (folder / "timeline.json").write_text(json.dumps(events))
-    (report,) = analyze([str(folder)], Options(workers=1, cache=False))
+    report = only_run(folder).report
     return {f.ranks[0]: report.severity_of(f) for f in report.findings if f.id == "straggler.host"}
 
 
@@ -102,9 +97,7 @@ def found(folder: Path, late: Late) -> dict[int, str]:
     ],
     ids=["two", "three", "by little", "at first", "from half on", "all in turn", "healthy"],
 )
-def test_each_rank_that_is_late_beyond_chance_is_named_and_no_other(
-    tmp_path: Path, late: Late, named: dict[int, str]
-) -> None:
+def test_each_rank_late_beyond_chance_is_named_alone(tmp_path: Path, late: Late, named: dict[int, str]) -> None:
     assert found(tmp_path, late) == named
 
 

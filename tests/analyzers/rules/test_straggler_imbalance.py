@@ -6,20 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from captured import fed, sidecar_of
+from captured import counted, fed
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, candidate, fires, serious
+from labelled_runs import Runs, candidate, fires, run_of, serious
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.assemble import job_facts
 
 ID = "straggler.imbalance"
 Work = Callable[[Script, int, int], None]
 
 
 def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labelled: Runs) -> None:
-    assert fires(labelled(ID), ID).changes[0].kind == "balance_compute"
     run = labelled(ID)
+    assert fires(run, ID).changes[0].kind == "balance_compute"
     text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
     assert "3.00x the elements" in text and "moves between ranks" in text
     assert "equally large batches" in candidate(ID, fed(run, lambda rank, step: 100)).evidence[0].text
@@ -141,13 +140,8 @@ def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> 
         layers(script, 300.0 if rank == 1 else 100.0)
 
     made = unequal(tmp_path, work)
-    steps = made.job.ranks[0].steps["index"].tolist()
-    ranks = []
-    for number, facts in enumerate(made.job.ranks):
-        samples = 192 if number == 1 else 64
-        fed = [{"step": step, "elements": 10 * samples, "batches": 1, "samples": samples} for step in steps]
-        ranks.append(replace(facts, sidecar=sidecar_of({"batches": fed})))
-    report = LoadedRun("made", job_facts(ranks), ()).report
+    ranks = [counted(f, samples, 10 * samples) for f, samples in zip(made.job.ranks, (64, 192, 64, 64), strict=True)]
+    report = run_of(ranks).report
     found = next(finding for finding in report.findings if finding.id == ID)
     assert found.ranks == (1,) and "batches of 192 samples against 64" in found.summary
     assert found.fixes[0].setting == "batch size of rank 1"

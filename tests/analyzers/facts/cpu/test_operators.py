@@ -14,18 +14,13 @@ Call = Sequence[tuple[str, float, float, bool]]
 C10D, REGION = "c10d::allreduce_", "_ReduceFromModelParallelRegion"
 # Operators around the collective: name, start after its call, length; True: so much longer than it is waited for.
 CALLS: dict[str, Call] = {
-    "an autograd function of a tensor parallel layer": (
-        (REGION, -100, 300, True),
-        (C10D, -40, 60, True),
-    ),
+    "an autograd function of a tensor parallel layer": ((REGION, -100, 300, True), (C10D, -40, 60, True)),
     "the same, and Python waits in `Work.wait`": ((REGION, -100, 300, True), (C10D, -40, 90, False)),
     "a functional collective, and the operator that waits for it": (
         *(("_c10d_functional::all_reduce", -90, 80, False), (C10D, -60, 40, False), ("aten::mul", 50, 40, False)),
         ("_c10d_functional::wait_tensor", 100, -90, True),
     ),
-    "a hook in backward only starts it; the training thread waits later, in no operator": (
-        *(("autograd::AccumulateGrad", -100, 200, False), (C10D, -60, 100, False)),
-    ),
+    "a hook in backward only starts it": (("autograd::AccumulateGrad", -100, 200, False), (C10D, -60, 100, False)),
 }
 
 

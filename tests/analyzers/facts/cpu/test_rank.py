@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer, write
+from gloo_traces import TENSOR, Events, in_steps, operator, transfer
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.cpu.operators import first_elements
 from ddprof.analyzers.facts.model import RankFacts
 
@@ -51,28 +51,25 @@ def test_elements_of_the_first_argument(shapes: str, elements: int | None) -> No
     assert first_elements(shapes) == elements
 
 
-PERIOD_US, HOOK_US = 60_000.0, 25_000.0
+HOOK_US = 25_000.0
 ENGINE = "autograd::engine::evaluate_function: "
 
 
 def hooked(folder: Path, node: str, *calls: str) -> LoadedRun:
     """Two ranks whose node of the backward pass lasts 25 ms longer on rank 1, where a hook runs before it `calls`."""
-    ranks: list[Events] = [[], []]
-    for rank, events in enumerate(ranks):
-        for step in range(5):
-            at, held = step * PERIOD_US, HOOK_US * rank
-            begun = at + 10_000
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", at, PERIOD_US),
-                operator(rank, "aten::linear", at + 100, 9_000.0, **TENSOR),
-                operator(rank, node, begun, held + 4_000.0, **TENSOR),
-                *(operator(rank, call, begun + held + 50, 3_900.0, **TENSOR) for call in calls),
-                operator(rank, "c10d::allreduce_", begun + held + 5_000, 60.0, **TENSOR),
-                transfer(rank, "gloo:all_reduce", begun + held + 5_000, 26_500 - held, **TENSOR),
-                operator(rank, "aten::_foreach_add_", at + 42_000, 500.0, **TENSOR),
-            ]
-    (run,) = load_runs([write(folder, ranks)], Options(cache=False, workers=1))
-    return run
+
+    def play(rank: int, at: float) -> Events:
+        begun, held = at + 10_000, HOOK_US * rank
+        return [
+            operator(rank, "aten::linear", at + 100, 9_000.0, **TENSOR),
+            operator(rank, node, begun, held + 4_000.0, **TENSOR),
+            *(operator(rank, call, begun + held + 50, 3_900.0, **TENSOR) for call in calls),
+            operator(rank, "c10d::allreduce_", begun + held + 5_000, 60.0, **TENSOR),
+            transfer(rank, "gloo:all_reduce", begun + held + 5_000, 26_500 - held, **TENSOR),
+            operator(rank, "aten::_foreach_add_", at + 42_000, 500.0, **TENSOR),
+        ]
+
+    return in_steps(folder, 5, 60_000.0, play)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Runs, only_run
 
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.job.assemble import job_facts
@@ -78,7 +78,7 @@ def test_chance_of_being_last_in_most() -> None:
 
 def test_a_startup_broadcast_names_nobody(shared_dir: Path) -> None:
     """Rank 0 is last in the first broadcast, for 32 s; rank 9 in 36 of 54 all-reduces."""
-    (run,) = load_runs([shared_dir / "wild" / "recordings" / "horovod_late_rank_24"], Options(workers=1, cache=False))
+    run = only_run(shared_dir / "wild" / "recordings" / "horovod_late_rank_24")
     (found,) = latest_ranks(run.job, ("unknown",))
     assert (run.job.rank_ids[found.position], found.last) == (9, 36)
     assert found.waits == 42 and found.once_ns  # rank 0 is last in those of the first six steps, and never again
@@ -89,8 +89,7 @@ def test_a_startup_broadcast_names_nobody(shared_dir: Path) -> None:
 
 
 def test_collectives_of_which_all_members_were_read_wait_for_nobody_else(labelled: Runs) -> None:
-    (run,) = load_runs([labelled("clean.tpdp").traces], Options(cache=False))
-    assert not unread_wait_ns(run.job).any()
+    assert not unread_wait_ns(labelled("clean.tpdp").job).any()
     (two,) = load_runs([labelled("clean.tpdp").traces], Options(cache=False, ranks="0,3"))
     assert len(unread_wait_ns(two.job)) == len(two.job.groups)
     assert unread_wait_ns(two.job).sum() < 0.03 * two.job.step_ns * len(two.job.per_step_ns)
@@ -99,10 +98,8 @@ def test_collectives_of_which_all_members_were_read_wait_for_nobody_else(labelle
 @pytest.mark.parametrize("is_device", [False, True])
 def test_a_cpu_rank_that_leaves_late_waited_for_nobody(labelled: Runs, is_device: bool) -> None:
     """Kernels of one collective end together; a CPU rank may be without a CPU as its own ends."""
-    stuck_ns, ranks = (
-        30_000_000,
-        [replace(facts, is_device_rank=is_device) for facts in labelled("clean.ddp").job.ranks],
-    )
+    ranks = [replace(facts, is_device_rank=is_device) for facts in labelled("clean.ddp").job.ranks]
+    stuck_ns = 30_000_000
     comms = ranks[1].comms
     ranks[1] = replace(ranks[1], comms=comms.replace(end_ns=comms["end_ns"] + stuck_ns * (np.arange(len(comms)) == 3)))
     members = job_facts(ranks).members

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from labelled_runs import Labelled, on_every_rank, run_of
 
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import TABLES, RankFacts
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.readers.side_files.lenient import parse
 from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL
@@ -20,11 +22,16 @@ def sidecar_of(content: dict[str, Any]) -> Sidecar:
     return parse(json.dumps({"schema": "ddprof.run/1", **content}).encode(), Sidecar)[0] if content else Sidecar()
 
 
-def with_sidecars(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
+def with_sidecars(run: Labelled | LoadedRun, *sidecars: dict[str, Any]) -> Measures:
     """The run with the given sidecar on each rank; the last one for all that follow."""
     given = [sidecar_of(sidecars[min(position, len(sidecars) - 1)]) for position in range(len(run.job.ranks))]
     ranks = tuple(replace(facts, sidecar=own) for facts, own in zip(run.job.ranks, given, strict=True))
     return replace(run.measures, job=replace(run.job, ranks=ranks), settings=ranks[0].sidecar)
+
+
+def prices_with(run: LoadedRun, *sidecars: dict[str, Any]) -> Pricer:
+    """The prices of the run with these sidecars."""
+    return replace(run, job=with_sidecars(run, *sidecars).job).pricer
 
 
 def on_cpu(run: Labelled, *sidecars: dict[str, Any]) -> Measures:

@@ -1,16 +1,14 @@
 """Two gloo ranks and records of their steps, as if capture had timed them inside and outside the window."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from captured import sidecar_of
+from captured import prices_with
 from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.replay.graph.build import build_graph
-from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.price import Pricer
 
 STEPS, LOAD_US, WORK_US, TRANSFER_US = 8, 10_000.0, 18_000.0, 2_000.0
 STEP_US = LOAD_US + WORK_US + TRANSFER_US
@@ -51,7 +49,4 @@ def priced(
     run: LoadedRun, unprofiled_us: Sequence[float], data_us: float = LOAD_US, workers: int = 0, **timed: Any
 ) -> Pricer:
     steps = records([STEP_US] * STEPS, unprofiled_us, data_us)
-    sidecar = sidecar_of({"steps": steps, "dataloader": {"num_workers": workers}, **timed})
-    ranks = tuple(replace(facts, sidecar=sidecar) for facts in run.job.ranks)
-    job = replace(run.job, ranks=ranks)
-    return pricer(build_graph(job), replace(run.measures, job=job))
+    return prices_with(run, {"steps": steps, "dataloader": {"num_workers": workers}, **timed})

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from captured import steps_alone
-from labelled_runs import Runs
+from labelled_runs import Runs, candidates
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue, page
 from ddprof.errors import UsageError
-from ddprof.findings import Abstention, Candidate
+from ddprof.findings import Abstention
 
 CONTRACT = (
     "input.starved input.straggler input.pageable_copy input.unsharded comm.latency_bound comm.no_overlap "
@@ -68,8 +68,7 @@ OF_EACH_RANK = ("host.sync", "host.gc", "host.checkpoint", "host.allocator", "me
 
 @pytest.mark.parametrize("name", OF_EACH_RANK)
 def test_of_a_job_with_one_traced_rank_nothing_is_said_of_all_ranks(labelled: Runs, name: str) -> None:
-    alone = labelled(name).only(1)
-    said = [found for found in catalogue()[name].detect(alone) if isinstance(found, Candidate)]
+    said = candidates(name, labelled(name).only(1))
     assert said
     for found in said:
         assert not any(words in found.summary for words in ("all ranks", "every rank", "the ranks", "typical rank"))

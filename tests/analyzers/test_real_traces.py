@@ -4,8 +4,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from labelled_runs import only_run, serious
 
-from ddprof.analyzers.engine import Options, analyze
 from ddprof.report.model import Report
 
 # folder, bound, (finding, ranks) above info, findings that would be false accusations
@@ -36,8 +36,7 @@ TRUTHS = (
 
 @cache
 def analyzed(shared_dir: Path, name: str) -> Report:
-    (report,) = analyze([shared_dir / "traces" / name], Options(workers=1, cache=False))
-    return report
+    return only_run(shared_dir / "traces" / name).report
 
 
 @pytest.mark.parametrize(("name", "bound", "expected", "false"), TRUTHS)
@@ -45,11 +44,10 @@ def test_the_verdict_on_a_real_trace(
     shared_dir: Path, name: str, bound: str, expected: tuple[str, tuple[int, ...]] | None, false: tuple[str, ...]
 ) -> None:
     report = analyzed(shared_dir, name)
-    serious = {f.id: f.ranks for f in report.findings if report.severity_of(f) != "info"}
+    said = serious(report)
     assert report.verdict.bound == bound, report.verdict
-    if expected is not None:
-        assert serious.get(expected[0]) == expected[1]
-    assert not [found for found in serious if found.startswith(false or ("none",))]
+    assert expected is None or said.get(expected[0]) == expected[1]
+    assert not [found for found in said if found.startswith(false or ("none",))]
     for row in (*report.ledger.per_rank.values(), report.ledger.job):
         parts = sum(value for cause, value in row.items() if cause != "wall_us")
         assert parts == pytest.approx(row["wall_us"], rel=1e-3)

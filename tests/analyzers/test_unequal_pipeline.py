@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-
-from ddprof.analyzers.engine import Options, analyze
+from labelled_runs import only_run
 
 Lengths = npt.NDArray[np.float64]  # (steps, replicas, microbatches), s of a forward pass on the first stage
 REPLICAS, MICROBATCHES, STEPS = 6, 6, 12
@@ -76,7 +75,7 @@ def test_balancing_unequal_sequences_is_followed_through_a_wait_without_a_record
     step_s, events = play(lengths)
     balanced_s, _ = play(np.broadcast_to(lengths.mean(axis=(1, 2), keepdims=True), lengths.shape))
     (tmp_path / "timeline.json").write_text(json.dumps(events))
-    (report,) = analyze([str(tmp_path)], Options(workers=1, cache=False))
+    report = only_run(tmp_path).report
     (found,) = [f for f in report.findings if f.id == "straggler.imbalance"]
     assert report.steps.wall_us == pytest.approx(step_s * 1e6, rel=0.02) and step_s > 1.25 * balanced_s
     assert found.recoverable_us.value == pytest.approx((step_s - balanced_s) * 1e6, rel=0.05)

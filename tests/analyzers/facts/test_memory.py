@@ -1,20 +1,17 @@
 """Forward kernels in the backward pass, told from the backward pass's own."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Runs, sample_run
 
-from ddprof.analyzers.engine import load_runs
 from ddprof.analyzers.facts.memory import peak_parts, recomputed
 from ddprof.analyzers.facts.model import PHASES as PHASE_TABLE
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import step_of_launch
 
 LAYERS, OPERATORS = 4, 10  # of the model in corpus.py, and of the forward pass of one of its layers
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 MIB = 2**20
 
 
@@ -36,17 +33,11 @@ def test_a_pass_without_operators_says_nothing_and_keeping_takes_what_tensors_gr
     facts = labelled("needless recomputation").job.ranks[0]
     unnamed = facts.device_ops.replace(operator=np.full(len(facts.device_ops), -(2**31), np.int32))
     assert not recomputed(unnamed, facts.strings).any()
-    run = labelled("needless recomputation")
-    memory = run.job.ranks[0].memory
-    assert memory["kept_bytes"] == pytest.approx(0.4 * memory["total_bytes"], rel=0.01)
+    assert facts.memory["kept_bytes"] == pytest.approx(0.4 * facts.memory["total_bytes"], rel=0.01)
 
 
-@pytest.fixture(scope="module")
-def facts() -> RankFacts:
-    return next(iter(load_runs([SAMPLES / "full_memory"]))).job.ranks[0]
-
-
-def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added(facts: RankFacts) -> None:
+def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added() -> None:
+    facts = sample_run("full_memory").job.ranks[0]
     found = peak_parts(facts)
     assert found is not None
     assert found.before + sum(found.grown) == found.peak == facts.memory["peak_allocated_bytes"]

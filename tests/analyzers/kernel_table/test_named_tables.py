@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from labelled_runs import sample_run
 
-from ddprof.analyzers.engine import LoadedRun, Options, load_runs
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.kernel_table.named_tables import named_tables
 from ddprof.causes import CAUSES
 from ddprof.report.export.columns import write_tables
@@ -16,9 +17,8 @@ from ddprof.tables import NULL, Table
 
 
 @pytest.fixture(scope="module")
-def run(repo_root: Path) -> LoadedRun:
-    (found,) = load_runs([str(repo_root / "sample_traces" / "late_loader" / "traces")], Options(cache=False))
-    return found
+def run() -> LoadedRun:
+    return sample_run("late_loader")
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kineto_run import Script, meet
+from kineto_run import Script, loaded, meet
 from labelled_runs import Runs
 
-from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.replay.price import scenario_of
 from ddprof.findings import Basis, Candidate, Change
 
@@ -68,17 +66,13 @@ def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(
             script.synchronise()
             script.idle(30_000.0 if script is scripts[0] else 0.0)
             script.step(step + 1, begin)
-    made = LoadedRun("made", job_facts([s.facts(tmp_path, n, 2) for n, s in enumerate(scripts)]), ())
-    assert 400.0 <= made.pricer.step_us((Change("on_time", (0,)),)) <= 600.0
+    assert 400.0 <= loaded(scripts, tmp_path).pricer.step_us((Change("on_time", (0,)),)) <= 600.0
 
 
 def test_changes_combine_in_any_order_and_one_twice_is_that_change(labelled: Runs) -> None:
-    prices = labelled("straggler.compute").pricer
-    first, second = Change("scale_compute", (2,), (1.3,)), Change("no_sync")
+    run = labelled("straggler.compute")
+    prices, first, second = run.pricer, Change("scale_compute", (2,), (1.3,)), Change("no_sync")
     assert prices.step_us((first, second)) == prices.step_us((second, first))
     assert prices.step_us((first, second)) <= min(prices.step_us((first,)), prices.step_us((second,))) * (1 + 1e-6)
-    run = labelled("straggler.compute")
-    change = Change("scale_compute", (2,), (1.3,))
-    once = scenario_of((change,), run.pricer.graph, run.measures)
-    twice = scenario_of((change, change), run.pricer.graph, run.measures)
+    once, twice = (scenario_of(changes, prices.graph, run.measures) for changes in ((first,), (first, first)))
     assert np.array_equal(once.dur_ns[2], twice.dur_ns[2])

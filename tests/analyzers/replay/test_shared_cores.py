@@ -1,32 +1,24 @@
 """CPU ranks that share cores: what computing beside communication costs goes when communication does."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from captured import prices_with
 from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from overlapped import STEPS, TRANSFER_US, WORK_US, overlapped
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.execution.choose import CPU
-from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.replay.graph.build import build_graph
-from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.replay.shared_cores import hosts_sharing_cores
 from ddprof.findings import Change
-from ddprof.sidecar import Processors, Sidecar
 
 LOAD_US = 30_000.0
 
 
-def sharing(run: LoadedRun, cores: int, local_ranks: int) -> JobFacts:
-    known = Sidecar(processors=Processors(usable=cores, local_ranks=local_ranks))
-    return replace(run.job, ranks=tuple(replace(facts, sidecar=known) for facts in run.job.ranks))
-
-
-def on_cores(run: LoadedRun, cores: int) -> Pricer:
-    job = sharing(run, cores, len(run.job.ranks))
-    return pricer(build_graph(job), replace(run.measures, job=job))
+def on_cores(run: LoadedRun, cores: int, more_ranks: int = 0) -> Pricer:
+    ranks = len(run.job.ranks) + more_ranks
+    return prices_with(run, {"processors": {"usable": cores, "local_ranks": ranks}})
 
 
 def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:
@@ -72,4 +64,4 @@ def test_ranks_that_no_longer_wait_compute_side_by_side(tmp_path: Path) -> None:
 
 
 def test_hosts_whose_ranks_are_not_all_traced_are_left_alone(tmp_path: Path) -> None:
-    assert hosts_sharing_cores(build_graph(sharing(overlapped(tmp_path), 2, 3))) == ()
+    assert hosts_sharing_cores(on_cores(overlapped(tmp_path), 2, more_ranks=1).graph) == ()

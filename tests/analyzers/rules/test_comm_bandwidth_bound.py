@@ -31,16 +31,10 @@ def test_blames_the_volume_and_tells_devices_alone_to_compress(labelled: Runs, m
 
 def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **environment: str) -> Candidate:
     """The finding where capture saw how the ranks are connected."""
-    sidecar: dict[str, Any] = {
-        "nccl": {"version": "2.27.3", "transports": transports},
-        "communication_environment": environment,
-        "hardware": {
-            "topology": {
-                "links": {"GPU0-GPU1": links, "GPU0-NIC0": "PIX"},
-                "infiniband": {"mlx5_0/1": {"state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)"}},
-            }
-        },
-    }
+    port = {"state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)"}
+    topology = {"links": {"GPU0-GPU1": links, "GPU0-NIC0": "PIX"}, "infiniband": {"mlx5_0/1": port}}
+    known = {"communication_environment": environment, "hardware": {"topology": topology}}
+    sidecar = {**known, "nccl": {"version": "2.27.3", "transports": transports}}
     return candidate(ID, with_sidecars(labelled(ID), sidecar))
 
 
@@ -68,8 +62,7 @@ def test_nothing_is_said_of_connections_that_were_not_captured(labelled: Runs, s
 
 def test_the_bandwidth_that_is_reached_stands_beside_that_of_the_link(labelled: Runs) -> None:
     measures = with_sidecars(labelled(ID), {})
-    said = candidate(ID, measures)
-    (words,) = [e.text for e in said.evidence if "GB/s" in e.text]
+    (words,) = [e.text for e in candidate(ID, measures).evidence if "GB/s" in e.text]
     ((op, gbps),) = bus_bandwidth(measures).items()
     assert words.startswith(f"{op} reaches a bus bandwidth of {gbps:.3g} GB/s")
 

@@ -59,9 +59,7 @@ def test_calls_are_known_by_every_name_and_others_are_not(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("captured", "saves", "named"), [(True, False, True), (False, False, False), (True, True, False)]
 )
-def test_calls_of_some_steps_count_where_capture_saw_no_saving_beside_them(
-    tmp_path: Path, captured: bool, saves: bool, named: bool
-) -> None:
+def test_calls_of_some_steps_count_where_none_saves(tmp_path: Path, captured: bool, saves: bool, named: bool) -> None:
     """Two in each of two steps of nine: before and after a save they go with it."""
     made = Script()
     for step in made.steps(9):
@@ -76,12 +74,11 @@ def test_calls_of_some_steps_count_where_capture_saw_no_saving_beside_them(
 
 
 def test_a_rank_without_communication_holds_no_price_up(labelled: Runs) -> None:
-    measures = labelled("barriers in every step").measures
-    job = measures.job
+    run = labelled("barriers in every step")
+    job, graph = run.job, run.pricer.graph
     silent = replace(job.ranks[0], comms=COMMS.empty(), meetings=MEETINGS.empty())
     members = job.members.take(job.members["rank"] != 0)
-    alone = replace(measures, job=replace(job, ranks=(silent, *job.ranks[1:]), members=members))
-    graph = labelled("barriers in every step").pricer.graph
+    alone = replace(run.measures, job=replace(job, ranks=(silent, *job.ranks[1:]), members=members))
     ranks = (replace(graph.ranks[0], facts=silent), *graph.ranks[1:])
     scenario = drop_meetings(Change("drop_meetings"), replace(graph, ranks=ranks), alone)
     assert scenario.dissolved and not (scenario.transfer_ns[0] != graph.ranks[0].ops.transfer_ns).any()

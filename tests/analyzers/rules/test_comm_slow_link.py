@@ -4,10 +4,7 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate, fires
-
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
+from labelled_runs import Runs, abstains, candidate, candidates, fires
 
 ID = "comm.slow_link"
 
@@ -40,10 +37,8 @@ def test_names_the_two_ranks_whose_messages_are_slow(labelled: Runs, name: str) 
 
 def host(rate: str, state: str = "ACTIVE", width: int = 16, transport: str = "NET/IB") -> dict[str, Any]:
     """The sidecar of a rank on a host with one card."""
-    topology = {
-        "infiniband": {"mlx5_0/1": {"state": state, "rate": rate}},
-        "gpus": [{"address": "0000:17:00.0", "pcie_width": width, "pcie_width_max": 16}],
-    }
+    gpu = {"address": "0000:17:00.0", "pcie_width": width, "pcie_width_max": 16}
+    topology = {"infiniband": {"mlx5_0/1": {"state": state, "rate": rate}}, "gpus": [gpu]}
     device = {"pci_address": "0000:17:00.0"}
     return {"device": device, "hardware": {"topology": topology}, "nccl": {"transports": {transport: 8}}}
 
@@ -51,11 +46,9 @@ def host(rate: str, state: str = "ACTIVE", width: int = 16, transport: str = "NE
 def differences(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> list[str]:
     """Evidence on the connections of the first finding's culprits."""
     run = labelled(ID)
-    first = run.said(ID)[0]
-    assert isinstance(first, Candidate)
-    sidecars = [slow if rank in first.ranks else peer for rank in run.job.rank_ids]
-    said = catalogue()[ID].detect(with_sidecars(run, *sidecars))
-    evidence = next(c for c in said if isinstance(c, Candidate)).evidence
+    culprits = candidates(ID, run.measures)[0].ranks
+    sidecars = [slow if rank in culprits else peer for rank in run.job.rank_ids]
+    evidence = candidates(ID, with_sidecars(run, *sidecars))[0].evidence
     untimed = [e.text for e in evidence if e.start_us is None]  # an example of a transfer has a time
     return [text for text in untimed if "per message against" not in text]
 

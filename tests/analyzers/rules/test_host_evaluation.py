@@ -8,14 +8,13 @@ import pytest
 from captured import steps, with_sidecars
 from cpu_loop import FORWARD, Chore, cpu_loop, operators, sampled
 from kineto_run import Script
-from labelled_runs import Runs
+from labelled_runs import Runs, candidates, run_of
+from sampled_stacks import totals
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import measure
-from ddprof.findings import Candidate
 from ddprof.model import SCRIPT_TOTALS
+from ddprof.tables import concat
 
 ID = "host.evaluation"
 MS = 1_000_000
@@ -42,7 +41,7 @@ def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks:
     run = labelled("clean.ddp")
     records = [evaluating(share) if share else {**evaluating(0.1), "evaluations": []} for share in shares]
     measures = with_sidecars(run, *[records[min(at, 3)] for at in range(len(run.job.ranks))])
-    found = [one for one in catalogue()[ID].detect(measures) if isinstance(one, Candidate)]
+    found = candidates(ID, measures)
     assert [one.ranks for one in found] == ([] if ranks is None else [ranks])
     for one in found:
         assert one.ceiling_us == pytest.approx(max(shares) * measures.step_us, rel=0.1)
@@ -58,30 +57,22 @@ def loss(script: Script) -> None:
         operators(script, "linear", count=20)
 
 
-@pytest.mark.parametrize(
-    ("chore", "frame", "beside", "found"),
-    [(scores, "forward", 20, True), (scores, "forward", 5, False), (loss, "forward", 20, False)],
-)
-def test_a_model_that_all_ranks_call_beside_the_passes(
-    tmp_path: Path, chore: Chore, frame: str, beside: int, found: bool
-) -> None:
+@pytest.mark.parametrize(("chore", "beside", "found"), [(scores, 20, True), (scores, 5, False), (loss, 20, False)])
+def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Chore, beside: int, found: bool) -> None:
     """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told."""
     ranks = [cpu_loop(tmp_path, after=chore, rank=rank) for rank in range(2)]
-    seen = [sampled(facts, {frame: 5_000}, samples=beside) for facts in ranks]
-    each = [with_phase(facts, "backward", 100 - beside) for facts in seen]
-    said = [one for one in catalogue()[ID].detect(measure(job_facts(each))) if isinstance(one, Candidate)]
+    seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]
+    said = candidates(ID, run_of([in_backward(facts, 100 - beside) for facts in seen]).measures)
     assert bool(said) is found
     for one in said:
         assert not one.ranks and one.is_bound and "takes 20 % of the time, in train.py:60 score()" in one.summary
         assert one.evidence[0].text == "40 of 200 samples of all ranks are in it"
 
 
-def with_phase(facts: RankFacts, phase: str, samples: int) -> RankFacts:
-    """The rank with samples of its outermost stack in another phase."""
-    totals = facts.script_totals
-    row = {"stack": 0, "thread": "", "phase": phase, "samples": samples, "time_ns": 5_000, "late_ns": 0}
-    columns = {name: [*totals[name].tolist(), value] for name, value in row.items()}
-    return replace(facts, script_totals=SCRIPT_TOTALS.table(columns))
+def in_backward(facts: RankFacts, samples: int) -> RankFacts:
+    """The rank with samples of its outermost stack in the backward pass."""
+    more = totals(("backward", 0, samples), time_ns=[5_000])
+    return replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, more]))
 
 
 def test_one_evaluation_says_nothing_of_how_often_more_come(labelled: Runs) -> None:

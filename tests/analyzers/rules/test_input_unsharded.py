@@ -1,16 +1,15 @@
 """Samples as captured: indices, first batches, samplers, lengths of epochs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from captured import sidecar_of
+from captured import with_sidecars
 from labelled_runs import Labelled, Runs, abstains, candidate
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
-from ddprof.findings import Abstention, Basis, Candidate
+from ddprof.findings import Basis
 
 ID = "input.unsharded"
 SAME = [list(range(64))] * 4
@@ -29,20 +28,16 @@ def captured(
     parallelism: Sequence[str] = ("ddp",),
 ) -> Measures:
     """The run as if its capture had recorded this loader, these first samples and these first batches."""
-    ranks = []
-    for position, facts in enumerate(run.job.ranks):
+    sidecars = []
+    for position in range(len(run.job.ranks)):
         loader = {"batches_per_epoch": batches[position], "sampler": {"class": sampler, "sharded": sharded}}
         sidecar: dict[str, Any] = {"dataloader": loader, "parallelism": list(parallelism)}
         if indices is not None:
             sidecar["sample_indices"] = indices[position]
         if prints is not None:
             sidecar["batch"] = {"tensors": [{**LABELS, "fingerprint": prints[position]}]}
-        ranks.append(replace(facts, sidecar=sidecar_of(sidecar)))
-    return replace(run.measures, job=replace(run.job, ranks=tuple(ranks)))
-
-
-def said(measures: Measures) -> list[Candidate | Abstention]:
-    return list(catalogue()[ID].detect(measures))
+        sidecars.append(sidecar)
+    return with_sidecars(run, *sidecars)
 
 
 FOUR = ["aa", "bb", "cc", "dd"]
@@ -53,11 +48,7 @@ STREAM = "_InfiniteConstantSampler"  # of an iterable data set
 @pytest.mark.parametrize(
     ("recorded", "words", "basis"),
     [
-        (
-            {"indices": SAME, "prints": ["aa"] * 4, "sharded": True},
-            "same samples",
-            Basis.RECORDED,
-        ),
+        ({"indices": SAME, "prints": ["aa"] * 4, "sharded": True}, "same samples", Basis.RECORDED),
         ({"indices": DRAWN, "sharded": False}, "whole data set", Basis.DEDUCED),
         ({"sharded": False}, "same samples", Basis.RECORDED),  # a sampler that does not shard is enough
         ({"prints": ["aa"] * 4, "sampler": STREAM}, "same stream", Basis.RECORDED),
@@ -79,7 +70,7 @@ def test_what_ranks_that_do_not_shard_leave(labelled: Runs, recorded: dict[str, 
     ids=["even", "padded", "stream"],
 )
 def test_shards_are_healthy(labelled: Runs, recorded: dict[str, Any]) -> None:
-    assert said(captured(labelled("clean.ddp"), **recorded)) == []
+    assert list(catalogue()[ID].detect(captured(labelled("clean.ddp"), **recorded))) == []
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,13 @@
 """What-if offers of a run: those that apply, and the findings' suggestions at their stated gain."""
 
-from functools import cache
-from pathlib import Path
-
 import pytest
+from labelled_runs import sample_run
 
-from ddprof.analyzers.engine import LoadedRun, load_runs
 from ddprof.analyzers.settings.knobs import KNOBS, Setting
 from ddprof.analyzers.settings.offers import applied_as, offers, remedies, text_of
 from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import present
 
-SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 # Sample -> what its leading finding suggests.
 SUGGESTED = {
     "allocator": "allocator=off",
@@ -34,14 +30,9 @@ SUGGESTED = {
 }
 
 
-@cache
-def run_of(sample: str) -> LoadedRun:
-    return next(iter(load_runs([SAMPLES / sample])))
-
-
 @pytest.mark.parametrize("sample", SUGGESTED)
 def test_a_finding_suggests_what_gains_as_it_says(sample: str) -> None:
-    run = run_of(sample)
+    run = sample_run(sample)
     found, now = run.report.ranked_findings(), present(run.measures, {})
     offered = {offer.knob.key: offer for offer in offers(run.pricer, now, found)}
     suggested = [offer.suggested for offer in offered.values() if offer.because == 0 and offer.suggested]
@@ -52,7 +43,7 @@ def test_a_finding_suggests_what_gains_as_it_says(sample: str) -> None:
 
 
 def test_a_price_that_a_rule_bounds_suggests_nothing_and_settings_have_names_of_the_job() -> None:
-    run = run_of("barriers")
+    run = sample_run("barriers")
     now = present(run.measures, {})
     (blocking,) = [f for f in run.report.findings if f.id == "host.sync"]
     free = predict(run.pricer, [Setting("sync", "off")], now).gain_us
@@ -66,14 +57,14 @@ def test_a_price_that_a_rule_bounds_suggests_nothing_and_settings_have_names_of_
 def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded() -> None:
     reasons: dict[str, set[str]] = {knob.key: set() for knob in KNOBS}
     for sample in ("slow_gpu", "bubble", "sharding", "gc", "allocator"):
-        run = run_of(sample)
+        run = sample_run(sample)
         now = present(run.measures, {})
         for knob in KNOBS:
             reasons[knob.key].add(knob.lacking(run.measures, now))
     assert "no pipeline stages found in this run" in reasons["microbatches"] and "" in reasons["microbatches"]
     assert "no garbage collection in the recorded steps" in reasons["gc"] and "" in reasons["gc"]
     assert {""} == reasons["compute"] == reasons["late"]
-    run = run_of("bubble")
+    run = sample_run("bubble")
     now = present(run.measures, {})
     said = {knob.key: knob.current(run.measures, now) for knob in KNOBS}
     assert run.job.pipeline is not None and said["microbatches"] == str(run.job.pipeline.microbatches)

@@ -12,9 +12,6 @@ from benchmarks.oracle.simulate import simulate, step_time
 from benchmarks.oracle.spec import Parallel
 from benchmarks.oracle.write import write
 from ddprof.analyzers.bottleneck import bottleneck
-from ddprof.analyzers.settings.knobs import parse_setting
-from ddprof.analyzers.settings.predict import predict
-from ddprof.analyzers.settings.present import Present
 from ddprof.errors import UsageError
 from ddprof.findings import Change
 
@@ -62,7 +59,7 @@ def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: R
     for text in ("device=replaced@2", "late=off@2", "compute=1.3@2"):
         assert predicted(run, text).after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.04), text
     run = labelled("comm.sharding")
-    found = predict(run.pricer, [parse_setting("reshard_after_forward=False")], Present())
+    found = predicted(run, "reshard_after_forward=False")
     assert found.after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.05)
 
 
@@ -87,5 +84,5 @@ def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
     base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
     truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
     run = Labelled("prefetch", write(simulate(base), tmp_path), tmp_path / "traces")
-    found = predict(run.pricer, [parse_setting("prefetch=on")], Present())
+    found = predicted(run, "prefetch=on")
     assert found.after_us == pytest.approx(truth_us, rel=0.03) and found.low_us <= truth_us <= found.high_us

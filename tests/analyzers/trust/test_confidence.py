@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from labelled_runs import Labelled, Runs
+from labelled_runs import Runs
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.job.measures import Measures
@@ -56,18 +56,9 @@ def unconnected(job: JobFacts) -> JobFacts:
     return replace(job, clock=replace(job.clock, domains=domains))
 
 
-@pytest.fixture
-def run(labelled: Runs) -> Labelled:
-    """A recording of which nothing is doubtful."""
-    return labelled("host.gc")
-
-
-def test_a_whole_recording_is_not_doubted(run: Labelled) -> None:
-    assert doubts_of(run.measures, 0.01) == ()
-
-
-def test_every_doubt_is_told_from_what_was_recorded(run: Labelled) -> None:
-    measures = run.measures
+def test_every_doubt_is_told_from_what_was_recorded_and_a_whole_recording_has_none(labelled: Runs) -> None:
+    measures = labelled("host.gc").measures
+    assert doubts_of(measures, 0.01) == ()
     broken = HealthNote("file: ends early", "events after that point are missing", "error")
     seen = {
         Doubt.ONE_STEP: doubts_of(replace(measures, steps=1), None),

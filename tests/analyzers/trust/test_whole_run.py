@@ -51,9 +51,7 @@ def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> No
         assert contradicted_by_the_run(Candidate(identifier, "", ranks, 1.0, (), Basis.COMPARED), measures) is None
 
 
-def test_a_thread_of_its_own_makes_a_rank_late_where_no_timer_looks(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_of_its_own_makes_a_rank_late_beside_timers(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     late = {latest(labelled(STRAGGLER).measures): BusyThread("train.py:31 watch()", 0.4)}
     monkeypatch.setattr("ddprof.analyzers.trust.whole_run.threads_alone", lambda _: late)
     assert verdict(labelled, 1.0, 0.0) is None

@@ -1,15 +1,10 @@
 """Code that is compiled when it first runs compiles once; what every step prepares is none of it."""
 
-import json
 from pathlib import Path
 
 import pytest
-from kineto_run import Script
+from kineto_run import Script, loaded
 
-from ddprof.analyzers.engine import analyze
-from ddprof.report.model import Report
-
-DEVICE = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "computeMajor": 9, "computeMinor": 0, "numSms": 132}
 COMPILED = "Torch-Compiled Region: 0/0"
 
 
@@ -25,18 +20,12 @@ def run(script: Script, region: str, held_us: float, phase: str = "") -> None:
     script.synchronise()
 
 
-def report_of(script: Script, folder: Path) -> Report:
-    text = json.dumps({"schemaVersion": 1, "deviceProperties": [DEVICE], "traceEvents": script.events})
-    (folder / "rank0.json").write_text(text, encoding="utf-8")
-    return analyze([folder])[0]
-
-
 @pytest.mark.parametrize(("region", "held_us"), [(COMPILED, 364e3), ("CompiledFunction", 90e3)])
 def test_a_first_run_that_compiles_is_start_up(tmp_path: Path, region: str, held_us: float) -> None:
     script = Script()
     run(script, region, held_us)
     run(script, region, 0)
-    report = report_of(script, tmp_path)
+    report = loaded([script], tmp_path).report
     assert "only start-up was recorded" in report.verdict.headline and not report.findings
     assert report.ledger.job["other"] == pytest.approx(held_us, rel=0.02)
 
@@ -45,7 +34,7 @@ def test_the_two_first_runs_of_a_script_are_left_out_of_its_steps(tmp_path: Path
     script = Script()
     for held_us in (298e3, 364e3, 0, 0):
         run(script, "forward", held_us)
-    report = report_of(script, tmp_path)
+    report = loaded([script], tmp_path).report
     assert report.verdict.bound == "compute" and not report.findings
     assert "first runs of what is compiled then 298 ms" in " ".join(note.issue for note in report.health)
 
@@ -53,17 +42,17 @@ def test_the_two_first_runs_of_a_script_are_left_out_of_its_steps(tmp_path: Path
 def test_a_phase_of_the_compiler_says_so_of_a_region_that_runs_but_once(tmp_path: Path) -> None:
     script = Script()
     run(script, COMPILED, 364e3, "backend_compile (dynamo_timed)")
-    assert "only start-up was recorded" in report_of(script, tmp_path).verdict.headline
+    assert "only start-up was recorded" in loaded([script], tmp_path).report.verdict.headline
 
 
 @pytest.mark.parametrize(("region", "held_us"), [(COMPILED, (364e3, 300e3)), ("aten::to", (364e3, 0))])
-def test_what_takes_as_long_again_or_is_eager_is_no_first_run(
+def test_what_is_as_long_again_or_eager_is_no_first_run(
     tmp_path: Path, region: str, held_us: tuple[float, ...]
 ) -> None:
     script = Script()
     for held in held_us:
         run(script, region, held)
-    report = report_of(script, tmp_path)
+    report = loaded([script], tmp_path).report
     assert "only start-up" not in report.verdict.headline
     assert "compiled" not in " ".join(note.issue for note in report.health)
 
@@ -80,6 +69,6 @@ def test_a_recording_of_a_capture_of_graphs_has_no_verdict(tmp_path: Path, api: 
     script.host(f"{api}GraphInstantiate", 800.0, "cuda_runtime")
     script.launch("gather", dur_us=5.0, op="aten::gather")
     script.synchronise()
-    report = report_of(script, tmp_path)
+    report = loaded([script], tmp_path).report
     assert "only start-up was recorded (capturing graphs of kernels took 26" in report.verdict.headline
     assert not report.findings

@@ -7,6 +7,7 @@ import pytest
 from labelled_runs import only_run
 from repeated_calls import GRADIENTS, STEPS, Loop
 
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.redundant.find import find_needless
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
@@ -24,28 +25,29 @@ FAULTS = {
 }
 
 
+def calls(run: LoadedRun) -> dict[str, list[int]]:
+    """How many calls of each rank could go, by kind."""
+    return {kind: [int(calls.sum()) for calls in found.comms] for kind, found in run.measures.needless.items()}
+
+
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_fault_is_found_and_priced_by_the_step_without_it(tmp_path: Path, kind: str, marked: bool) -> None:
     """With ranges of capture around backward passes, and from autograd's own events alone."""
-    fault, healthy, calls, rule = FAULTS[kind]
+    fault, healthy, count, rule = FAULTS[kind]
     run = only_run(replace(fault, marked=marked).written(tmp_path / "fault"))
-    assert {found: [int(c.sum()) for c in n.comms] for found, n in run.measures.needless.items()} == {kind: [calls] * 2}
+    assert calls(run) == {kind: [count] * 2}
     without_us = only_run(replace(healthy, marked=marked).written(tmp_path / "healthy")).measures.step_us
     finding = run.report.findings[0]
     assert (finding.id, finding.ranks) == (rule, ())
-    predicted_us = run.report.steps.wall_us - finding.recoverable_us.value
-    assert predicted_us == pytest.approx(without_us, rel=0.02)
+    assert run.report.steps.wall_us - finding.recoverable_us.value == pytest.approx(without_us, rel=0.02)
     held_us = needless_us(run.job, run.measures.needless[kind], waits=True)
     assert finding.recoverable_us.value <= held_us.max() and finding.by_ledger_us is not None
 
 
 def test_few_values_that_an_optimizers_closure_reduces_are_one_by_one(tmp_path: Path) -> None:
     """Lightning's hooks before the optimizer's step run inside it."""
-    run = only_run(Loop(norms=5, closure=True).written(tmp_path))
-    assert {found: [int(c.sum()) for c in n.comms] for found, n in run.measures.needless.items()} == {
-        NORMS: [4 * STEPS] * 2
-    }
+    assert calls(only_run(Loop(norms=5, closure=True).written(tmp_path))) == {NORMS: [4 * STEPS] * 2}
 
 
 @pytest.mark.parametrize(
@@ -76,9 +78,7 @@ def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("touched", [True, False])
-def test_no_sync_is_advised_flatly_where_gradients_were_seen_to_add_up(
-    tmp_path: Path, touched: bool, marked: bool
-) -> None:
+def test_no_sync_is_advised_flatly_where_gradients_add_up(tmp_path: Path, touched: bool, marked: bool) -> None:
     run = only_run(Loop(micro=4, reduced=4, touched=touched, marked=marked).written(tmp_path))
     (fix,) = run.report.findings[0].fixes
     assert run.measures.needless[ACCUMULATION].is_proven is not touched

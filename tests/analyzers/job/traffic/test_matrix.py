@@ -1,22 +1,15 @@
 """Who communicates with whom: matrices that sum to the ledger and to the messages, and invent no pairs."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
+from labelled_runs import sample_run
 
-from ddprof.analyzers.engine import load_runs
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.matrix import OUTSIDE, Pairs, pairs_of
 from ddprof.causes import CAUSE_CODE
 from ddprof.tables import NULL, Array
-
-SAMPLES = Path(__file__).resolve().parents[4] / "sample_traces"
-
-
-def job_of(sample: str) -> JobFacts:
-    return next(iter(load_runs([SAMPLES / sample]))).job
 
 
 def ranks_of(job: JobFacts) -> Pairs:
@@ -37,7 +30,7 @@ def booked_us(job: JobFacts, *causes: str) -> Array:
 
 @pytest.mark.parametrize("sample", ["slow_gpu", "slow_stage", "sharding", "late_loader"])
 def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> None:
-    job = job_of(sample)
+    job = sample_run(sample).job
     assert not (job.blame["culprit"] == NULL).any()  # every rank was traced
     waits = ranks_of(job).waits_us
     assert waits.sum(axis=1) == pytest.approx(booked_us(job, "comm_wait", "pipeline_bubble"), rel=1e-3, abs=1.0)
@@ -45,15 +38,15 @@ def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> N
 
 
 def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks() -> None:
-    assert ranks_of(job_of("slow_gpu")).waits_us.sum(axis=0).argmax() == 2
-    job = job_of("slow_gpu")
+    job = sample_run("slow_gpu").job
+    by_rank = ranks_of(job).waits_us
+    assert by_rank.sum(axis=0).argmax() == 2
     shared = ranks_of(job).shared_bytes
     assert np.isnan(np.diagonal(shared)).all()
     known = job.instances["size_bytes"][(job.instances["size_bytes"] != NULL) & (job.instances["members"] == 4)]
     off = shared[~np.eye(len(shared), dtype=bool)]
     assert (off == off[0]).all()  # one group of all
     assert 0 < off[0] * steps_of(job) <= known.sum()
-    by_rank = ranks_of(job).waits_us
     by_host = pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us
     assert by_host[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
     some = pairs_of(job, np.array([0, OUTSIDE, 1, OUTSIDE]), 2)
@@ -62,7 +55,7 @@ def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks(
 
 
 def test_stages_send_to_their_neighbours_alone() -> None:
-    job = job_of("bubble")
+    job = sample_run("bubble").job
     assert job.pipeline is not None
     sent = ranks_of(job).sent_bytes
     found = {(int(a), int(b)) for a, b in np.argwhere(np.isfinite(sent))}

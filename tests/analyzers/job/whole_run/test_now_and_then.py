@@ -57,10 +57,9 @@ def test_time_beyond(
     run = labelled("clean.ddp")
     sidecars = [timed(lambda step, rank=rank: is_long(rank, step), part) for rank in range(len(run.job.ranks))]  # type: ignore[misc]
     found = now_and_then(with_sidecars(run, *sidecars).job.ranks, in_forward)
-    assert found is not None and found.steps == 39
-    assert found.in_turn == (is_long(0, 0) and not is_long(0, 1) and is_long(1, 1))
-    turns = 3 if is_long(0, 0) and not is_long(0, 1) and is_long(1, 1) else 1
-    share = turns * often[0] / often[1]
+    in_turn = is_long(0, 0) and not is_long(0, 1) and is_long(1, 1)
+    assert found is not None and (found.steps, found.in_turn) == (39, in_turn)
+    share = (3 if in_turn else 1) * often[0] / often[1]
     assert found.often == pytest.approx(share * 39, abs=1)
     mean_ms = STEP_MS + 0.4 + MORE_MS * often[0] / often[1] * (part in ("rest", "closure", "forward"))
     assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
@@ -76,9 +75,8 @@ def within_closure(script: Script) -> None:
     ("chore", "part", "often"),
     [(within_closure, "within", 1 / 5), (None, "within", 0.0), (within_closure, "beside", 1 / 5)],
 )
-def test_time_within_an_optimizer_is_the_scripts_where_it_calls_functions_of_it(
-    labelled: Runs, tmp_path: Path, chore: Chore | None, part: str, often: float
-) -> None:
+def test_time_in_a_closure(labelled: Runs, tmp_path: Path, chore: Chore | None, part: str, often: float) -> None:
+    """Within an optimizer it is the script's where that calls functions of the script."""
     run, sampled = labelled("clean.ddp"), cpu_loop(tmp_path, optimizer=chore)
     timed_run = with_sidecars(run, timed(lambda step: step % 5 == 0, part))
     tables = {"script_stacks": sampled.script_stacks, "script_frames": sampled.script_frames}

@@ -1,19 +1,17 @@
 """The slowdown by the profiler, phase by phase and rank by rank."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captured import sidecar_of
+from captured import prices_with
 from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from step_timers import STEPS, TRANSFER_US, records
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.execution.choose import CPU
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.replay.graph.build import build_graph
-from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Change
 
 
@@ -41,10 +39,8 @@ def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -
 
 def timed(run: LoadedRun, step_us: tuple[float, float], ranks: Sequence[dict[str, tuple[float, float]]]) -> Pricer:
     """Prices of a run whose ranks timed their phases, each (inside, outside) as `step_us`."""
-    sidecars = [{"steps": records([step_us[0]] * STEPS, [step_us[1]] * 12, 0.0, **phases)} for phases in ranks]
-    known = tuple(replace(facts, sidecar=sidecar_of(s)) for facts, s in zip(run.job.ranks, sidecars, strict=True))
-    job = replace(run.job, ranks=known)
-    return pricer(build_graph(job), replace(run.measures, job=job))
+    timers = (records([step_us[0]] * STEPS, [step_us[1]] * 12, 0.0, **phases) for phases in ranks)
+    return prices_with(run, *({"steps": steps} for steps in timers))
 
 
 USUAL = {"forward": 10_000.0, "work": 10_000.0, "backward": 20_000.0, "optimizer": 4_000.0}

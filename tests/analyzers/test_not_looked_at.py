@@ -1,10 +1,8 @@
 """A rule that found nothing in a part of the job says what it could not look at."""
 
-from labelled_runs import Runs
+from labelled_runs import Runs, run_of
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.not_looked_at import left_out, unmatched_us
 from ddprof.report.model import Report
 
@@ -14,7 +12,7 @@ RANKS = ("straggler.compute", "straggler.imbalance", "straggler.unexplained")
 
 def report_of(runs: Runs, name: str, *positions: int) -> Report:
     """The report on the run as if only these ranks had been traced."""
-    return LoadedRun("part", job_facts([runs(name).job.ranks[p] for p in positions]), ()).report
+    return run_of([runs(name).job.ranks[p] for p in positions]).report
 
 
 def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:

@@ -6,13 +6,10 @@ import pytest
 from kineto_run import Script
 from labelled_runs import Runs
 
-from ddprof.causes import CAUSE_CODE
-
 
 def prepared_us(script: Script, folder: Path) -> float:
-    facts = script.facts(folder)
-    spans = facts.host_spans.take(facts.host_spans["cause"] == CAUSE_CODE["dataloader"])
-    return float((spans["end_ns"] - spans["start_ns"]).sum()) / 1e3
+    start, end = script.facts(folder).spans_of("dataloader").bounds
+    return float((end - start).sum()) / 1e3
 
 
 def steps(script: Script, count: int, *, before: tuple[str, ...] = (), copies: bool = True, after: str = "") -> Script:

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from cpu_loop import cpu_loop
-from labelled_runs import candidates
+from labelled_runs import candidates, run_of
 from msgspec import structs
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.oversubscription import oversubscribed
 from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, Sidecar
 
@@ -20,7 +19,7 @@ def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> L
     precision, processors = PrecisionSettings(num_threads=threads), Processors(usable=cores, local_ranks=2)
     known = Sidecar(precision=precision, processors=processors, cpu_waits=CpuWaits(windows=(time,), run=time))
     ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(known, rank=rank)) for rank in range(2)]
-    return LoadedRun("made", job_facts(ranks), ())
+    return run_of(ranks)
 
 
 @pytest.mark.parametrize(("threads", "waited", "lost"), [(8, 0.5, 0.5), (3, 0.9, 1 - 4 / 6)])

@@ -18,11 +18,9 @@ def test_slowdown_is_of_the_slow_device_alone_and_of_equal_work(labelled: Runs) 
     assert np.abs(np.delete(factor, 2) / typical - 1).max() < 0.02
     # More tokens for the experts of a rank: equally many launches, of other shapes.
     assert labelled("hot expert, with shapes").measures.compute.more_work.max() == 0.0
-    ranks = labelled("straggler.compute").job.ranks
     timeless = []
-    for facts in ranks:
-        ops = facts.device_ops
-        _, beside = company(facts)
+    for facts in labelled("straggler.compute").job.ranks:
+        ops, (_, beside) = facts.device_ops, company(facts)
         timeless.append(replace(facts, device_ops=ops.replace(end_ns=np.where(beside, ops["end_ns"], ops["start_ns"]))))
     assert interference(timeless) == 0.0
 

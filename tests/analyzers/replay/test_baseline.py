@@ -5,15 +5,14 @@ from pathlib import Path
 
 import corpus
 import pytest
-from labelled_runs import Labelled
+from labelled_runs import Labelled, run_of
 from msgspec import structs
 
 from benchmarks.oracle.simulate import simulate, step_time
 from benchmarks.oracle.small_runs import fault
 from benchmarks.oracle.spec import Scenario
 from benchmarks.oracle.write import write
-from ddprof.analyzers.replay.graph.build import build_graph
-from ddprof.analyzers.replay.price import Pricer, pricer
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Change
 from ddprof.sidecar import Pause, StepTimes
 
@@ -44,8 +43,7 @@ def priced(folder: Path) -> tuple[Pricer, float]:
             pauses.append(Pause(start_ns=now, dur_ns=int(gc_ns if is_profiled else gc_ns / 2)))
             now += int(us * 1e3)
         ranks.append(replace(facts, sidecar=structs.replace(facts.sidecar, steps=tuple(steps), gc=tuple(pauses))))
-    job = replace(run.job, ranks=tuple(ranks))
-    return pricer(build_graph(job), replace(run.measures, job=job)), unprofiled_us
+    return run_of(ranks).pricer, unprofiled_us
 
 
 def test_both_runs_are_priced_against_their_own_step(tmp_path: Path) -> None:

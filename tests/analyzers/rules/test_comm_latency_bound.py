@@ -26,9 +26,8 @@ def test_suggests_larger_buckets_but_not_of_messages_between_layers(labelled: Ru
     ("cap_mb", "count", "reasons"),
     [(0.001, 4, ["latency"]), (25.0, 4, []), (None, 4, []), (0.001, 1, []), (20.0, 4, [])],
 )
-def test_few_buckets_are_too_many_where_the_recorded_size_cuts_up_what_the_default_sends_at_once(
-    labelled: Runs, cap_mb: float | None, count: int, reasons: list[str]
-) -> None:
+def test_few_buckets_may_be_too_many(labelled: Runs, cap_mb: float | None, count: int, reasons: list[str]) -> None:
+    """They are where the recorded size cuts up what the default sends at once."""
     measures = labelled(ID).measures
     traffic = tuple(replace(t, count=count, total_bytes=count * 2**17) for t in measures.comm.traffic)
     settings = structs.replace(measures.settings, ddp=structs.replace(measures.settings.ddp, bucket_cap_mb=cap_mb))

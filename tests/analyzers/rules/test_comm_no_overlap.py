@@ -27,10 +27,9 @@ def test_late_gathers_are_to_be_ahead(labelled: Runs, monkeypatch: pytest.Monkey
     assert said.fixes[0].applies == (("forward_prefetch_units", 1), ("backward_prefetch_units", 1))
     assert said.fixes[1].applies == (("reshard_after_forward", False),)
     assert run.said("comm.sharding") == run.said("comm.latency_bound") == [] and run.score.right
-    measures = labelled("gathers when needed").measures
-    settings = structs.replace(measures.settings, fsdp=FsdpSettings(version=1, backward_prefetch="BACKWARD_POST"))
-    said = candidate(ID, replace(measures, settings=settings))
+    settings = structs.replace(run.measures.settings, fsdp=FsdpSettings(version=1, backward_prefetch="BACKWARD_POST"))
+    said = candidate(ID, replace(run.measures, settings=settings))
     assert "forward_prefetch=True" in (said.fixes[0].patch or "")
     assert said.fixes[0].applies == (("forward_prefetch", True), ("backward_prefetch", "pre"))
     monkeypatch.setattr("ddprof.analyzers.rules.comm_no_overlap.has_room", lambda _: False)
-    assert "reshard_after_forward" not in [fix.setting for fix in fires(labelled("gathers when needed"), ID).fixes]
+    assert "reshard_after_forward" not in [fix.setting for fix in fires(run, ID).fixes]

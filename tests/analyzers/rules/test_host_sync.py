@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 from captured import with_sidecars
 from kineto_run import Script
-from labelled_runs import Runs, abstains, candidate, fires
-from meeting_hosts import facts_of, job_of, train
-
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import measure
+from labelled_runs import Runs, abstains, candidate, fires, run_of
+from meeting_hosts import facts_of, train
 
 ID = "host.sync"
 
@@ -19,8 +16,13 @@ def test_names_the_calls_the_idle_time_and_the_line_of_the_script(labelled: Runs
     said = fires(labelled(ID), ID)
     assert said.fixes[0].current
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["host_sync"], rel=0.02)
-    line = {"source_line": "train.py:88", "what": "item", "count": 5, "total_ns": 9_000}
-    line["source"] = "total += loss.item()"
+    line = {
+        "source_line": "train.py:88",
+        "source": "total += loss.item()",
+        "what": "item",
+        "count": 5,
+        "total_ns": 9_000,
+    }
     said = candidate(ID, with_sidecars(labelled(ID), {"syncs": [line]}))
     assert "train.py:88: total += loss.item()" in said.evidence[0].text and said.fixes[0].patch is not None
     assert "- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch
@@ -32,8 +34,8 @@ def waits(script: Script, rank: int, step: int) -> None:
 
 
 def test_hosts_that_may_wait_for_one_another_are_not_judged_and_one_alone_is(tmp_path: Path) -> None:
-    assert "may wait" in abstains(ID, measure(job_of(train(3, waits, meets=False), tmp_path)))
+    assert "may wait" in abstains(ID, run_of(facts_of(train(3, waits, meets=False), tmp_path)).measures)
     (facts,) = facts_of(train(1, waits, meets=False), tmp_path)
-    assert candidate(ID, measure(job_facts([facts])))
+    assert candidate(ID, run_of([facts]).measures)
     named = replace(facts, identity=replace(facts.identity, source="file name"))
-    assert "may wait" in abstains(ID, measure(job_facts([named])))
+    assert "may wait" in abstains(ID, run_of([named]).measures)

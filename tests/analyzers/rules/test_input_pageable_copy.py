@@ -3,10 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from labelled_runs import Runs, fires
-
-from ddprof.analyzers.rules.input_pageable_copy import RULE
-from ddprof.findings import Candidate
+from labelled_runs import Runs, candidate, fires
 
 ID = "input.pageable_copy"
 
@@ -21,15 +18,10 @@ def test_names_the_rank_whose_copies_take_far_longer_unless_it_copies_more(label
     measures = labelled(ID).measures
     copies = measures.pageable_us.copy()
     copies[1] *= 20
-    said = [*RULE.detect(replace(measures, pageable_us=copies))]
-    assert len(said) == 1 and isinstance(said[0], Candidate)
-    assert said[0].ranks == (measures.job.rank_ids[1],) and "bus of rank" in said[0].fixes[0].setting
-    measures = labelled(ID).measures
+    slower = replace(measures, pageable_us=copies)
+    said = candidate(ID, slower)
+    assert said.ranks == (measures.job.rank_ids[1],) and "bus of rank" in said.fixes[0].setting
     fed = measures.job.ranks[1]
     more = fed.device_ops.replace(size_bytes=20 * np.maximum(fed.device_ops["size_bytes"], 1))
     ranks = tuple(replace(f, device_ops=more) if f is fed else f for f in measures.job.ranks)
-    copies = measures.pageable_us.copy()
-    copies[1] *= 20
-    given = replace(measures, pageable_us=copies, job=replace(measures.job, ranks=ranks))
-    (said,) = RULE.detect(given)
-    assert isinstance(said, Candidate) and said.ranks == ()
+    assert candidate(ID, replace(slower, job=replace(measures.job, ranks=ranks))).ranks == ()

@@ -31,15 +31,10 @@ def test_plan_and_report_agree_on_what_workers_win(
     labelled: Runs, what: str, cpu_share: float, cores: int, advised: str, said: str
 ) -> None:
     run = labelled("input.starved")
-    ranks = len(run.job.ranks)
     fetching = {"workers": 2, "fetch_ns": 180_000_000, "samples": 32, "cpu_ns": int(180_000_000 * cpu_share) or 1}
     fetching |= {"turn_ns": 90_000_000} if what == "lock" else {}
-    sidecar = {
-        "fetching": fetching,
-        "dataloader": {"num_workers": 2},
-        "processors": {"usable": cores, "local_ranks": ranks},
-    }
-    given = with_sidecars(run, sidecar)
+    processors = {"usable": cores, "local_ranks": len(run.job.ranks)}
+    given = with_sidecars(run, {"fetching": fetching, "dataloader": {"num_workers": 2}, "processors": processors})
     plan = plan_loader(replace(run.pricer, measures=given, _known_us={}), Present(num_workers=2, cores=cores))
     finding = candidate("input.starved", given)
     counts = [int(f.suggested) for f in finding.fixes if f.setting == "num_workers"]

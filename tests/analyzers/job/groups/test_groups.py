@@ -4,9 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Runs, only_run
 
-from ddprof.analyzers.engine import Options, analyze
 from ddprof.report.phrases import run_words
 
 
@@ -18,6 +17,6 @@ def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: set
 
 
 def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_run: Callable[[str], Path]) -> None:
-    (report,) = analyze([shared_run("wild/recordings/horovod_late_rank_24")], Options(workers=1, cache=False))
+    report = only_run(shared_run("wild/recordings/horovod_late_rank_24")).report
     assert report.run.framework == ()
     assert "24 ranks · device not recorded · horovod ·" in run_words(report)  # no framework is named

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labelled_runs import Runs
+from labelled_runs import Runs, only_run, run_of
 
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.analyzers.engine import LoadedRun, Options, analyze
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.groups.groups import comm_group_ids
@@ -43,17 +42,15 @@ def test_a_rank_that_disagrees_is_left_out_and_where_all_do_nothing_is_matched(l
     job = job_facts(changed)
     assert (job.rank_ids, job.missing_ranks, job.not_compared) == ((0, 2, 3), (1,), "")
     assert any("the collectives of rank 1 are not those" in note.issue for note in job.health)
-    run = labelled("straggler.compute")
-    job = job_facts([moved(facts, seed) for seed, facts in enumerate(run.job.ranks)])
-    assert job.not_compared == NOT_THE_SAME
-    assert set(job.instances["members"].tolist()) == {1} and not len(job.blame)
-    loaded = LoadedRun("", job, ())
+    loaded = run_of([moved(facts, seed) for seed, facts in enumerate(labelled("straggler.compute").job.ranks)])
+    assert loaded.job.not_compared == NOT_THE_SAME
+    assert set(loaded.job.instances["members"].tolist()) == {1} and not len(loaded.job.blame)
     assert [f.id for f in diagnose(loaded.measures, loaded.pricer).findings] == []
     assert loaded.report.ledger.job["comm_wait"] == 0.0 and loaded.report.ledger.job["host_launch"] == 0.0
 
 
 def test_sampled_events_are_not_matched(shared_run: Callable[[str], Path]) -> None:
-    (report,) = analyze([shared_run("wild/recordings/sampled_events")], Options(workers=1, cache=False))
+    report = only_run(shared_run("wild/recordings/sampled_events")).report
     assert report.ledger.job["comm_wait"] == 0.0 and not report.findings
     assert any(NOT_THE_SAME in item.issue and item.severity == "error" for item in report.health)
     assert [clock.error_us for clock in report.clock.hosts.values()] == [0.0, None]

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from meeting_hosts import LAYERS, STEPS, job_of, longer_kernels, train
+from labelled_runs import run_of
+from meeting_hosts import LAYERS, STEPS, facts_of, longer_kernels, train
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.names import INFERRED
@@ -15,7 +16,7 @@ LATE_US = 1_500.0
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
     """A run in which rank 1 computes longer than the others."""
-    return LoadedRun("run", job_of(train(4, longer_kernels(1, LATE_US)), tmp_path_factory.mktemp("run")), ())
+    return run_of(facts_of(train(4, longer_kernels(1, LATE_US)), tmp_path_factory.mktemp("run")))
 
 
 def test_waiting_is_booked_once_and_charged_to_what_made_the_rank_late(run: LoadedRun) -> None:

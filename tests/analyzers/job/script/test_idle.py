@@ -11,7 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.job.script.idle import held_again, script_time
 from ddprof.analyzers.job.script.lines import lines_of
 
-STEPS, HELD_US = 4, 5_000.0
+HELD_US = 5_000.0
 
 
 def thinking(steps: tuple[int, ...], us: float = HELD_US) -> Chore:
@@ -38,8 +38,7 @@ def test_what_holds_one_place_of_most_steps(tmp_path: Path, steps: tuple[int, ..
     facts = sampled(cpu_loop(tmp_path, before=thinking(steps, us)), {"main": 1_000})
     found = intervals.length(held_again(facts)) / 1e3
     assert found == (pytest.approx(len(steps) * us, rel=0.02) if held else 0.0)
-    time = script_time(facts)
-    lines = lines_of(facts, time.stack_ns)
+    lines = lines_of(facts, script_time(facts).stack_ns)
     assert bool(lines) == held
     if held:
         assert lines[0].words == "model.py:30 tally()"

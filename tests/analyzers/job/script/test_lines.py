@@ -54,6 +54,5 @@ def test_a_comprehension_is_part_of_the_function_around_it(tmp_path: Path) -> No
         script.idle(5_000.0)
     script.launch()
     script.step(1, 1_000.0)
-    facts = script.facts(tmp_path)
-    (line,) = lines_in(facts, EVERYTHING)
+    (line,) = lines_in(script.facts(tmp_path), EVERYTHING)
     assert line.words == "train.py:40 clean(), in train.py:42 <listcomp>"

@@ -7,7 +7,6 @@ import pytest
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.traffic.statistics import comm_stats, is_all_transfer, with_known_transfer
 
 
@@ -42,8 +41,8 @@ def test_equal_messages_few_ones_and_unknown_sizes_prove_nothing() -> None:
 
 
 def test_one_rank_tells_its_transfers_unless_it_waits_in_them(labelled: Runs) -> None:
-    def told(name: str, position: int) -> np.ndarray:
-        return with_known_transfer(job_facts([labelled(name).job.ranks[position]]))
-
-    assert told("comm.bandwidth_bound", 2).all() and not told("straggler.compute", 0).any()
+    told, waiting = (
+        labelled(name).only(at).job for name, at in (("comm.bandwidth_bound", 2), ("straggler.compute", 0))
+    )
+    assert with_known_transfer(told).all() and not with_known_transfer(waiting).any()
     assert with_known_transfer(labelled("straggler.compute").job).all()

@@ -5,15 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs
+from labelled_runs import Runs, candidates
 
 from ddprof.analyzers.attribution.own_time import takes_longer
-from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.whole_run.own_times import late_shares
-from ddprof.findings import Candidate
 
-MS, STEP_MS, BACKWARD_MS = 1_000_000, 30.0, 18.0
+MS, STEP_MS = 1_000_000, 30.0
 
 
 def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> dict[str, Any]:
@@ -53,7 +51,6 @@ def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: 
     measures = measure(with_sidecars(run, *[late if at == 1 else others for at in range(count)]).job)
     found, _ = late_shares(measures.job.ranks)
     assert found.tolist() == pytest.approx([share if at == 1 else 0.0 for at in range(count)], abs=0.03)
-    said = [one for one in catalogue()["straggler.unexplained"].detect(measures) if isinstance(one, Candidate)]
-    rank = measures.job.rank_ids[1]
+    said, rank = candidates("straggler.unexplained", measures), measures.job.rank_ids[1]
     assert [one.ranks for one in said] == ([(rank,)] if share else [])
     assert not share or (takes_longer(measures, (rank,)) and np.isclose(said[0].ceiling_us, measures.timed_us[1]))

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 from cpu_loop import cpu_loop
+from labelled_runs import candidates, run_of
 from msgspec import structs
 
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers
 from ddprof.findings import Candidate
 from ddprof.sidecar import LoaderSettings, Sidecar, StepTimes
@@ -39,8 +37,7 @@ def test_every_epoch_but_the_first_starts_workers(first: int) -> None:
 
 def said(folder: Path, sidecar: Sidecar) -> list[Candidate]:
     ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(sidecar, rank=rank)) for rank in range(2)]
-    measures = LoadedRun("made", job_facts(ranks), ()).measures
-    return [found for found in catalogue()["input.starved"].detect(measures) if isinstance(found, Candidate)]
+    return candidates("input.starved", run_of(ranks).measures)
 
 
 def test_workers_that_are_made_again_are_kept(tmp_path: Path) -> None:

@@ -46,11 +46,8 @@ def test_what_workers_take(
     if taken is None:
         assert one is several is None
         return
-    assert (
-        taken.least == pytest.approx(cost, rel=0.01)
-        and taken.most == waited
-        and taken.cores.tolist() == pytest.approx(list(cores), abs=0.01)
-    )
+    assert (taken.least, taken.most) == (pytest.approx(cost, rel=0.01), waited)
+    assert taken.cores.tolist() == pytest.approx(list(cores), abs=0.01)
     found = one if 0.01 in cores else several
     assert found is not None and (one is None or several is None)
     assert found.ranks == ((run.job.rank_ids[3],) if 0.01 in cores else ())

@@ -20,14 +20,11 @@ def test_the_schedule_agrees_with_the_closed_form() -> None:
     """T = b T_bwd / P + (P / b) alpha + f P / B where communication cannot keep up, least at b = P sqrt(alpha / T)."""
     total, backward_ns, alpha, rate = 100.0, 10_000_000, 400_000.0, 2.0
     line = TransferCurve(np.array([MIB]), np.array([alpha + MIB / rate]), CostModel(alpha, rate), False)
+    times = {}
     for cap in (5.0, 10.0, 20.0, 25.0, 50.0):
-        sizes, ready = planned(_pass(total, backward_ns), cap * MIB, cap * MIB)
+        times[cap] = scheduled_end_ns(*planned(_pass(total, backward_ns), cap * MIB, cap * MIB), line)
         exact = cap / total * backward_ns + total / cap * alpha + total * MIB / rate
-        assert scheduled_end_ns(sizes, ready, line) == pytest.approx(exact, rel=1e-6)
-    times = {
-        cap: scheduled_end_ns(*planned(_pass(total, backward_ns), cap * MIB, cap * MIB), line)
-        for cap in (5.0, 10.0, 20.0, 25.0, 50.0)
-    }
+        assert times[cap] == pytest.approx(exact, rel=1e-6)
     assert min(times, key=lambda cap: times[cap]) == pytest.approx(total * (alpha / backward_ns) ** 0.5, abs=5.0)
 
 

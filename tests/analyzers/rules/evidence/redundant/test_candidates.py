@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from cpu_loop import cpu_loop
 from kineto_run import Script
+from labelled_runs import run_of
 
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.redundant import METRICS
 from ddprof.analyzers.rules.evidence.redundant.candidates import share_on_gathered
 
@@ -24,12 +24,13 @@ def metric_and_log(script: Script) -> None:
 
 
 def made(folder: Path) -> Measures:
-    return measure(job_facts([cpu_loop(folder, after=metric_and_log, rank=rank) for rank in range(2)]))
+    return run_of([cpu_loop(folder, after=metric_and_log, rank=rank) for rank in range(2)]).measures
 
 
 def test_only_a_call_that_gathers_goes_with_what_it_gathers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert share_on_gathered(made(tmp_path), 0) == 0.0
+    measures = made(tmp_path)
+    assert share_on_gathered(measures, 0) == 0.0
     needless: Any = {METRICS: None}
     lines = ["train.py:50 gather_all(), in all_gather_object()"]
     monkeypatch.setattr("ddprof.analyzers.rules.evidence.redundant.candidates.called_at", lambda *_: lines)
-    assert share_on_gathered(replace(made(tmp_path), needless=needless), 0) == pytest.approx(0.75, abs=0.01)
+    assert share_on_gathered(replace(measures, needless=needless), 0) == pytest.approx(0.75, abs=0.01)

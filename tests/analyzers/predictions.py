@@ -9,5 +9,4 @@ from ddprof.analyzers.settings.present import parse_now, present
 
 def predicted(run: Labelled, *settings: str, now: dict[str, str] | None = None) -> Prediction:
     """The prediction for `KEY=VALUE` settings of a labelled run."""
-    stated = present(run.measures, parse_now(now or {}))
-    return predict(run.pricer, [parse_setting(text) for text in settings], stated)
+    return predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, parse_now(now or {})))

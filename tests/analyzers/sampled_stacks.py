@@ -13,8 +13,7 @@ def with_stacks(facts: RankFacts, *frames: tuple[str, int, str, int | None]) -> 
     file, line, function, caller = zip(*frames, strict=True)
     named = {"file": file, "line": line, "function": function, "is_user": ["/" not in name for name in file]}
     stacks = {"frame": list(range(len(frames))), "outer": [NULL if at is None else at for at in caller]}
-    tables = {"script_frames": SCRIPT_FRAMES.table(named), "script_stacks": SCRIPT_STACKS.table(stacks)}
-    return replace(facts, **tables)
+    return replace(facts, script_frames=SCRIPT_FRAMES.table(named), script_stacks=SCRIPT_STACKS.table(stacks))
 
 
 def totals(*rows: tuple[str, int, int], thread: str = "", time_ns: Sequence[int] = ()) -> Table:

@@ -253,8 +253,7 @@ def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, mo
 
     monkeypatch.setattr(Store, "load", refuse)
     monkeypatch.setattr(Store, "save", refuse)
-    folder = _write(tmp_path / "run", ranks=40)
-    (report,) = analyze([folder], Options(cache="memory://refused"))
+    (report,) = analyze([_write(tmp_path / "run", ranks=40)], Options(cache="memory://refused"))
     assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
     assert len(asked) < GIVE_UP + Store.at_once
 

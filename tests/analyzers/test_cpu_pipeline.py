@@ -54,8 +54,7 @@ def test_messages_meet_where_steps_begin_behind_the_first_receive(tmp_path: Path
     run = only_run(Pipeline([WORK_US, WORK_US, 1.8 * WORK_US, WORK_US], 12, at_forward=True).write(tmp_path))
     assert run.job.not_compared == "" and run.job.pipeline is not None
     assert accused(run)[0] == ("pipeline.imbalance", (2,))
-    messages = run.job.instances["is_message"]
-    assert (run.job.instances["members"][messages] == 2).mean() > 0.95
+    assert (run.job.instances["members"][run.job.instances["is_message"]] == 2).mean() > 0.95
 
 
 def test_few_microbatches_are_named_and_priced_where_inputs_are_known(tmp_path: Path) -> None:

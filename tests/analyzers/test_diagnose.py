@@ -44,8 +44,7 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
     run = labelled("straggler.compute")
     both: Said = {"larger": ((), LARGER, 0.0), "same time": ((), SMALLER, 0.0)}
     for names, left in ((["larger"], "larger"), (["same time"], "same time"), (list(both), "larger")):
-        found = diagnosed(run, monkeypatch, {name: both[name] for name in names}).findings
-        assert [f.id for f in found] == [left]
+        assert [f.id for f in diagnosed(run, monkeypatch, {name: both[name] for name in names}).findings] == [left]
 
 
 def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

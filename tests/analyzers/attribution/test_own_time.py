@@ -37,8 +37,7 @@ def test_waits_for_what_was_loaded_before_the_trace_clear_no_rank(labelled: Runs
     """Peers wait three times as long as the rank loads longer in the traced steps: it had begun before them."""
     measures = labelled(LOADER).measures
     blame = measures.job.blame
-    longer = blame.replace(dur_ns=3 * blame["dur_ns"])
-    waiting = replace(measures, job=replace(measures.job, blame=longer))
+    waiting = replace(measures, job=replace(measures.job, blame=blame.replace(dur_ns=3 * blame["dur_ns"])))
     assert takes_no_longer(candidate(waiting), waiting) is None
     assert takes_no_longer(candidate(waiting, "straggler.unexplained"), waiting) is not None
 

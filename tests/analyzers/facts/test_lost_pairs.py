@@ -53,5 +53,4 @@ def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: C
 
 
 def test_a_trace_without_a_step_has_no_pairs(trace: RankTrace) -> None:
-    steps = find_steps(trace)[0]
-    assert lost_pairs_note(trace, steps.take(np.empty(0, np.int64))) == []
+    assert lost_pairs_note(trace, find_steps(trace)[0].take(np.empty(0, np.int64))) == []

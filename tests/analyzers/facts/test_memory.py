@@ -44,8 +44,7 @@ def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added() -> None:
     found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
     assert found is not None and found.phase == "optimizer" and found.step == 0 and found.before == 100 * MIB
     assert [part // MIB for part in found.grown] == [60, -10, 40, 0]  # forward, backward, optimizer, elsewhere
-    none = PHASE_TABLE.empty()
-    assert peak_parts(replace(facts, phases=none, engine_passes=facts.engine_passes.take([]))) is None
+    assert peak_parts(replace(facts, phases=PHASE_TABLE.empty(), engine_passes=facts.engine_passes.take([]))) is None
     assert peak_parts(replace(facts, memory={})) is None
 
 

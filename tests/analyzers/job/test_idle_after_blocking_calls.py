@@ -32,8 +32,7 @@ def test_late_launches_count_where_a_call_began_the_stretch(labelled: Runs) -> N
     origin = int(facts.steps["start_ns"][0])
     silent = SILENCES.table({"start_ns": [origin + 3 * MS], "end_ns": [origin + 500 * MS]})
     assert idle_from_calls_us(replace(after, silences=silent)) == pytest.approx(2_000 / steps)
-    before = with_gaps(facts, (1, 2, launch), (2, 3, sync))
-    assert idle_from_calls_us(before) == pytest.approx(1_000 / steps)
+    assert idle_from_calls_us(with_gaps(facts, (1, 2, launch), (2, 3, sync))) == pytest.approx(1_000 / steps)
     allocating = with_gaps(facts, (1, 2, sync), (2, 2.005, copy), (2.005, 3.005, "allocator"), (3.005, 4.005, launch))
     assert idle_from_calls_us(allocating) == pytest.approx(2_000 / steps)
     assert idle_from_calls_us(with_gaps(facts, (1, 2, launch))) == 0.0

@@ -78,8 +78,7 @@ def test_ranks_differ_in_collectives_only_within_a_step(labelled: Runs) -> None:
         notes = match(chosen, groups, [(tuple(range(len(ranks))), "")]).notes
         return any("different numbers of collectives" in note.issue for note in notes)
 
-    begun = ranks[0].comms["start_ns"]
-    (in_second, *_) = np.flatnonzero(begun >= ranks[0].steps["start_ns"][1])
+    (in_second, *_) = np.flatnonzero(ranks[0].comms["start_ns"] >= ranks[0].steps["start_ns"][1])
     fewer = [replace(f, comms=f.comms.take(np.delete(np.arange(len(f.comms)), in_second))) for f in ranks]
     assert not differ(ranks) and differ([fewer[0], *ranks[1:]])
     assert not differ(fewer) and not differ(fewer[:1])

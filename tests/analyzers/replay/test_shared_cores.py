@@ -17,8 +17,7 @@ LOAD_US = 30_000.0
 
 
 def on_cores(run: LoadedRun, cores: int, more_ranks: int = 0) -> Pricer:
-    ranks = len(run.job.ranks) + more_ranks
-    return prices_with(run, {"processors": {"usable": cores, "local_ranks": ranks}})
+    return prices_with(run, {"processors": {"usable": cores, "local_ranks": len(run.job.ranks) + more_ranks}})
 
 
 def test_work_beside_transfers_speeds_up_as_they_shrink(tmp_path: Path) -> None:

@@ -38,9 +38,8 @@ def evaluating(share: float, every: int = 2) -> dict[str, Any]:
     ],
 )
 def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks: tuple[int, ...] | None) -> None:
-    run = labelled("clean.ddp")
     records = [evaluating(share) if share else {**evaluating(0.1), "evaluations": []} for share in shares]
-    measures = with_sidecars(run, *[records[min(at, 3)] for at in range(len(run.job.ranks))])
+    measures = with_sidecars(labelled("clean.ddp"), *records)
     found = candidates(ID, measures)
     assert [one.ranks for one in found] == ([] if ranks is None else [ranks])
     for one in found:

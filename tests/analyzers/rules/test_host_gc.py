@@ -81,9 +81,7 @@ def collecting(count: int) -> dict[str, Any]:
     ],
 )
 def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int, ...], who: list[int]) -> None:
-    run = labelled("host.gc")
-    ranks = len(run.measures.job.ranks)
-    measures = with_sidecars(run, *[collecting(counts[min(at, 3)]) for at in range(ranks)])
+    measures = with_sidecars(labelled(ID), *map(collecting, counts))
     (found,) = candidates(ID, measures)
     assert found.ranks == tuple(measures.job.rank_ids[at] for at in who)
     assert all(change.ranks == found.ranks for change in found.changes)

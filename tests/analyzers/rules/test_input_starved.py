@@ -58,5 +58,4 @@ def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: flo
 @pytest.mark.parametrize(("workers", "cores", "advised"), [(0, 2, 1), (0, 64, 4), (3, 8, 4), (3, 64, 6)])
 def test_workers_of_unknown_cost_respect_the_machine(labelled: Runs, workers: int, cores: int, advised: int) -> None:
     sidecar = {"dataloader": {"num_workers": workers}, "processors": {"usable": cores, "local_ranks": 2}}
-    fix = workers_fix(with_sidecars(labelled("clean.ddp"), sidecar), 1_000.0)
-    assert dict(fix.applies)["num_workers"] == advised
+    assert dict(workers_fix(with_sidecars(labelled("clean.ddp"), sidecar), 1_000.0).applies)["num_workers"] == advised

@@ -42,8 +42,7 @@ def scheduled(labelled: Runs, launch_us: float) -> Measures:
 
 def test_more_microbatches_or_chunks_are_suggested_where_peers_and_records_agree(labelled: Runs) -> None:
     """Two microbatches in two stages: four win 16 % of the step, eight 7 % more, sixteen too little."""
-    run = labelled(ID)
-    said = fires(run, ID)
+    said = fires(labelled(ID), ID)
     assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8") and said.is_bound
     said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
@@ -65,8 +64,7 @@ def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Run
     assert gained_us == pytest.approx(20_000 * 3 * (1 / 4 - 1 / 16) - 12 * 116)
     cheap = scheduled(labelled, 0.0)
     assert counts(cheap) == [8, 16, 32] and counts(scheduled(labelled, 4_000.0)) == [8]
-    eight = Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8))
-    assert counts(on_every_rank(cheap, sidecar=eight)) == [8]
+    assert counts(on_every_rank(cheap, sidecar=Sidecar(fetching=TimedFetches(workers=0, fetch_ns=1, samples=8)))) == [8]
 
 
 @pytest.mark.parametrize("at", [4, 8, 16])
@@ -74,8 +72,7 @@ def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> Non
     """Labels of the job simulated with other microbatches agree with the formula."""
     run = labelled(ID)
     swept = run.label["faults"][0]["sweep"]["microbatches"]
-    predicted = run.measures.step_us - schedule_gain_us(run.measures, at, 1)
-    assert predicted == pytest.approx(swept[str(at)], rel=0.05)
+    assert run.measures.step_us - schedule_gain_us(run.measures, at, 1) == pytest.approx(swept[str(at)], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +100,6 @@ def test_a_schedule_is_named_with_the_bubble_of_its_kind(labelled: Runs, name: s
     found = candidate(ID, measures)
     assert found.evidence[0].text.startswith(f"{words and words + ': '}2 stages, 2 microbatches, 2 chunks")
     assert f"the bubble is {share} % of a stage's work" in found.evidence[0].text
-    work_us = float(np.mean(measures.stage_work_us))
-    assert schedule_gain_us(measures, 4, 2) < float(share) / 100 * work_us / 2
+    assert schedule_gain_us(measures, 4, 2) < float(share) / 100 * float(np.mean(measures.stage_work_us)) / 2
     of_chunks = [fix.patch or "" for fix in found.fixes if fix.setting == "chunks per stage"]
     assert not of_chunks or ("V" not in name and of_chunks[0].startswith(f"Schedule{name}("))

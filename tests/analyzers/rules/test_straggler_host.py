@@ -47,8 +47,7 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> No
         measures = fed(labelled(ID), lambda rank, step: elements if rank == 1 else 100)
         factor = measures.work.factor.copy()
         factor[1] = work
-        longer = replace(measures, work=replace(measures.work, factor=factor))
-        return [found.ranks for found in candidates(ID, longer)]
+        return [found.ranks for found in candidates(ID, replace(measures, work=replace(measures.work, factor=factor)))]
 
     assert named(1_000, 2.0) == [] and named(1_000, 1.0) == [(1,)]
     assert named(300, 2.0) == [(1,)]  # its host takes eight times as long
@@ -111,7 +110,6 @@ def test_the_range_in_which_a_slow_host_spends_its_time_is_named(tmp_path: Path)
                     script.launch(dur_us=5.0)
                     script.idle(200.0 if slow and rank == 1 else 60.0)
 
-    report = loaded(in_step(4, 5, work), tmp_path).report
-    first = next(finding for finding in report.findings if finding.id == ID)
+    first = next(finding for finding in loaded(in_step(4, 5, work), tmp_path).report.findings if finding.id == ID)
     (told,) = [seen.text for seen in first.evidence if "its host spends" in seen.text]
     assert first.ranks == (1,) and "in Optimizer.step#Muon.step, the typical peer" in told

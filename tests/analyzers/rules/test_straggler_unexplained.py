@@ -67,8 +67,7 @@ def test_what_varies_beside_a_rank_that_a_finding_names_is_said_to_be_beside_it(
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_what_the_others_wait_is_what_coming_on_time_wins(tmp_path: Path, ranks: int) -> None:
-    made = run(tmp_path, lambda step: 1, ranks=ranks)
-    (found,) = [f for f in made.report.findings if f.id == ID]
+    (found,) = [f for f in run(tmp_path, lambda step: 1, ranks=ranks).report.findings if f.id == ID]
     assert found.recoverable_us.value == pytest.approx(1_990.0, rel=0.05)
     assert found.lost_us == pytest.approx(1_990.0 * (ranks - 1) / ranks, rel=0.05)  # the late rank waits for nobody
 
@@ -86,8 +85,7 @@ def test_samples_tell_what_each_late_rank_runs_in_its_passes(tmp_path: Path, sam
 
 
 def test_in_one_step_somebody_is_the_latest_and_nobody_is_named(tmp_path: Path) -> None:
-    ranks = run(tmp_path, lambda step: 1).job.ranks
-    only = [with_steps(facts, np.array([2])) for facts in ranks]
+    only = [with_steps(facts, np.array([2])) for facts in run(tmp_path, lambda step: 1).job.ranks]
     (said,) = detect(run_of(only).measures)
     assert isinstance(said, Abstention) and "rank 1 is the latest in the only step" in said.reason
     unmarked = [replace(facts, step_source="inferred") for facts in only]

@@ -48,8 +48,7 @@ def test_workers_and_prefetch_are_one_loader_and_a_wish_is_granted_once(labelled
     assert both.after_us <= predicted(run, "num_workers=4", now={"num_workers": "2"}).after_us * 1.001
     ready = Change("instant_loader")
     assert run.pricer.step_us((ready, ready)) == run.pricer.step_us((ready,))
-    workers = predicted(run, "num_workers=4", now={"num_workers": "2"})
-    assert bottleneck(run.pricer, workers.changes).id == "compute"
+    assert bottleneck(run.pricer, predicted(run, "num_workers=4", now={"num_workers": "2"}).changes).id == "compute"
 
 
 def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: Runs) -> None:

@@ -9,8 +9,7 @@ from training.jobs import held, job, said
 def test_equal_copies_are_silent_the_odd_rank_is_named_and_rounding_is_called_so() -> None:
     for name in ("replicas_differ", "buffers_differ"):
         assert said(name, job(held("ab"), held("ab"))) == []
-    members = (0, 1, 2, 3)
-    ranks = [held(sums, ranks=members) for sums in ("ab", "ab", "xb", "ab")]
+    ranks = [held(sums, ranks=(0, 1, 2, 3)) for sums in ("ab", "ab", "xb", "ab")]
     (remark,) = said("replicas_differ", job(*ranks))
     assert remark.ranks == (2,)
     (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.5000001])))
@@ -22,8 +21,7 @@ def test_equal_copies_are_silent_the_odd_rank_is_named_and_rounding_is_called_so
 def test_a_differing_tensor_of_a_wrapped_model_is_named_with_its_line() -> None:
     (remark,) = said("replicas_differ", job(held("ab", values=[0.5, 0.25]), held("ac", values=[0.5, -0.25])))
     assert "Net" in remark.summary and "1 of 2 tensors" in remark.summary
-    texts = [evidence.text for evidence in remark.evidence]
-    assert texts == [
+    assert [evidence.text for evidence in remark.evidence] == [
         "after step 9: layer1.weight differ",
         "layer1.weight begins with 0.25 on rank 0, -0.25 on rank 1",
         "wrapped at train.py:7 main()",

@@ -52,8 +52,7 @@ def first_rank(job: JobFacts, **values: object) -> JobFacts:
 
 
 def unconnected(job: JobFacts) -> JobFacts:
-    domains = dict.fromkeys(job.clock.domains, HostClock(0, 0.0, None))
-    return replace(job, clock=replace(job.clock, domains=domains))
+    return replace(job, clock=replace(job.clock, domains=dict.fromkeys(job.clock.domains, HostClock(0, 0.0, None))))
 
 
 def test_every_doubt_is_told_from_what_was_recorded_and_a_whole_recording_has_none(labelled: Runs) -> None:

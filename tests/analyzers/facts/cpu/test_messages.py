@@ -48,8 +48,7 @@ def test_a_message_holds_its_rank_only_while_it_is_waited_for() -> None:
 def test_peers_are_places_in_their_group(
     tmp_path: Path, groups: list[tuple[str, str, tuple[int, ...]]], peer: int
 ) -> None:
-    folder = Pipeline([WORK_US] * 4, 4, steps=1).write(tmp_path)
-    (found,) = discover([str(folder)]).runs
+    (found,) = discover([str(Pipeline([WORK_US] * 4, 4, steps=1).write(tmp_path))]).runs
     trace = next(read(source) for source in found[1] if "rank3" in source.path)
     calls = MESSAGE_CALLS.table({"row": [7], "peer": [0], "tag": [2]})
     told = tuple(ProcessGroup(name, description, ranks) for name, description, ranks in groups)

@@ -42,8 +42,7 @@ def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
     own[at["dot"]], own[at["backward"]] = 3.0, 4.0
     total = tree.inclusive(own)
     assert (total[at["forward"]], total[at["main"]], total[at["dot"]]) == (3.0, 7.0, 3.0)
-    spans = spans_of(script_of(NESTED).spans, tree_of()[0].in_phase)
-    assert [part.tolist() for part in spans] == [[10, 70], [60, 90]]
+    assert [part.tolist() for part in spans_of(script_of(NESTED).spans, tree_of()[0].in_phase)] == [[10, 70], [60, 90]]
 
 
 def test_frames_as_people_write_them() -> None:

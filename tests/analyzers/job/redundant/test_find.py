@@ -72,8 +72,7 @@ def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:
     job = only_run(Loop(micro=2, reduced=2).written(tmp_path)).job
     assert find_needless(job)[ACCUMULATION].number == 2
     twins = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel("ddp"), WrappedModel("ddp")))
-    told = replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks))
-    assert not find_needless(told)
+    assert not find_needless(replace(job, ranks=tuple(replace(facts, sidecar=twins) for facts in job.ranks)))
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -19,8 +19,7 @@ from ddprof.tables import NULL
 
 def met(job: JobFacts) -> list[int]:
     """Who came last in each inferred rendezvous (NULL: nobody who was recorded)."""
-    mine = job.instances["op"] == OP_CODE[INFERRED]
-    return [int(late) for late in job.instances["late"][mine]]
+    return [int(late) for late in job.instances["late"][job.instances["op"] == OP_CODE[INFERRED]]]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])

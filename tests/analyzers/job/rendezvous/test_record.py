@@ -44,8 +44,7 @@ def test_it_is_marked_as_inferred_in_tables_that_stay_in_order_and_carries_no_tr
         mine = [row for row, name in enumerate(facts.device_ops["name"]) if facts.strings[name] == INFERRED]
         assert len(mine) == STEPS
         assert len(np.unique(facts.device_ops["track"][mine])) == 1  # a stream of its own
-    texts = [e.text for f in run.report.findings for e in f.evidence]
-    assert not any("barrier" in text for text in texts)
+    assert not any("barrier" in e.text for f in run.report.findings for e in f.evidence)
     assert any("resumed together" in note.issue for note in run.report.health)
     assert INFERRED not in {traffic.op for traffic in run.measures.comm.traffic}
     for facts in run.job.ranks:

@@ -86,8 +86,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     found = runs_alone(seen, 0, 4_000.0, 7_000.0)
     assert found is not None and "report_samples" in found.words
     assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
-    few = [_with_totals(late, {main: 5, walk: 5}), *seen[1:]]
-    assert runs_alone(few, 0, 4_000.0, 7_000.0) is None
+    assert runs_alone([_with_totals(late, {main: 5, walk: 5}), *seen[1:]], 0, 4_000.0, 7_000.0) is None
     # Of a function that the peers run far shorter, what they do not run of it.
     report = _stack_of(late, "report_samples")
     peers = [_with_totals(facts, {main: 60, report: 1}) for facts in others]

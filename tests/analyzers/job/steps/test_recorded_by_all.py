@@ -119,8 +119,7 @@ def test_of_files_with_holes_in_different_steps_the_steps_that_all_hold_are_comp
     first = int(a.steps["index"][0])
 
     def torn(facts: RankFacts, step: int) -> RankFacts:
-        held = [p for p in range(5) if p != step]
-        return replace(with_steps(facts, *held), torn_steps=(first + step,))
+        return replace(with_steps(facts, *[p for p in range(5) if p != step]), torn_steps=(first + step,))
 
     found = comparable([torn(a, 1), torn(b, 0), c, torn(d, 2)])
     assert {tuple(f.steps["index"] - first) for f in found.ranks} == {(3, 4)}
@@ -131,8 +130,7 @@ def test_work_launched_before_the_recording_is_of_no_step(labelled: Runs) -> Non
     ranks = list(labelled("clean.ddp").job.ranks)
     early = ranks[0].device_ops["start_ns"] < ranks[0].steps["end_ns"][0]
     launch_ns = np.where(early, NULL, ranks[0].device_ops["launch_ns"])
-    ops = ranks[0].device_ops.replace(launch_ns=launch_ns, launch_end_ns=launch_ns)
-    ahead = replace(ranks[0], device_ops=ops)
+    ahead = replace(ranks[0], device_ops=ranks[0].device_ops.replace(launch_ns=launch_ns, launch_end_ns=launch_ns))
     assert (step_of_launch(ahead)[early] == -1).all() and (step_of_launch(ranks[0])[early] == 0).any()
 
 

@@ -169,8 +169,7 @@ def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank
 @pytest.mark.parametrize(("step", "where"), [(0, "launch"), (2, "save")])
 def test_a_lone_common_step_out_of_rhythm_is_not_judged(labelled: Runs, tmp_path: Path, step: int, where: str) -> None:
     held = retold.held_up(step, 40 * STEP_US, "cudaFree" if where == "save" else where)
-    saving = [_saving] if where == "save" else []
-    run = told(labelled, tmp_path, held, *saving, retold.windows((0, 1, 2), (step,)))
+    run = told(labelled, tmp_path, held, *([_saving] if where == "save" else []), retold.windows((0, 1, 2), (step,)))
     first = int(run.job.ranks[0].steps["index"][0])
     assert [facts.steps["index"].tolist() for facts in run.job.ranks] == [[first]] * len(run.job.ranks)
     assert [left.number for left in run.job.left_out] == [first] and run.report.verdict.bound == "none"
@@ -196,8 +195,7 @@ def test_ranks_without_a_common_step_keep_their_own_steady_ones(labelled: Runs, 
     run = _two_ranks(told(labelled, tmp_path, retold.held_up(0, 40 * STEP_US, "launch"), retold.windows((0, 1), (2,))))
     assert run.job.not_compared and [len(facts.steps) for facts in run.job.ranks] == [1] * len(run.job.ranks)
     assert left_out(run) == [0] and not serious(run.report)
-    changes = retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2))
-    run = told(labelled, tmp_path, *changes)
+    run = told(labelled, tmp_path, retold.held_up(2, 40 * STEP_US, "cudaFree"), _saving, retold.windows((1, 2)))
     assert left_out(run) == [1] and not serious(run.report)
 
 

@@ -47,8 +47,7 @@ def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks(
     off = shared[~np.eye(len(shared), dtype=bool)]
     assert (off == off[0]).all()  # one group of all
     assert 0 < off[0] * steps_of(job) <= known.sum()
-    by_host = pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us
-    assert by_host[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
+    assert pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
     some = pairs_of(job, np.array([0, OUTSIDE, 1, OUTSIDE]), 2)
     assert some.waits_us[0, 1] == pytest.approx(by_rank[0, 2])
     assert np.isnan(np.diagonal(some.shared_bytes)).all()
@@ -57,8 +56,7 @@ def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks(
 def test_stages_send_to_their_neighbours_alone() -> None:
     job = sample_run("bubble").job
     assert job.pipeline is not None
-    sent = ranks_of(job).sent_bytes
-    found = {(int(a), int(b)) for a, b in np.argwhere(np.isfinite(sent))}
+    found = {(int(a), int(b)) for a, b in np.argwhere(np.isfinite(ranks_of(job).sent_bytes))}
     chains = zip(*job.pipeline.stages, strict=True)
     wanted = {pair for chain in chains for a, b in itertools.pairwise(chain) for pair in ((a, b), (b, a))}
     assert found == wanted

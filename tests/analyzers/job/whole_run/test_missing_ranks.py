@@ -32,8 +32,7 @@ def traced(labelled: Runs, name: str, timers: dict[int, dict[str, int]]) -> Meas
 
 def others(labelled: Runs, name: str, **late_ns: int) -> dict[int, dict[str, int]]:
     """Timers of ranks 2 and up; `late_ns`: of rank 3 only."""
-    world = labelled(name).job.world_size
-    return {rank: {**EVEN, **(late_ns if rank == 3 else {})} for rank in range(2, world)}
+    return {rank: {**EVEN, **(late_ns if rank == 3 else {})} for rank in range(2, labelled(name).job.world_size)}
 
 
 @pytest.mark.parametrize("name", ["comm.bandwidth_bound", "comm.no_overlap"])
@@ -59,8 +58,7 @@ def test_the_rank_that_is_late_and_where_and_waiting_in_backward_is_not_lateness
     name = "comm.bandwidth_bound"
     late = late_missing_rank(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
     assert late is not None and (late.rank, late.where, late.excess_us) == (3, "in its data loader", 39_000)
-    job = traced(labelled, name, others(labelled, name, step_ns=130 * MS)).job
-    (note,) = missing_rank_notes(job)
+    (note,) = missing_rank_notes(traced(labelled, name, others(labelled, name, step_ns=130 * MS)).job)
     assert "30 ms per step more than the median rank outside forward, backward and optimizer" in note.issue
     assert "--ranks 0,3" in note.effect
     timers = others(labelled, name, step_ns=200 * MS, backward_ns=170 * MS)

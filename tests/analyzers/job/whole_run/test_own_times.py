@@ -46,11 +46,9 @@ def on_cpu(share: float, waited: float) -> dict[str, Any]:
     ],
 )
 def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float) -> None:
-    run = labelled("clean.ddp")
-    count = len(run.job.ranks)
-    measures = measure(with_sidecars(run, *[late if at == 1 else others for at in range(count)]).job)
+    measures = measure(with_sidecars(labelled("clean.ddp"), others, late, others).job)
     found, _ = late_shares(measures.job.ranks)
-    assert found.tolist() == pytest.approx([share if at == 1 else 0.0 for at in range(count)], abs=0.03)
+    assert found.tolist() == pytest.approx([0.0, share, 0.0, 0.0], abs=0.03)
     said, rank = candidates("straggler.unexplained", measures), measures.job.rank_ids[1]
     assert [one.ranks for one in said] == ([(rank,)] if share else [])
     assert not share or (takes_longer(measures, (rank,)) and np.isclose(said[0].ceiling_us, measures.timed_us[1]))

@@ -33,8 +33,7 @@ def two_ranks(folder: Path, stamped_late_us: float = 0.0, idle_us: float | None 
 
 @pytest.mark.parametrize("late_us", [0.0, 1_000.0, 12_000.0])
 def test_a_late_stamp_does_not_hide_what_a_slow_host_costs(tmp_path: Path, late_us: float) -> None:
-    run = two_ranks(tmp_path / "run", late_us)
-    found = run.report.findings[0]
+    found = two_ranks(tmp_path / "run", late_us).report.findings[0]
     assert (found.id, found.ranks) == ("straggler.host", (1,))
     # What the stamp is late by counts as transfer.
     assert found.recoverable_us.value == pytest.approx(SLEEP_US, rel=0.1, abs=late_us)

@@ -15,8 +15,7 @@ LOADER = Change("instant_loader")
 
 def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -> None:
     """9 ms less per step, and loading takes as long as before: its removal wins 10 ms of 21, not 7."""
-    run = loaded(tmp_path)
-    prices = priced(run, [21_000.0] * 12)
+    prices = priced(loaded(tmp_path), [21_000.0] * 12)
     assert prices.unprofiled is not None
     handed_us = CPU.limits.handed_share * TRANSFER_US  # half of a transfer is as fast as the host
     assert prices.unprofiled.ratio == pytest.approx(1 - 9_000.0 / (WORK_US + handed_us), abs=0.01)
@@ -41,8 +40,7 @@ def test_a_shorter_pause_wins_less_and_a_step_that_the_host_cannot_explain_is_sc
 
 def test_behind_slow_workers_the_timers_tell_the_hosts_ratio(tmp_path: Path) -> None:
     """A step that waits for its batch is as long at any ratio of the host; beside loading it takes 15 ms of 20."""
-    run = loaded(tmp_path, "_MultiProcessingDataLoaderIter")
-    prices = priced(run, [STEP_US] * 12, data_us=15_000.0, workers=1)
+    prices = priced(loaded(tmp_path, "_MultiProcessingDataLoaderIter"), [STEP_US] * 12, data_us=15_000.0, workers=1)
     assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(0.75)
     handed_us = TRANSFER_US * (1 - CPU.limits.handed_share * 0.25)
     assert prices.unprofiled_us((LOADER,)) == pytest.approx(0.75 * WORK_US + handed_us, rel=0.03)

@@ -53,8 +53,7 @@ def test_the_culprit_works_from_its_first_step_on_while_the_other_waits(labelled
     _, start, end = _own_clock_ns(measures, largest_wait(measures, 2)[0])
     ranks = list(measures.job.ranks)
     middle = (start + end) // 2
-    steps = ranks[2].steps.replace(start_ns=np.maximum(ranks[2].steps["start_ns"], middle))
-    ranks[2] = replace(ranks[2], steps=steps)
+    ranks[2] = replace(ranks[2], steps=ranks[2].steps.replace(start_ns=np.maximum(ranks[2].steps["start_ns"], middle)))
     late = replace(measures, job=replace(measures.job, ranks=tuple(ranks)))
     assert _own_clock_ns(late, largest_wait(late, 2)[0])[1:] == pytest.approx((middle, end), abs=2)
 
@@ -67,8 +66,7 @@ def test_the_example_of_a_transfer_is_one_and_is_exposed(labelled: Runs) -> None
     members = measures.job.members
     mine = (members["rank"] == position) & (abs(members["ready_ns"] - start) < 2) & (abs(members["end_ns"] - end) < 2)
     (row,) = np.flatnonzero(mine)
-    instance = members["instance"][row]
-    assert COLLECTIVE_OPS[measures.job.instances["op"][instance]] == traffic.op == said.event
+    assert COLLECTIVE_OPS[measures.job.instances["op"][members["instance"][row]]] == traffic.op == said.event
     exposed = measures.job.ranks[position].exposed
     assert traffic.exposed_us > 0
     assert (np.minimum(exposed["end_ns"], end) - np.maximum(exposed["start_ns"], start)).max() > 0
@@ -94,8 +92,7 @@ def test_examples_are_the_slow_the_waiting_the_longest_and_the_steps_own_events(
     (said,) = examples.longest_fp32_gemm(measures)
     position, start, end = _own_clock_ns(measures, said)
     facts = measures.job.ranks[position]
-    names = {facts.strings[n] for n in facts.kernel_groups["name"][facts.kernel_groups["is_fp32"]]}
-    assert said.event in names
+    assert said.event in {facts.strings[n] for n in facts.kernel_groups["name"][facts.kernel_groups["is_fp32"]]}
     assert end - start >= facts.kernel_groups["median_ns"][facts.kernel_groups["is_fp32"]].max()
     measures = labelled("compute.unfused_optimizer").measures
     (said,) = examples.optimizer_step(measures)

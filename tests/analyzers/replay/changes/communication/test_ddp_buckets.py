@@ -12,8 +12,7 @@ MIB = 2.0**20
 
 
 def _pass(total_mb: float, backward_ns: int, gradients: Gradients | None = None) -> Reduction:
-    size = np.array([total_mb * MIB])
-    return Reduction({}, size, np.array([backward_ns]), 0, 2 * backward_ns, gradients)
+    return Reduction({}, np.array([total_mb * MIB]), np.array([backward_ns]), 0, 2 * backward_ns, gradients)
 
 
 def test_the_schedule_agrees_with_the_closed_form() -> None:

@@ -16,8 +16,7 @@ def test_workers_are_asked_for_with_a_fifth_to_spare(batch_us: float, pace_us: f
 
 
 def test_a_batch_fetched_in_turn_costs_what_the_shortest_fetch_took() -> None:
-    timed = TimedFetches(2, 800, 16, (400, 800, 1200), cpu_ns=4, turn_ns=400)
-    costs = fetch_costs(rank(timed), 2)
+    costs = fetch_costs(rank(TimedFetches(2, 800, 16, (400, 800, 1200), cpu_ns=4, turn_ns=400)), 2)
     assert costs is not None and (costs.mean_ns, costs.turn_ns, costs.kind) == (400.0, 400.0, "wait")
 
 

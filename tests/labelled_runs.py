@@ -42,6 +42,12 @@ class Labelled:
         (found,) = discover([str(self.traces)]).runs
         return (read(source) for source in found[1])
 
+    @property
+    def fault(self) -> dict[str, Any]:
+        """What the label says of the first fault."""
+        fault: dict[str, Any] = self.label["faults"][0]
+        return fault
+
     @cached_property
     def run(self) -> LoadedRun:
         """The run as the engine holds it."""

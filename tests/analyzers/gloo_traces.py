@@ -35,10 +35,8 @@ def write(folder: Path, ranks: Sequence[Events]) -> Path:
     group["ranks"] = list(range(len(ranks)))
     for rank, events in enumerate(ranks):
         told = {"backend": "gloo", "rank": rank, "world_size": len(ranks), "pg_count": 1, "pg_config": [group]}
-        content = {
-            "distributedInfo": told, "host_name": "one", "baseTimeNanoseconds": 10**18, "traceEvents": events
-        }  # fmt: skip
-        (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps(content), encoding="utf-8")
+        head = {"distributedInfo": told, "host_name": "one", "baseTimeNanoseconds": 10**18}
+        (folder / f"rank{rank}.pt.trace.json").write_text(json.dumps({**head, "traceEvents": events}))
     return folder
 
 
@@ -60,9 +58,7 @@ def _thread(rank: int) -> int:
     return 100 + rank
 
 
-def _span(
-    cat: str, rank: int, tid: int, name: str, ts_us: float, dur_us: float, args: dict[str, Any]
-) -> dict[str, Any]:
+def _span(cat: str, rank: int, tid: int, name: str, ts: float, dur: float, args: dict[str, Any]) -> dict[str, Any]:
     where = {"pid": _thread(rank), "tid": tid}
-    span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts_us, 3), "dur": round(dur_us, 3)}
+    span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts, 3), "dur": round(dur, 3)}
     return {**span, "args": args} if args else span

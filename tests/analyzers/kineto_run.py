@@ -33,17 +33,20 @@ class Script:
         """Time of which nothing is recorded."""
         self.now_us += dur_us
 
-    def launch(self, name: str = "kernel", dur_us: float = 5.0, call_us: float = 4.0, op: str = "aten::mul") -> None:
-        """An operator that launches one kernel, 10 us beside the launch call."""
-        self.launches += 1
-        begin, call = self.now_us, self.now_us + 5
-        self.add(op, "cpu_op", begin, 10 + call_us, 1, {"External id": self.launches})
-        ids = {"correlation": self.launches, "External id": self.launches}
-        self.add("cudaLaunchKernel", "cuda_runtime", call, call_us, 1, ids)
-        start = max(self.free_us, call + call_us + 1)
-        self.add(name, "kernel", start, dur_us, 7, {**ids, "stream": 7, "device": 0})
-        self.free_us = start + dur_us
-        self.now_us = begin + 10 + call_us
+    def launch(
+        self, name: str = "kernel", dur_us: float = 5.0, call_us: float = 4.0, op: str = "aten::mul", times: int = 1
+    ) -> None:
+        """An operator that launches one kernel, 10 us beside the launch call; again and again."""
+        for _ in range(times):
+            self.launches += 1
+            begin, call = self.now_us, self.now_us + 5
+            self.add(op, "cpu_op", begin, 10 + call_us, 1, {"External id": self.launches})
+            ids = {"correlation": self.launches, "External id": self.launches}
+            self.add("cudaLaunchKernel", "cuda_runtime", call, call_us, 1, ids)
+            start = max(self.free_us, call + call_us + 1)
+            self.add(name, "kernel", start, dur_us, 7, {**ids, "stream": 7, "device": 0})
+            self.free_us = start + dur_us
+            self.now_us = begin + 10 + call_us
 
     def copy(self, size_bytes: int, dur_us: float = 10.0) -> None:
         """A batch copied to the device, asynchronously."""

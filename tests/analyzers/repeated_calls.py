@@ -85,7 +85,7 @@ class _Rank:
             messages = [(REDUCE_US, ELEMENTS), *([(MAP_US, GRADIENTS)] if loop.used is not None else [])]
             called_us, done_us = self.now_us + BACKWARD_US - 100.0, self.now_us + BACKWARD_US
             for dur_us, elements in messages:
-                done_us = self._executed("c10d::allreduce_", "gloo:all_reduce", called_us, done_us, dur_us, elements)
+                done_us = self._ran("c10d::allreduce_", "gloo:all_reduce", called_us, done_us, dur_us, elements)
                 called_us += 2 * CALL_US
         self._operator("autograd::engine::evaluate_function: MmBackward0", BACKWARD_US)
         self.now_us = done_us if reduces else self.now_us
@@ -101,11 +101,9 @@ class _Rank:
             self.now_us += CALL_US
 
     def _collective(self, call: str, executed: str, dur_us: float, elements: int) -> None:
-        self.now_us = self._executed(call, executed, self.now_us, self.now_us + CALL_US / 2, dur_us, elements)
+        self.now_us = self._ran(call, executed, self.now_us, self.now_us + CALL_US / 2, dur_us, elements)
 
-    def _executed(
-        self, call: str, executed: str, called_us: float, start_us: float, dur_us: float, elements: int
-    ) -> float:
+    def _ran(self, call: str, executed: str, called_us: float, start_us: float, dur_us: float, elements: int) -> float:
         """A collective that is called and later runs. Returns its end."""
         args = {"Input Dims": [[elements]], "Input type": ["float"]}
         self._add(gloo_traces.operator, call, called_us, CALL_US)

@@ -101,14 +101,12 @@ def _without_metadata(ranks: Sequence[Events], prefix: str) -> None:
     """Kernels and operators that do not state what is communicated in which group; ranges by `prefix`."""
     for event in (e for events in ranks for e in events if "dur" in e):
         args = event.get("args", {})
-        if f"{args.get('Collective name')} {event['name']}".startswith(
-            ("send", "recv", "None nccl:send", "None nccl:recv")
-        ):
+        said = f"{args.get('Collective name')} {event['name']}"
+        if said.startswith(("send", "recv", "None nccl:send", "None nccl:recv")):
             continue  # sends and receives in a batch state each for itself (pytorch#194693)
         if event["name"] == "record_param_comms" or event.get("cat") in DEVICE:
-            event["args"] = {
-                k: args[k] for k in ("External id", "correlation", "device", "stream", "bytes") if k in args
-            }
+            kept = "External id", "correlation", "device", "stream", "bytes"
+            event["args"] = {name: args[name] for name in kept if name in args}
         if event["name"].startswith("nccl:"):
             event["name"] = prefix if prefix.endswith("coalesced") else prefix + event["name"].removeprefix("nccl:")
 

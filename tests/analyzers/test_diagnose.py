@@ -1,11 +1,11 @@
-"""Order of findings, and findings that give way to others."""
+"""Order of findings, a cause before the waiting that it makes, and findings that give way to others."""
 
 import pytest
 from labelled_runs import Labelled, Runs
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.diagnose import Diagnosis, diagnose
-from ddprof.findings import Basis, Candidate, Change, Rule
+from ddprof.analyzers.diagnose import Diagnosis, diagnose, in_order
+from ddprof.findings import Basis, Candidate, Change, Finding, Recoverable, Rule, severity_of
 from ddprof.report.phrases import gain_words
 from ddprof.units import format_us
 
@@ -65,7 +65,7 @@ def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypa
 def test_the_time_of_some_is_not_of_all(labelled: Runs, monkeypatch: pytest.MonkeyPatch, name: str, first: str) -> None:
     """A change to all ranks always wins a little more than the same change to the late one, which is the cause."""
     run = labelled(name)
-    late = (run.label["faults"][0]["culprit_ranks"] or [0])[0]
+    late = (run.fault["culprit_ranks"] or [0])[0]
     parts: dict[str, tuple[int, ...]] = {"late loader": (late,), "every loader": ()}
     lost_us = 0.9 * run.measures.step_us
     said: Said = {title: (ranks, Change("instant_loader", ranks), lost_us) for title, ranks in parts.items()}
@@ -93,3 +93,48 @@ def test_only_a_rule_that_contradicts_itself_has_not_judged(labelled: Runs, monk
     said = diagnose(run.measures, run.pricer)
     assert [f.id for f in said.findings] == [slow.id]
     assert [(a.id, a.reason[:15]) for a in said.abstentions] == [("a", "few ranks alone")]
+
+
+def finding(identifier: str, share: float, step_us: float, *ranks: int) -> Finding:
+    gain_us = share * step_us
+    return Finding(identifier, identifier, ranks, gain_us, Recoverable(gain_us, gain_us, gain_us), confidence=0.9)
+
+
+@pytest.mark.parametrize(
+    ("cause", "share", "ranks", "late", "leads"),
+    [
+        ("host.script", 0.05, (), (), True),  # on all ranks, and never equally long
+        *(("host.checkpoint", 0.05, (0,), (), True), ("input.straggler", 0.05, (1,), (), True)),
+        ("straggler.host", 0.05, (1,), (), True),
+        ("compute.unfused_optimizer", 0.05, (), (), False),  # makes nobody late
+        ("host.launch_bound", 0.05, (), (), False),  # its price is a bound itself
+        ("host.gc", 0.05, (0,), (1,), False),  # a rank that is named leads a smaller cause on others
+        ("host.gc", 0.02, (0,), (), False),  # too little for a warning
+    ],
+)
+def test_a_cause_of_lateness_leads_the_turns_that_ranks_take_at_being_late(
+    labelled: Runs, cause: str, share: float, ranks: tuple[int, ...], late: tuple[int, ...], leads: bool
+) -> None:
+    measures = labelled("clean.ddp").measures
+    turns = finding("straggler.unexplained", 0.4, measures.step_us, *late)
+    known = finding(cause, share, measures.step_us, *ranks)
+    for found in ([turns, known], [known, turns]):
+        assert list(in_order(found, measures)) == ([known, turns] if leads else [turns, known])
+
+
+@pytest.mark.parametrize(
+    ("share", "ranks", "low", "confidence", "severity"),
+    [
+        (0.2, (), 0.1, 0.9, "critical"),
+        (0.2, (), 0.0, 0.9, "warning"),
+        (0.05, (), 0.0, 0.9, "info"),
+        (0.05, (0,), 0.0, 0.9, "warning"),
+        (0.2, (0,), 0.0, 0.5, "info"),
+        (0.2, (0,), 0.1, 0.5, "critical"),
+    ],
+)
+def test_a_range_from_nothing_is_not_critical(
+    share: float, ranks: tuple[int, ...], low: float, confidence: float, severity: str
+) -> None:
+    gain = Recoverable(share * 1e3, low * 1e3, 2 * share * 1e3)
+    assert severity_of(Finding("x", "x", ranks, share * 1e3, gain, confidence), 1e3) == severity

@@ -37,7 +37,7 @@ def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
 def test_waiting_for_a_rank_that_is_not_in_the_report_is_no_plain_communication(labelled: Runs) -> None:
     """Without the slow one of four ranks its peers' waits and transfers cannot be told apart."""
     run = labelled("straggler.compute")
-    (culprit,) = run.label["faults"][0]["culprit_ranks"]
+    (culprit,) = run.fault["culprit_ranks"]
     others = [p for p, rank in enumerate(run.job.rank_ids) if rank != culprit]
     said = report_of(labelled, "straggler.compute", *others).verdict.headline
     assert "with ranks that this report lacks, or waiting for them" in said, said

@@ -93,7 +93,6 @@ def blames(rank: int) -> Claim:
 
 
 def exposed_communication(reports: list[Report]) -> bool:
-    """Exposed communication is what was measured by hand."""
     job = reports[0].ledger.job
     share = (job["comm_transfer"] + job.get("comm_wait", 0.0)) / job["wall_us"]
     return abs(share - EXPOSED) < 0.03 and reports[0].verdict.bound == "communication"

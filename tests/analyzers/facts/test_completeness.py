@@ -64,9 +64,7 @@ def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
         (CALLS_AND_KERNELS, 0.4, (list(range(STEPS)), False)),  # nothing is complete
     ],
 )
-def test_a_cut_leaves_out_the_rest(
-    trace: RankTrace, kinds: Any, after_step: float, whole: tuple[list[int], bool]
-) -> None:
+def test_a_cut_ends_the_steps(trace: RankTrace, kinds: Any, after_step: float, whole: tuple[list[int], bool]) -> None:
     assert whole_steps(trace) == (list(range(STEPS)), True)
     assert whole_steps(cut(trace, kinds, after_step)) == whole
 
@@ -149,8 +147,7 @@ def test_a_graph_without_its_kernels_is_as_many_lost_launches(trace: RankTrace) 
 def test_launches_in_a_captured_graph_leave_no_record(tmp_path: Path, is_captured: bool, has_end: bool) -> None:
     script = Script()
     for step in script.steps(4):
-        for _ in range(20):
-            script.launch()
+        script.launch(times=20)
         if step == 3 and is_captured:
             script.host("cudaStreamBeginCapture", 5.0, "cuda_runtime", correlation=900_000)
         for _ in range(50 * (step == 3)):

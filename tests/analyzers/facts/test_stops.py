@@ -34,8 +34,7 @@ def program() -> Script:
     """A program with one long call in every step."""
     script = Script()
     for _ in script.steps(STEPS):
-        for _ in range(CALLS):
-            script.launch()
+        script.launch(times=CALLS)
         script.host("my_tokenizer", 6_000.0, "user_annotation")
     return script
 

@@ -105,8 +105,7 @@ def test_waiting_for_hosts_is_shared_out_by_the_reason_of_each_culprit(labelled:
     [("straggler.compute", ("compute",)), ("straggler.host", HOST_CAUSES), ("input.straggler", ("dataloader",))],
 )
 def test_late_ranks_cost_what_they_take_longer_however_they_meet(labelled: Runs, name: str, causes) -> None:
-    run = labelled(name)
-    measures, fault = run.measures, run.label["faults"][0]
+    measures, fault = labelled(name).measures, labelled(name).fault
     late = np.flatnonzero(np.isin(measures.job.rank_ids, fault["culprit_ranks"]))
     assert levelled_us(measures, late, causes) == pytest.approx(fault["recoverable_us"], rel=0.1)
     assert levelled_us(measures, late, ()) == pytest.approx(fault["recoverable_us"], rel=0.1)
@@ -121,6 +120,6 @@ def test_late_ranks_cost_what_they_take_longer_however_they_meet(labelled: Runs,
 def test_ranks_that_are_not_late_cost_nothing_nor_do_all_of_them(labelled: Runs) -> None:
     run = labelled("straggler.compute")
     measures, everybody = run.measures, np.arange(len(run.job.ranks))
-    late = np.flatnonzero(np.isin(run.job.rank_ids, run.label["faults"][0]["culprit_ranks"]))
+    late = np.flatnonzero(np.isin(run.job.rank_ids, run.fault["culprit_ranks"]))
     assert levelled_us(measures, np.setdiff1d(everybody, late)[:1], ("compute",)) == 0
     assert levelled_us(measures, everybody, ("compute",)) == 0 == levelled_us(measures, late[:0], ("compute",))

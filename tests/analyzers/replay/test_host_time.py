@@ -40,9 +40,7 @@ def test_one_on_top_of_the_other_is_their_product(first: list, second: list) -> 
         assert share_at(both, at) == pytest.approx(share_at(a, at) * share_at(b, at), abs=2e-4)
     covered = [spans for spans, _ in both]
     total = sum(intervals.length(spans) for spans in covered)
-    merged = intervals.union(
-        np.concatenate([s for s, _ in covered] or [[]]), np.concatenate([e for _, e in covered] or [[]])
-    )
+    merged = intervals.union(*(np.concatenate([spans[side] for spans in covered] or [[]]) for side in (0, 1)))
     assert total == intervals.length(merged)  # disjoint
 
 

@@ -22,9 +22,8 @@ def test_it_is_priced_by_the_step_without_the_calls(labelled: Runs) -> None:
     run = labelled("barriers in every step")
     (found,) = (f for f in run.report.findings if f.id == ID)
     assert "barrier calls" in found.summary and "20 barrier calls per step" in found.evidence[0].text
-    (truth,) = run.label["faults"]
     predicted_us = run.report.steps.wall_us - found.recoverable_us.value
-    assert predicted_us == pytest.approx(truth["counterfactual_step_us"], rel=0.01)
+    assert predicted_us == pytest.approx(run.fault["counterfactual_step_us"], rel=0.01)
 
 
 def script(calls: list[str], cat: str) -> Script:
@@ -33,8 +32,7 @@ def script(calls: list[str], cat: str) -> Script:
     for _ in made.steps(3):
         for name in calls:
             made.host(name, 300.0, cat)
-        for _ in range(5):
-            made.launch(dur_us=40.0)
+        made.launch(dur_us=40.0, times=5)
     return made
 
 
@@ -56,20 +54,17 @@ def test_calls_are_known_by_every_name_and_others_are_not(tmp_path: Path, name: 
     assert held_in_meetings_us(facts) == (pytest.approx(217.0, abs=1.0) if is_known else 0.0)
 
 
-@pytest.mark.parametrize(
-    ("captured", "saves", "named"), [(True, False, True), (False, False, False), (True, True, False)]
-)
-def test_calls_of_some_steps_count_where_none_saves(tmp_path: Path, captured: bool, saves: bool, named: bool) -> None:
+@pytest.mark.parametrize(("seen", "saves", "named"), [(True, False, True), (False, False, False), (True, True, False)])
+def test_calls_of_some_steps_count_where_none_saves(tmp_path: Path, seen: bool, saves: bool, named: bool) -> None:
     """Two in each of two steps of nine: before and after a save they go with it."""
     made = Script()
     for step in made.steps(9):
-        for _ in range(5):
-            made.launch(dur_us=40.0)
+        made.launch(dur_us=40.0, times=5)
         for _ in range(2 * (step in (2, 6))):
             made.host("ddprof::collective.all_gather_object", 300.0, "user_annotation")
             if saves:
                 made.host("save_checkpoint", 300.0, "user_annotation")
-    facts = replace(made.facts(tmp_path), sidecar=sidecar_of({"state": "exit"} if captured else {}))
+    facts = replace(made.facts(tmp_path), sidecar=sidecar_of({"state": "exit"} if seen else {}))
     assert len(facts.meetings) == 4 and _is_usual(facts) == named
 
 

@@ -37,8 +37,7 @@ def test_steps_between_two_saves_are_no_part_of_saving(tmp_path: Path) -> None:
     """Their hosts wait for their devices nearly all the time, as one does that copies state."""
     script = Script()
     for step in script.steps(6):
-        for _ in range(5):
-            script.launch(dur_us=4_000.0)
+        script.launch(dur_us=4_000.0, times=5)
         script.synchronise("cudaStreamSynchronize")
         if step in (1, 3, 5):
             script.host("save_checkpoint", 5_000.0, "user_annotation")

@@ -24,8 +24,7 @@ def run(folder: Path, own_us: list[float], frames: bool = True, function: str = 
         around = script.frame if frames else lambda _: nullcontext()
         for name in (FORWARD, "torch/_tensor.py(570): backward", "torch/optim/adamw.py(200): step"):
             with around(name):
-                for _ in range(20):
-                    script.launch(dur_us=50.0)
+                script.launch(dur_us=50.0, times=20)
         script.idle(20.0)  # the queue is empty
         with around(function):
             script.idle(own_us[rank])

@@ -69,10 +69,8 @@ def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Run
 
 @pytest.mark.parametrize("at", [4, 8, 16])
 def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> None:
-    """Labels of the job simulated with other microbatches agree with the formula."""
-    run = labelled(ID)
-    swept = run.label["faults"][0]["sweep"]["microbatches"]
-    assert run.measures.step_us - schedule_gain_us(run.measures, at, 1) == pytest.approx(swept[str(at)], rel=0.05)
+    measures, swept = labelled(ID).measures, labelled(ID).fault["sweep"]["microbatches"]
+    assert measures.step_us - schedule_gain_us(measures, at, 1) == pytest.approx(swept[str(at)], rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ def test_names_the_heavy_stage_where_peers_are_named_and_neighbours_were_traced(
     assert "were not traced" in abstains(ID, run.only(0, 2))
     run = labelled("heavy stage, one of its replicas not traced")
     (found,) = (f for f in run.report.findings if f.id == "pipeline.imbalance")
-    (truth,) = run.label["faults"]
-    assert found.ranks == tuple(truth["culprit_ranks"])  # the replica that was not traced has the same layers
-    saved_us = run.report.steps.wall_us - truth["counterfactual_step_us"]
+    assert found.ranks == tuple(run.fault["culprit_ranks"])  # the replica that was not traced has the same layers
+    saved_us = run.report.steps.wall_us - run.fault["counterfactual_step_us"]
     assert found.recoverable_us.value == pytest.approx(saved_us, rel=0.25)
     assert found.recoverable_us.low < found.recoverable_us.value <= found.recoverable_us.high

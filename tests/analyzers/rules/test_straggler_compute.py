@@ -18,8 +18,8 @@ ID = "straggler.compute"
 
 def test_names_and_prices_the_slow_device_unless_its_rank_runs_something_alone(labelled: Runs) -> None:
     run = labelled(ID)
-    said, (fault,) = fires(run, ID, 2), run.label["faults"]
-    assert run.pricer.step_us(said.changes) == pytest.approx(fault["counterfactual_step_us"], rel=0.03)
+    said = fires(run, ID, 2)
+    assert run.pricer.step_us(said.changes) == pytest.approx(run.fault["counterfactual_step_us"], rel=0.03)
     (change,) = said.changes
     assert change.kind == "scale_compute" and change.values[0] == pytest.approx(1.3, abs=0.03)
     held = replace(run.measures, alone={run.job.rank_ids.index(2): Alone("train.py:17 probe()", "", 900.0, 0.0)})
@@ -53,7 +53,7 @@ def test_work_that_varies_by_step_makes_no_rank_slow_by_chance(ranks: int, steps
 )
 def test_a_slow_device_of_a_pipeline_is_no_heavy_stage(labelled: Runs, name: str) -> None:
     run, excess = labelled(name), 0.4 if "short of power" in name else 0.3
-    said = fires(run, ID, *run.label["faults"][0]["culprit_ranks"])
+    said = fires(run, ID, *run.fault["culprit_ranks"])
     assert said.changes[0].values == pytest.approx([1 + excess] * len(said.ranks), abs=0.05)
     assert "the other stages of the pipeline" in said.summary or len(run.job.ranks) == 4 != len(said.ranks)
     assert run.said("pipeline.imbalance") == []

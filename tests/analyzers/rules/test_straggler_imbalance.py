@@ -33,8 +33,7 @@ def unequal(folder: Path, work: Work, ranks: int = 4) -> LoadedRun:
 
 
 def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -> None:
-    for _ in range(count):
-        script.launch(name, dur_us=dur_us)
+    script.launch(name, dur_us=dur_us, times=count)
 
 
 def some_longer_kernels(script: Script, rank: int, step: int) -> None:

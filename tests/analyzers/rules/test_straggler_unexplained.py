@@ -22,8 +22,7 @@ def run(folder: Path, late: Callable[[int], int], ranks: int = 4, by_us: float =
     """Ranks that compute alike; in each step the device of one (`late`: step -> rank) copies for `by_us` longer."""
 
     def work(script: Script, rank: int, step: int) -> None:
-        for _ in range(20):
-            script.launch(dur_us=300.0)
+        script.launch(dur_us=300.0, times=20)
         script.copy(1_000, by_us if rank == late(step) else 10.0)
 
     return loaded(in_step(ranks, 8, work), folder)

@@ -27,7 +27,7 @@ def test_settings_give_the_generators_step(labelled: Runs, name: str, knob: str,
     """The latency run holds no message above 1 MiB: larger ones are extrapolated."""
     run = labelled(name)
     now = {"num_workers": "2"} if knob == "num_workers" else {}
-    for value, true_us in run.label["faults"][0]["sweep"][knob].items():
+    for value, true_us in run.fault["sweep"][knob].items():
         found = predicted(run, f"{knob}={value}", now=now)
         assert found.after_us == pytest.approx(true_us, rel=error), value
         assert name != "comm.latency_bound" or found.low_us <= true_us <= found.high_us

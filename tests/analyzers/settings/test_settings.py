@@ -58,7 +58,7 @@ def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monke
 @pytest.mark.parametrize("name", ["comm.latency_bound", "comm.no_overlap"])
 def test_the_advised_cap_is_as_good_as_the_best_of_the_sweep(labelled: Runs, name: str) -> None:
     run = labelled(name)
-    truth = {float(k): us for k, us in run.label["faults"][0]["sweep"]["bucket_cap_mb"].items()}
+    truth = {float(k): us for k, us in run.fault["sweep"]["bucket_cap_mb"].items()}
     plan = plan_buckets(run.pricer, Present())
     true_us = float(np.interp(plan.advised_mb, list(truth), list(truth.values())))
     assert true_us <= min(truth.values()) * 1.03 and plan.low_us <= true_us <= plan.high_us

@@ -23,13 +23,11 @@ from ddprof.findings import Basis, Candidate, Change
 from ddprof.report.model import Steps
 
 
-def waits(
-    on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str | None = None
-) -> dict[str, Any]:
+def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str = "") -> dict[str, Any]:
     """A sidecar with these shares of the time, in a window and over the run."""
     shares = (on_cpu, waited), run or (on_cpu, waited)
     window, ever = ({"dur_ns": 10**9, "cpu_ns": int(c * 1e9), "waited_ns": int(w * 1e9)} for c, w in shares)
-    where = {} if cores is None else {"host": "a", "processors": {"usable": 2, "cores": cores}}
+    where = {"host": "a", "processors": {"usable": 2, "cores": cores}} if cores else {}
     return {"cpu_waits": {"windows": [window], "run": ever}, **where}
 
 

@@ -33,7 +33,6 @@ def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
 
 
 def test_findings_say_what_they_stand_on_and_no_rule_states_a_number(labelled: Runs) -> None:
-    """A rule says what it stands on; how often such findings are right is not its to say."""
     for file in Path(rules.__file__).parent.rglob("*.py"):
         given = {node.arg for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.keyword)}
         assert "confidence" not in given, file

@@ -26,7 +26,7 @@ def test_pauses_cost_what_is_booked_and_what_waits_for_them(labelled: Runs) -> N
     assert price.value == pytest.approx((own + waited).mean())
     assert price.most == pytest.approx((own + waited).max())
     assert own.mean() < price.value / 2  # most of it is waiting
-    assert price.value == pytest.approx(labelled("host.gc").label["faults"][0]["recoverable_us"], rel=0.1)
+    assert price.value == pytest.approx(labelled("host.gc").fault["recoverable_us"], rel=0.1)
 
 
 def test_only_ranks_that_are_named_or_wait_gain_and_prices_apart_are_brought_together(labelled: Runs) -> None:
@@ -34,7 +34,7 @@ def test_only_ranks_that_are_named_or_wait_gain_and_prices_apart_are_brought_tog
     slow = ledger_price(measures, (Change("scale_compute", (2,), (1.3,)),))
     other = ledger_price(measures, (Change("scale_compute", (1,), (1.3,)),))
     assert slow is not None and other is not None and other.value < 0.5 * slow.value
-    assert slow.value == pytest.approx(labelled("straggler.compute").label["faults"][0]["recoverable_us"], rel=0.1)
+    assert slow.value == pytest.approx(labelled("straggler.compute").fault["recoverable_us"], rel=0.1)
     untraced = replace(measures, job=replace(measures.job, missing_ranks=(9,)))
     seen = ledger_price(untraced, (Change("scale_compute", (2,), (1.3,)),))
     assert seen == replace(slow, sees_more=True)

@@ -52,7 +52,7 @@ def test_elements_of_the_first_argument(shapes: str, elements: int | None) -> No
 
 
 HOOK_US = 25_000.0
-ENGINE = "autograd::engine::evaluate_function: "
+EVAL = "autograd::engine::evaluate_function: "
 
 
 def hooked(folder: Path, node: str, *calls: str) -> LoadedRun:
@@ -72,9 +72,7 @@ def hooked(folder: Path, node: str, *calls: str) -> LoadedRun:
     return in_steps(folder, 5, 60_000.0, play)
 
 
-@pytest.mark.parametrize(
-    "node", [f"{ENGINE}ReluBackward0", "ScaleBackward", f"{ENGINE}torch::autograd::AccumulateGrad"]
-)
+@pytest.mark.parametrize("node", [f"{EVAL}ReluBackward0", "ScaleBackward", f"{EVAL}torch::autograd::AccumulateGrad"])
 def test_a_hook_is_python_of_its_rank(tmp_path: Path, node: str) -> None:
     run = hooked(tmp_path / "run", node, "aten::threshold_backward")
     ledger = run.report.ledger.per_rank

@@ -24,8 +24,7 @@ def steps_with(folder: Path, function: str, trains: bool = False, in_model: bool
                 with script.frame(BACKWARD):
                     script.host("autograd::engine", 300.0)
         with script.frame(MODULE):
-            for _ in range(10):
-                script.launch(dur_us=100.0)
+            script.launch(dur_us=100.0, times=10)
         script.synchronise()
     return script.facts(folder)
 

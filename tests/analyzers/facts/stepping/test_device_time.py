@@ -55,9 +55,7 @@ CASES = {
     "a copy of the next batch": ([0, 10, 20], "1-18@.99, 11-12@10.1 copy/2, 18-38@10.5", [0, 18, 38]),
     "a late first launch": ([0, 30], "20.5-30@20", [0, 30]),
     "a stream held up by one whose work is not in the file": ([0, 200], "150-155@.1 comm/1, 155-190@.2", [150, 200]),
-    "a stream that waits for recorded work without a launch": (
-        [0, 200], "1-149.9 copy/2, 150-155@.1, 155-190@.2", [0, 200]
-    ),
+    "a stream that waits for work without a launch": ([0, 200], "1-149.9 copy/2, 150-155@.1, 155-190@.2", [0, 200]),
     "no launches": ([0, 10, 20], "1-30", [0, 10, 20]),
     "marks at the ends into which nothing is launched": ([0, 10, 20, 30, 31], IN_STEPS[8:], [10, 20, 30]),
 }  # fmt: skip

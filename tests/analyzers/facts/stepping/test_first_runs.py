@@ -46,9 +46,7 @@ def test_a_phase_of_the_compiler_says_so_of_a_region_that_runs_but_once(tmp_path
 
 
 @pytest.mark.parametrize(("region", "held_us"), [(COMPILED, (364e3, 300e3)), ("aten::to", (364e3, 0))])
-def test_what_is_as_long_again_or_eager_is_no_first_run(
-    tmp_path: Path, region: str, held_us: tuple[float, ...]
-) -> None:
+def test_what_is_long_again_or_eager_is_no_first_run(tmp_path: Path, region: str, held_us: tuple[float, ...]) -> None:
     script = Script()
     for held in held_us:
         run(script, region, held)

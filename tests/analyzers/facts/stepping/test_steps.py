@@ -64,9 +64,7 @@ def test_steps_without_marks_are_found_by_what_the_device_repeats_whole(labelled
     assert told(labelled, tmp_path / "cut", cut).report.steps.count == 1
 
 
-@pytest.mark.parametrize(
-    "name", ["train_step", "step {0}", "epoch_0_batch_{0}", "## iteration {0} ##", "Training Step"]
-)
+@pytest.mark.parametrize("name", ["train_step", "step {}", "epoch_0_batch_{}", "## iteration {} ##", "Training Step"])
 def test_marks_of_the_scripts_own_are_steps(labelled: Runs, tmp_path: Path, name: str) -> None:
     def renamed(events: Events) -> None:
         marks = [e for e in events if retold.is_mark(e)]

@@ -11,9 +11,8 @@ from ddprof.analyzers.job.peers.hot_shards import hot_shards
     [("hot expert", 3, "experts"), ("hot expert, with shapes", 0, "experts"), ("hot table", 1, "embedding tables")],
 )
 def test_who_is_asked_for_more(labelled: Runs, name: str, position: int, kind: str) -> None:
-    (shard,) = hot_shards(labelled(name).job.ranks)
+    (shard,), fault = hot_shards(labelled(name).job.ranks), labelled(name).fault
     assert (shard.position, shard.kind) == (position, kind)
-    (fault,) = labelled(name).label["faults"]
     assert shard.ratio == pytest.approx(1 + fault["magnitude"], rel=0.05)
     assert shard.excess_us == pytest.approx(fault["recoverable_us"], rel=0.1)
 

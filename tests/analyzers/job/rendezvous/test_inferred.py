@@ -57,8 +57,7 @@ def equal_python(script: Script, rank: int, step: int) -> None:
     """Every rank runs the same Python, which nothing records, while its device idles."""
     script.synchronise("cudaStreamSynchronize")
     script.idle(2_000.0 + 15.0 * ((7 * rank + 3 * step) % 5))
-    for _ in range(10):
-        script.launch("gemm", KERNEL_US)
+    script.launch("gemm", KERNEL_US, times=10)
 
 
 def own_python(script: Script, rank: int, step: int) -> None:
@@ -96,8 +95,7 @@ def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path)
     for step in range(STEPS):
         begins = [script.now_us for script in scripts]
         for rank, script in enumerate(scripts):
-            for _ in range(30):
-                script.launch("gemm", KERNEL_US * (1.4 if rank == 1 else 1.0))
+            script.launch("gemm", KERNEL_US * (1.4 if rank == 1 else 1.0), times=30)
         end_us = max(script.free_us for script in scripts) + 50.0
         for script, begin_us in zip(scripts, begins, strict=True):
             script.reduce(end_us, ranks=4)

@@ -63,8 +63,6 @@ def test_steps_that_some_rank_lacks_in_whole_or_in_part_are_left_out_on_all(labe
 
 @pytest.mark.parametrize(("torn", "steps"), [((2,), [0, 1]), ((0, 2), [1])])
 def test_a_cpu_rank_is_compared_where_it_has_no_holes(torn: tuple[int, ...], steps: list[int], tmp_path: Path) -> None:
-    """One step that is left is none to compare ranks in."""
-
     def play(rank: int, at_us: float) -> Events:
         step = round(at_us / 100_000)
         count = 20 + step if rank == 1 and step in torn else 60

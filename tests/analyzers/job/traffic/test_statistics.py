@@ -41,8 +41,6 @@ def test_equal_messages_few_ones_and_unknown_sizes_prove_nothing() -> None:
 
 
 def test_one_rank_tells_its_transfers_unless_it_waits_in_them(labelled: Runs) -> None:
-    told, waiting = (
-        labelled(name).only(at).job for name, at in (("comm.bandwidth_bound", 2), ("straggler.compute", 0))
-    )
-    assert with_known_transfer(told).all() and not with_known_transfer(waiting).any()
+    assert with_known_transfer(labelled("comm.bandwidth_bound").only(2).job).all()
+    assert not with_known_transfer(labelled("straggler.compute").only(0).job).any()
     assert with_known_transfer(labelled("straggler.compute").job).all()

@@ -12,19 +12,17 @@ from ddprof.analyzers.job.whole_run.remade_workers import remade_workers
 from ddprof.findings import Candidate
 from ddprof.sidecar import LoaderSettings, Sidecar, StepTimes
 
-STEP_NS, FETCH_NS, START_NS = 50_000_000, 200_000, 100_000_000
+EPOCH, STEP_NS, FETCH_NS, START_NS = 8, 50_000_000, 200_000, 100_000_000
 
 
-def recorded(
-    epoch: int = 8, steps: int = 80, persistent: bool = False, first: int = 0, start_ns: int = START_NS
-) -> Sidecar:
+def recorded(steps: int = 80, persistent: bool = False, first: int = 0, start_ns: int = START_NS) -> Sidecar:
     """Steps of 50 ms; in the first of each epoch the loader takes `start_ns` longer."""
     found, now = [], 10**15
     for index in range(steps):
-        data = FETCH_NS + (start_ns if index % epoch == first else 0)
+        data = FETCH_NS + (start_ns if index % EPOCH == first else 0)
         found.append(StepTimes(index=index, start_ns=now, end_ns=now + STEP_NS + data, data_ns=data, profiled=False))
         now += STEP_NS + data
-    loader = LoaderSettings(num_workers=2, persistent_workers=persistent, batches_per_epoch=epoch)
+    loader = LoaderSettings(num_workers=2, persistent_workers=persistent, batches_per_epoch=EPOCH)
     return Sidecar(schema="ddprof.sidecar/1", dataloader=loader, steps=tuple(found))
 
 
@@ -43,7 +41,7 @@ def said(folder: Path, sidecar: Sidecar) -> list[Candidate]:
 def test_workers_that_are_made_again_are_kept(tmp_path: Path) -> None:
     (candidate,) = said(tmp_path, recorded())
     assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == ()
-    share = START_NS / (8 * (STEP_NS + FETCH_NS) + START_NS)
+    share = START_NS / (EPOCH * (STEP_NS + FETCH_NS) + START_NS)
     assert candidate.lost_us == pytest.approx(share * 20_500.0, rel=0.2)
 
 

@@ -15,8 +15,7 @@ def run(folder: Path, hook_us: float) -> LoadedRun:
     """Two ranks whose device idles for `hook_us` of each step while a hook runs."""
 
     def work(script: Script, rank: int, step: int) -> None:
-        for _ in range(20):
-            script.launch(dur_us=50.0)
+        script.launch(dur_us=50.0, times=20)
         script.idle(20.0)
         script.host("ddprof::comm_hook train.py:12 count_large()", hook_us, "user_annotation")
 

@@ -118,8 +118,10 @@ def meet(scripts: list[Script], transfer_us: float = 50.0) -> None:
         script.reduce(last_us + transfer_us, ranks=len(scripts))
 
 
-def in_step(ranks: int, steps: int, work: Callable[[Script, int, int], None]) -> list[Script]:
-    """Ranks that do `work` (script, rank, step), meet in an all-reduce and wait for it, step by step."""
+def in_step(
+    ranks: int, steps: int, work: Callable[[Script, int, int], None], wait: str = "cudaDeviceSynchronize"
+) -> list[Script]:
+    """Ranks that do `work` (script, rank, step), meet in an all-reduce and `wait` for it, step by step."""
     scripts = [Script() for _ in range(ranks)]
     for step in range(steps):
         begins_us = [script.now_us for script in scripts]
@@ -127,7 +129,7 @@ def in_step(ranks: int, steps: int, work: Callable[[Script, int, int], None]) ->
             work(script, rank, step)
         meet(scripts)
         for script, begin_us in zip(scripts, begins_us, strict=True):
-            script.synchronise()
+            script.synchronise(wait)
             script.step(step + 1, begin_us)
     return scripts
 

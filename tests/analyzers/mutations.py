@@ -11,6 +11,15 @@ from typing import Any
 Files = dict[str, dict[str, Any]]
 Texts = dict[str, str]
 Mutation = Callable[[Files, Files, random.Random], Texts]
+_ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
+UNMARKED = 8  # parts that a recording without step marks is cut to some of
+_COPIES: tuple[Callable[[str], str], ...] = (
+    lambda name: f"copy of {name}",
+    lambda name: name.replace(".", " (1).", 1),
+    lambda name: f"old/{name}",
+)
+_CALLS = {"cuda_runtime", "cuda_driver"}
+LAUNCHES_LOSE = (_CALLS, _ON_DEVICE, _CALLS | _ON_DEVICE)
 
 
 def load(folder: Path) -> Files:
@@ -70,9 +79,6 @@ def _calls_last(events: list[Any]) -> list[Any]:
 ORDERS: list[Callable[[list[Any]], list[Any]]] = [list, lambda e: sorted(e, key=_start), _calls_last, _calls_last]
 
 
-_ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
-
-
 def _is_on_device(event: dict[str, Any]) -> bool:
     return event.get("cat") in _ON_DEVICE
 
@@ -103,9 +109,6 @@ def kth(files: Files, _: Files, rng: random.Random) -> Texts:
         return [e for at, e in enumerate(events, first) if e.get("ph") == "M" or (at % k == 0) == holds]
 
     return _changed(files, names, change)
-
-
-UNMARKED = 8  # parts that a recording without step marks is cut to some of
 
 
 def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -183,13 +186,6 @@ def duplicated(files: Files, _: Files, rng: random.Random) -> Texts:
     return texts
 
 
-_COPIES: tuple[Callable[[str], str], ...] = (
-    lambda name: f"copy of {name}",
-    lambda name: name.replace(".", " (1).", 1),
-    lambda name: f"old/{name}",
-)
-
-
 def _repeated(events: list[Any], rng: random.Random) -> list[Any]:
     if rng.random() < 0.5:
         share = rng.uniform(0.01, 0.2)
@@ -208,10 +204,6 @@ def lost_launches(files: Files, _: Files, rng: random.Random) -> Texts:
         return [e for e in events if e.get("cat") not in gone or _correlation(e) not in lost]
 
     return _changed(files, _some(files, rng), change)
-
-
-_CALLS = {"cuda_runtime", "cuda_driver"}
-LAUNCHES_LOSE = (_CALLS, _ON_DEVICE, _CALLS | _ON_DEVICE)
 
 
 def _correlation(event: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ CONTRACT = (
 )
 OWN = [rule_id for rule_id, rule in catalogue().items() if rule.detect.__module__.startswith(rules.__name__)]
 HEADINGS = ("What it detects:", "Why it costs:", "How the gain is priced:", "How to fix:", "Limits:", "Sources:")
+OF_EACH_RANK = ("host.sync", "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "input.starved")
 
 
 def test_every_identifier_of_the_contract_has_a_rule_and_a_test() -> None:
@@ -61,9 +62,6 @@ def test_steps_alone_show_nothing(labelled: Runs, rule_id: str) -> None:
 def test_an_unknown_page_names_the_one_that_was_meant() -> None:
     with pytest.raises(UsageError, match=r"no finding 'input.stragler' \(did you mean input.straggler\?\)"):
         page("input.stragler")
-
-
-OF_EACH_RANK = ("host.sync", "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "input.starved")
 
 
 @pytest.mark.parametrize("name", OF_EACH_RANK)

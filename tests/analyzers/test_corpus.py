@@ -26,21 +26,18 @@ BOUNDED = {
 @pytest.mark.parametrize("name", list(FAULTY))
 def test_the_fault_is_found_with_its_ranks_and_the_step_without_it(labelled: Runs, name: str) -> None:
     run = labelled(name)
-    assert run.score.faults == (name,)
-    assert run.score.found == (True,), [(f.id, f.ranks) for f in run.report.findings]
-    assert run.score.false == ()
+    said = [(f.id, f.ranks) for f in run.report.findings]
+    assert (run.score.faults, run.score.found, run.score.false) == ((name,), (True,), ()), said
     headline = run.report.verdict.headline
     assert run.score.bound_right and "fixing it saves" in headline, headline
     assert not headline[0].islower() or "_" in headline.split()[0], headline  # the name of an operation stays as it is
-    error = labelled(name).score.step_error
-    assert error is not None and error < BOUNDED.get(name, MAX_STEP_ERROR)
+    assert run.score.step_error is not None and run.score.step_error < BOUNDED.get(name, MAX_STEP_ERROR)
 
 
 @pytest.mark.parametrize("name", [*CLEAN, *HARD])
 def test_nobody_is_accused_and_faults_are_found_where_the_trace_says_little(labelled: Runs, name: str) -> None:
     run = labelled(name)
-    assert all(run.score.found), [(f.id, f.ranks) for f in run.report.findings]
-    assert run.score.false == ()
+    assert all(run.score.found) and run.score.false == (), [(f.id, f.ranks) for f in run.report.findings]
 
 
 @pytest.mark.parametrize("name", list(WHOLE))
@@ -50,18 +47,12 @@ def test_ledger_and_unmodified_replay_agree_with_the_truth(labelled: Runs, name:
     for rank, row in run.report.ledger.per_rank.items():
         causes = sum(value for cause, value in row.items() if cause != "wall_us")
         assert causes == pytest.approx(row["wall_us"], rel=1e-9), rank
-    error = labelled(name).report.replay.error
+    error = run.report.replay.error
     assert error is not None and error < MAX_REPLAY_ERROR
 
 
-@pytest.fixture(scope="module")
-def scores(labelled: Runs) -> Score:
-    """The score of every judged run, whoever reads it first."""
-    return Score(tuple(labelled(name).score for name in JUDGED))
-
-
-def test_the_score_of_the_whole_corpus(scores: Score) -> None:
-    summary = scores.summary()
+def test_the_score_of_the_whole_corpus(labelled: Runs) -> None:
+    summary = Score(tuple(labelled(name).score for name in JUDGED)).summary()
     assert summary["faults_right"] >= 0.95 and summary["healthy_accused"] == 0
     assert summary["clock_inside"] == 1.0 and summary["bound_right"] >= 0.95
 

@@ -9,6 +9,9 @@ from ddprof.findings import Basis, Candidate, Change, Finding, Recoverable, Rule
 from ddprof.report.phrases import gain_words
 from ddprof.units import format_us
 
+Said = dict[str, tuple[tuple[int, ...], Change, float]]  # by title: accused ranks, change, the time lost (us)
+LARGER, SMALLER = (Change("scale_compute", (2,), (factor,)) for factor in (1.3, 1.25))
+
 
 def test_the_larger_finding_explains_the_waiting_and_every_rule_is_told(labelled: Runs) -> None:
     """A slow device makes its peers wait; nothing but the device is a warning, and findings come worst first."""
@@ -22,9 +25,6 @@ def test_the_larger_finding_explains_the_waiting_and_every_rule_is_told(labelled
     assert {a.id for a in said.abstentions}.isdisjoint(said.checked) and all(a.reason for a in said.abstentions)
 
 
-Said = dict[str, tuple[tuple[int, ...], Change, float]]  # by title: accused ranks, change, the time lost (us)
-
-
 def diagnosed(run: Labelled, monkeypatch: pytest.MonkeyPatch, said: Said) -> Diagnosis:
     """The diagnosis of a run where rules say this alone."""
 
@@ -34,9 +34,6 @@ def diagnosed(run: Labelled, monkeypatch: pytest.MonkeyPatch, said: Said) -> Dia
     rules = {title: rule(title, *parts) for title, parts in said.items()}
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
     return diagnose(run.measures, run.pricer)
-
-
-LARGER, SMALLER = (Change("scale_compute", (2,), (factor,)) for factor in (1.3, 1.25))
 
 
 def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,13 @@ def _run(folder: Path, **manifest: Any) -> str:
 
 
 def test_a_job_that_failed_without_a_trace_of_why_says_so_also_in_a_store(tmp_path: Path) -> None:
-    failure = failure_of([_run(tmp_path, exit_code=7)])
-    assert failure is not None and "exit code 7" in failure.sentence
     store = fsspec.filesystem("memory")
     for name, code in (("failed", 7), ("ended", 0)):
-        manifest = json.dumps({"schema": "ddprof.run/1", "exit_code": code}).encode()
-        store.pipe(f"/failures/{name}/manifest.json", manifest)
-    failure = failure_of(["memory://failures/failed/manifest.json"])
-    assert failure is not None and "exit code 7" in failure.sentence
+        written = json.dumps({"schema": "ddprof.run/1", "exit_code": code}).encode()
+        store.pipe(f"/failures/{name}/manifest.json", written)
+    for manifest in (_run(tmp_path, exit_code=7), "memory://failures/failed/manifest.json"):
+        failure = failure_of([manifest])
+        assert failure is not None and "exit code 7" in failure.sentence
     assert failure_of(["memory://failures/ended/manifest.json", "memory://failures/gone/manifest.json"]) is None
 
 

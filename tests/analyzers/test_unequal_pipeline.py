@@ -2,6 +2,7 @@
 shares: what balancing them saves.
 """
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -51,22 +52,19 @@ def play(lengths: Lengths) -> tuple[float, list[dict[str, Any]]]:
             ends[:, dp] = first, second
         met = ends[1].max()  # of the second stage without a record; rank 0 waits for what it computed
         ends[1], ends[0, 0] = met, max(met, ends[0, 0])
-        for dp in range(len(of_step)):
-            for stage in (0, 1):
-                ends[stage, dp] = span("layernorm-grads-all-reduce", dp, stage, ends[stage, dp], 5e-5, step)
+        pairs = list(itertools.product(range(len(of_step)), (0, 1)))
+        for dp, stage in pairs:
+            ends[stage, dp] = span("layernorm-grads-all-reduce", dp, stage, ends[stage, dp], 5e-5, step)
         paired = ends.max(axis=0)
         scattered = (paired + 0.01).max() + 0.01
-        for dp in range(len(of_step)):
-            for stage in (0, 1):
-                span("embedding-grads-all-reduce", dp, stage, paired[dp], 0.01, step)
-                span("grads-reduce-scatter", dp, stage, scattered - 0.01, 0.01, step)
-                span("optimizer-clip-main-grad", dp, stage, scattered, 0.001, step)
-                now = span("optimizer", dp, stage, scattered + 0.001, 0.002, step)
-    for dp in range(lengths.shape[1]):
-        for stage in (0, 1):
-            for lane in (0, 1, 3):
-                names = {"name": f"PP rank {stage}, TP rank 0, {lane}"}
-                events.append({"ph": "M", "name": "thread_name", "pid": dp, "tid": 10 * stage + lane, "args": names})
+        for dp, stage in pairs:
+            span("embedding-grads-all-reduce", dp, stage, paired[dp], 0.01, step)
+            span("grads-reduce-scatter", dp, stage, scattered - 0.01, 0.01, step)
+            span("optimizer-clip-main-grad", dp, stage, scattered, 0.001, step)
+            now = span("optimizer", dp, stage, scattered + 0.001, 0.002, step)
+    for dp, stage, lane in itertools.product(range(lengths.shape[1]), (0, 1), (0, 1, 3)):
+        names = {"name": f"PP rank {stage}, TP rank 0, {lane}"}
+        events.append({"ph": "M", "name": "thread_name", "pid": dp, "tid": 10 * stage + lane, "args": names})
     return now / len(lengths), events
 
 

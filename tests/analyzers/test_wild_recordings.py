@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -15,14 +15,6 @@ from ddprof.report.model import Report
 Claim = Callable[[list[Report]], bool]
 PREPROCESSING = "video_classification.py:129 preprocess()"
 EXPOSED = 0.623  # between the marks that the device holds; between those of the host, which runs ahead of it, 0.657
-
-
-class Case(NamedTuple):
-    """A recording (folder below `wild/recordings`) and what is claimed of it."""
-
-    folder: str
-    claim: str
-    check: Claim
 
 
 def loud(reports: list[Report]) -> Iterator[Any]:
@@ -98,40 +90,41 @@ def exposed_communication(reports: list[Report]) -> bool:
     return abs(share - EXPOSED) < 0.03 and reports[0].verdict.bound == "communication"
 
 
+# Recordings (folders below `wild/recordings`) and what is claimed of them.
 CASES = (
-    Case("unrelated_two_runs", "no allocator", not_said("host.allocator")),
-    Case("ab_pair", "no share above 100 %", lambda rs: max(shares(rs)) <= 100.0),
-    Case("ab_pair", "the loader", says("input.starved")),
-    Case("cold_first_step_loader", "the step of the warm steps", step_of(146e3, 194e3)),
-    Case("cold_first_step_loader", "the unnamed device", lambda rs: all(r.run.device == "cuda" for r in rs)),
-    Case("cold_first_step_loader", "not launch-bound", headline_lacks("launch")),
-    Case("cold_first_step_loader", "the loader", says("input.starved")),
-    Case("cold_with_collectives", "not launch-bound", not_said("host.launch_bound")),
-    Case(
+    ("unrelated_two_runs", "no allocator", not_said("host.allocator")),
+    ("ab_pair", "no share above 100 %", lambda rs: max(shares(rs)) <= 100.0),
+    ("ab_pair", "the loader", says("input.starved")),
+    ("cold_first_step_loader", "the step of the warm steps", step_of(146e3, 194e3)),
+    ("cold_first_step_loader", "the unnamed device", lambda rs: all(r.run.device == "cuda" for r in rs)),
+    ("cold_first_step_loader", "not launch-bound", headline_lacks("launch")),
+    ("cold_first_step_loader", "the loader", says("input.starved")),
+    ("cold_with_collectives", "not launch-bound", not_said("host.launch_bound")),
+    (
         "stream_busy_before_recording",
         "busy from its first kernel on",
         lambda rs: all(r.ledger.job["compute"] > 0.8 * r.ledger.job["wall_us"] for r in rs),
     ),
-    Case("stream_busy_before_recording", "no start-up", headline_lacks("start-up", "loading code")),
-    Case("preprocessing_in_python", "no waiting for one another", headline_lacks("wait for one another")),
-    Case("preprocessing_in_python", "the input, by its line", names_line("input.starved", PREPROCESSING)),
-    Case("preprocessing_in_python", "an inference does not train", headline_lacks("training")),
-    Case("first_cuda_call", "no allocator", not_said("host.allocator")),
-    Case("first_cuda_call", "nothing to compile", no_advice_to_compile),
-    Case("host_stalls_tp8", "stalls", says("host.stalled")),
-    Case("host_stalls_tp8", "compiled already", no_advice_to_compile),
-    Case("host_stalls_tp8", "not bound by bandwidth", not_said("comm.bandwidth_bound")),
-    Case("one_slow_worker_64", "rank 0", blames(0)),
-    Case("one_slow_worker_64", "the published step without it", lambda rs: within_reach(rs, 23.45e6)),
-    Case("horovod_late_rank_24", "rank 9", blames(9)),
-    Case("horovod_late_rank_24", "rank 0 was late once", lambda rs: not any(0 in f.ranks for f in loud(rs))),
-    Case("already_compiled", "compiled already", nothing_is_eager),
-    Case("documentation_sample", "too little to judge", headline_lacks("idle", "bound", "%")),
-    Case("unmarked_last_tail", "the step of the warm steps", step_of(118e3, 127e3)),
-    Case("unmarked_last_tail", "what an old profiler costs is no launch", not_said("host.launch_bound")),
-    Case("unrecorded_host_code", "a view does not block", evidence_lacks("as_strided", "idle around them")),
-    Case("unrecorded_host_code", "calls cost no more than the idle time after them", within_idle_after_calls),
-    Case("communication_mi300", "two thirds are exposed communication", exposed_communication),
+    ("stream_busy_before_recording", "no start-up", headline_lacks("start-up", "loading code")),
+    ("preprocessing_in_python", "no waiting for one another", headline_lacks("wait for one another")),
+    ("preprocessing_in_python", "the input, by its line", names_line("input.starved", PREPROCESSING)),
+    ("preprocessing_in_python", "an inference does not train", headline_lacks("training")),
+    ("first_cuda_call", "no allocator", not_said("host.allocator")),
+    ("first_cuda_call", "nothing to compile", no_advice_to_compile),
+    ("host_stalls_tp8", "stalls", says("host.stalled")),
+    ("host_stalls_tp8", "compiled already", no_advice_to_compile),
+    ("host_stalls_tp8", "not bound by bandwidth", not_said("comm.bandwidth_bound")),
+    ("one_slow_worker_64", "rank 0", blames(0)),
+    ("one_slow_worker_64", "the published step without it", lambda rs: within_reach(rs, 23.45e6)),
+    ("horovod_late_rank_24", "rank 9", blames(9)),
+    ("horovod_late_rank_24", "rank 0 was late once", lambda rs: not any(0 in f.ranks for f in loud(rs))),
+    ("already_compiled", "compiled already", nothing_is_eager),
+    ("documentation_sample", "too little to judge", headline_lacks("idle", "bound", "%")),
+    ("unmarked_last_tail", "the step of the warm steps", step_of(118e3, 127e3)),
+    ("unmarked_last_tail", "what an old profiler costs is no launch", not_said("host.launch_bound")),
+    ("unrecorded_host_code", "a view does not block", evidence_lacks("as_strided", "idle around them")),
+    ("unrecorded_host_code", "calls cost no more than the idle time after them", within_idle_after_calls),
+    ("communication_mi300", "two thirds are exposed communication", exposed_communication),
 )
 REFUSED = (
     ("flops.nsys-rep", "nsys export"),
@@ -164,19 +157,18 @@ def reports_of(folder: Path) -> list[Report]:
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("folder", "check"),
     [
-        pytest.param(case, id=f"{case.folder}: {case.claim}", marks=pytest.mark.slow if case.folder == LARGE else ())
-        for case in CASES
+        pytest.param(folder, check, id=f"{folder}: {claim}", marks=pytest.mark.slow if folder == LARGE else ())
+        for folder, claim, check in CASES
     ],
 )
-def test_what_was_measured_by_hand(shared_run: Callable[[str], Path], case: Case) -> None:
-    assert case.check(reports_of(shared_run(f"wild/recordings/{case.folder}"))), case.claim
+def test_what_was_measured_by_hand(shared_run: Callable[[str], Path], folder: str, check: Claim) -> None:
+    assert check(reports_of(shared_run(f"wild/recordings/{folder}")))
 
 
-@pytest.mark.parametrize("printed", PRINTED, ids=[folder for folder, *_ in PRINTED])
-def test_what_is_printed(shared_run: Callable[[str], Path], ddprof, printed: tuple[Any, ...]) -> None:
-    folder, must, must_not = printed
+@pytest.mark.parametrize(("folder", "must", "must_not"), PRINTED, ids=[folder for folder, *_ in PRINTED])
+def test_what_is_printed(shared_run: Callable[[str], Path], ddprof, folder: str, must: Any, must_not: Any) -> None:
     _, out, err = ddprof("analyze", "--no-cache", str(shared_run(f"wild/recordings/{folder}")))
     told = " ".join((out + err).split())
     assert [word for word in must if word not in told] == []

@@ -39,8 +39,7 @@ def test_a_pass_without_operators_says_nothing_and_keeping_takes_what_tensors_gr
 def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added() -> None:
     facts = sample_run("full_memory").job.ranks[0]
     found = peak_parts(facts)
-    assert found is not None
-    assert found.before + sum(found.grown) == found.peak == facts.memory["peak_allocated_bytes"]
+    assert found is not None and found.before + sum(found.grown) == found.peak == facts.memory["peak_allocated_bytes"]
     found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
     assert found is not None and found.phase == "optimizer" and found.step == 0 and found.before == 100 * MIB
     assert [part // MIB for part in found.grown] == [60, -10, 40, 0]  # forward, backward, optimizer, elsewhere

@@ -1,5 +1,6 @@
 """The busy time of a rank, divided among what it ran, is that of the ledger to the nanosecond."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,27 +64,21 @@ def test_it_sums_to_the_ledger_of_real_traces(shared_run: Callable[[str], Path],
         check(run)
 
 
-@pytest.fixture
-def cpu_run(tmp_path: Path) -> LoadedRun:
+def test_an_operator_of_a_cpu_rank_has_its_own_time_alone(tmp_path: Path) -> None:
     """Two ranks whose training thread calls aten::linear, which calls aten::addmm, and then waits for its peer."""
-
     spans = (("linear", 100, 5_000), ("addmm", 600, 4_000), ("copy_", 700, 1_000), ("add_", 6_000, 500))
 
     def play(rank: int, at: float) -> Events:
         return [operator(rank, f"aten::{name}", at + start, dur) for name, start, dur in spans]
 
-    return in_steps(tmp_path / "run", 3, 10_000.0, play)
-
-
-def test_an_operator_of_a_cpu_rank_has_its_own_time_alone(cpu_run: LoadedRun) -> None:
-    check(cpu_run)
-    for facts, work in zip(cpu_run.job.ranks, works(cpu_run), strict=True):
+    run = in_steps(tmp_path / "run", 3, 10_000.0, play)
+    check(run)
+    for facts, work in zip(run.job.ranks, works(run), strict=True):
         assert runs_operators(facts)
-        names = [facts.strings[n] for n in work.operations["name"][work.busy["operation"]].tolist()]
-        around = [facts.strings[n] for n in work.operations["operator"][work.busy["operation"]].tolist()]
-        own: dict[tuple[str, str], int] = {}
-        for name, outer, length in zip(names, around, work.busy["end_ns"] - work.busy["start_ns"], strict=True):
-            own[name, outer] = own.get((name, outer), 0) + int(length)
+        rows, own = work.operations.take(work.busy["operation"]), Counter[tuple[str, str]]()
+        lengths = (work.busy["end_ns"] - work.busy["start_ns"]).tolist()
+        for name, outer, length in zip(rows["name"], rows["operator"], lengths, strict=True):
+            own[facts.strings[name], facts.strings[outer]] += length
         inside_us = {"linear": 3 * 1_000, "addmm": 3 * 3_000, "copy_": 3 * 1_000}
         expected = {(f"aten::{name}", "aten::linear"): 1_000 * us for name, us in inside_us.items()}
         assert own == {**expected, ("aten::add_", "aten::add_"): 3 * 500_000}

@@ -8,6 +8,7 @@ import pytest
 from kineto_run import Script
 
 STEPS, CALLS = 4, 20
+RANGE_AROUND = partial(Script.host, name="epoch", dur_us=3_000.0, cat="user_annotation")
 
 
 def run(stops: dict[tuple[int, int], float], views_us: float = 3.0, kernel_us: float = 5.0) -> Script:
@@ -102,9 +103,6 @@ def open_call(script: Script) -> None:
 def fetch_and_save(script: Script) -> None:
     script.host("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 4_000.0, "user_annotation")
     script.host("save_checkpoint", 4_000.0, "user_annotation")
-
-
-RANGE_AROUND = partial(Script.host, name="epoch", dur_us=3_000.0, cat="user_annotation")
 
 
 @pytest.mark.parametrize(("act", "silent_us"), [(open_call, []), (RANGE_AROUND, [3_000.0]), (fetch_and_save, [])])

@@ -20,6 +20,8 @@ from ddprof.analyzers.job.input_size import (
     passes_over_optimizer,
 )
 
+STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
+
 
 def rank(folder: Path, number: int, size_bytes: int) -> RankFacts:
     script = Script()
@@ -77,9 +79,6 @@ def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_eleme
     assert batch_words(more, 1) == "batches of 128 samples against 64"
     longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
     assert batch_words(longer, 1) == "batches of 2.00x the elements"
-
-
-STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
 
 
 def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) -> LoadedRun:

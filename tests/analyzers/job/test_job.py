@@ -17,6 +17,8 @@ from ddprof.model import HealthNote
 from ddprof.sidecar import Sidecar, TracedWindow
 from ddprof.tables import NULL
 
+NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
+
 
 def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(labelled: Runs) -> None:
     job = labelled("clean.tpdp").job
@@ -37,9 +39,6 @@ def test_what_windows_left_out_is_said(labelled: Runs) -> None:
     windows = (TracedWindow(), TracedWindow(left_out=("stacks",)), TracedWindow(left_out=("stacks", "shapes")))
     found = job_facts([replace(facts, sidecar=Sidecar(windows=windows)) for facts in job.ranks])
     assert "2 of 3 trace windows were recorded without stacks and shapes" in [note.issue for note in found.health]
-
-
-NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
 
 
 def memberships(job: JobFacts) -> set[frozenset[tuple[int, int]]]:

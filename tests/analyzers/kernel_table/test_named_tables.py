@@ -48,9 +48,8 @@ def test_times_are_on_one_clock_from_the_first_step(run: LoadedRun, tables: dict
     assert steps["start_us"].min() == 0
     inside = members.take(members["step"] != NULL)
     begins = {(r, s): us for r, s, us in zip(steps["rank"], steps["step"], steps["start_us"], strict=True)}
-    assert len(inside) and all(
-        us >= begins[r, s] for r, s, us in zip(inside["rank"], inside["step"], inside["start_us"], strict=True)
-    )
+    starts = zip(inside["rank"], inside["step"], inside["start_us"], strict=True)
+    assert len(inside) and all(us >= begins[rank, step] for rank, step, us in starts)
     longest = np.zeros(len(collectives))
     np.maximum.at(longest, members["collective"], members["wait_us"])
     assert longest == pytest.approx(collectives["longest_wait_us"])

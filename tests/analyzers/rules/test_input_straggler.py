@@ -15,6 +15,7 @@ from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
 from ddprof.sidecar.loading import TimedFetches
 
 ID = "input.straggler"
+FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 def test_names_the_rank_of_the_late_loader_and_pins_memory_for_a_device_alone(labelled: Runs) -> None:
@@ -48,9 +49,6 @@ def test_workers_without_a_cpu_make_no_rank_late(labelled: Runs, waited_ms: int 
     if waited_ms == 15:
         (found, *_) = catalogue()[ID].detect(measures)
         assert "37 % on the CPU and 26 % ready to run without one" in str(found)
-
-
-FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
 def shared_host(

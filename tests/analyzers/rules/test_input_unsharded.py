@@ -16,6 +16,9 @@ SAME = [list(range(64))] * 4
 SHARDS = [list(range(rank, 256, 4)) for rank in range(4)]
 PADDED = [[*shard[:-1], 0] for shard in SHARDS]  # DistributedSampler repeats its first sample where shards are uneven
 LABELS = {"shape": [8], "dtype": "int64"}
+FOUR = ["aa", "bb", "cc", "dd"]
+DRAWN = [[(7 * i + 31 * rank) % 200 for i in range(64)] for rank in range(4)]
+STREAM = "_InfiniteConstantSampler"  # of an iterable data set
 
 
 def captured(
@@ -38,11 +41,6 @@ def captured(
             sidecar["batch"] = {"tensors": [{**LABELS, "fingerprint": prints[position]}]}
         sidecars.append(sidecar)
     return with_sidecars(run, *sidecars)
-
-
-FOUR = ["aa", "bb", "cc", "dd"]
-DRAWN = [[(7 * i + 31 * rank) % 200 for i in range(64)] for rank in range(4)]
-STREAM = "_InfiniteConstantSampler"  # of an iterable data set
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.sidecar import Sidecar, TimedFetches
 
 ID = "pipeline.bubble"
+NAMED = {"GPipe": "25", "InterleavedZeroBubble": "8.3", "DualPipeV": "8.3"}
 
 
 def pipeline_of(measures: Measures) -> Pipeline:
@@ -85,9 +86,6 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
     assert said.lost_us == pytest.approx(run.label["ledger"]["job"]["pipeline_bubble"], rel=0.03)
     (more,) = (fix for fix in said.fixes if fix.setting == "chunks per stage")
     assert (more.current, more.suggested) == (str(chunks), str(2 * chunks))
-
-
-NAMED = {"GPipe": "25", "InterleavedZeroBubble": "8.3", "DualPipeV": "8.3"}
 
 
 @pytest.mark.parametrize(("name", "share"), [*NAMED.items(), ("Own", "25"), ("", "25")])

@@ -18,6 +18,13 @@ NOT_COMPARABLE = {
     "clean.pp": {"comm.slow_link", "straggler.imbalance"},
 }
 FOUND = {"clean.tpdp": {"comm.bandwidth_bound"}}  # its all-reduces cross hosts and are more than their link hides
+TIMED = {"host.allocator", "host.checkpoint", "input.starved"}  # a host's own time, as the runs have it
+SUGGESTED = {
+    "compute.precision": ("fp32", "autocast", "bf16"),
+    "compute.unfused_optimizer": ("fused", "True"),
+    "comm.sharding": ("reshard_after_forward", "False"),
+    "host.launch_bound": ("compile",),
+}
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -49,9 +56,6 @@ def test_rules_are_silent_on_a_fault_that_is_not_theirs(labelled: Runs, rule_id:
     assert labelled(name).said(rule_id) == []
 
 
-TIMED = {"host.allocator", "host.checkpoint", "input.starved"}  # a host's own time, as the runs have it
-
-
 def test_rules_on_what_holds_a_host_say_for_how_long_each_rank_has_it(labelled: Runs) -> None:
     """Such a finding on the whole job cannot be made of a time that few ranks alone have (ddprof/whose.py)."""
     for rule in TIMED:
@@ -70,14 +74,6 @@ def test_rules_on_what_holds_a_host_say_for_how_long_each_rank_has_it(labelled: 
 def test_one_rank_has_nobody_to_be_compared_with(labelled: Runs, rule_id: str, reason: str) -> None:
     run = labelled("straggler.compute" if rule_id == "straggler.unexplained" else rule_id)
     assert reason in abstains(rule_id, run.only(0))
-
-
-SUGGESTED = {
-    "compute.precision": ("fp32", "autocast", "bf16"),
-    "compute.unfused_optimizer": ("fused", "True"),
-    "comm.sharding": ("reshard_after_forward", "False"),
-    "host.launch_bound": ("compile",),
-}
 
 
 @pytest.mark.parametrize("rule_id", SUGGESTED)

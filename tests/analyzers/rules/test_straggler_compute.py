@@ -103,5 +103,4 @@ def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> No
 )
 def test_nothing_is_said_of_a_device_that_was_not_watched(labelled: Runs, sidecar: dict[str, Any]) -> None:
     said, texts = sampled(labelled, sidecar, gpu())
-    assert texts == []
-    assert said.fixes[0].setting == "device of rank 2"
+    assert texts == [] and said.fixes[0].setting == "device of rank 2"

@@ -24,12 +24,12 @@ def mesh(inner: str) -> list[choose.Traits]:
     shown = []
     for rank in range(WORLD):
         if inner == "tensor":
-            stage, replica, _ = rank // 16, rank // 4 % 4, rank % 4
+            stage = rank // 16
             tensor = tuple(range(rank // 4 * 4, rank // 4 * 4 + 4))
             pipeline = tuple(range(rank % 16, WORLD, 16))
             data = tuple(16 * stage + 4 * r + rank % 4 for r in range(4))
         else:
-            replica, stage = rank // 4 % 4, rank % 4
+            stage = rank % 4
             tensor = tuple(16 * t + rank % 16 for t in range(4))
             pipeline = tuple(range(rank // 4 * 4, rank // 4 * 4 + 4))
             data = tuple(rank // 16 * 16 + 4 * r + stage for r in range(4))
@@ -39,7 +39,6 @@ def mesh(inner: str) -> list[choose.Traits]:
             ProcessGroup("2", "PIPELINE_MODEL_PARALLEL_GROUP", pipeline, STAGES),
             ProcessGroup("3", "DATA_PARALLEL_GROUP", data, REPLICAS),
         )
-        assert replica < REPLICAS
         source = Source(f"rank{rank}.json", "kineto")
         shown.append(choose.traits_of(Stated(source, rank, f"node{rank // 8}", groups), WORLD))
     return shown

@@ -15,6 +15,8 @@ from ddprof.analyzers.settings.loader import plan_loader
 from ddprof.analyzers.settings.present import Present, present
 from ddprof.errors import NoUsableInput, UsageError
 
+ID = "comm.no_overlap"
+
 
 def test_every_knob_says_what_it_assumes_and_may_name_ranks() -> None:
     assert len(BY_KEY) == len(KNOBS) and all(knob.words and knob.assumption and knob.values for knob in KNOBS)
@@ -37,9 +39,6 @@ def test_a_curve_keeps_what_is_as_good_as_the_best() -> None:
     assert SettingCurve("k", points, now=50).advised((25.0,)).value == 50
     assert SettingCurve("k", points, now=1).advised((100.0, 10.0)).value == 10
     assert SettingCurve("k", points).advised(()).value == 25
-
-
-ID = "comm.no_overlap"
 
 
 def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
 
 RANKS, SLOW = 24, 9
+ATTEMPTS: list[str] = []  # what the worker, in this process, was asked for
+GO_ON = threading.Event()
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +118,6 @@ def test_a_result_that_is_lost_with_its_worker_is_waited_for(one_worker: Any, mo
     assert [one.error for one in results(one_worker, damaged, 3)] == [f"memory://none/{n}: damaged" for n in range(3)]
 
 
-ATTEMPTS: list[str] = []  # what the worker, in this process, was asked for
-
-
 def reached_late(source: Source) -> RankResult:
     ATTEMPTS.append(source.path)
     return RankResult(source, None, "connection reset" if len(ATTEMPTS) < 2 else None, len(ATTEMPTS) < 2)
@@ -165,9 +164,6 @@ def test_a_defect_on_a_worker_or_its_end_is_told_in_one_line(one_worker: Any) ->
     (source,) = sources(1)
     words = "memory://none/0: 4 Dask workers ended while they read it, as for want of memory"
     assert cluster._result(Ended(), source, failed).error == words
-
-
-GO_ON = threading.Event()
 
 
 def first_only(source: Source) -> RankResult:

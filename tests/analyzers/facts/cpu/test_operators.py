@@ -22,6 +22,7 @@ CALLS: dict[str, Call] = {
     ),
     "a hook in backward only starts it": (("autograd::AccumulateGrad", -100, 200, False), (C10D, -60, 100, False)),
 }
+COPIES_INSIDE = ((C10D, -40, 60, True), ("aten::copy_", 0, 3_000, False))
 
 
 def test_a_compiled_region_has_the_shapes_of_the_function_in_it(tmp_path: Path) -> None:
@@ -39,9 +40,6 @@ def test_a_compiled_region_has_the_shapes_of_the_function_in_it(tmp_path: Path) 
 
     found = in_steps(tmp_path / "run", STEPS, 24_000, play).report.findings[0]
     assert (found.id, found.ranks) == ("straggler.imbalance", (1,)) and "3.00x the elements" in found.summary
-
-
-COPIES_INSIDE = ((C10D, -40, 60, True), ("aten::copy_", 0, 3_000, False))
 
 
 def two_ranks(folder: Path, call: Call) -> LoadedRun:

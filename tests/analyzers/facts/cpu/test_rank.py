@@ -11,6 +11,8 @@ from ddprof.analyzers.facts.cpu.operators import first_elements
 from ddprof.analyzers.facts.model import RankFacts
 
 LARGE, SMALL = 35_332, 4
+HOOK_US = 25_000.0
+EVAL = "autograd::engine::evaluate_function: "
 
 
 def given(shape: Any) -> dict[str, Any]:
@@ -49,10 +51,6 @@ def test_a_collective_is_of_the_call_of_its_size(tmp_path: Path) -> None:
 )
 def test_elements_of_the_first_argument(shapes: str, elements: int | None) -> None:
     assert first_elements(shapes) == elements
-
-
-HOOK_US = 25_000.0
-EVAL = "autograd::engine::evaluate_function: "
 
 
 def hooked(folder: Path, node: str, *calls: str) -> LoadedRun:

@@ -12,6 +12,7 @@ from ddprof.tables import NULL, Table
 
 MS = 1_000_000
 Op = tuple[float, float, float | None, Work, int]  # start, end, launch (ms; None: not recorded), work, stream
+FIRST = "0-1@.1, 1-100@.2 comm/1, 100-102@.3"  # ranks whose profilers started later hold the first communication
 
 
 def device_ops(found: list[Op], call_ms: float = 0.005) -> Table:
@@ -77,9 +78,6 @@ def test_a_stream_busy_with_foreign_work_and_a_module_that_loads(are_marked: boo
 
 def test_a_window_without_marks_keeps_work_whose_launch_was_not_recorded() -> None:
     assert bounds_ms([0, 60], ops("0-40, 40-60@39"), are_marked=False) == [0, 60]
-
-
-FIRST = "0-1@.1, 1-100@.2 comm/1, 100-102@.3"  # ranks whose profilers started later hold the first communication
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,7 @@ def test_all_kernels_alike_are_a_slow_device_and_more_layers_are_none(labelled: 
     assert np.isnan(stage_pace(labelled("clean.pp").job.ranks, None).factor).all()
     first, second = labelled("clean.pp").job.ranks
     found = pace([first, slower(second, lambda name: 1.4)])
-    assert found.factor == pytest.approx([1.0, 1.4], abs=0.01)
-    assert found.per_step[1] == pytest.approx(1.4, abs=0.05)
+    assert found.factor == pytest.approx([1.0, 1.4], abs=0.01) and found.per_step[1] == pytest.approx(1.4, abs=0.05)
     assert pace([first, slower(second, lambda name: 1 + 0.8 * MIN_EXCESS)]).factor.tolist() == [1.0, 1.0]
 
 

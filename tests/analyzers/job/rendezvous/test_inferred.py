@@ -7,7 +7,7 @@ from pathlib import Path
 import meeting_hosts
 import numpy as np
 import pytest
-from kineto_run import Script
+from kineto_run import Script, in_step
 from meeting_hosts import KERNEL_US, STEPS, Work, job_of, longer_kernels, longer_python, saving_once, train
 from meeting_hosts import nothing_more as nothing
 
@@ -91,16 +91,9 @@ def test_ranks_that_do_not_meet_wait_for_nobody(tmp_path: Path, ranks: int, more
 
 
 def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path) -> None:
-    scripts = [Script() for _ in range(4)]
-    for step in range(STEPS):
-        begins = [script.now_us for script in scripts]
-        for rank, script in enumerate(scripts):
-            script.launch("gemm", KERNEL_US * (1.4 if rank == 1 else 1.0), times=30)
-        end_us = max(script.free_us for script in scripts) + 50.0
-        for script, begin_us in zip(scripts, begins, strict=True):
-            script.reduce(end_us, ranks=4)
-            script.synchronise("cudaStreamSynchronize")
-            script.idle(1_000.0)  # the same Python on all
-            script.step(step + 1, begin_us)
-    job = job_of(scripts, tmp_path)
+    def work(script: Script, rank: int, step: int) -> None:
+        script.idle(1_000.0)  # the same Python on all
+        script.launch("gemm", KERNEL_US * (1.4 if rank == 1 else 1.0), times=30)
+
+    job = job_of(in_step(4, STEPS, work, "cudaStreamSynchronize"), tmp_path)
     assert met(job) == [] and np.unique(job.instances["late"]).tolist() == [1]

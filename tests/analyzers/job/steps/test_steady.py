@@ -24,6 +24,16 @@ from ddprof.analyzers.job.model import LeftOut
 from ddprof.analyzers.job.steps.steady import left_out_note, recurring, steady_steps
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
+ONCE = {
+    "a module loads": ("launch", 0, "loading code"),
+    "the context is created": ("cudaFree", 0, "first allocations"),
+    "another first call creates it": ("cudaHostRegister", 0, "creating contexts"),
+    "the profiler starts": ("open", 0, "the start of the profiler"),
+    "the profiler stops": ("close", 2, "the end of the profiler"),
+}
+USUAL_MS = 8.0
+TRACED_MS = np.array([50.0, 7.0, 7.0, 7.0, 7.0])  # the first holds what is done now and then
+IS_LEFT_OUT = np.array([True, False, False, False, False])
 
 
 def told(labelled: Runs, folder: Path, *changes: retold.Change, name: str = "clean.ddp") -> Labelled:
@@ -34,15 +44,6 @@ def left_out(run: Labelled) -> list[int]:
     numbers = [step.number for step in run.job.left_out]
     first = min([*numbers, int(run.job.ranks[0].steps["index"][0])])
     return [number - first for number in numbers]
-
-
-ONCE = {
-    "a module loads": ("launch", 0, "loading code"),
-    "the context is created": ("cudaFree", 0, "first allocations"),
-    "another first call creates it": ("cudaHostRegister", 0, "creating contexts"),
-    "the profiler starts": ("open", 0, "the start of the profiler"),
-    "the profiler stops": ("close", 2, "the end of the profiler"),
-}
 
 
 @pytest.mark.parametrize(
@@ -220,11 +221,6 @@ def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(l
     kept, once = steady_steps(apart)
     assert [len(facts.steps) for facts in kept] == [len(facts.steps) - 1 for facts in ranks]
     assert len(once) == len(ranks)
-
-
-USUAL_MS = 8.0
-TRACED_MS = np.array([50.0, 7.0, 7.0, 7.0, 7.0])  # the first holds what is done now and then
-IS_LEFT_OUT = np.array([True, False, False, False, False])
 
 
 def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) -> list[RankFacts]:

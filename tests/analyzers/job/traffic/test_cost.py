@@ -14,8 +14,8 @@ SIZES = np.repeat(np.array([2**k for k in range(10, 26)], np.int64), 3)
 def test_exact_points_give_their_own_model(alpha_ns: float, bytes_per_ns: float) -> None:
     model = fit_cost(SIZES, alpha_ns + SIZES / bytes_per_ns)
     assert model is not None
-    assert model.time_ns(2**20) == pytest.approx(alpha_ns + 2**20 / bytes_per_ns, rel=1e-3)
-    assert model.time_ns(2**24) == pytest.approx(alpha_ns + 2**24 / bytes_per_ns, rel=1e-3)
+    for size in (2**20, 2**24):
+        assert model.time_ns(size) == pytest.approx(alpha_ns + size / bytes_per_ns, rel=1e-3)
 
 
 def test_noise_moves_the_model_little_and_latency_is_all_of_equal_times_and_never_negative() -> None:

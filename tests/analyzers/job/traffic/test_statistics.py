@@ -9,6 +9,9 @@ from labelled_runs import Runs
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.traffic.statistics import comm_stats, is_all_transfer, with_known_transfer
 
+SIZES = np.tile([1.0, 25.0, 25.0, 6.0], 4) * 2**20
+TIMES = 40.0 + SIZES / 10_000.0  # us: a latency, and 10 GB/s
+
 
 @pytest.mark.parametrize(("share", "is_whole"), [(0.2, True), (0.8, False)])
 def test_traffic_of_which_most_calls_are_missing_is_not_whole(labelled: Runs, share: float, is_whole: bool) -> None:
@@ -19,10 +22,6 @@ def test_traffic_of_which_most_calls_are_missing_is_not_whole(labelled: Runs, sh
     stats = comm_stats(replace(job, instances=job.instances.replace(complete=complete)), {})
     largest = max((t for t in stats.traffic if t.op == "all_reduce"), key=lambda t: t.total_bytes)
     assert largest.is_whole == is_whole
-
-
-SIZES = np.tile([1.0, 25.0, 25.0, 6.0], 4) * 2**20
-TIMES = 40.0 + SIZES / 10_000.0  # us: a latency, and 10 GB/s
 
 
 def test_bytes_at_one_rate_explain_small_and_large_messages() -> None:

@@ -16,6 +16,8 @@ from ddprof.analyzers.job.waiting.unread import unread_wait_ns
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.tables import NULL
 
+NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
+
 
 def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> None:
     rank = np.array([2, 0, 2, 0, 0])
@@ -24,15 +26,11 @@ def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> No
     assert len(members_of(MEMBERS.empty(), 0)) == 0
 
 
-NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_waits_end_when_the_last_member_arrives(labelled: Runs, name: str) -> None:
     job = labelled(name).job
     members = job.members
-    assert (members["start_ns"] <= members["ready_ns"]).all()
-    assert (members["ready_ns"] <= members["end_ns"]).all()
+    assert (members["start_ns"] <= members["ready_ns"]).all() and (members["ready_ns"] <= members["end_ns"]).all()
     least = np.full(len(job.instances), np.iinfo(np.int64).max)
     np.minimum.at(least, members["instance"], members["end_ns"] - members["ready_ns"])
     assert (least == job.instances["transfer_ns"]).all()

@@ -12,15 +12,14 @@ from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, miss
 from ddprof.findings import Abstention, Basis, Candidate
 from ddprof.sidecar import StepMedians
 
+MS = 1_000_000
+EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns": 70 * MS, "optimizer_ns": 2 * MS}
+
 
 def test_a_missing_rank_is_said_and_blamed_on_nobody(labelled: Runs) -> None:
     job = job_facts([f for f in labelled("straggler.compute").job.ranks if f.identity.rank != 2])
     assert job.missing_ranks == (2,) and any("was not traced: 2" in note.issue for note in job.health)
     assert not job.instances["complete"].any()
-
-
-MS = 1_000_000
-EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns": 70 * MS, "optimizer_ns": 2 * MS}
 
 
 def traced(labelled: Runs, name: str, timers: dict[int, dict[str, int]]) -> Measures:

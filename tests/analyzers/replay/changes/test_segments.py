@@ -9,6 +9,8 @@ from labelled_runs import only_run
 
 TRANSFER_US, CALL_US, STEPS = 200.0, 50.0, 6
 Work = Sequence[Sequence[float]]  # per rank and segment: microseconds of operators before the collective that ends it
+EVEN, HOST = [5000.0, 2000.0, 8000.0, 3000.0], [300.0] * 4
+PLACES = [(f"straggler.{kind}", place) for kind in ("compute", "host") for place in range(4)]
 
 
 def written(folder: Path, work_us: Work, host_us: Work | None = None) -> float:
@@ -42,15 +44,9 @@ def predicted(folder: Path, rule: str) -> tuple[float, tuple[int, ...]]:
     return run.report.steps.wall_us - finding.recoverable_us.value, finding.ranks
 
 
-EVEN, HOST = [5000.0, 2000.0, 8000.0, 3000.0], [300.0] * 4
-
-
 def longer(times_us: Sequence[float], place: int) -> list[float]:
     """The times with 9 ms more in one place."""
     return [us + 9000.0 * (at == place) for at, us in enumerate(times_us)]
-
-
-PLACES = [(f"straggler.{kind}", place) for kind in ("compute", "host") for place in range(4)]
 
 
 @pytest.mark.parametrize(("rule", "place"), PLACES)

@@ -14,6 +14,11 @@ from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Change
 
+USUAL = {"forward": 10_000.0, "work": 10_000.0, "backward": 20_000.0, "optimizer": 4_000.0}
+SLOW = Change("scale_compute", (1,), (2.0,), "peers")
+MOVED_US = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
+BARE_US = 10_000.0 + MOVED_US + 2_000.0  # without the profiler, from the end of forward
+
 
 def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -> LoadedRun:
     """CPU ranks that work through phases (of `forward` only `work`), and then reduce; who is ready first waits."""
@@ -41,12 +46,6 @@ def timed(run: LoadedRun, step_us: tuple[float, float], ranks: Sequence[dict[str
     """Prices of a run whose ranks timed their phases, each (inside, outside) as `step_us`."""
     timers = (records([step_us[0]] * STEPS, [step_us[1]] * 12, 0.0, **phases) for phases in ranks)
     return prices_with(run, *({"steps": steps} for steps in timers))
-
-
-USUAL = {"forward": 10_000.0, "work": 10_000.0, "backward": 20_000.0, "optimizer": 4_000.0}
-SLOW = Change("scale_compute", (1,), (2.0,), "peers")
-MOVED_US = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
-BARE_US = 10_000.0 + MOVED_US + 2_000.0  # without the profiler, from the end of forward
 
 
 def slow_forward(folder: Path, more: dict[str, float]) -> Pricer:

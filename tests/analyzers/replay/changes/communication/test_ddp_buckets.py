@@ -31,5 +31,4 @@ def test_buckets_close_as_ddp_closes_them() -> None:
     """With the parameter that reaches the limit; the first bucket has a limit of its own."""
     gradients = Gradients(np.array([1.0, 2.0, 4.0, 1.0]) * MIB, np.array([-30.0, -20.0, -10.0, 0.0]))
     sizes, ready = planned(_pass(8.0, 100, gradients), 5 * MIB, 1 * MIB)
-    assert (sizes / MIB).tolist() == [1.0, 6.0, 1.0]
-    assert ready.tolist() == [70.0, 90.0, 100.0]
+    assert ((sizes / MIB).tolist(), ready.tolist()) == ([1.0, 6.0, 1.0], [70.0, 90.0, 100.0])

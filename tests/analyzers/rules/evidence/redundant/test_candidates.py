@@ -9,7 +9,6 @@ from cpu_loop import cpu_loop
 from kineto_run import Script
 from labelled_runs import run_of
 
-from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.redundant import METRICS
 from ddprof.analyzers.rules.evidence.redundant.candidates import share_on_gathered
 
@@ -23,12 +22,8 @@ def metric_and_log(script: Script) -> None:
         script.idle(1_000.0)
 
 
-def made(folder: Path) -> Measures:
-    return run_of([cpu_loop(folder, after=metric_and_log, rank=rank) for rank in range(2)]).measures
-
-
 def test_only_a_call_that_gathers_goes_with_what_it_gathers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    measures = made(tmp_path)
+    measures = run_of([cpu_loop(tmp_path, after=metric_and_log, rank=rank) for rank in range(2)]).measures
     assert share_on_gathered(measures, 0) == 0.0
     needless: Any = {METRICS: None}
     lines = ["train.py:50 gather_all(), in all_gather_object()"]

@@ -6,6 +6,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.spec import Scenario
+from benchmarks.oracle.write import write
 from benchmarks.scoring.score import RunScore, compare
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
@@ -127,6 +130,11 @@ def only_run(path: Path) -> LoadedRun:
     """The one run below a path."""
     (run,) = load_runs([path], Options(workers=1, cache=False))
     return run
+
+
+def drawn(scenario: Scenario, folder: Path) -> Labelled:
+    """The run that the trace generator draws of a scenario, in `folder`."""
+    return Labelled(scenario.name, write(simulate(scenario), folder), folder / "traces")
 
 
 @cache

@@ -11,21 +11,22 @@ from ddprof.analyzers.engine import LoadedRun
 
 Events = list[dict[str, Any]]
 Play = Callable[[int, float], Events]  # of a rank, in a step that begins then
+FIRST = 100  # thread of rank 0, and its process
 TENSOR = {"Input Dims": [[1000]], "Input type": ["float"]}
 
 
 def operator(rank: int, name: str, ts_us: float, dur_us: float, **args: Any) -> dict[str, Any]:
-    return _span("cpu_op", rank, _thread(rank), name, ts_us, dur_us, args)
+    return _span("cpu_op", rank, FIRST + rank, name, ts_us, dur_us, args)
 
 
 def transfer(rank: int, name: str, ts_us: float, dur_us: float, **args: Any) -> dict[str, Any]:
     """A collective on the thread of the backend."""
-    return _span("user_annotation", rank, _thread(rank) + 1000, name, ts_us, dur_us, args)
+    return _span("user_annotation", rank, FIRST + 1000 + rank, name, ts_us, dur_us, args)
 
 
 def annotation(rank: int, name: str, ts_us: float, dur_us: float, **args: Any) -> dict[str, Any]:
     """A named range of the training thread: the mark of a step, a message."""
-    return _span("user_annotation", rank, _thread(rank), name, ts_us, dur_us, args)
+    return _span("user_annotation", rank, FIRST + rank, name, ts_us, dur_us, args)
 
 
 def write(folder: Path, ranks: Sequence[Events]) -> Path:
@@ -54,11 +55,7 @@ def in_steps(folder: Path, steps: int, period_us: float, play: Play, ranks: int 
     return only_run(write(folder, played))
 
 
-def _thread(rank: int) -> int:
-    return 100 + rank
-
-
 def _span(cat: str, rank: int, tid: int, name: str, ts: float, dur: float, args: dict[str, Any]) -> dict[str, Any]:
-    where = {"pid": _thread(rank), "tid": tid}
+    where = {"pid": FIRST + rank, "tid": tid}
     span = {"ph": "X", "cat": cat, "name": name, **where, "ts": round(ts, 3), "dur": round(dur, 3)}
     return {**span, "args": args} if args else span

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import corpus
 import pytest
-from labelled_runs import Labelled
+from labelled_runs import drawn
 
 from benchmarks.oracle import kinds
-from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.spec import Scenario
-from benchmarks.oracle.write import write
 from ddprof.analyzers.facts.early import is_early
 
 
@@ -21,7 +19,7 @@ def small(name: str) -> Scenario:
     return replace(found, steps=4, model=replace(found.model, sync="none"))
 
 
-def drawn(kind: str) -> Scenario:
+def of_kind(kind: str) -> Scenario:
     return kinds.scenario(161_100, kind, run_ahead=True)
 
 
@@ -29,12 +27,12 @@ def drawn(kind: str) -> Scenario:
     ("made", "kind"),
     [(small, kind) for kind in ("straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.ddp")]
     + [
-        pytest.param(drawn, kind, marks=pytest.mark.slow)
+        pytest.param(of_kind, kind, marks=pytest.mark.slow)
         for kind in ("straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.plain")
     ],
 )
 def test_run_ahead_jobs_are_judged_like_others(made: Callable[[str], Scenario], kind: str, tmp_path: Path) -> None:
-    run = Labelled(kind, write(simulate(made(kind)), tmp_path), tmp_path / "traces")
+    run = drawn(made(kind), tmp_path)
     assert any(is_early(facts.device_ops).any() for facts in run.job.ranks)
     score = run.score
     assert score.right and score.bound_right, score

@@ -7,8 +7,7 @@ import pytest
 from labelled_runs import Runs, sample_run
 
 from ddprof.analyzers.facts.memory import peak_parts, recomputed
-from ddprof.analyzers.facts.model import PHASES as PHASE_TABLE
-from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.model import PHASES, Phase, RankFacts
 from ddprof.analyzers.facts.work import step_of_launch
 
 LAYERS, OPERATORS = 4, 10  # of the model in corpus.py, and of the forward pass of one of its layers
@@ -43,7 +42,7 @@ def test_the_parts_sum_to_the_peak_and_each_phase_has_what_it_added() -> None:
     found = peak_parts(_with_totals(facts, 100, 160, 150, 190, 100))
     assert found is not None and found.phase == "optimizer" and found.step == 0 and found.before == 100 * MIB
     assert [part // MIB for part in found.grown] == [60, -10, 40, 0]  # forward, backward, optimizer, elsewhere
-    assert peak_parts(replace(facts, phases=PHASE_TABLE.empty(), engine_passes=facts.engine_passes.take([]))) is None
+    assert peak_parts(replace(facts, phases=PHASES.empty(), engine_passes=facts.engine_passes.take([]))) is None
     assert peak_parts(replace(facts, memory={})) is None
 
 
@@ -53,7 +52,7 @@ def _with_totals(facts: RankFacts, *totals_mib: int) -> RankFacts:
     quarter = (end - start) // 4
     begin = [start, start + quarter, start + 2 * quarter]
     phases = {"start_ns": begin, "end_ns": [at + quarter for at in begin], "name": [0, 0, 0]}
-    phases = PHASE_TABLE.table({**phases, "phase": [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER]})
+    phases = PHASES.table({**phases, "phase": [Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER]})
     at = [start - 1, *(at + quarter // 2 for at in (*begin, start + 3 * quarter))]
     curve = {"at_ns": at[: len(totals_mib)], "allocated_bytes": [value * MIB for value in totals_mib]}
     return replace(facts, phases=phases, memory={"curve": curve})

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import corpus
 import pytest
-from labelled_runs import Labelled, run_of
+from labelled_runs import drawn, run_of
 from msgspec import structs
 
-from benchmarks.oracle.simulate import simulate, step_time
+from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.small_runs import fault
 from benchmarks.oracle.spec import Scenario
-from benchmarks.oracle.write import write
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Change
 from ddprof.sidecar import Pause, StepTimes
@@ -31,10 +30,9 @@ def scenario(gc_us: float, *others: object) -> Scenario:
 def priced(folder: Path) -> tuple[Pricer, float]:
     """A run recorded with collections twice as long as without the profiler, and its unprofiled step (us)."""
     profiled, unprofiled_us = scenario(2 * GC_US, SLOW), step_time(scenario(GC_US, SLOW))
-    run = Labelled("gc", write(simulate(profiled), folder), folder / "traces")
     lengths = [(9e4, False)] + [(step_time(profiled), True)] * PROFILED_STEPS + [(5e5, False)]
     ranks = []
-    for facts in run.job.ranks:
+    for facts in drawn(profiled, folder).job.ranks:
         start, end = facts.spans_of("gc").bounds
         gc_ns = int((end - start).sum()) / PROFILED_STEPS
         steps, pauses, now = [], [], 0

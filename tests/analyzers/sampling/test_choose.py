@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
+from labelled_runs import drawn
 
-from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import small_run
 from benchmarks.oracle.spec import Model, Parallel
-from benchmarks.oracle.write import write
 from ddprof.analyzers.sampling import choose
 from ddprof.analyzers.sampling.choose import HOST, STAGE, TENSOR_GROUP, counts, greedy, parse_ranks, sample, spread
 from ddprof.errors import NoUsableInput, UsageError
@@ -74,11 +73,10 @@ def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(tot
 
 @pytest.fixture(scope="module")
 def pipeline_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pipeline")
     model = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     parallel = Parallel("pp", dp=2, pp=4, microbatches=4)
-    write(simulate(small_run(ranks=8, hosts=2, parallel=parallel, model=model, loader_us=20_000.0)), folder)
-    return folder / "traces"
+    stages = small_run(ranks=8, hosts=2, parallel=parallel, model=model, loader_us=20_000.0)
+    return drawn(stages, tmp_path_factory.mktemp("pipeline")).traces
 
 
 def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_traces: Path) -> None:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchmarks.oracle.simulate import simulate
+from labelled_runs import drawn
+
 from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.spec import Model, Parallel
-from benchmarks.oracle.write import write
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.report.model import Report
 
@@ -17,8 +17,8 @@ def traces(folder: Path, slow: int | None) -> Path:
     """32 ranks on four hosts, tensor parallel by four; one of them with slow kernels, or none."""
     faults = [] if slow is None else [fault("straggler.compute", 0.3, slow, mode="all")]
     parallel = Parallel("tpdp", dp=8, tp=4)
-    write(simulate(small_run(*faults, ranks=32, hosts=4, parallel=parallel, model=MODEL, loader_us=20_000.0)), folder)
-    return folder / "traces"
+    wide = small_run(*faults, ranks=32, hosts=4, parallel=parallel, model=MODEL, loader_us=20_000.0)
+    return drawn(wide, folder).traces
 
 
 def told(path: Path, ranks: str) -> tuple[Report, dict[str, str]]:

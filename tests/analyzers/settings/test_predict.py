@@ -5,12 +5,11 @@ from pathlib import Path
 
 import corpus
 import pytest
-from labelled_runs import Labelled, Runs
+from labelled_runs import Runs, drawn
 from predictions import predicted
 
-from benchmarks.oracle.simulate import simulate, step_time
+from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Parallel
-from benchmarks.oracle.write import write
 from ddprof.analyzers.bottleneck import bottleneck
 from ddprof.errors import UsageError
 from ddprof.findings import Change
@@ -82,6 +81,5 @@ def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
     base = corpus.job(kind="prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
     base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
     truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
-    run = Labelled("prefetch", write(simulate(base), tmp_path), tmp_path / "traces")
-    found = predicted(run, "prefetch=on")
+    found = predicted(drawn(base, tmp_path), "prefetch=on")
     assert found.after_us == pytest.approx(truth_us, rel=0.03) and found.low_us <= truth_us <= found.high_us

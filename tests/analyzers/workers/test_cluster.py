@@ -12,11 +12,10 @@ import distributed
 import fsspec
 import pytest
 from dask_cluster import DaskCluster, dask_cluster
+from labelled_runs import drawn
 
-from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import fault, small_run
 from benchmarks.oracle.spec import Model
-from benchmarks.oracle.write import write
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
 from ddprof.analyzers.workers import cluster as mapping_cluster
 from ddprof.analyzers.workers.cluster import TASK, connected
@@ -33,11 +32,10 @@ GO_ON = threading.Event()
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small ranks, one of which is slow."""
-    folder = tmp_path_factory.mktemp("wide")
     small = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     slow = fault("straggler.compute", 0.3, SLOW, mode="all")
-    write(simulate(small_run(slow, ranks=RANKS, hosts=8, model=small, loader_us=20_000.0)), folder)
-    return folder / "traces"
+    wide = small_run(slow, ranks=RANKS, hosts=8, model=small, loader_us=20_000.0)
+    return drawn(wide, tmp_path_factory.mktemp("wide")).traces
 
 
 @pytest.fixture

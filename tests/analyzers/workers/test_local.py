@@ -1,8 +1,7 @@
 """The pool of processes: how many, and how they are started."""
 
-from __future__ import annotations
-
-from typing import Any
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,30 +24,12 @@ def test_small_files_are_handed_over_several_at_a_time(files: int, size_bytes: i
 )
 def test_a_store_is_read_by_new_processes(monkeypatch: pytest.MonkeyPatch, path: str, networked: bool) -> None:
     asked: list[str] = []
-
-    def context(method: str) -> Any:
-        asked.append(method)
-        return None
-
     assert is_networked(path) == networked
-    monkeypatch.setattr("multiprocessing.get_context", context)
+    monkeypatch.setattr("multiprocessing.get_context", asked.append)
     monkeypatch.setattr(local, "SMALL_BYTES", 0)
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["fork", "spawn"])
-    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", InThisProcess)
+    here = SimpleNamespace(map=lambda work, sources, chunksize: map(work, sources))
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", lambda workers, mp_context: nullcontext(here))
     sources = [Source(path, "kineto"), Source(path, "chrome")]
     assert list(in_processes(2, lambda source: source.format, sources)) == [(0, "kineto"), (1, "chrome")]
     assert asked == ["spawn" if networked else "fork"]
-
-
-class InThisProcess:
-    def __init__(self, workers: int, mp_context: Any) -> None:
-        self.workers = workers
-
-    def __enter__(self) -> InThisProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def map(self, work: Any, sources: Any, chunksize: int) -> Any:
-        return map(work, sources)

@@ -20,13 +20,12 @@ def memory(memory_url: str) -> Store:
     return Store(memory_url, 400)
 
 
-@pytest.fixture(params=["memory", "s3", "s3 itself"])
+@pytest.fixture(
+    params=[("memory_url", ""), ("bucket", "/team/facts/"), ("bucket", "")], ids=["memory", "s3", "s3 itself"]
+)
 def store(request: pytest.FixtureRequest) -> Store:
-    if request.param == "memory":
-        found: Store = request.getfixturevalue("memory")
-        return found
-    bucket = request.getfixturevalue("bucket")
-    return Store(bucket if "itself" in request.param else f"{bucket}/team/facts/", 400)
+    place, below = request.param
+    return Store(request.getfixturevalue(place) + below, 400)
 
 
 def _entries(store: Store) -> list[str]:

@@ -8,8 +8,17 @@ import meeting_hosts
 import numpy as np
 import pytest
 from kineto_run import Script, in_step
-from meeting_hosts import KERNEL_US, STEPS, Work, job_of, longer_kernels, longer_python, saving_once, train
-from meeting_hosts import nothing_more as nothing
+from meeting_hosts import (
+    KERNEL_US,
+    STEPS,
+    Work,
+    job_of,
+    longer_kernels,
+    longer_python,
+    nothing_more,
+    saving_once,
+    train,
+)
 
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
 from ddprof.analyzers.job.assemble import job_facts
@@ -83,7 +92,7 @@ def many_pauses(script: Script, rank: int, step: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("more", [nothing, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
+@pytest.mark.parametrize("more", [nothing_more, equal_python, own_python, own_fetch, many_pauses, longer_kernels(0)])
 def test_ranks_that_do_not_meet_wait_for_nobody(tmp_path: Path, ranks: int, more: Work) -> None:
     assert met(job_of(train(ranks, more, meets=False), tmp_path)) == []
     if more in (equal_python, own_fetch, many_pauses):  # nor is a pause of its own a meeting beside one

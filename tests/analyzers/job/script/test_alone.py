@@ -95,7 +95,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
 
 
 @pytest.mark.parametrize(("mine", "theirs", "named"), [(30, 6, True), (12, 8, False), (9, 3, False), (40, 30, False)])
-def test_a_function_of_all_ranks_that_takes_one_of_them_far_longer_is_named(
+def test_a_function_that_takes_one_rank_far_longer_is_named(
     tmp_path: Path, mine: int, theirs: int, named: bool
 ) -> None:
     """Twice as long, and beyond chance: busy cores put samples anywhere, and a loop says nothing."""
@@ -117,9 +117,7 @@ def test_a_function_of_all_ranks_that_takes_one_of_them_far_longer_is_named(
         (2, 1000, 0, None),  # of two moments
     ],
 )
-def test_what_no_peer_was_ever_seen_in_is_told_whatever_made_the_rank_late(
-    tmp_path: Path, mine: int, each_ms: int, theirs: int, us: float | None
-) -> None:
+def test_what_no_peer_runs_is_told(tmp_path: Path, mine: int, each_ms: int, theirs: int, us: float | None) -> None:
     bare = [_at_lines(facts, (30,)) for facts in run(tmp_path, [], frames=False).job.ranks]
     ranks = [_with_totals(facts, {0: 190, 1: theirs}, [19_000 * MS, theirs * 100 * MS]) for facts in bare]
     ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * each_ms * MS, mine * each_ms * MS])
@@ -130,8 +128,8 @@ def test_what_no_peer_was_ever_seen_in_is_told_whatever_made_the_rank_late(
 
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
     late, *others = run(tmp_path, REPORTS).job.ranks
-    unseen = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
-    assert runs_alone((late, *unseen), 0, 4_000.0, 7_000.0) is None
+    peers = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
+    assert runs_alone((late, *peers), 0, 4_000.0, 7_000.0) is None
     for parts in (4, 2):  # a sample stands for so much of what five steps have of it
         spans = late.script_spans.replace(resolution_ns=np.full(len(late.script_spans), 4 * MS * 5 // parts))
         found = runs_alone([replace(late, script_spans=spans), *others], 0, 4_000.0)
@@ -188,8 +186,8 @@ def _at_lines(facts: RankFacts, lines: Sequence[int]) -> RankFacts:
 
 
 def test_evaluation_on_one_rank_is_named_as_such(tmp_path: Path) -> None:
-    report = run(tmp_path, [("train.py(88): evaluate", 4_000.0)]).report
-    first = next(finding for finding in report.findings if finding.ranks == (0,))
+    found = run(tmp_path, [("train.py(88): evaluate", 4_000.0)]).report.findings
+    first = next(finding for finding in found if finding.ranks == (0,))
     assert first.id == "host.checkpoint" and "train.py:88 evaluate()" in first.summary
     assert first.summary.count("evaluate()") == 1 and "saving state" not in first.summary
 

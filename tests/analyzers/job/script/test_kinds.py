@@ -1,5 +1,6 @@
 """Kinds of lines follow from the operators and libraries that they call; lines that cannot be cheaper are not named."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,17 +13,13 @@ from ddprof.analyzers.job.script.idle import script_time
 from ddprof.analyzers.job.script.lines import lines_of
 
 
-def calls(*names: str, count: int, inside: str | None = None, python_us: float = 0.0) -> Chore:
+def calls(*names: str, count: int, inside: str = "", python_us: float = 0.0) -> Chore:
     """A function of the script, of no telling name, that calls some operators, inside a library's frame or directly."""
 
     def chore(script: Script) -> None:
-        with script.frame("train.py(60): turn"):
-            if inside is None:
-                operators(script, *names, count=count)
-            else:
-                with script.frame(inside):
-                    script.idle(python_us)
-                    operators(script, *names, count=count)
+        with script.frame("train.py(60): turn"), script.frame(inside) if inside else nullcontext():
+            script.idle(python_us)
+            operators(script, *names, count=count)
 
     return chore
 

@@ -12,12 +12,10 @@ import retold
 from captured import sidecar_of
 from corpus import MODEL
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Labelled, Runs, serious
+from labelled_runs import Labelled, Runs, drawn, serious
 from retold import Events
 
-from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.small_runs import fault, small_run
-from benchmarks.oracle.write import write
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import LeftOut
@@ -87,8 +85,7 @@ def test_a_cost_of_every_step_stays(labelled: Runs, tmp_path: Path, where: str) 
 @pytest.mark.parametrize(("length_us", "out"), [(1.5 * STEP_US, []), (2.5 * STEP_US, [1])])
 def test_one_save_counts_unless_repeating_it_leaves_no_time(tmp_path: Path, length_us: float, out: list[int]) -> None:
     saves = small_run(fault("host.checkpoint", length_us, step=1), ranks=2, model=MODEL, loader_us=20_000.0, steps=5)
-    write(simulate(saves), tmp_path)
-    run = Labelled("saves once", {}, tmp_path / "traces")
+    run = drawn(saves, tmp_path)
     assert [number for number in left_out(run) if number == 1] == out
     assert (run.report.steps.wall_us < 1.1 * STEP_US) == bool(out)
 

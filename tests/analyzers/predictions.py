@@ -1,4 +1,4 @@
-"""Predictions for settings of a labelled run."""
+"""Predictions for `KEY=VALUE` settings of a labelled run."""
 
 from labelled_runs import Labelled
 
@@ -8,5 +8,4 @@ from ddprof.analyzers.settings.present import parse_now, present
 
 
 def predicted(run: Labelled, *settings: str, now: dict[str, str] | None = None) -> Prediction:
-    """The prediction for `KEY=VALUE` settings of a labelled run."""
     return predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, parse_now(now or {})))

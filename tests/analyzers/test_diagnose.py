@@ -62,8 +62,7 @@ def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypa
 def test_the_time_of_some_is_not_of_all(labelled: Runs, monkeypatch: pytest.MonkeyPatch, name: str, first: str) -> None:
     """A change to all ranks always wins a little more than the same change to the late one, which is the cause."""
     run = labelled(name)
-    late = (run.fault["culprit_ranks"] or [0])[0]
-    parts: dict[str, tuple[int, ...]] = {"late loader": (late,), "every loader": ()}
+    parts = {"late loader": tuple(run.fault["culprit_ranks"] or (0,))[:1], "every loader": ()}
     lost_us = 0.9 * run.measures.step_us
     said: Said = {title: (ranks, Change("instant_loader", ranks), lost_us) for title, ranks in parts.items()}
     assert diagnosed(run, monkeypatch, said).findings[0].id == first

@@ -24,8 +24,7 @@ def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
 
 
 def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
-    report = report_of(labelled, "clean.ddp", 0, 1, 2)
-    reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
+    reasons = {abstention.id: abstention.reason for abstention in report_of(labelled, "clean.ddp", 0, 1, 2).abstentions}
     for rule_id in RANKS:
         assert reasons[rule_id] == "compared 3 of 4 ranks: without rank 3"
     measures = labelled("clean.ddp").measures

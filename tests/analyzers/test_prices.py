@@ -13,8 +13,7 @@ from ddprof.findings import Basis, Candidate, Change, Doubt, Finding, Rule
 @pytest.mark.parametrize("name", [*CLEAN, *FAULTY])
 def test_no_finding_gains_more_than_is_booked_or_less(labelled: Runs, name: str) -> None:
     report = labelled(name).report
-    doubted = {f.id for f in report.findings if Doubt.PRICES_DIFFER.value in f.doubts}
-    assert doubted & serious(report).keys() == set()
+    assert {f.id for f in report.findings if Doubt.PRICES_DIFFER.value in f.doubts} & serious(report).keys() == set()
 
 
 def test_where_two_prices_differ_the_range_says_so_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,7 @@ def _analyzed(traces: Path) -> dict[str, Any]:
 
 def blamed(traces: Path) -> dict[str, tuple[int, ...]]:
     """Identifier and ranks of every finding above info."""
-    found = _analyzed(traces)["findings"]
-    return {f["id"]: tuple(f["ranks"]) for f in found if f["severity"] != "info"}
+    return {f["id"]: tuple(f["ranks"]) for f in _analyzed(traces)["findings"] if f["severity"] != "info"}
 
 
 def every_change_of_every_fault() -> list[Any]:
@@ -74,8 +73,7 @@ def test_a_trace_without_any_whole_step_keeps_them_and_blames_nobody(tmp_path: P
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_without_runtime_calls_no_host_is_accused(fault: str, tmp_path: Path) -> None:
-    told = retold.retell(SAMPLES / fault / "traces", tmp_path / "traces", retold.without_calls)
-    said = _analyzed(told)
+    said = _analyzed(retold.retell(SAMPLES / fault / "traces", tmp_path / "traces", retold.without_calls))
     assert {f["id"] for f in said["findings"] if f["severity"] != "info"} <= set(blamed(SAMPLES / fault / "traces"))
     assert any(a["id"] == "straggler.host" and "launch calls" in a["reason"] for a in said["abstentions"])
 

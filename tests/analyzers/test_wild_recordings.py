@@ -42,7 +42,6 @@ def nothing_is_eager(reports: list[Report]) -> bool:
 
 
 def no_advice_to_compile(reports: list[Report]) -> bool:
-    """Nor does one advise to compile it."""
     settings = [fix.setting for r in reports for f in r.findings for fix in f.fixes]
     return nothing_is_eager(reports) and not any("compile" in setting for setting in settings)
 
@@ -152,7 +151,6 @@ LARGE = "one_slow_worker_64"
 
 @cache
 def reports_of(folder: Path) -> list[Report]:
-    """The reports of a recording, analyzed once."""
     return list(analyze([str(folder)], Options(workers=1, cache=False)))
 
 

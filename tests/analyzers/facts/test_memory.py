@@ -22,8 +22,7 @@ def test_what_runs_again(labelled: Runs, name: str, layers: int) -> None:
     """Every operator of the layers that are not kept, and no operator of backward."""
     facts = labelled(name).job.ranks[0]
     marked = recomputed(facts.device_ops, facts.strings)
-    inside = step_of_launch(facts) >= 0
-    assert int((marked & inside).sum()) == layers * OPERATORS * len(facts.steps)
+    assert int((marked & (step_of_launch(facts) >= 0)).sum()) == layers * OPERATORS * len(facts.steps)
     operators = {facts.strings[int(code)] for code in np.unique(facts.device_ops["operator"][marked])}
     assert not any("backward" in operator for operator in operators)
 

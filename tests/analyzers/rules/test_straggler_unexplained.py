@@ -58,8 +58,7 @@ def test_what_another_finding_names_or_covers_is_explained(tmp_path: Path) -> No
 def test_what_varies_beside_a_rank_that_a_finding_names_is_said_to_be_beside_it(tmp_path: Path) -> None:
     made = run(tmp_path, lambda step: 1 + step % 3, by_us=4_000.0)
     (alone,) = detect(made.measures)
-    other = replace(alone, id="straggler.compute", ranks=(1,))
-    (beside,) = detect_rest(made.measures, [other])
+    (beside,) = detect_rest(made.measures, [replace(alone, id="straggler.compute", ranks=(1,))])
     assert alone.summary.startswith("the slowest rank varies: 3 ranks")
     assert beside.summary.startswith("apart from rank 1, the slowest rank varies: 2 ranks")
 

@@ -9,8 +9,7 @@ from training.jobs import held, job, said
 def test_equal_copies_are_silent_the_odd_rank_is_named_and_rounding_is_called_so() -> None:
     for name in ("replicas_differ", "buffers_differ"):
         assert said(name, job(held("ab"), held("ab"))) == []
-    ranks = [held(sums, ranks=(0, 1, 2, 3)) for sums in ("ab", "ab", "xb", "ab")]
-    (remark,) = said("replicas_differ", job(*ranks))
+    (remark,) = said("replicas_differ", job(*(held(sums, ranks=(0, 1, 2, 3)) for sums in ("ab", "ab", "xb", "ab"))))
     assert remark.ranks == (2,)
     (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.5000001])))
     assert "in their last bits" in remark.summary

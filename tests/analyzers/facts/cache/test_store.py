@@ -20,9 +20,7 @@ def memory(memory_url: str) -> Store:
     return Store(memory_url, 400)
 
 
-@pytest.fixture(
-    params=[("memory_url", ""), ("bucket", "/team/facts/"), ("bucket", "")], ids=["memory", "s3", "s3 itself"]
-)
+@pytest.fixture(params=[("memory_url", ""), ("bucket", "/team/facts/"), ("bucket", "")], ids=["memory", "s3", "bucket"])
 def store(request: pytest.FixtureRequest) -> Store:
     place, below = request.param
     return Store(request.getfixturevalue(place) + below, 400)

@@ -23,7 +23,7 @@ def script_of(frames: tuple[tuple[int, int, str], ...]) -> Script:
     return traced_script(track, start, end - start, np.arange(len(frames)), [frame[2] for frame in frames])
 
 
-def tree_of(frames: tuple[tuple[int, int, str], ...] = NESTED) -> tuple[CallTree, dict[str, int]]:
+def tree_of(frames: tuple[tuple[int, int, str], ...]) -> tuple[CallTree, dict[str, int]]:
     """The tree, and the row of the stack that ends in each function."""
     script = script_of(frames)
     tree = CallTree(script.stacks, script.frames)
@@ -31,7 +31,7 @@ def tree_of(frames: tuple[tuple[int, int, str], ...] = NESTED) -> tuple[CallTree
 
 
 def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
-    tree, at = tree_of()
+    tree, at = tree_of(NESTED)
     assert tree.folded[at["dot"]] == at["forward"] == tree.folded[at["forward"]]
     assert tree.folded[at["_wrapped_call_impl"]] == at["main"]
     assert {name for name, stack in at.items() if not tree.in_phase[stack]} == {"main"}
@@ -42,7 +42,7 @@ def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
     own[at["dot"]], own[at["backward"]] = 3.0, 4.0
     total = tree.inclusive(own)
     assert (total[at["forward"]], total[at["main"]], total[at["dot"]]) == (3.0, 7.0, 3.0)
-    assert [part.tolist() for part in spans_of(script_of(NESTED).spans, tree_of()[0].in_phase)] == [[10, 70], [60, 90]]
+    assert [part.tolist() for part in spans_of(script_of(NESTED).spans, tree.in_phase)] == [[10, 70], [60, 90]]
 
 
 def test_frames_as_people_write_them() -> None:
@@ -67,16 +67,15 @@ def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
 
 
 def test_what_a_wrapped_pass_calls_of_the_users_is_neither_the_profilers_nor_torchs() -> None:
-    tree, at = tree_of(
-        (
-            (0, 100, "train.py(9): main"),
-            (5, 60, "ddprof/capture/instruments/training/replicas.py(4): timed"),
-            (10, 60, "torch/nn/modules/module.py(1): _wrapped_call_impl"),
-            (20, 50, "model.py(5): forward"),
-            (25, 28, "torch/nn/modules/linear.py(7): linear"),
-            (30, 40, "json/encoder.py(2): encode"),
-            (70, 90, "torch/profiler/profiler.py(3): step"),
-        )
+    frames = (
+        (0, 100, "train.py(9): main"),
+        (5, 60, "ddprof/capture/instruments/training/replicas.py(4): timed"),
+        (10, 60, "torch/nn/modules/module.py(1): _wrapped_call_impl"),
+        (20, 50, "model.py(5): forward"),
+        (25, 28, "torch/nn/modules/linear.py(7): linear"),
+        (30, 40, "json/encoder.py(2): encode"),
+        (70, 90, "torch/profiler/profiler.py(3): step"),
     )
+    tree, at = tree_of(frames)
     assert {name for name, stack in at.items() if tree.is_profiler[stack]} == {"timed", "_wrapped_call_impl", "step"}
     assert {name for name, stack in at.items() if tree.in_torch[stack]} == {"_wrapped_call_impl", "linear", "step"}

@@ -25,10 +25,9 @@ def test_stops_are_counted_where_they_come_by_chance_in_operators_and_between(tm
     assert found.noise_ns == pytest.approx([2**0.5 * 4e6, 5**0.5 * 4e6])
     usual_ns = STEPS * OPERATORS * DUR_US * 1e3
     assert found.stretch == pytest.approx([8e6 / usual_ns, 20e6 / usual_ns])
-    once = lambda rank, step, number: 3_000.0 if (rank, step, number) == (0, 1, 4) else 0.0  # noqa: E731
-    assert stops_of(tmp_path / "a", by_chance, once).total_ns.tolist() == [11e6, 20e6]
-    slept = lambda rank, step, number: 40_000.0 if (rank, step, number) == (0, 1, 4) else 0.0  # noqa: E731
-    assert stops_of(tmp_path / "b", by_chance, slept).total_ns.tolist() == [8e6, 20e6]
+    for us, total_ns in ((3_000.0, 11e6), (40_000.0, 8e6)):  # a stop between two operators, and sleep
+        once = lambda *at, us=us: us * (at == (0, 1, 4))  # noqa: E731
+        assert stops_of(tmp_path / f"{us}", by_chance, once).total_ns.tolist() == [total_ns, 20e6]
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,7 @@ def test_kernels_are_compared_at_one_place_in_one_company(ranks: list[Kernels], 
 
 
 def test_a_step_that_is_longer_on_all_ranks_makes_nobody_slow() -> None:
-    longer = replace(USUAL, dur_ns=np.where(USUAL.step == 1, 1.5 * USUAL.dur_ns, USUAL.dur_ns))
-    found = compared([longer] * 3, STEPS)
+    found = compared([replace(USUAL, dur_ns=np.where(USUAL.step == 1, 1.5 * USUAL.dur_ns, USUAL.dur_ns))] * 3, STEPS)
     assert all(each.took_ns.sum(axis=0) == pytest.approx(each.expected_ns.sum(axis=0)) for each in found)
     assert compared([], STEPS) == []
 

@@ -32,8 +32,7 @@ def test_single_records_that_were_lost_move_nothing_behind_them(labelled: Runs, 
     keeps = [rng.uniform(size=len(f.comms)) >= lost for f in ranks]
     keeps[2][4] = keeps[3][7] = keeps[3][9] = False
     clocks = [0, 3_000_000, -41_000_000, 7]
-    known = [told(f, keep, clock) for f, keep, clock in zip(ranks, keeps, clocks, strict=True)]
-    found = renumbered(tuple(known))
+    found = renumbered(tuple(told(f, keep, clock) for f, keep, clock in zip(ranks, keeps, clocks, strict=True)))
     truth: dict[tuple[int, int], int] = {}
     for facts, keep, position in zip(found, keeps, range(4), strict=True):
         group = comm_group_ids(ranks)[0][position][keep]

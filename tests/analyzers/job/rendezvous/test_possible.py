@@ -23,8 +23,7 @@ def odd(ranks: tuple[RankFacts, ...]) -> list[int]:
 
 def moved(facts: RankFacts, seed: int) -> RankFacts:
     """A rank whose collectives ran at other moments of its steps: those of another run, or others than its peers'."""
-    rng = np.random.default_rng(seed)
-    by = rng.integers(-8_000_000, 8_000_000, len(facts.comms))
+    by = np.random.default_rng(seed).integers(-8_000_000, 8_000_000, len(facts.comms))
     start, end = facts.comms.bounds
     comms = facts.comms.replace(start_ns=start + by, end_ns=end + by, seq=np.full(len(by), NULL, np.int64))
     return replace(facts, comms=comms, exposed=facts.exposed.take(np.arange(0)))

@@ -15,7 +15,6 @@ LATE_US = 1_500.0
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
-    """A run in which rank 1 computes longer than the others."""
     return run_of(facts_of(train(4, longer_kernels(1, LATE_US)), tmp_path_factory.mktemp("run")))
 
 

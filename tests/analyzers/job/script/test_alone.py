@@ -95,9 +95,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
 
 
 @pytest.mark.parametrize(("mine", "theirs", "named"), [(30, 6, True), (12, 8, False), (9, 3, False), (40, 30, False)])
-def test_a_function_that_takes_one_rank_far_longer_is_named(
-    tmp_path: Path, mine: int, theirs: int, named: bool
-) -> None:
+def test_a_function_that_takes_one_rank_longer_is_named(tmp_path: Path, mine: int, theirs: int, named: bool) -> None:
     """Twice as long, and beyond chance: busy cores put samples anywhere, and a loop says nothing."""
     late, others = unseen(tmp_path)
     main, report = (_stack_of(late, name) for name in ("main", "report_samples"))
@@ -132,8 +130,7 @@ def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path:
     assert runs_alone((late, *peers), 0, 4_000.0, 7_000.0) is None
     for parts in (4, 2):  # a sample stands for so much of what five steps have of it
         spans = late.script_spans.replace(resolution_ns=np.full(len(late.script_spans), 4 * MS * 5 // parts))
-        found = runs_alone([replace(late, script_spans=spans), *others], 0, 4_000.0)
-        assert (found is not None) == (parts == 4)
+        assert (runs_alone([replace(late, script_spans=spans), *others], 0, 4_000.0) is not None) == (parts == 4)
 
 
 def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:

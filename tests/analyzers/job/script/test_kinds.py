@@ -25,7 +25,6 @@ def calls(*names: str, count: int, inside: str = "", python_us: float = 0.0) -> 
 
 
 def scheduler(script: Script) -> None:
-    """A scheduler of the user's."""
     with script.frame("torch/optim/lr_scheduler.py(200): step"), script.frame("train.py(60): get_lr"):
         script.idle(5e3)
 

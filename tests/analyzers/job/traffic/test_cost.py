@@ -19,8 +19,7 @@ def test_exact_points_give_their_own_model(alpha_ns: float, bytes_per_ns: float)
 
 
 def test_noise_moves_the_model_little_and_latency_is_all_of_equal_times_and_never_negative() -> None:
-    noise = np.random.default_rng(0).normal(1.0, 0.05, len(SIZES))
-    model = fit_cost(SIZES, (50_000 + SIZES / 100.0) * noise)
+    model = fit_cost(SIZES, (50_000 + SIZES / 100.0) * np.random.default_rng(0).normal(1.0, 0.05, len(SIZES)))
     assert model is not None and model.alpha_ns == pytest.approx(50_000, rel=0.1)
     assert model.bytes_per_ns == pytest.approx(100.0, rel=0.1)
     model = fit_cost(SIZES, np.full(len(SIZES), 80_000.0))

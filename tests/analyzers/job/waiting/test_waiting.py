@@ -81,8 +81,7 @@ def test_a_startup_broadcast_names_nobody(shared_dir: Path) -> None:
     assert (run.job.rank_ids[found.position], found.last) == (9, 36)
     assert found.waits == 42 and found.once_ns  # rank 0 is last in those of the first six steps, and never again
     once = run.job.blame["instance"] == run.job.blame["instance"][0]
-    long = np.where(once, 10**12, run.job.blame["dur_ns"])
-    job = replace(run.job, blame=run.job.blame.replace(dur_ns=long))
+    job = replace(run.job, blame=run.job.blame.replace(dur_ns=np.where(once, 10**12, run.job.blame["dur_ns"])))
     assert (recurring(job) == ~once).all()  # nor is one in a step that is longer than all others together
 
 

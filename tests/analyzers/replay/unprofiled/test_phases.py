@@ -76,7 +76,6 @@ def test_neither_sleep_nor_waits_outside_the_windows_tell_the_ratio_of_work(tmp_
     step_us = 10_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
     run = phased(tmp_path, [USUAL, USUAL], step_us)
     works = {"forward": (10_000.0, 8_000.0), "backward": (22_000.0, 17_600.0), "optimizer": (4_000.0, 3_200.0)}
-    waits = {**works, "backward": (22_000.0, 44_000.0)}
-    prices = timed(run, (step_us, 0.8 * step_us), [works, waits])
+    prices = timed(run, (step_us, 0.8 * step_us), [works, {**works, "backward": (22_000.0, 44_000.0)}])
     assert prices.unprofiled is not None and set(prices.unprofiled.host[0].work.ratios) == set(Phase)
     assert set(prices.unprofiled.host[1].work.ratios) == {Phase.FORWARD, Phase.OPTIMIZER}

@@ -30,7 +30,6 @@ def test_the_price_is_what_the_change_gains(labelled: Runs, name: str, change: C
 
 
 def test_changes_of_units_hold_together_and_what_nothing_hides_adds_up(labelled: Runs) -> None:
-    """Both at once cost no more than each alone."""
     run = labelled("gathers when needed")
     assert run.pricer.step_us((AHEAD, KEPT)) <= min(run.pricer.step_us((AHEAD,)), run.pricer.step_us((KEPT,))) + 1.0
     run = labelled("clean.ddp")

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
 from ddprof.analyzers.facts.named_messages import named_messages
@@ -91,12 +92,14 @@ def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) 
         asked = np.flatnonzero((thread == track) & (at_ns != NULL))
         if not len(on_thread) or not len(asked):
             continue
-        order = on_thread[np.argsort(events["ts_ns"][candidates[on_thread]], kind="stable")]
-        start = events["ts_ns"][candidates[order]]
-        end = start + events["dur_ns"][candidates[order]]
+        start, dur = (events[name][candidates[on_thread]] for name in ("ts_ns", "dur_ns"))
+        order = np.lexsort((-dur, start))
+        start, end = start[order], (start + dur)[order]
+        _, outer, _ = intervals.nested(start, end)
         at = np.searchsorted(start, at_ns[asked], side="right") - 1
-        inside = (at >= 0) & (end[np.maximum(at, 0)] >= at_ns[asked])
-        result[asked[inside]] = order[at[inside]]
+        while (ended := (at >= 0) & (end[at] < at_ns[asked])).any():
+            at[ended] = outer[at[ended]]
+        result[asked[at >= 0]] = on_thread[order[at[at >= 0]]]
     return result
 
 

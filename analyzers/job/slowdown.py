@@ -72,7 +72,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
                 continue
             factor_steps[p] = _weighted_median(times.took_ns, times.expected_ns)
             time_us[p] = times.took_ns.sum() / steps / 1e3
-            coverage[p] = times.took_ns.sum() / max(1.0, _compute_ns(ranks[p]))
+            coverage[p] = times.took_ns.sum() / max(1.0, _compute_ns(ranks[p], steps))
             more[p] = _more_work(launched, usual)
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
 
@@ -83,12 +83,13 @@ def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
     return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)
 
 
-def _compute_ns(facts: RankFacts) -> float:
+def _compute_ns(facts: RankFacts, steps: int) -> float:
+    """Time of the compute kernels that begin in the first so many steps."""
     ops = facts.device_ops
     in_steps = (
         (ops["work"] == Work.COMPUTE)
         & (ops["start_ns"] >= facts.steps["start_ns"][0])
-        & (ops["start_ns"] < facts.steps["end_ns"][-1])
+        & (ops["start_ns"] < facts.steps["end_ns"][steps - 1])
     )
     return float((ops["end_ns"] - ops["start_ns"])[in_steps].sum())
 

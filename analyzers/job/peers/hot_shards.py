@@ -118,10 +118,11 @@ def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
 
 
 def _received(ranks: Sequence[RankFacts], position: int) -> float | None:
-    """Bytes of a rank's all-to-alls over the typical peer's; None where not recorded."""
+    """Bytes of the all-to-alls in a rank's steps over the typical peer's; None where not recorded."""
     sizes = []
     for facts in ranks:
         rows = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
+        rows &= facts.is_issued_in_steps(facts.comms["start_ns"])
         sizes.append(float(facts.comms["in_bytes"][rows].sum()) / max(1, len(facts.steps)))
     usual = averages.typical(np.array(sizes))
     return sizes[position] / usual if usual > 0 else None

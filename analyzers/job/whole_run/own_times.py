@@ -44,17 +44,21 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
     return np.array(times, float)
 
 
+def _timed_by_all(ranks: Sequence[RankFacts]) -> list[tuple[StepTimes, ...]]:
+    """The common steps whose timers know the backward pass of every rank, rank by rank; [] for none."""
+    by_step = zip(*common_steps(ranks), strict=True)
+    return list(zip(*(steps for steps in by_step if all(step.backward_ns is not None for step in steps)), strict=True))
+
+
 def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     """Excess of each rank over the typical one beside its loader, and the time that it takes there, as shares of the
     step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
     steps were timed or ranks wait for one another outside their backward passes, too."""
-    none, common = np.zeros(len(ranks)), common_steps(ranks)
-    each = [own_ns(facts, steps, beside_loader=True) for facts, steps in zip(ranks, common, strict=True)]
-    if len(ranks) < 2 or len({len(one) for one in each}) > 1 or len(each[0]) < MIN_STEPS:
+    none, common = np.zeros(len(ranks)), _timed_by_all(ranks)
+    if len(ranks) < 2 or not common or len(common[0]) < MIN_STEPS or any(map(meets_elsewhere, ranks)):
         return none, none
-    if any(map(meets_elsewhere, ranks)):
-        return none, none
-    times_ns, shares = np.array(each), run_shares(ranks)
+    of_ranks = zip(ranks, common, strict=True)
+    times_ns, shares = np.array([own_ns(facts, steps, True) for facts, steps in of_ranks]), run_shares(ranks)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE

@@ -29,13 +29,13 @@ _SOURCE = "nvmlDeviceGetCurrentClocksThrottleReasons, once a second by ddprof ru
 def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Evidence], Fix | None]:
     """Driver reports on slow ranks' devices, and the fix that follows.
 
-    `slow`: positions, the slowest first. ([], None) where no slow device was sampled; the fix is None where none was
-    throttled.
+    `slow`: positions, the slowest first. ([], None) where no slow device was sampled. Where none was throttled the
+    fix is None, and the reports are those on the slowest.
     """
     states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
     sampled = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
     peers = [state for p, state in sampled.items() if p not in slow]
-    evidence: list[Evidence] = []
+    of_slowest: list[Evidence] = []
     for position in slow:
         if position not in sampled:
             continue
@@ -44,7 +44,8 @@ def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Eviden
         reason = _reason(state, peers)
         if reason is not None or _limit_gap(state, peers) is not None:
             return evidence, _fix(rank, reason, state, peers)
-    return evidence, None
+        of_slowest = of_slowest or evidence
+    return of_slowest, None
 
 
 def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:

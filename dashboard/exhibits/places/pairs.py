@@ -117,7 +117,7 @@ def _shared(units: MatrixLines, pairs: Pairs) -> Exhibit:
         return Exhibit("shared", question, reading, alike)
     line, column = _largest(values)
     reading = (
-        f"{_capital(units.names[line])} and {units.names[column]} take part in collectives of "
+        f"{_both(units, line, column)} take part in collectives of "
         f"{format_bytes(values[line, column] * MIB)} per step, the most. A cell is the size of the collectives that "
         "both take part in: what goes from the one to the other depends on the algorithm, which is not recorded."
     )
@@ -144,12 +144,11 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     if not np.isfinite(values).any():
         reading = "Message sizes were not recorded, so their speed is unknown."
         return Exhibit("rates", question, reading, sheet(table.columns, []))
-    is_measured = np.isfinite(values) & ~np.eye(len(values), dtype=bool)
     stated = _stated_gbps(job)
     reference = stated or float(np.nanmax(values))
-    line, column = np.unravel_index(int(np.nanargmin(values)), values.shape)
+    line, column = _largest(-values)
     slow = float(values[line, column])
-    pair = f"{_capital(units.names[int(line)])} and {units.names[int(column)]} are slowest, {format_rate(slow * 1e9)}"
+    pair = f"{_both(units, line, column)} are slowest, {format_rate(slow * 1e9)}"
     if slow > (1 - ALIKE) * float(np.nanmax(values)):
         pair = f"All pairs are alike to {format_share(ALIKE)}, {format_rate(slow * 1e9)}"
     against = f"the {format_rate(stated * 1e9)} of NVLink in one direction" if stated else "the fastest pair"
@@ -161,7 +160,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     if slow > (1 - ALIKE) * reference:  # nothing to tell apart
         least_most = sheet(
             ("pairs", "slowest (GB/s)", "fastest (GB/s)"),
-            [(len(values[is_measured]) // 2, slow, float(values[is_measured].max()))],
+            [(int(np.triu(np.isfinite(values)).sum()), slow, float(np.nanmax(values)))],
         )
         return Exhibit("rates", question, reading, least_most)
     below = np.maximum(0.0, 100 * (1 - values / reference))
@@ -200,6 +199,13 @@ def _parted(names: Sequence[str], starts: Sequence[int], hosts: Sequence[str]) -
 def _largest(values: Array) -> tuple[int, int]:
     line, column = np.unravel_index(int(np.nanargmax(values)), values.shape)
     return int(line), int(column)
+
+
+def _both(units: MatrixLines, line: int, column: int) -> str:
+    """Subject of a sentence on a pair; on the diagonal, which only hosts have, ranks of one host."""
+    if line == column:
+        return f"Ranks of {units.names[line]}"
+    return f"{_capital(units.names[line])} and {units.names[column]}"
 
 
 def _capital(name: str) -> str:

@@ -54,14 +54,21 @@ class CpuContention(Instrumentor):
 def _now() -> tuple[int, Counters]:
     """The time, and the counters of this process's threads; none where the kernel does not count."""
     counters: Counters = {}
-    try:
-        for name in os.listdir(_TASKS)[:_MAX_THREADS]:
+    for name in _threads()[:_MAX_THREADS]:
+        try:
             with open(f"{_TASKS}/{name}/schedstat", "rb") as file:
                 on_cpu, waited, *_ = file.read().split()
             counters[int(name)] = int(on_cpu), int(waited)
-    except (OSError, ValueError):  # a thread has ended meanwhile, or there are no such counters
-        pass
+        except (OSError, ValueError):  # this thread has ended meanwhile, or there are no such counters
+            continue
     return time.monotonic_ns(), counters
+
+
+def _threads() -> list[str]:
+    try:
+        return os.listdir(_TASKS)
+    except OSError:  # no Linux
+        return []
 
 
 def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:

@@ -143,11 +143,12 @@ def _is_index(value: object) -> bool:
 def _with_orphans(path: Path, content: dict[str, Any]) -> list[Any]:
     """Windows of a sidecar plus those whose trace was written after it."""
     windows = _list(content, "windows")
-    listed = {str(window.get("trace_path")) for window in windows if isinstance(window, dict)}
+    listed = {str(window.get("trace_path")).removesuffix(".gz") for window in windows if isinstance(window, dict)}
     stem = path.name.removesuffix(SIDECAR_SUFFIX)
     traces = [*names_in(path.parent, TRACE_SUFFIX), *names_in(path.parent, f"{TRACE_SUFFIX}.gz")]
     for name in sorted(trace.name for trace in traces if trace.name.startswith(f"{stem}.")):
-        if not listed & {name, f"{name.removesuffix('.gz')}.gz"}:
+        if name.removesuffix(".gz") not in listed:  # killed while packing: the trace lies there in both forms
+            listed.add(name.removesuffix(".gz"))
             windows.append(
                 {"first_step": None, "last_step": None, "start_ns": None, "end_ns": None, "trace_path": name}
             )

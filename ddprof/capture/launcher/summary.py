@@ -150,17 +150,14 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
 
 
 def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
-    """The worst rank's overhead: a job is as slow as its slowest rank."""
-    bare, profiled, own_ns, stacks, stacks_window = (
-        max((ns for overhead in overheads if (ns := getattr(overhead, key)) is not None), default=None)
-        for key in _Overhead.__struct_fields__
-    )
+    """The worst rank's overhead in each respect: a job is as slow as its slowest rank."""
+    worst = {
+        name: max((value for one in overheads if (value := getattr(one, name)) is not None), default=None)
+        for name in _Overhead.__struct_fields__
+    }
+    timed = [(one.bare_step_ns, one.profiled_step_ns, one.own_ns_per_step) for one in overheads if one.bare_step_ns]
     return {
-        "bare_step_ns": bare,
-        "profiled_step_ns": profiled,
-        "own_ns_per_step": own_ns,
-        "window_frac": (profiled - bare) / bare if bare and profiled else None,
-        "own_frac": own_ns / bare if bare and own_ns is not None else None,
-        "stacks_frac": stacks,
-        "stacks_window_frac": stacks_window,
+        **worst,
+        "window_frac": max(((profiled - bare) / bare for bare, profiled, _ in timed if profiled), default=None),
+        "own_frac": max((own_ns / bare for bare, _, own_ns in timed if own_ns is not None), default=None),
     }

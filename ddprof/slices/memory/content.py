@@ -122,11 +122,11 @@ class _Reading:
                 reserved.append((address, size, segment.get("is_expandable") is True))
             for block in self._dicts(segment.get("blocks")):
                 whole = one_int(block.get("size"))
-                at = one_int(block["address"]) if "address" in block else address
+                at = one_int(block.get("address", address))
                 asked = one_int(block["requested_size"]) if "requested_size" in block else whole
                 if block.get("state") in _HELD and asked > 0 and at != NULL:
                     blocks.append((at, asked, self._stack(_frames(block))))
-                address += max(whole, 0)
+                address += max(whole, 0) if address != NULL else 0
         return by_device
 
     def _dicts(self, value: Any) -> Iterator[dict[str, Any]]:

@@ -14,11 +14,11 @@ from math import sqrt
 from ddprof.slices.planning.cluster import Cluster
 from ddprof.slices.planning.shape import Shape, state_bytes
 
-EFFICIENCY = 0.65  # of peak in wide products; fitted, with HALF_WIDTH, to tests/analyzers/published.py
+EFFICIENCY = 0.65  # of peak in wide products; fitted, with HALF_WIDTH, to tests/slices/planning/published.py
 HALF_WIDTH = 700.0  # hidden / sqrt(tensor ranks) at which products reach half of that: narrow ones fill badly
 PASSES = 2.0  # over the 34 bytes per hidden unit and token that a layer's operators leave behind
 USABLE = 0.92  # of device memory: the rest is context, fragments, communication buffers
-BAND = 0.15  # of the predicted step: holds every run of tests/analyzers/published.py
+BAND = 0.15  # of the predicted step: holds every run of tests/slices/planning/published.py
 
 
 @dataclass(frozen=True)

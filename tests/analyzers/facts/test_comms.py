@@ -1,11 +1,13 @@
 """Calls that send or receive find their kernels, also where kernels were lost."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.comms import COALESCED, LOST, _carriers
+from ddprof.analyzers.facts.comms import COALESCED, LOST, _carriers, _spanning
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.model import Kind, RankTrace
@@ -26,6 +28,13 @@ def test_a_call_has_its_own_kernel_goes_with_the_next_one_or_keeps_its_place() -
     assert carriers(10, LOST, 11) == [(10, False), (11, True), (11, False)]
     assert carriers(10, COALESCED, LOST, COALESCED, 12)[1:4] == [(11, True), (11, True), (12, False)]
     assert carriers(10, 11, 11, 11, 12, LOST)[-1] == (-1, True)  # no later kernel
+
+
+def test_the_call_around_a_launch_is_the_innermost_that_has_not_ended() -> None:
+    events = {"track": np.zeros(3, np.int64), "ts_ns": np.array([40, 0, 10]), "dur_ns": np.array([10, 100, 10])}
+    trace: Any = SimpleNamespace(events=events)
+    at_ns = np.array([5, 15, 30, 45, 60, 200])
+    assert _spanning(trace, np.arange(3), at_ns, np.zeros(6, np.int64)).tolist() == [1, 2, 1, 0, 1, -1]
 
 
 def without_some(trace: RankTrace, share: float, seed: int) -> RankTrace:

@@ -25,6 +25,13 @@ def test_slowdown_is_of_the_slow_device_alone_and_of_equal_work(labelled: Runs) 
     assert interference(timeless) == 0.0
 
 
+def test_of_a_rank_with_more_steps_the_common_ones_are_compared(labelled: Runs) -> None:
+    _, *others = labelled("straggler.compute").job.ranks
+    short = compute_slowdown([replace(facts, steps=facts.steps.take(slice(0, 1))) for facts in others], None)
+    of_both = compute_slowdown([*others[:-1], replace(others[-1], steps=others[-1].steps.take(slice(0, 1)))], None)
+    assert of_both.coverage == pytest.approx(short.coverage)
+
+
 def test_batches_that_grow_on_all_ranks_hide_no_slow_device(labelled: Runs) -> None:
     """Without shapes a longer batch is the same kernels taking longer, on all ranks of the step alike."""
     ranks = []

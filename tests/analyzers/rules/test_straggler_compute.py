@@ -10,6 +10,7 @@ from labelled_runs import Runs, candidate, candidates, fires
 
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.slowdown import Slowdown
+from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.findings import Candidate
 
@@ -89,6 +90,9 @@ def test_says_what_held_the_device_back_and_how_to_mend_it(labelled: Runs) -> No
     capped = gpu(throttled={"sw_power_cap": 110})
     said, texts = sampled(labelled, capped, capped)
     assert len(texts) == 1 and "throttled no more than they are" in texts[0]
+    measures = with_sidecars(labelled(ID), capped, gpu(sm_clock_mhz=1800), gpu(sm_clock_mhz=1000), capped)
+    evidence, _ = of_slow_device(measures, (2, 1))  # none was throttled: what is said is said of the slowest
+    assert {one.rank for one in evidence} == {2}
     assert said.fixes[0].setting == "device of rank 2"
 
 

@@ -74,6 +74,16 @@ def test_the_longest_wait_of_a_thread_that_computes_counts_where_the_machine_cou
     assert (recorded["run"]["cpu_ns"], recorded["run"]["waited_ns"]) == (10_000, 900)
 
 
+def test_threads_listed_after_one_that_has_ended_are_counted(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    me, waits = threading.get_native_id(), watching()
+    count(tasks, me, 1_000, 100)
+    monkeypatch.setattr(cpu_waits.os, "listdir", lambda _: ["7", str(me)])
+    waits.window_opened(3, 7)
+    count(tasks, me, 11_000, 400)
+    waits.window_closed()
+    assert waits.recorded()["cpu_waits"]["run"]["cpu_ns"] == 10_000
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel counts no run delay")
 def test_the_real_counters_follow_what_the_process_does() -> None:
     waits = watching()

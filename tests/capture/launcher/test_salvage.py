@@ -23,12 +23,14 @@ def test_salvage_completes_a_killed_rank(tmp_path: Path) -> None:
     ring = StepRing(tmp_path / f"{stem}.ring", {"rank": 1, "host": "h"})
     for number in range(4):
         ring.write(Step(number, number * 100, number * 100 + 10, 1, 2, 3, 4, 5, False))
-    (tmp_path / f"{stem}.0.pt.trace.json").write_text("{}")
+    for packed in ("", ".gz"):  # killed while it packed its trace
+        (tmp_path / f"{stem}.0.pt.trace.json{packed}").write_text("{}")
     (tmp_path / f"{stem}.sidecar.json.{DEAD}.tmp").write_text('{"half":')
     notes, content = salvage(tmp_path), read_object(tmp_path / f"{stem}.sidecar.json")
     assert content["state"] == "killed" and [entry["index"] for entry in content["steps"]] == [0, 1, 2, 3]
-    assert content["windows"][0]["trace_path"] == f"{stem}.0.pt.trace.json" and len(notes) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.0.pt.trace.json", f"{stem}.sidecar.json"]
+    assert [window["trace_path"] for window in content["windows"]] == [f"{stem}.0.pt.trace.json"] and len(notes) == 2
+    left = ("0.pt.trace.json", "0.pt.trace.json.gz", "sidecar.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.{name}" for name in left]
 
 
 def test_salvage_leaves_running_ranks_and_other_hosts_alone(tmp_path: Path) -> None:

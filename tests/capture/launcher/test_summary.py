@@ -20,6 +20,14 @@ def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
     assert (times["step_ns"], times["data_ns"], times["rest_ns"]) == (30, 0, 1)
 
 
+def test_the_overhead_is_that_of_the_rank_where_it_is_largest(tmp_path: Path) -> None:
+    for rank, (bare, profiled, own) in enumerate(((100, 150, 5), (200, 210, 2))):
+        overhead = {"bare_step_ns": bare, "profiled_step_ns": profiled, "own_ns_per_step": own}
+        write_json(tmp_path / f"rank{rank}.h.7.0.sidecar.json", {"rank": rank, "host": "h", "overhead": overhead})
+    worst = summarize(tmp_path).overhead
+    assert (worst["window_frac"], worst["own_frac"], worst["bare_step_ns"]) == (0.5, 0.05, 200)
+
+
 def test_every_field_of_a_sidecar_may_be_damaged_and_none_says_how_many_ranks_there_are(tmp_path: Path) -> None:
     """A note names the file and the effect, and the rank is not missing: its file's name says who it is."""
     path, damaged = tmp_path / "rank0.h.7.0.sidecar.json", 0

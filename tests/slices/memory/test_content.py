@@ -49,6 +49,14 @@ def test_torch_1_13_keeps_stacks_in_a_blocks_history_and_odd_values_are_left_out
     assert not len(device.blocks) and not len(device.segments)
 
 
+@pytest.mark.parametrize("address", [None, 2**63 - 50], ids=["unknown", "at the end of 64 bits"])
+def test_no_address_of_a_block_is_made_up(tmp_path: Path, address: int | None) -> None:
+    blocks = [{"size": 100, "state": "active_allocated"}, {"size": 200, "state": "active_allocated"}]
+    segment = {"device": 0, "address": address, "total_size": 300, "blocks": blocks}
+    (device,) = read(tmp_path, {"segments": [segment], "device_traces": []}).devices
+    assert device.blocks["address"].tolist() == ([] if address is None else [address])
+
+
 def test_a_stack_is_looked_at_once_and_one_list_not_many_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = FORWARD * 50
     events = [{"action": "alloc", "addr": at, "size": 1, "time_us": at, "frames": shared} for at in range(10_000)]

@@ -34,8 +34,8 @@ def findings_of(
         for reading in readings:
             if reading.name == name:
                 blocks[reading.block][reading.rank] = reading.ms
-        ranks = max((len(block) for block in blocks.values()), default=0)
-        complete = [block for _, block in sorted(blocks.items()) if len(block) == ranks]
+        everyone = set().union(*blocks.values())
+        complete = [block for _, block in sorted(blocks.items()) if block.keys() == everyone]
         complete = complete[1:] if len(complete) > 2 else complete
         for members in _peers(sorted(complete[0]) if complete else [], sizes):
             yield from _slowest(name, complete, members, sizes, whole_ms, whole)

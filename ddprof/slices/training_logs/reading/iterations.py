@@ -93,7 +93,7 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
         seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
         if seconds and rate:
-            yield from _timed("Hugging Face Trainer, whole run", round(seconds * rate), 1e3 / rate)
+            yield from _timed("Hugging Face Trainer, whole run", seconds * rate, 1e3 / rate)
     if "'step'" in text and (logged := _LOGGED.search(text)) is not None:
         yield from _stamped("Hugging Face Trainer", logged, line)
     for writer, word, pattern in _PRINTED:
@@ -151,4 +151,4 @@ def _timed(
     batch: int | None = None,
 ) -> Iterator[tuple[str, LoggedRecord]]:
     if at is not None and 0 <= at < 2**53 and ms is not None and 0 < ms < _MOST_MS:
-        yield writer, LoggedRecord(int(at), ms, clock, tflops or None, batch or None)
+        yield writer, LoggedRecord(round(at), ms, clock, tflops or None, batch or None)

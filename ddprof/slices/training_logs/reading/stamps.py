@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
+from datetime import MINYEAR
 from typing import NamedTuple
 
 _STAMP = re.compile(
@@ -25,7 +26,7 @@ def stamp_of(text: str) -> Stamp | None:
         return None
     match = matches[-1]
     year, month, day = (match[part] or match[f"{part}2"] for part in ("y", "m", "d"))
-    if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+    if not (int(year) >= MINYEAR and 1 <= int(month) <= 12 and 1 <= int(day) <= 31):
         return None
     whole = timegm((int(year), int(month), int(day), int(match["hour"]), int(match["minute"]), int(match["second"])))
     part = match["part"] or ""

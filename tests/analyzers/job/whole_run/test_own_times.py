@@ -29,11 +29,17 @@ def on_cpu(share: float, waited: float) -> dict[str, Any]:
     return {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": int(share * 1e9), "waited_ns": int(waited * 1e9)}}}
 
 
+def untimed(record: dict[str, Any], *indices: int) -> dict[str, Any]:
+    steps = [step | {"backward_ns": None} if step["index"] in indices else step for step in record["steps"]]
+    return record | {"steps": steps}
+
+
 @pytest.mark.parametrize(
     ("late", "others", "share"),
     [
         (timed(8.0), timed(0.0), 8 / STEP_MS),
         (timed(18.0, every=3), timed(0.0), 6 / STEP_MS),  # in the mean alone
+        (untimed(timed(8.0), 20), timed(0.0), 8 / STEP_MS),  # a step whose timers one rank lacks is left out
         (timed(8.0), timed(0.0, stopped=3), 8 / STEP_MS),  # the machine stops the others: in the median alone
         (timed(24.0, every=4), timed(0.0), 6.0 / STEP_MS),  # in twelve steps: unlikely, though 3.8 standard errors
         (timed(22.0, every=9), timed(0.0), 0.0),  # in six: one in 64 such runs has as many on one side

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from ddprof.analyzers.job.traffic.matrix import Pairs
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.exhibits.places import pairs
 from ddprof.dashboard.figures.charts import Heat
@@ -15,6 +16,8 @@ from ddprof.hardware import device_link
 from ddprof.sidecar import HostHardware, Topology
 from tests.dashboard.changed import with_job
 from tests.dashboard.exhibits.places.test_by_host import on_hosts
+
+PAIRS = Pairs(*(np.ones((2, 2)) for _ in range(4)))
 
 
 def shown(view: View) -> dict[str, Exhibit]:
@@ -69,3 +72,14 @@ def test_a_stated_rate_is_the_scale_where_the_table_knows_every_link(straggler: 
     assert device_link("NVIDIA A100-SXM4-80GB") == 300e9
     assert device_link("NVIDIA H100 PCIe") is None and device_link("AMD Instinct MI300X") is None
     assert device_link(None) is None
+
+
+def test_rates_known_within_hosts_alone_are_told_of_their_ranks(
+    straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "MOST_RANKS", 3)
+    view = on_hosts(straggler, 4)
+    for slow_gbps, said in ((50.0, "Ranks of node1 are slowest, 50 GB/s"), (99.0, "All pairs are alike to 5.0 %")):
+        rate_gbps = np.array([[100.0, np.nan], [np.nan, slow_gbps]])
+        monkeypatch.setattr(pairs, "pairs_of", lambda *_, rate=rate_gbps: replace(PAIRS, rate_gbps=rate))
+        assert shown(view)["rates"].reading.startswith(said)

@@ -33,6 +33,15 @@ def of_ranks(timer: str, times: dict[int, list[float]], sizes: dict[str, int]) -
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=sizes))
 
 
+def test_blocks_that_lost_lines_of_different_ranks_are_left_out() -> None:
+    rows = [(block, rank, 100.0 + 50.0 * (rank == 0)) for block in range(1, 21) for rank in range(4)]
+    for lossy, told in ((6, 1), (21, 0)):  # blocks below `lossy` lack a line
+        kept = [row for row in rows if row[0] >= lossy or row[1] != row[0] % 4]
+        by_rank = tuple(model.RankReading("forward-compute", *row) for row in kept)
+        findings = explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=ALONE)).findings
+        assert [finding.ranks for finding in findings] == [(0,)] * told
+
+
 def test_the_usual_iteration_leaves_the_first_out_and_slow_ones_are_told_by_number_and_cost() -> None:
     report = of_sample("megatron_deepspeed_aurora")
     assert report.iterations is not None and report.iterations.median_ms == 20298.3

@@ -255,6 +255,13 @@ def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, 
     assert [(one.number, one.mean_ms) for one in log.iterations] == [(number, pytest.approx(ms))]
 
 
+def test_numbers_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+    odd = "{'train_runtime': 1e300, 'train_steps_per_second': 1e300}"
+    whole, dated = PRINTED[1][-1], f"0000-01-01 10:00:00 {PRINTED[2][-1]}"
+    assert [one.number for one in read_text(tmp_path, f"{whole}\n{odd}\n").iterations] == [7]
+    assert [one.number for one in read_text(tmp_path, f"{dated}\n").iterations] == [4]
+
+
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())

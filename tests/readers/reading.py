@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import kineto_text as kt
+import pytest
 
+from ddprof.errors import NoUsableInput
 from ddprof.model import Kind, RankTrace
 from ddprof.readers import Inventory, Source, discover, read
 
 MALFORMED, FORMATS = "traces/edge_cases/malformed", "traces/formats"
 EVENTS = [kt.span(f"op {i}", i * 1000, 500) for i in range(5)]
+BASE_NS = 10**18  # the clock of traces that ranks wrote
 
 
 def trace_of(path: Path, events: list[Any], layout: str = "compact", header: dict[str, Any] | None = None) -> RankTrace:
@@ -23,6 +26,14 @@ def read_all(inventory: Inventory) -> list[RankTrace]:
 
 def traces(path: Path) -> list[RankTrace]:
     return read_all(discover([path]))
+
+
+def refusal(*paths: Path | str) -> str:
+    """The one line in which `discover` refuses these paths."""
+    with pytest.raises(NoUsableInput) as refused:
+        discover(paths)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
 
 
 def broken(shared_dir: Path, name: str) -> RankTrace:
@@ -56,6 +67,16 @@ def ranks_of(inventory: Inventory) -> list[tuple[str, int]]:
 def rank_file(path: Path, rank: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     return kt.write(path, EVENTS, header={"distributedInfo": {"rank": rank, "world_size": 2}})
+
+
+def written_rank(
+    stem: Path, rank: int, world: int, events: list[Any], kind: str = "0.pt", base_ns: int = BASE_NS, **more: Any
+) -> None:
+    """A trace and the sidecar beside it, as the capture writes them."""
+    header = {"schemaVersion": 1, "baseTimeNanoseconds": base_ns} if kind == "0.pt" else {}
+    kt.write(Path(f"{stem}.{kind}.trace.json"), events, header=header)
+    sidecar = {"schema": "ddprof.run/1", "rank": rank, "world_size": world, "host": stem.name.split(".")[1], **more}
+    Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
 
 
 def our_run(folder: Path, windows: int = 2, restarts: int = 1) -> None:

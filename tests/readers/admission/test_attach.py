@@ -1,10 +1,9 @@
 """A damaged companion is a note, not a failure."""
 
-import json
 import shutil
 from pathlib import Path
 
-from reading import issues, our_run, read_all
+from reading import issues, our_run, read_all, written_rank
 
 from ddprof.readers import discover, read
 from ddprof.sidecar import Sidecar
@@ -24,10 +23,7 @@ def test_ranks_of_a_tensorflow_job_are_one_run_with_their_sidecars(tmp_path: Pat
     process = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/host:CPU"}}
     span = {"ph": "X", "name": "MatMul", "pid": 1, "tid": 1, "ts": 5, "dur": 7}
     for rank in range(2):
-        stem = f"rank{rank}.host.{100 + rank}.0"
-        (tmp_path / f"{stem}.tf.trace.json").write_text(json.dumps({"traceEvents": [process, span]}))
-        sidecar = {"schema": "ddprof.run/1", "rank": rank, "world_size": 2, "host": "host"}
-        (tmp_path / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+        written_rank(tmp_path / f"rank{rank}.host.{100 + rank}.0", rank, 2, [process, span], "tf")
     inventory = discover([tmp_path])
     assert [len(sources) for _, sources in inventory.runs] == [2]
     told = [(t.format, t.identity.rank, t.identity.source, t.identity.world_size) for t in read_all(inventory)]

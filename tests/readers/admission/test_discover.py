@@ -6,9 +6,8 @@ from pathlib import Path
 import fsspec
 import kineto_text as kt
 import pytest
-from reading import EVENTS, MALFORMED, read_all
+from reading import EVENTS, MALFORMED, read_all, refusal
 
-from ddprof.errors import NoUsableInput
 from ddprof.readers import discover
 from ddprof.readers.admission import discover as admitted
 from ddprof.readers.admission.discover import Late
@@ -32,15 +31,11 @@ def test_fsspec_urls(tmp_path: Path) -> None:
     inventory = discover(["memory://ddprof-test/run"])
     (trace,) = read_all(inventory)
     assert (trace.identity.rank, len(trace.events)) == (1, 5)
-    with pytest.raises(NoUsableInput, match="no such file, folder or bucket"):
-        discover(["memory://ddprof-test/nothing"])
+    assert "no such file, folder or bucket" in refusal("memory://ddprof-test/nothing")
 
 
 def test_events_after_megabytes_of_metadata_and_paths_without_any(tmp_path: Path) -> None:
-    with pytest.raises(NoUsableInput, match="no such file or folder"):
-        discover([tmp_path / "nothing"])
-    with pytest.raises(NoUsableInput, match="no trace found"):
-        discover([tmp_path])
+    assert "no such file or folder" in refusal(tmp_path / "nothing") and "no trace found" in refusal(tmp_path)
     header = {"metadata": {"text": "x" * 3_000_000, "decoy": '"traceEvents": ['}}
     kt.write(tmp_path / "t.json", EVENTS, header=header)
     assert [len(t.events) for t in read_all(discover([tmp_path]))] == [5]

@@ -5,10 +5,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from reading import FORMATS, MALFORMED, traces
+from reading import FORMATS, MALFORMED, refusal, traces
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers import discover
 from ddprof.readers.admission.sniff import sniff
 from ddprof.readers.format import Sample
 
@@ -26,12 +25,11 @@ FILES = {
 
 
 def test_execution_traces_and_the_database_of_dlprof_are_called_so(shared_dir: Path, tmp_path: Path) -> None:
-    with pytest.raises(NoUsableInput, match="this is an execution trace, not a timeline; capture one with"):
-        discover([shared_dir / FORMATS / "execution_trace"])
+    said = refusal(shared_dir / FORMATS / "execution_trace")
+    assert "this is an execution trace, not a timeline; capture one with" in said
     for rank in range(2):
         (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
-    with pytest.raises(NoUsableInput, match="2 files are execution traces"):
-        discover([str(tmp_path)])
+    assert "2 files are execution traces" in refusal(str(tmp_path))
     path = tmp_path / "dlprof_dldb.sqlite"
     with sqlite3.connect(path) as database:
         for table in ("read_only_model_info (id INTEGER)", "NVTX_EVENTS (start INTEGER, globalTid INTEGER)"):
@@ -43,9 +41,7 @@ def test_execution_traces_and_the_database_of_dlprof_are_called_so(shared_dir: P
 @pytest.mark.usefixtures("decoding")
 @pytest.mark.parametrize("name,reason", [("empty.json", "an empty file"), ("html_error_page.json", "an HTML page")])
 def test_what_is_no_trace_is_one_true_line(shared_dir: Path, name: str, reason: str) -> None:
-    with pytest.raises(NoUsableInput, match=f"{name}: {reason}") as caught:
-        discover([shared_dir / MALFORMED / name])
-    assert "\n" not in str(caught.value)
+    assert f"{name}: {reason}" in refusal(shared_dir / MALFORMED / name)
 
 
 def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
@@ -65,15 +61,11 @@ def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
 def test_a_file_of_another_tool_is_refused_by_name(tmp_path: Path, words: str, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(FILES[words])
-    with pytest.raises(NoUsableInput, match=words) as refused:
-        discover([str(path)])
-    assert "\n" not in str(refused.value)
+    assert re.search(words, refusal(str(path)))
 
 
 @pytest.mark.parametrize("content", [b'{"version": "https://git-lfs"}', b"\n\n{}", b"version 2\n"])
 def test_other_content_is_not_taken_for_one(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file.json"
     path.write_bytes(content)
-    with pytest.raises(NoUsableInput) as refused:
-        discover([str(path)])
-    assert not any(words in str(refused.value) for words in FILES)
+    assert not any(words in refusal(str(path)) for words in FILES)

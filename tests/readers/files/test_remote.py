@@ -2,16 +2,16 @@
 
 import gzip
 import random
-from collections.abc import Iterator
+import re
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import fsspec
 import kineto_text as kt
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from reading import EVENTS, our_run, ranks_of, read_all
+from reading import EVENTS, our_run, ranks_of, read_all, refusal
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers import Inventory, discover, read
@@ -26,36 +26,24 @@ class DriverError(Exception):
     """An error that no library below a driver derives from OSError."""
 
 
-class Failing(MemoryFileSystem):
-    """A store whose driver raises errors of its own."""
-
-    protocol = "failing"
-    fails_to_list: ClassVar[bool] = False
-    fails_to_open: ClassVar[tuple[str, ...]] = ()
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(str(path).replace("failing://", "memory://")))
-
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
-        if self.fails_to_list:
-            raise DriverError("Unable to locate credentials\nin seven places")
-        return super().ls(path, detail, **kwargs)
-
-    def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
-        if path.endswith(self.fails_to_open):
-            raise DriverError("connection reset by peer")
-        return super()._open(path, *args, **kwargs)
-
-
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Failing]]:
-    """`failing://`, empty and so far without a failure."""
-    fsspec.register_implementation("failing", Failing, clobber=True)
-    monkeypatch.setattr(Failing, "store", {})
-    monkeypatch.setattr(Failing, "pseudo_dirs", [""])
-    yield Failing
-    Failing.fails_to_list, Failing.fails_to_open = False, ()
+def store(monkeypatch: pytest.MonkeyPatch) -> MemoryFileSystem:
+    """`memory://`, empty."""
+    monkeypatch.setattr(MemoryFileSystem, "store", {})
+    monkeypatch.setattr(MemoryFileSystem, "pseudo_dirs", [""])
+    return MemoryFileSystem()
+
+
+def break_down(monkeypatch: pytest.MonkeyPatch, method: str, ending: str, words: str) -> None:
+    """The driver of `memory://` raises an error of its own in this method, for paths with this ending."""
+    works = getattr(MemoryFileSystem, method)
+
+    def fails(store: MemoryFileSystem, path: str, *args: Any, **kwargs: Any) -> Any:
+        if path.endswith(ending):
+            raise DriverError(words)
+        return works(store, path, *args, **kwargs)
+
+    monkeypatch.setattr(MemoryFileSystem, method, fails)
 
 
 @pytest.fixture
@@ -130,29 +118,29 @@ def test_what_drivers_tell_of_a_file_changes_with_it(told: dict[str, Any], writt
     assert remote_file(MemoryFileSystem(), silent).stamp == ""
 
 
-def test_folders_are_listed_in_order_without_hidden_ones_or_refused_in_one_line(failing: type[Failing]) -> None:
-    store = failing()
+def test_folders_are_listed_in_order_without_hidden_ones_or_refused_in_one_line(
+    store: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("b/2.json", "b/1.json", "a.json", "b/.ddprof/x.json", ".hidden", "b/deep/3.json"):
         store.pipe(f"/run/{name}", b"{}")
-    found = [(file.url.rpartition("/run/")[2], file.size_bytes) for file in walk_remote("failing://run")]
+    found = [(file.url.rpartition("/run/")[2], file.size_bytes) for file in walk_remote("memory://run")]
     assert found == [(name, 2) for name in ("a.json", "b/1.json", "b/2.json", "b/deep/3.json")]
-    failing.fails_to_list = True
-    with pytest.raises(NoUsableInput, match=r"^failing://run: cannot be read: Unable to locate credentials$"):
-        discover(["failing://run"])
+    break_down(monkeypatch, "ls", "", "Unable to locate credentials\nin seven places")
+    assert refusal("memory://run") == "memory://run: cannot be read: Unable to locate credentials"
 
 
-def test_a_file_that_cannot_be_read_costs_itself_alone(failing: type[Failing]) -> None:
-    store = failing()
+def test_a_file_that_cannot_be_read_costs_itself_alone(
+    store: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for rank in range(3):
         store.pipe(f"/run/rank{rank}.json.gz", gzip.compress(kt.render(EVENTS)))
-    failing.fails_to_open = ("rank1.json.gz",)
-    inventory = discover(["failing://run"])
+    break_down(monkeypatch, "_open", "rank1.json.gz", "connection reset by peer")
+    inventory = discover(["memory://run"])
     assert len(inventory.sources) == 2
     (issue,) = [note.issue for note in inventory.health]
     assert issue.endswith("rank1.json.gz: cannot be read: connection reset by peer")
-    failing.fails_to_open = (".gz",)
-    with pytest.raises(NoUsableInput, match=r"rank0.json.gz: cannot be read: connection reset .*2 more files"):
-        discover(["failing://run"])
+    break_down(monkeypatch, "_open", ".gz", "connection reset by peer")
+    assert re.search(r"rank0.json.gz: cannot be read: connection reset .*2 more files", refusal("memory://run"))
     with pytest.raises(NoUsableInput, match=r"cannot be read: connection reset by peer"):
         read(inventory.sources[0])
 
@@ -166,8 +154,7 @@ def test_a_file_that_cannot_be_read_costs_itself_alone(failing: type[Failing]) -
     ],
 )
 def test_what_is_not_there_is_one_line(bucket: str, url: str, says: str) -> None:
-    with pytest.raises(NoUsableInput, match=says):
-        discover([url.format(bucket=bucket)])
+    assert re.search(says, refusal(url.format(bucket=bucket)))
 
 
 def test_a_bucket_without_credentials_is_one_line(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +163,4 @@ def test_a_bucket_without_credentials_is_one_line(bucket: str, monkeypatch: pyte
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", "/nonexistent")
     pytest.importorskip("s3fs").S3FileSystem.clear_instance_cache()
-    lacking = rf"^{bucket}: cannot be read: Unable to locate credentials \(the store's own"
-    with pytest.raises(NoUsableInput, match=lacking):
-        discover([bucket])
+    assert refusal(bucket).startswith(f"{bucket}: cannot be read: Unable to locate credentials (the store's own")

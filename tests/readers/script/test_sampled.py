@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import kineto_text as kt
 import pytest
+from reading import written_rank
 
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, TRACKS
 from ddprof.readers import discover, read
@@ -121,13 +123,9 @@ def test_frames_of_the_trace_stay_and_samples_are_summed_beside_them(tmp_path: P
 @pytest.mark.parametrize("tid", [TID, 99])
 def test_samples_come_with_the_trace_of_their_rank(tmp_path: Path, tid: int) -> None:
     """Without an event of the thread there is no track to put spans on; the sums are there all the same."""
-    mark = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#1", "pid": 5, "tid": tid, "dur": 9}
-    events = [{**mark, "ts": 0}, {**mark, "ts": 9}]
-    trace = {"schemaVersion": 1, "baseTimeNanoseconds": 10_000, "traceEvents": events}
+    events = [kt.span("ProfilerStep#1", ts_ns, 9_000, "user_annotation", 5, tid) for ts_ns in (0, 9_000)]
     stem = tmp_path / "rank0.h.5.0"
-    Path(f"{stem}.0.pt.trace.json").write_text(json.dumps(trace))
-    sidecar = {"schema": "ddprof.run/1", "rank": 0, "world_size": 1, "host": "h"}
-    Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+    written_rank(stem, 0, 1, events, base_ns=10_000)
     Path(f"{stem}.stacks.jsonl").write_text(lines([[0, 100, 0, 0, 1, 2], [10**9, 100, 0, 0, 1, 2]]))
     ((_, (source,)),) = discover([str(tmp_path)]).runs
     found = read(source)

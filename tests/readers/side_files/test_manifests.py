@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import EVENTS, read_all, written_rank
 
-from ddprof.readers import discover, read
+from ddprof.readers import discover
 from ddprof.readers.side_files.manifests import Launch, RunEnd, launch_of, read_hardware, read_step_times, run_end
 from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
 
@@ -16,12 +17,7 @@ UUID = "6ac9dd8a-22b2"
 def run_of(tmp_path: Path, **manifests: Any) -> Path:
     """Two ranks on two hosts; `manifests`: file name with _ for . -> content."""
     for rank, host in enumerate(("a", "b")):
-        event = {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-        trace = {"schemaVersion": 1, "baseTimeNanoseconds": 10**18, "traceEvents": [event]}
-        stem = tmp_path / f"rank{rank}.{host}.{7 + rank}.0"
-        Path(f"{stem}.0.pt.trace.json").write_text(json.dumps(trace))
-        sidecar = {"schema": "ddprof.run/1", "rank": rank, "world_size": 2, "host": host, "device": {"uuid": UUID}}
-        Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
+        written_rank(tmp_path / f"rank{rank}.{host}.{7 + rank}.0", rank, 2, EVENTS, device={"uuid": UUID})
     for name, content in manifests.items():
         text = content if isinstance(content, str) else json.dumps({"schema": "ddprof.run/1", **content})
         (tmp_path / name.replace("_", ".")).write_text(text)
@@ -29,8 +25,7 @@ def run_of(tmp_path: Path, **manifests: Any) -> Path:
 
 
 def hardware(folder: Path) -> list[HostHardware]:
-    ((_, sources),) = discover([str(folder)]).runs
-    traces = [read(source) for source in sources]
+    traces = read_all(discover([str(folder)]))
     return [trace.sidecar.hardware for trace in sorted(traces, key=lambda trace: trace.identity.rank or 0)]
 
 

@@ -8,6 +8,7 @@ import kineto_text as kt
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from reading import BASE_NS, written_rank
 
 from ddprof.model import Kind
 from ddprof.readers import discover, read
@@ -16,15 +17,12 @@ from ddprof.readers.side_files.workers import read_fetches, summary, workers_pat
 from ddprof.sidecar import Fetch, Sidecar, TimedFetches
 
 STEM = "rank0.host.1.0"
-BASE_NS = 1_000_000_000_000_000_000
 
 
 def folder_with(tmp_path: Path, lines: list[str]) -> Path:
     """A run of one rank with two steps and these lines of its workers."""
     events = [kt.span(f"ProfilerStep#{n}", 10**6 * n, 10**6, "user_annotation") for n in (1, 2)]
-    kt.write(tmp_path / f"{STEM}.0.pt.trace.json", events, header={"schemaVersion": 1, "baseTimeNanoseconds": BASE_NS})
-    sidecar = {"schema": "ddprof.run/1", "rank": 0, "world_size": 1, "host": "host"}
-    (tmp_path / f"{STEM}.sidecar.json").write_text(json.dumps(sidecar))
+    written_rank(tmp_path / STEM, 0, 1, events)
     (tmp_path / f"{STEM}.workers.jsonl").write_text("\n".join(lines))
     return tmp_path
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
 TWO_RANKS = [sys.executable, str(SCRIPTS / "two_ranks.py")]  # in place of torchrun where that is not what is tested
 LEFT_BEHIND = "did not end after their peers"  # as forked_ranks.py says it
 TIMEOUT_S = 600  # a loaded machine needs minutes to import DeepSpeed
+PHASES = ("data", "forward", "backward", "optimizer")
 # What torch says as it aborts now and then at the end of a job, its work done: a thread of its own was not joined.
 TORCH_DIED_AT_EXIT = "terminate called without an active exception"
 
@@ -45,8 +47,14 @@ class Captured:
     def load(self, path: Path) -> dict[str, Any]:
         return _json(path)
 
-    def names(self, rank: int) -> list[str]:
-        return [event.get("name", "") for event in self.traces[rank]["traceEvents"]]
+    def names(self, rank: int) -> Counter[str]:
+        """How often each name stands in the rank's trace."""
+        return Counter(event.get("name", "") for event in self.traces[rank]["traceEvents"])
+
+    def phases(self, rank: int) -> list[int]:
+        """How often the rank's trace has each of PHASES."""
+        names = self.names(rank)
+        return [names[f"ddprof::{phase}"] for phase in PHASES]
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -67,8 +75,15 @@ def ddprof_run(out: Path, command: list[str], *options: str, **extra: str) -> Ca
     return Captured(done.returncode, done.stdout + done.stderr, latest.resolve() if latest.exists() else out)
 
 
+def good_run(out: Path, command: list[str], *options: str, **extra: str) -> Captured:
+    """`ddprof_run` of a job that has to end well."""
+    run = ddprof_run(out, command, *options, **extra)
+    assert run.code == 0, run.output
+    return run
+
+
 def bare_run(command: list[str], **extra: str) -> subprocess.CompletedProcess[str]:
-    """A job without ddprof."""
+    """A command without ddprof."""
     return _done(command, extra)
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import REPO, Captured, ddprof_run, forked
+from runs import REPO, Captured, ddprof_run, forked, good_run
 
 from ddprof.analyzers.engine import analyze
 from ddprof.report.json.contract import from_contract, to_contract
@@ -19,8 +19,7 @@ pytestmark = pytest.mark.torch
 def _workload(folder: Path, name: str, *options: str) -> tuple[Captured, str]:
     """Ten steps of a workload with two ranks, and its losses in hexadecimal."""
     command = forked(str(REPO / "workloads" / f"{name}.py"), "--steps", "10", "--losses", str(folder / "losses"))
-    run = ddprof_run(folder / "runs", command, "--skip", "2", "--steps", "3", "--no-stacks", *options)
-    assert run.code == 0, run.output
+    run = good_run(folder / "runs", command, "--skip", "2", "--steps", "3", "--no-stacks", *options)
     return run, (folder / "losses").read_text()
 
 
@@ -41,9 +40,8 @@ def test_settings_are_applied_recorded_and_shown_and_change_no_number(expected: 
     run, losses = _workload(tmp_path, "mnist_ddp", "--apply", str(fixes), *options)
     assert losses == expected
     by_name = {row["setting"]: row for row in run.manifest["applied"]}
-    assert {name for name, row in by_name.items() if row["applied"]} == {
-        *("num_workers", "persistent_workers", "bucket_cap_mb", "gc_interval")
-    }
+    applied = {name for name, row in by_name.items() if row["applied"]}
+    assert applied == {"num_workers", "persistent_workers", "bucket_cap_mb", "gc_interval"}
     assert all(row["ranks"] == [0, 1] for row in by_name.values())
     assert by_name["omp_num_threads"]["why"] == "the script sets the number of threads to 1"
     assert "no CUDA device" in by_name["NCCL_PROTO"]["why"]

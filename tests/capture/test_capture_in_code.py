@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import ddprof_run
+from runs import good_run
 
 pytestmark = pytest.mark.torch
 
@@ -30,9 +30,7 @@ train(3)
 def test_the_steps_inside_are_traced_and_no_others(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    run = ddprof_run(tmp_path / "runs", [sys.executable, str(script)], "--mode", "monitor")
-    assert run.code == 0, run.output
-    (sidecar,) = run.sidecars
+    (sidecar,) = good_run(tmp_path / "runs", [sys.executable, str(script)], "--mode", "monitor").sidecars
     (window,) = sidecar["windows"]
     assert window["reason"] == "ddprof.capture"
     assert (window["first_step"], window["last_step"]) == (12, 15), window

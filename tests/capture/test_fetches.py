@@ -5,15 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, ddprof_run
+from runs import SCRIPTS, good_run
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
-    run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
-    assert run.code == 0, run.output
+    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
     assert run.manifest["ranks"] == [0]
     (path,) = run.folder.glob("*.workers.jsonl")
     fetches = [json.loads(line) for line in path.read_text().splitlines()]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from runs import ddprof_run, forked
+from runs import ddprof_run, forked, good_run
 
 from ddprof.api import analyze
 from ddprof.slices.hangs.explain import explain
@@ -56,7 +56,6 @@ def test_an_exception_is_told_first_by_every_screen(tmp_path: Path) -> None:
 
 def test_a_slow_step_is_no_hang(tmp_path: Path) -> None:
     """Rank 1 evaluates for a hundred times a step, and the ranks are asked again and again."""
-    done = ddprof_run(tmp_path, forked("hanging.py", "slow"), **QUICK)
-    assert done.code == 0, done.output
+    done = good_run(tmp_path, forked("hanging.py", "slow"), **QUICK)
     assert "hangs" not in done.output and done.manifest["hang"] is None
     assert not list(done.folder.glob("*.where.json")) and not (done.folder / "control.json").exists()

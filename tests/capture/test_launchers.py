@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import REPO, SCRIPTS, TIMEOUT_S, bare_run, cli, ddprof_run, environment, forked, script
+from runs import REPO, SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, environment, forked, good_run, script
 
 from ddprof.capture.launcher.shim import ENV_SHIM
 
@@ -27,18 +27,20 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.mark.torch
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
-    run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
-    assert run.code == 0, run.output
+    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
+    assert_two_ranks_of_twelve_steps(run)
+    assert [sidecar["state"] for sidecar in run.sidecars] == ["exit", "exit"]
+
+
+def assert_two_ranks_of_twelve_steps(run: Captured) -> None:
     assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
     assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]
-    assert [sidecar["state"] for sidecar in run.sidecars] == ["exit", "exit"]
 
 
 @pytest.mark.torch
 def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
     line = shlex.join(forked("loop.py"))
-    run = ddprof_run(tmp_path, ["bash", "-c", f"cd / && env FOO=1 {line}"], DDPROF_CLOCK="always")
-    assert run.code == 0, run.output
+    run = good_run(tmp_path, ["bash", "-c", f"cd / && env FOO=1 {line}"], DDPROF_CLOCK="always")
     measured = [ping for ping in run.sidecars[1]["clock_pings"] if ping["method"] == "ping"]
     assert measured
     for ping in measured:  # one kernel, one clock: the true offset is 0
@@ -110,7 +112,5 @@ def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
     known = {"SCRIPT": str(SCRIPTS / "external.py"), "PORT": str(unused_port())}
     command = [known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split()]
     forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
-    run = ddprof_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)
-    assert run.code == 0, run.output
-    assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
-    assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]
+    run = good_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)
+    assert_two_ranks_of_twelve_steps(run)

@@ -1,9 +1,10 @@
 """Mistakes that raise no error and cost no time are remarked, with the line of the script, by the report of the run."""
 
 import json
+from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, Captured, ddprof_run, forked
+from runs import SCRIPTS, forked, good_run
 
 from ddprof.analyzers.engine import analyze
 from ddprof.report import phrases
@@ -18,14 +19,8 @@ pytestmark = pytest.mark.torch
 SCRIPT = SCRIPTS / "silent_mistakes.py"
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
-    return ddprof_run(tmp_path_factory.mktemp("mistakes"), forked(SCRIPT.name), "--no-stacks")
-
-
-def test_each_is_told_with_its_line_on_every_screen(run: Captured) -> None:
-    assert run.code == 0, run.output
-    (report,) = analyze([run.folder])
+def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
+    (report,) = analyze([good_run(tmp_path, forked(SCRIPT.name), "--no-stacks").folder])
     found = {remark.id: remark for remark in report.training.remarks}
     marked = [text.rpartition("# ")[2] for text in SCRIPT.read_text().splitlines()]
     line = {words: f":{marked.index(words) + 1}" for words in ("wrapped", "made", "iterated")}

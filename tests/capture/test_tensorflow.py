@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, ddprof_run
+from runs import SCRIPTS, good_run
 
 from ddprof.analyzers.engine import Options, analyze
 
@@ -18,8 +18,7 @@ def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:  # without an origin it is the folder beside this file
         pytest.skip("tensorflow is not installed")
-    run = ddprof_run(tmp_path, [sys.executable, str(SCRIPTS / "mirrored.py"), loop], "--skip", "3", "--steps", "4")
-    assert run.code == 0, run.output
+    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "mirrored.py"), loop], "--skip", "3", "--steps", "4")
     (sidecar,) = run.sidecars
     assert sidecar["steps_total"] == 16 and sidecar["notes"] == []
     assert (sidecar["windows"][0]["first_step"], sidecar["windows"][0]["last_step"]) == (3, 6)

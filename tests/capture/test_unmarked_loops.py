@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SCRIPTS, Captured, ddprof_run
+from runs import SCRIPTS, Captured, good_run
 
 pytestmark = pytest.mark.torch
 
@@ -25,7 +25,7 @@ COUNTED = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
     command = [sys.executable, str(SCRIPTS / "unmarked.py"), *COUNTED]
-    return ddprof_run(tmp_path_factory.mktemp("unmarked"), command, "--skip", "3", "--steps", "3")
+    return good_run(tmp_path_factory.mktemp("unmarked"), command, "--skip", "3", "--steps", "3")
 
 
 def sidecar(run: Captured, kind: str) -> dict[str, Any]:
@@ -35,7 +35,6 @@ def sidecar(run: Captured, kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", COUNTED)
 def test_every_iteration_is_a_step(run: Captured, kind: str) -> None:
-    assert run.code == 0, run.output
     seen = sidecar(run, kind)
     assert seen["steps_total"] == COUNTED[kind] and seen["windows"][0]["trace_path"]
     assert seen["windows"][0]["last_step"] - seen["windows"][0]["first_step"] == 2

@@ -62,3 +62,7 @@ class Recorder:
                 self.phase(BACKWARD)
             self.phase(OPTIMIZER)
             self.tracker.optimizer_stepped(optimizer)
+
+    def iterations(self, count: int, **shape: Any) -> None:
+        for _ in range(count):
+            self.iteration(**shape)

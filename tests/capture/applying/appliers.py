@@ -5,23 +5,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from hubs import installed
+
 from ddprof.capture.applying.outcomes import Outcomes
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.wanted import parse_set
 
 
 @contextmanager
-def applying(cls: type[Instrumentor], *stated: str, module: Any = None, of: tuple[str, ...] = ()) -> Iterator[Outcomes]:
-    """`--set` for each of `stated`. `of`: which wrapper, for appliers that each have one; `module`: where it is."""
+def applying(cls: type[Instrumentor], *stated: Any, module: Any = None, of: tuple[str, ...] = ()) -> Iterator[Outcomes]:
+    """`--set` for each of `stated`, text or fix. `of`: which wrapper, for appliers that each have one, in `module`."""
     import torch
 
-    outcomes = Outcomes([parse_set(text) for text in stated])
+    outcomes = Outcomes([parse_set(one) if isinstance(one, str) else one for one in stated])
     applier: Any = cls(None, outcomes, *of)  # type: ignore[arg-type, call-arg]
-    applier.install(module or (sys.modules[of[0]] if of else torch))
-    try:
+    with installed(applier, module or (sys.modules[of[0]] if of else torch)):
         yield outcomes
-    finally:
-        applier.uninstall()
     assert outcomes.guard.faults == []
 
 

@@ -68,7 +68,7 @@ def test_units_prefetch_those_that_come_next_and_lists_of_the_scripts_stay(alone
     with applying(finished.PrefetchApplier, *BOTH, of=(source.__name__,), module=source) as outcomes:
         model = _model(4)
         for _ in range(2):
-            model(torch.ones(1, 3)).sum().backward()
+            _trained(model)
     assert _lists(model, KEPT[0]) == [[1, 2], [2, 3], [3], []] and _lists(model, KEPT[1]) == [[], [0], [1], [2]]
     assert [(name, done) for name, done, _, _ in told(outcomes)] == [(text.partition("=")[0], True) for text in BOTH]
     with applying(finished.PrefetchApplier, *BOTH, of=(source.__name__,), module=source) as outcomes:
@@ -76,9 +76,7 @@ def test_units_prefetch_those_that_come_next_and_lists_of_the_scripts_stay(alone
         model[0].set_modules_to_forward_prefetch([model[2]])
         model(torch.ones(1, 3)).sum().backward()
     assert _lists(model, KEPT[0]) == [[2], [], []] and _lists(model, KEPT[1]) == [[], [0], [1]]
-    assert [(name, done) for name, done, _, _ in told(outcomes)] == [
-        ("forward_prefetch_units", False), ("backward_prefetch_units", True)
-    ]  # fmt: skip
+    assert [row[:2] for row in told(outcomes)] == [("forward_prefetch_units", False), ("backward_prefetch_units", True)]
 
 
 @pytest.mark.parametrize("layers", [0, 1])
@@ -86,6 +84,5 @@ def test_a_model_without_a_next_unit(alone: None, layers: int) -> None:
     with applying(finished.PrefetchApplier, BOTH[0], of=(source.__name__,), module=source) as outcomes:
         model = _model(1) if layers else source.fully_shard(torch.nn.Linear(3, 3))
         model(torch.ones(1, 3)).sum().backward()
-    assert told(outcomes) == [(
-        "forward_prefetch_units", False, None, "it is the only unit: none comes before or after it"
-    )]  # fmt: skip
+    why = "it is the only unit: none comes before or after it"
+    assert told(outcomes) == [("forward_prefetch_units", False, None, why)]

@@ -1,7 +1,6 @@
 """DataLoaders made with other settings, or as the script has them."""
 
 import builtins
-import threading
 from typing import Any
 
 import pytest
@@ -9,20 +8,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from appliers import applying, told  # noqa: E402
-from torch.utils.data import DataLoader, Dataset, IterableDataset  # noqa: E402
+from hubs import on_another_thread  # noqa: E402
+from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 from ddprof.capture.applying import loaders  # noqa: E402
 from ddprof.capture.applying.loaders import LoaderSettingsApplier, unsendable  # noqa: E402
+from ddprof.settings.wanted import WantedFix  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
 
-class Numbers(Dataset[int]):
-    def __len__(self) -> int:
-        return 10
-
-    def __getitem__(self, index: int) -> int:
-        return index
+NUMBERS = range(10)
 
 
 class Endless(IterableDataset[int]):
@@ -34,14 +30,14 @@ class Endless(IterableDataset[int]):
 
 def test_a_loader_is_made_with_the_settings_and_gives_the_same_batches() -> None:
     with applying(LoaderSettingsApplier, "num_workers=2", "prefetch_factor=3", "persistent_workers=true") as outcomes:
-        loader = DataLoader(Numbers(), 5)
+        loader = DataLoader(NUMBERS, 5)
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 3, True)
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     before = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}
     assert told(outcomes) == [(name, True, value, "") for name, value in before.items()]
     at = "tests/capture/applying/test_loaders.py"
     assert all(row["at"].startswith(at) and row["objects"] == 1 for row in outcomes.recorded())
-    assert DataLoader(Numbers(), 5).num_workers == 0
+    assert DataLoader(NUMBERS, 5).num_workers == 0
     with applying(LoaderSettingsApplier, "num_workers=4"):  # of an iterable set that is shared out already
         assert DataLoader(Endless(), num_workers=2).num_workers == 4
 
@@ -50,8 +46,8 @@ def test_only_the_loader_of_the_line_is_changed() -> None:
     line = test_only_the_loader_of_the_line_is_changed.__code__.co_firstlineno + 4
     stated = (f"num_workers=2@test_loaders.py:{line}", "num_workers=1@nowhere.py:1", "num_workers=0")
     with applying(LoaderSettingsApplier, *stated) as outcomes:
-        loaders = [DataLoader(Numbers(), 5)]  # this one
-        loaders.append(DataLoader(Numbers(), 5))
+        loaders = [DataLoader(NUMBERS, 5)]  # this one
+        loaders.append(DataLoader(NUMBERS, 5))
     assert [loader.num_workers for loader in loaders] == [2, 0]
     (missed,) = [row for row in outcomes.recorded() if row["value"] == 1]
     assert not missed["applied"] and "made no DataLoader there, but at" in missed["why"]
@@ -74,7 +70,7 @@ def test_only_the_loader_of_the_line_is_changed() -> None:
 def test_what_would_fail_or_read_samples_twice_is_refused(stated: list[str], given: dict[str, Any], why: str) -> None:
     if why == "no accelerator" and torch.cuda.is_available():
         pytest.skip("there is one")
-    arguments = {"dataset": Numbers(), "batch_size": 5, **given}
+    arguments = {"dataset": NUMBERS, "batch_size": 5, **given}
     with applying(LoaderSettingsApplier, *stated) as outcomes:
         loader = DataLoader(**arguments)
     assert loader.num_workers == given.get("num_workers", 0)
@@ -83,17 +79,9 @@ def test_what_would_fail_or_read_samples_twice_is_refused(stated: list[str], giv
 
 
 def test_settings_of_one_fix_are_applied_whole_or_not_at_all() -> None:
-    from ddprof.capture.applying.outcomes import Outcomes
-    from ddprof.settings.wanted import WantedFix, parse_set
-
-    outcomes = Outcomes([WantedFix({"prefetch_factor": 4, "pin_memory": False}), parse_set("persistent_workers=false")])
-    applier = LoaderSettingsApplier(None, outcomes)  # type: ignore[arg-type]
-    applier.install(torch)
-    try:
-        loader = DataLoader(Numbers(), 5, pin_memory=True)
-    finally:
-        applier.uninstall()
-    assert loader.pin_memory is True
+    fix = WantedFix({"prefetch_factor": 4, "pin_memory": False})
+    with applying(LoaderSettingsApplier, fix, "persistent_workers=false") as outcomes:
+        assert DataLoader(NUMBERS, 5, pin_memory=True).pin_memory is True
     applied = {name: applied for name, applied, _, _ in told(outcomes)}
     assert applied == {"prefetch_factor": False, "pin_memory": False, "persistent_workers": True}
 
@@ -106,9 +94,9 @@ def test_a_constructor_that_raises_is_called_as_the_script_has_it(capfd: pytest.
             super().__setattr__(name, value)
 
     with applying(LoaderSettingsApplier, "num_workers=2") as outcomes:
-        assert Strict(Numbers(), 5).num_workers == 0
+        assert Strict(NUMBERS, 5).num_workers == 0
         with pytest.raises(ValueError, match="mutually exclusive"):
-            DataLoader(Numbers(), shuffle=True, sampler=[1])
+            DataLoader(NUMBERS, shuffle=True, sampler=[1])
     assert "RuntimeError: no workers here; made as the script has it" in told(outcomes)[0][3]
     assert capfd.readouterr().err.count("no workers here") == 1
 
@@ -116,35 +104,20 @@ def test_a_constructor_that_raises_is_called_as_the_script_has_it(capfd: pytest.
 def test_a_subclass_and_a_second_thread_are_changed_too() -> None:
     class Mine(DataLoader[int]):
         def __init__(self, **given: Any) -> None:
-            super().__init__(Numbers(), 5, **given)
+            super().__init__(NUMBERS, 5, **given)
 
     made: list[int] = []
     with applying(LoaderSettingsApplier, "num_workers=2"):
-        thread = threading.Thread(target=lambda: made.append(Mine().num_workers))
-        thread.start()
-        thread.join()
+        on_another_thread(lambda: made.append(Mine().num_workers))
     assert made == [2]
-
-
-class Held(Dataset[int]):
-    """So many tensors, of one storage or each of its own."""
-
-    def __init__(self, tensors: list[torch.Tensor]) -> None:
-        self.tensors = tensors
-
-    def __len__(self) -> int:
-        return len(self.tensors)
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        return self.tensors[index]
 
 
 def test_views_are_sent_uncopied_and_classes_found_by_the_scripts_import(monkeypatch: pytest.MonkeyPatch) -> None:
     views = list(torch.zeros(20_000, 784).unbind())  # pickled one by one they would be a terabyte
-    assert unsendable([("dataset", Held(views))], "forkserver") == ""
+    assert unsendable([("dataset", views)], "forkserver") == ""
     own = [torch.zeros(1) for _ in range(300)]
-    assert "300 tensors of their own" in unsendable([("dataset", Held(own))], "forkserver")
-    assert unsendable([("dataset", Held(own))], "spawn") == ""
+    assert "300 tensors of their own" in unsendable([("dataset", own)], "forkserver")
+    assert unsendable([("dataset", own)], "spawn") == ""
     assert "cannot be sent" in unsendable([("dataset", lambda: 0)], "spawn")
 
     # Capture imports ddprof's modules by a private name, which is no business of a data set's.

@@ -3,6 +3,7 @@
 import copy
 import pickle
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 from appliers import applying, told
@@ -92,21 +93,10 @@ class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 @pytest.fixture
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """In place of inductor: keeps the graphs and runs them as they are; raises what it is told to."""
+    """In place of inductor: runs graphs as they are; raises what it is told to."""
     import torch._dynamo
 
-    class Compiler:
-        def __init__(self) -> None:
-            self.graphs: list[Any] = []
-            self.error: Exception | None = None
-
-        def __call__(self, graph: Any, inputs: Any) -> Any:
-            if self.error is not None:
-                raise self.error
-            self.graphs.append(graph)
-            return graph.forward
-
-    made = Compiler()
+    made = create_autospec(lambda graph, inputs: None, side_effect=lambda graph, inputs: graph.forward)
     torch._dynamo.reset()
     monkeypatch.setattr(torch._dynamo, "lookup_backend", lambda name: made)
     yield made
@@ -118,7 +108,7 @@ def test_a_model_is_compiled_as_it_is_called(alone: None, compiler: Any) -> None
     model, outcomes = wrapped(network, CompileApplier, STATED)
     assert "no graph of the model reached the compiler" in told(outcomes)[0][3]
     model(torch.ones(1, 3)).sum().backward()
-    assert len(compiler.graphs) == 1 and told(outcomes) == [("compile", True, None, "")]
+    assert compiler.call_count == 1 and told(outcomes) == [("compile", True, None, "")]
     assert list(model.state_dict()) == ["module.layer.weight", "module.layer.bias"]
 
 
@@ -127,7 +117,7 @@ def test_what_the_script_compiles_is_let_be_and_a_compiler_may_fail(alone: None,
     network.compile(backend=compiler)
     model, outcomes = wrapped(network, CompileApplier, STATED)
     assert "the script compiles it" in told(outcomes)[0][3] and vars(model).get("_compiled_call_impl") is None
-    compiler.error = RuntimeError("no C++ compiler\nmore")
+    compiler.side_effect = RuntimeError("no C++ compiler\nmore")
     model, outcomes = wrapped(Network(), CompileApplier, STATED)
     assert model(torch.ones(1, 3)).shape == (1, 2)
     why = "a graph of the model runs as it is: RuntimeError: no C++ compiler"
@@ -141,5 +131,5 @@ def test_of_units_inside_units_the_innermost_are_compiled(alone: None, compiler:
         source.fully_shard(network[0])
         source.fully_shard(network)
     network(torch.ones(1, 3)).sum().backward()
-    assert compiler.graphs and vars(network).get("_compiled_call_impl") is None
+    assert compiler.called and vars(network).get("_compiled_call_impl") is None
     assert ("compile", True, None, "") in told(outcomes)

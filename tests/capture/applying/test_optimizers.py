@@ -35,18 +35,12 @@ def test_what_the_first_step_would_refuse_is_not_applied(cls: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "given", "why"),
-    [
-        ("fused=true", {"foreach": True}, "the script sets foreach=True"),
-        ("foreach=true", {"fused": True}, "the script sets fused=True"),
-        ("foreach=true", {"differentiable": True}, "the script sets differentiable=True"),
-    ],
+    ("stated", "given"), [("fused", "foreach"), ("foreach", "fused"), ("foreach", "differentiable")]
 )
-def test_kernels_that_exclude_each_other(stated: str, given: dict[str, bool], why: str) -> None:
-    with applying(OptimizerSettingsApplier, stated) as outcomes:
-        optimizer = torch.optim.AdamW(_model().parameters(), **given)
-    assert all(optimizer.defaults[name] is value for name, value in given.items())
-    assert why in told(outcomes)[0][3]
+def test_kernels_that_exclude_each_other(stated: str, given: str) -> None:
+    with applying(OptimizerSettingsApplier, f"{stated}=true") as outcomes:
+        optimizer = torch.optim.AdamW(_model().parameters(), **{given: True})
+    assert optimizer.defaults[given] is True and f"the script sets {given}=True" in told(outcomes)[0][3]
 
 
 def test_an_iterator_may_raise_and_a_failed_call_leaves_groups_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddprof.capture.applying.process import CollectionSchedule, in_order, share
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.process import CollectionSchedule, ProcessSettings, in_order, share
+from ddprof.settings.wanted import parse_set
 
 torch = pytest.importorskip("torch")
-from ddprof.capture.applying.outcomes import Outcomes  # noqa: E402
-from ddprof.capture.applying.process import ProcessSettings  # noqa: E402
-from ddprof.settings.wanted import parse_set  # noqa: E402
-
 pytestmark = pytest.mark.torch
 STATED = {"NCCL_PROTO": "LL", "expandable_segments": "true"}
 
@@ -38,17 +36,12 @@ def test_a_variable_that_reached_a_process_without_its_device_changes_nothing(mo
 
 
 @pytest.mark.parametrize(
-    ("cores", "ranks", "expected"),
-    [
-        (range(8), 2, [[0, 1, 2, 3], [4, 5, 6, 7]]),
-        (range(5), 2, [[0, 1], [2, 3, 4]]),
-        (range(2), 2, [[0], [1]]),
-        (range(2), 4, [[], [], [], []]),
-    ],
+    ("cores", "shares"), [(8, ["0123", "4567"]), (5, ["01", "234"]), (2, ["0", "1"]), (2, [""] * 4)]
 )
-def test_every_core_has_one_rank_at_most(cores: range, ranks: int, expected: list[list[int]]) -> None:
-    assert [list(share(list(cores), rank, ranks)) for rank in range(ranks)] == expected
-    assert share(list(cores), ranks, ranks) == ()  # a rank too many
+def test_every_core_has_one_rank_at_most(cores: int, shares: list[str]) -> None:
+    """`shares`: the digits of each rank's cores."""
+    found = [share(list(range(cores)), rank, len(shares)) for rank in range(len(shares) + 1)]
+    assert ["".join(map(str, its)) for its in found] == [*shares, ""]  # a rank too many
     usable = os.sched_getaffinity(0)
     assert set(in_order(usable)) == usable
 

@@ -57,10 +57,8 @@ def test_a_constructor_that_raises_or_lacks_a_setting_is_told(alone: None, monke
     monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", Old)
     with applying(wrappers.DdpSettingsApplier, "static_graph=true", "bucket_cap_mb=50") as outcomes:
         assert Old(torch.nn.Linear(3, 2)).bucket_cap_mb == 50
-    assert told(outcomes) == [
-        ("static_graph", False, None, "this version or class has no such argument"),
-        ("bucket_cap_mb", True, 25, ""),
-    ]
+    why = "this version or class has no such argument"
+    assert told(outcomes) == [("static_graph", False, None, why), ("bucket_cap_mb", True, 25, "")]
 
 
 Strategy = Enum("Strategy", "FULL_SHARD SHARD_GRAD_OP NO_SHARD HYBRID_SHARD _HYBRID_SHARD_ZERO2")

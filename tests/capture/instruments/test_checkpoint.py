@@ -6,21 +6,16 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import installed, make_hub, on_another_thread
 
 from ddprof.capture.files.step import DATA, REST
-from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
-from ddprof.capture.journal import Journal
 
 
-def make_hub() -> Any:
-    return SimpleNamespace(
-        guard=Guard(),
-        journal=Journal(),
-        tracker=SimpleNamespace(last_end_ns=0, phase=REST),
-        observed=SimpleNamespace(training_thread=None),
-        annotator=SimpleNamespace(open=lambda name: None),
-    )
+def of_a_job() -> Any:
+    """A hub with a tracker, of which nobody knows which thread trains."""
+    tracker = SimpleNamespace(last_end_ns=0, phase=REST)
+    return make_hub(tracker=tracker, observed=SimpleNamespace(training_thread=None))
 
 
 class Job:
@@ -29,7 +24,7 @@ class Job:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 1_000
         monkeypatch.setattr("ddprof.capture.instruments.checkpoint.time.time_ns", lambda: self.now_ns)
-        self.hub = make_hub()
+        self.hub = of_a_job()
         self.tracker, self.observed = self.hub.tracker, self.hub.observed
         self.torch: Any = ModuleType("torch")
         self.torch.save = self.torch.load = self.wait
@@ -83,33 +78,23 @@ def test_what_a_loader_reads_is_no_pause(job: Job) -> None:
 
 def test_only_the_thread_that_trains_has_pauses_whichever_it_is(job: Job) -> None:
     job.observed.training_thread = threading.get_ident()
-    other = threading.Thread(target=job.torch.save, args=(100,))
-    other.start()
-    other.join()
+    on_another_thread(job.torch.save, 100)
     assert job.pauses == []
 
     def train() -> None:
         job.observed.training_thread = threading.get_ident()
         job.torch.save(100)
 
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
+    on_another_thread(train)
     assert job.pauses == [("torch.save", 100, 1)]
 
 
 @pytest.mark.torch
 def test_a_real_distributed_checkpoint_of_many_tensors_is_one_save(tmp_path: Any) -> None:
     torch, dcp = pytest.importorskip("torch"), pytest.importorskip("torch.distributed.checkpoint")
-    hub = make_hub()
-    watching = TorchSave(hub), DistributedCheckpoint(hub)
-    watching[0].install(torch)
-    watching[1].install(dcp)
-    try:
+    hub = of_a_job()
+    with installed(TorchSave(hub), torch), installed(DistributedCheckpoint(hub), dcp):
         dcp.save({f"weight{index}": torch.zeros(4) for index in range(20)}, checkpoint_id=tmp_path / "state")
         torch.save({"epoch": 1}, BytesIO())
-    finally:
-        for one in watching:
-            one.uninstall()
     assert [one["what"] for one in hub.journal.checkpoints][:1] == ["torch.distributed.checkpoint.save"]
     assert sum(one["calls"] for one in hub.journal.checkpoints) == 2

@@ -5,37 +5,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import installed, make_hub
 
-from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.dataloader import EVALUATION, DataLoading
 from ddprof.capture.journal import Journal
 
 pytestmark = pytest.mark.torch
 
 
-def make_loading(begin: Any = None, end: Any = None) -> tuple[DataLoading, Journal]:
-    """The instrument, installed, and what it writes to."""
-    journal = Journal()
+def hub_of_a_loader(**timers: Any) -> Any:
     observed = SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None)
-    told = {"observed": observed, "tracker": SimpleNamespace(index=0), "begin": begin, "end": end, "unmarked": []}
-    hub: Any = SimpleNamespace(guard=Guard(), journal=journal, **told)
-    loading = DataLoading(hub)
-    loading.install(sys.modules["torch"])
-    return loading, journal
+    return make_hub(observed=observed, tracker=SimpleNamespace(index=0), **timers)
 
 
 def seen(batch: Any) -> Journal:
     """The journal after a batch was handed out."""
-    loading, journal = make_loading()
-    loading.uninstall()
-    loading.saw_batch(None, batch)
+    hub = hub_of_a_loader()
+    with installed(DataLoading(hub), sys.modules["torch"]) as loading:
+        loading.saw_batch(None, batch)
+    journal: Journal = hub.journal
     return journal
 
 
 def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluations() -> None:
     torch, data, ranges = pytest.importorskip("torch"), sys.modules["torch.utils.data"], list[Any]()
-    loading, journal = make_loading(lambda phase, name=None: ranges.append(name), lambda phase, token: None)
-    try:
+    hub = hub_of_a_loader(begin=lambda phase, name=None: ranges.append(name))
+    with installed(DataLoading(hub), torch) as loading:
         train, held_out = (data.DataLoader(data.TensorDataset(torch.zeros(n, 2)), batch_size=2) for n in (4, 6))
         with torch.no_grad():
             next(iter(held_out))  # nothing is trained yet: a job may do nothing but this
@@ -47,9 +42,7 @@ def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluat
         assert set(ranges[4:]) == {EVALUATION}
         next(iter(train))
         assert ranges[-2:] == [None, None]
-    finally:
-        loading.uninstall()
-    assert sum(each["batches"] for each in journal.batches()) == 3
+    assert sum(each["batches"] for each in hub.journal.batches()) == 3
 
 
 def test_samples_and_elements_of_lists_and_mappings() -> None:

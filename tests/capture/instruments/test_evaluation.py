@@ -5,10 +5,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import make_hub
 
-from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.evaluation import EvaluationMode
-from ddprof.capture.journal import Journal
 
 
 class Model:
@@ -29,13 +28,8 @@ class Model:
 
 @pytest.fixture
 def hub() -> Any:
-    return SimpleNamespace(
-        guard=Guard(),
-        journal=Journal(),
-        tracker=SimpleNamespace(index=20),
-        observed=SimpleNamespace(training_thread=threading.get_ident()),
-        annotator=SimpleNamespace(open=lambda name: None),
-    )
+    observed = SimpleNamespace(training_thread=threading.get_ident())
+    return make_hub(tracker=SimpleNamespace(index=20), observed=observed)
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import installed, make_hub
 
-from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
 
 pytestmark = pytest.mark.torch
@@ -14,16 +14,11 @@ pytestmark = pytest.mark.torch
 
 def test_every_wrapper_is_where_the_table_says_and_timed_once_its_package_is_imported() -> None:
     torch = pytest.importorskip("torch")
-    hub: Any = SimpleNamespace(guard=Guard(), unmarked=[], begin=lambda *_: False, end=lambda *_: None)
-    forward = ForwardPasses(hub)
-    forward.install(torch)
-    try:
-        wrappers = [wrapper for wrapper in wrapper_forwards(forward) if wrapper.module.startswith("torch.")]
+    with installed(ForwardPasses(make_hub()), torch) as passes:
+        wrappers = [wrapper for wrapper in wrapper_forwards(passes) if wrapper.module.startswith("torch.")]
         for wrapper in wrappers:
             wrapper.install(importlib.import_module(wrapper.module))
-        assert sorted(forward._watched.values()) == ["compiled", "ddp", "dp", "fsdp1", "fsdp2"]
-    finally:
-        forward.uninstall()
+        assert sorted(passes._watched.values()) == ["compiled", "ddp", "dp", "fsdp1", "fsdp2"]
     watched: list[tuple[Any, str]] = []
     forward: Any = SimpleNamespace(hub=None, watch_class=lambda cls, kind: watched.append((cls, kind)))
     engine: Any = ModuleType("deepspeed.runtime.engine")
@@ -36,11 +31,9 @@ def test_every_wrapper_is_where_the_table_says_and_timed_once_its_package_is_imp
 
 def test_a_call_without_gradients_is_no_forward_pass_once_an_optimizer_has_stepped() -> None:
     torch, phases = pytest.importorskip("torch"), list[str]()
-    known: Any = {"begin": lambda *_: phases.append("forward") or True, "end": lambda *_: None}
-    hub: Any = SimpleNamespace(guard=Guard(), unmarked=[], observed=SimpleNamespace(saw_root=lambda *_: None), **known)
-    forward = ForwardPasses(hub)
-    forward.install(torch)
-    try:
+    begin: Any = lambda *_: phases.append("forward") or True  # noqa: E731
+    hub = make_hub(observed=SimpleNamespace(saw_root=lambda *_: None), begin=begin)
+    with installed(ForwardPasses(hub), torch) as forward:
         forward.step_ended(0)  # no more roots are learnt
         model = type("Model", (torch.nn.Linear,), {})(2, 2)
         forward.watch_class(type(model), "module")
@@ -54,5 +47,3 @@ def test_a_call_without_gradients_is_no_forward_pass_once_an_optimizer_has_stepp
                     model(torch.zeros(1, 2))
                 called[name, mode] = len(phases)
         assert [*called.values()] == [1, 1, 1, 0, 0, 1]
-    finally:
-        forward.uninstall()

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import installed, make_hub
 
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.steps.native_tracker import outside
@@ -52,20 +53,12 @@ def test_what_a_handler_raises_in_the_callback_ends_the_script() -> None:
 @pytest.mark.usefixtures("automatic")
 def test_a_collection_while_automatic_ones_are_off_was_called() -> None:
     kept: list[dict[str, Any]] = []
-    hub: Any = SimpleNamespace(
-        journal=SimpleNamespace(gc=kept),
-        annotator=SimpleNamespace(open=lambda name: None),
-        guard=SimpleNamespace(wrap=lambda function: function),
-    )
-    collections = GarbageCollection(hub)
-    collections.install(ModuleType("torch"))
-    try:
+    hub = make_hub(journal=SimpleNamespace(gc=kept))
+    with installed(GarbageCollection(hub), ModuleType("torch")) as collections:
         gc.enable()
         for switch in (gc.enable, gc.disable):
             collections._event("start", {"generation": 2})
             collections._started_ns -= LONG_NS
             switch()
             collections._event("stop", {"generation": 2})
-    finally:
-        collections.uninstall()
     assert [row["was_called"] for row in kept if row["dur_ns"] >= LONG_NS] == [False, True]

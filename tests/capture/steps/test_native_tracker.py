@@ -1,9 +1,7 @@
 """The timers in C: as those in Python, and what concerns them alone."""
 
 import gc
-import os
 import signal
-import subprocess
 import sys
 import weakref
 from collections.abc import Iterator
@@ -11,10 +9,12 @@ from pathlib import Path
 from time import perf_counter_ns
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runs import bare_run
 from trackers import Boundary, Recorder, let_the_clock_tick, make
 
 from ddprof.capture.files.step import FORWARD, OPTIMIZER, PHASE_NAMES
@@ -110,12 +110,8 @@ def test_what_is_no_phase_is_nothing(arguments: tuple[Any, ...]) -> None:
 
 
 def test_an_interrupt_between_two_steps_is_the_jobs(ctrl_c: None) -> None:
-    def interrupted(index: int) -> bool:
-        signal.raise_signal(signal.SIGINT)
-        return False
-
     recorder = Recorder("native")
-    recorder.tracker = native(interrupted)
+    recorder.tracker = native(lambda index: signal.raise_signal(signal.SIGINT))
     recorder.iteration()
     with pytest.raises(KeyboardInterrupt):
         recorder.iteration()
@@ -152,10 +148,8 @@ def test_python_takes_over_where_the_timers_in_c_are_not_wanted(monkeypatch: pyt
     assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.delenv("DDPROF_NATIVE")
 
-    def of_another_machine(name: str) -> Any:
-        raise ImportError(f"{name}: wrong ELF class")
-
     with monkeypatch.context() as patch:
+        of_another_machine = Mock(side_effect=ImportError("_phases: wrong ELF class"))
         patch.setattr("ddprof.capture.steps.native_tracker.import_module", of_another_machine)
         assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
@@ -173,8 +167,7 @@ if first == "faulthandler before":
 recorder = Recorder("native")
 for _ in range(2):  # as after a rank has been guessed and then told: the first ring goes
     recorder.tracker.write_to(StepRing(path, {"rank": 0, "host": "h"}))
-    for _ in range(5):
-        recorder.iteration()
+    recorder.iterations(5)
     if first == "faulthandler between":
         faulthandler.enable()
 assert len(read_ring(path).steps) == 5
@@ -187,8 +180,7 @@ if then == "another file":
     other[0] = 1
 if then == "a signal":
     os.kill(os.getpid(), 7)
-for _ in range(5):
-    recorder.iteration()
+recorder.iterations(5)
 assert len(recorder.tracker.logged()) == 14
 recorder.tracker.write_to(None)
 recorder.iteration()
@@ -198,9 +190,6 @@ print("goes on")
 """
 
 
-QUIET_SANITIZER = {"ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0"}
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="signals are numbered as on Linux")
 @pytest.mark.parametrize("first", ["nothing", "faulthandler before", "faulthandler between"])
 @pytest.mark.parametrize("then", ["nothing", "another file", "a signal", "a signal later"])
@@ -208,8 +197,7 @@ def test_a_ring_that_is_cut_short_does_not_end_the_job(tmp_path: Path, first: st
     """And whatever else is wrong with the memory of the process ends it as it would without us."""
     make("native", lambda index: False)
     line = [sys.executable, "-c", CUT, str(tmp_path / "a.ring"), first, then]
-    environment = {**os.environ, **QUIET_SANITIZER, "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    done = bare_run(line, ASAN_OPTIONS="detect_leaks=0:handle_sigbus=0", PYTHONPATH=str(Path(__file__).parents[1]))
     if then == "nothing" and first != "faulthandler between":  # put over ours later, it is in charge
         assert (done.returncode, done.stdout) == (0, "goes on\n"), done.stderr
     else:

@@ -1,11 +1,11 @@
 """Bounds of steps and their phases: the timers in Python and those in C, by the same rules."""
 
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hubs import on_another_thread
 from trackers import KINDS, Recorder, make
 
 from ddprof.capture.files.ring import StepRing, read_ring
@@ -25,8 +25,7 @@ def seen(request: pytest.FixtureRequest) -> Recorder:
     ids=["plain", "accumulation", "two optimizers", "no loader", "no loader, accumulation"],
 )
 def test_each_iteration_is_one_step(shape: dict[str, Any], seen: Recorder) -> None:
-    for _ in range(6):
-        seen.iteration(**shape)
+    seen.iterations(6, **shape)
     assert seen.boundaries == [1, 2, 3, 4, 5] and len(seen.closed) == 5
     assert seen.tracker.finish() and [step.number for step in seen.closed] == [0, 1, 2, 3, 4, 5]
     assert all(step.backward_ns > 0 for step in seen.closed)
@@ -35,8 +34,7 @@ def test_each_iteration_is_one_step(shape: dict[str, Any], seen: Recorder) -> No
 
 
 def test_two_optimizers_without_a_loader_settle_on_one_step_per_cycle(seen: Recorder) -> None:
-    for _ in range(10):
-        seen.iteration(data=0, optimizers=(1, 2))
+    seen.iterations(10, data=0, optimizers=(1, 2))
     assert 9 <= len(seen.closed) <= 10
 
 
@@ -98,16 +96,13 @@ def test_other_threads_are_not_counted(seen: Recorder) -> None:
         tokens.append(seen.tracker.begin(FORWARD))
         seen.tracker.end(FORWARD, tokens[0])
 
-    thread = threading.Thread(target=fetch)
-    thread.start()
-    thread.join()
+    on_another_thread(fetch)
     assert tokens == [False] and seen.ended().forward_ns == 0
 
 
 def test_nobody_is_called_before_there_is_something_to_do(seen: Recorder) -> None:
     seen.tracker.calm_until = 4
-    for _ in range(7):
-        seen.iteration()
+    seen.iterations(7)
     assert seen.boundaries == [4, 5, 6] and seen.tracker.booked == 6
 
 
@@ -119,8 +114,7 @@ def test_heavy_work_between_two_steps_is_in_neither(kind: str) -> None:
 
     recorder = Recorder(kind)
     recorder.tracker = make(kind, work)
-    for _ in range(3):
-        recorder.iteration()
+    recorder.iterations(3)
     assert recorder.tracker.finish()
     first, second, third = recorder.closed
     assert second.start_ns - first.end_ns >= 20e6
@@ -154,8 +148,7 @@ def test_phases_are_named_while_somebody_listens_and_nobody_needs_to(kind: str) 
 
 
 def test_steps_reach_the_ring_once_there_is_one(seen: Recorder, tmp_path: Path) -> None:
-    seen.iteration()
-    seen.iteration()
+    seen.iterations(2)
     ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"}, capacity=4)
     seen.tracker.write_to(ring)
     for number in range(6):
@@ -174,11 +167,9 @@ def test_steps_reach_the_ring_once_there_is_one(seen: Recorder, tmp_path: Path) 
 def test_a_forked_child_begins_its_own_life(seen: Recorder, tmp_path: Path) -> None:
     ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"})
     seen.tracker.write_to(ring)
-    for _ in range(3):
-        seen.iteration()
+    seen.iterations(3)
     seen.tracker.restart()
-    for _ in range(3):
-        seen.iteration()
+    seen.iterations(3)
     assert [step.number for step in seen.closed] == [0, 1]
     assert read_ring(tmp_path / "a.ring").written == 2  # the parent's
 

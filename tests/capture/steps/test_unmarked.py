@@ -1,10 +1,10 @@
 """Loops in which no optimizer steps: what repeats marks their steps."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hubs import on_another_thread
 
 from ddprof.capture.guard import Guard
 from ddprof.capture.steps.unmarked import BACKWARDS, FETCHES, FORWARDS, UnmarkedSteps
@@ -111,7 +111,5 @@ def test_backward_passes_tell_more_than_calls_and_other_threads_nothing() -> Non
     loop.play(by_hand, 20)
     assert loop.asked == [FORWARDS, BACKWARDS] and loop.every_iteration_from(23)
     loop = Loop()
-    thread = threading.Thread(target=loop.play, args=(by_hand, 20))
-    thread.start()
-    thread.join()
+    on_another_thread(loop.play, by_hand, 20)
     assert loop.asked == []

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import installed, make_hub
 
-from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 
 pytestmark = pytest.mark.torch
@@ -25,26 +25,19 @@ def registered(hook: Any, listening: bool = True) -> tuple[Any, list[str]]:
     """The hook that the reducer gets, and the ranges that its calls open and close."""
     ranges: list[str] = []
 
-    def open_range(name: str) -> Any:
-        ranges.append(name)
-        return SimpleNamespace(close=lambda: ranges.append("closed"))
-
-    hub: Any = SimpleNamespace(guard=Guard(), annotator=SimpleNamespace(listening=listening, open=open_range))
+    opened = SimpleNamespace(close=lambda: ranges.append("closed"))
+    annotator = SimpleNamespace(listening=listening, open=lambda name: ranges.append(name) or opened)
     given: list[Any] = []
     distributed: Any = SimpleNamespace(_register_comm_hook=lambda reducer, state, hook: given.append(hook))
-    instrument = CommHooks(hub)
-    instrument.install(distributed)
-    distributed._register_comm_hook(None, None, hook)
-    instrument.uninstall()
+    with installed(CommHooks(make_hub(annotator=annotator)), distributed):
+        distributed._register_comm_hook(None, None, hook)
     return given[0], ranges
 
 
-@pytest.mark.parametrize(
-    ("hook", "function"),
-    [(compress, "compress()"), (functools.partial(compress), "compress()"), (Counter(), "__call__()")],
-)
-def test_a_call_in_a_window_is_named_by_file_line_and_function(hook: Any, function: str) -> None:
+@pytest.mark.parametrize("hook", [compress, functools.partial(compress), Counter()])
+def test_a_call_in_a_window_is_named_by_file_line_and_function(hook: Any) -> None:
     given, ranges = registered(hook)
+    function = "__call__()" if isinstance(hook, Counter) else "compress()"
     assert given("state", "bucket") == ("state", "bucket") and ranges[0].startswith("ddprof::comm_hook ")
     assert ranges[0].endswith(function) and "test_comm_hooks.py:" in ranges[0] and ranges[1:] == ["closed"]
 

@@ -1,6 +1,5 @@
 """Order of epochs, seen at the loader."""
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -22,6 +21,10 @@ class Followed:
         self.loader = torch.utils.data.DataLoader(data, batch_size=2, sampler=self.sampler)
         self.passes = SamplerPasses()
 
+    def epochs(self, *numbers: int | None) -> None:
+        for number in numbers:
+            self.epoch(number)
+
     def epoch(self, number: int | None = None, batches: int | None = None) -> None:
         if number is not None:
             self.sampler.set_epoch(number)
@@ -38,15 +41,13 @@ class Followed:
 
 def test_an_epoch_repeats_the_one_before_without_set_epoch_alone() -> None:
     followed = Followed()
-    for _ in range(3):
-        followed.epoch()
+    followed.epochs(None, None, None)
     assert followed.repeated() == [2]
     (found,) = followed.passes.recorded(None)
     assert (found["begun"], found["ended"], found["trains"]) == (3, 3, False)
     assert found["line"]["file"].endswith("test_passes.py")
     followed = Followed()
-    for number in range(3):
-        followed.epoch(number)
+    followed.epochs(0, 1, 2)
     assert followed.repeated() == [0]
     followed = Followed()
     followed.epoch(batches=1)
@@ -55,13 +56,8 @@ def test_an_epoch_repeats_the_one_before_without_set_epoch_alone() -> None:
 
 
 def test_orders_that_set_epoch_does_not_decide_are_not_followed() -> None:
-    class Own(torch.utils.data.distributed.DistributedSampler):  # type: ignore[misc, name-defined]
-        """Shuffles in a way of its own."""
-
-        def __iter__(self) -> Iterator[int]:
-            return iter([0, 1])
-
-    for followed in (Followed(shuffle=False), Followed(Own)):
-        for _ in range(3):
-            followed.epoch()
+    usual = torch.utils.data.distributed.DistributedSampler
+    of_its_own = type("Own", (usual,), {"__iter__": lambda sampler: iter([0, 1])})
+    for followed in (Followed(shuffle=False), Followed(of_its_own)):
+        followed.epochs(None, None, None)
         assert followed.passes.recorded(None) == []

@@ -70,10 +70,9 @@ def test_shards_are_not_read(kind: str) -> None:
 
 
 def test_batch_norms_that_are_frozen_or_synchronised_are_not_counted() -> None:
-    class SyncNorm(torch.nn.BatchNorm1d):  # type: ignore[misc, name-defined]
-        """Another library's."""
-
-    model = torch.nn.Sequential(torch.nn.BatchNorm1d(2), SyncNorm(2), torch.nn.BatchNorm2d(2), torch.nn.LayerNorm(2))
+    of_another_library = type("SyncNorm", (torch.nn.BatchNorm1d,), {})(2)
+    layers = (torch.nn.BatchNorm1d(2), of_another_library, torch.nn.BatchNorm2d(2), torch.nn.LayerNorm(2))
+    model = torch.nn.Sequential(*layers)
     model[0].eval()
     found = batch_norms([("ddp", SimpleNamespace(module=model)), ("module", model)])
     assert found == [{"class": "Sequential", "kind": "ddp", "layers": 1, "first": "2"}]

@@ -8,10 +8,13 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.launcher.shim import child_environment
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 REPO = Path(__file__).resolve().parents[2]
@@ -32,20 +35,19 @@ class Captured:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        return _json(self.folder / "manifest.json")
+        return read_json(self.folder / "manifest.json")
 
     @property
     def sidecars(self) -> list[dict[str, Any]]:
-        found = [_json(path) for path in self.folder.glob("*.sidecar.json")]
+        found = [read_json(path) for path in self.folder.glob("*.sidecar.json")]
         return sorted(found, key=lambda sidecar: (sidecar["rank"], sidecar["restart"]))
 
     @property
     def traces(self) -> dict[int, dict[str, Any]]:
         """Trace by rank (the last window), each a whole JSON document."""
-        return {int(path.name[4:].split(".")[0]): _json(path) for path in sorted(self.folder.glob("*.pt.trace.json*"))}
-
-    def load(self, path: Path) -> dict[str, Any]:
-        return _json(path)
+        return {
+            int(path.name[4:].split(".")[0]): read_json(path) for path in sorted(self.folder.glob("*.pt.trace.json*"))
+        }
 
     def names(self, rank: int) -> Counter[str]:
         """How often each name stands in the rank's trace."""
@@ -61,6 +63,11 @@ def environment(**extra: str) -> dict[str, str]:
     """The environment of a user who has ddprof installed: without the checkout on PYTHONPATH."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DDPROF_")}
     return {**kept, "OMP_NUM_THREADS": "1", **extra}
+
+
+def captured_environment(run_dir: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """`base`, and what makes a Python below it be captured into `run_dir`, as `ddprof run` makes it."""
+    return child_environment(CaptureConfig(run_dir=str(run_dir)), base)
 
 
 def cli(*words: str) -> list[str]:
@@ -107,11 +114,6 @@ def script(name: str, *arguments: str) -> list[str]:
     return [*TORCHRUN, str(SCRIPTS / name), *arguments]
 
 
-def ranks_of(name: str, *arguments: str) -> list[str]:
-    """Two ranks of one of the scripts beside this file, started without torchrun and the seconds of its own torch."""
-    return [*TWO_RANKS, str(SCRIPTS / name), *arguments]
-
-
 def forked(name: str, *arguments: str, ranks: int = 2) -> list[str]:
     """Ranks of a script (by default beside this file) that share one import of torch: the least seconds for a job."""
     return [sys.executable, str(SCRIPTS / "forked_ranks.py"), str(ranks), str(SCRIPTS / name), *arguments]
@@ -130,7 +132,7 @@ def _done(command: list[str], extra: dict[str, str]) -> subprocess.CompletedProc
     return done
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as stream:
         content: dict[str, Any] = json.load(stream)

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from runs import Captured, forked, good_run
+from runs import Captured, forked, good_run, read_json
 
 from ddprof.analyzers.engine import analyze
 
@@ -37,7 +37,7 @@ def phases_per_window(run: Captured, rank: int) -> list[dict[str, int]]:
     """Our ranges in each window's trace, divided by its steps."""
     found = []
     for path in sorted(run.folder.glob(f"rank{rank}.*.pt.trace.json.gz")):
-        names = Counter(event.get("name", "") for event in run.load(path)["traceEvents"])
+        names = Counter(event.get("name", "") for event in read_json(path)["traceEvents"])
         assert sum(count for name, count in names.items() if name.startswith("ProfilerStep#")) == WINDOW
         counts = {phase: names[f"ddprof::{phase}"] for phase in USUAL}
         assert all(count % WINDOW == 0 for count in counts.values()), counts
@@ -45,12 +45,10 @@ def phases_per_window(run: Captured, rank: int) -> list[dict[str, int]]:
     return found
 
 
-def kinds(name: str) -> object:
-    marks = [pytest.mark.slow] if name == "compiled" else []
-    return pytest.param(name, marks=marks, id=name.replace(" ", "-"))
+MARKED = [pytest.param(name, marks=[pytest.mark.slow] * (name == "compiled")) for name in GROUPS]
 
 
-@pytest.fixture(scope="module", params=map(kinds, GROUPS))
+@pytest.fixture(scope="module", params=MARKED)
 def group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Captured]:
     """All kinds of a group, one after another in the same job, with one window in each."""
     out = tmp_path_factory.mktemp("frameworks")

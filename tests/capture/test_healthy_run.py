@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import PHASES, Captured, bare_run, ddprof_run, forked, good_run, ranks_of
+from runs import PHASES, Captured, bare_run, ddprof_run, forked, good_run
 
 from ddprof.capture.window.annotate import Annotator
 
@@ -131,7 +131,7 @@ def test_losses_are_bitwise_equal_without_capture(healthy: Captured, tmp_path: P
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp2"])
 def test_losses_are_bitwise_equal_with_many_windows(tmp_path: Path, wrapper: str) -> None:
     options = ("--wrapper", wrapper, "--steps", "50", "--losses")
-    bare, seen = (ranks_of("loop.py", *options, str(tmp_path / name)) for name in "bs")
+    bare, seen = (forked("loop.py", *options, str(tmp_path / name)) for name in "bs")
     alone = bare_run(bare)
     assert alone.returncode == 0, alone.stdout + alone.stderr
     run = good_run(tmp_path / "runs", seen, "--every", "10")

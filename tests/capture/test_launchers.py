@@ -14,6 +14,7 @@ from runs import REPO, SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, environment,
 
 from ddprof.capture.launcher.shim import ENV_SHIM
 
+pytestmark = pytest.mark.torch
 # What a script under MPI does first: torch.distributed's names for what Open MPI says.
 MPI_MAIN = """
 import os, runpy, sys
@@ -24,7 +25,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.torch
 @pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
 def test_multiprocessing(tmp_path: Path, method: str) -> None:
     run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
@@ -37,7 +37,6 @@ def assert_two_ranks_of_twelve_steps(run: Captured) -> None:
     assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]
 
 
-@pytest.mark.torch
 def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
     line = shlex.join(forked("loop.py"))
     run = good_run(tmp_path, ["bash", "-c", f"cd / && env FOO=1 {line}"], DDPROF_CLOCK="always")
@@ -53,21 +52,15 @@ def unused_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def manifest_commands() -> list[list[str]]:
-    """The commands of the Kubernetes manifests in the documentation."""
+@pytest.mark.slow
+def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml")
     blocks = re.findall(r"```yaml\n(.*?)```", (REPO / "docs" / "launchers.md").read_text(encoding="utf-8"), re.DOTALL)
     job, train_job = (yaml.safe_load(block) for block in blocks)
     assert job["kind"] == "PyTorchJob" and train_job["kind"] == "TrainJob"
     pod = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
     assert pod["containers"][0]["volumeMounts"][0]["name"] == pod["volumes"][0]["name"]
-    return [pod["containers"][0]["command"], train_job["spec"]["trainer"]["command"]]
-
-
-@pytest.mark.torch
-@pytest.mark.slow
-def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
-    for number, command in enumerate(manifest_commands()):
+    for number, command in enumerate((pod["containers"][0]["command"], train_job["spec"]["trainer"]["command"])):
         place = {"/runs/$(JOB_NAME)": str(tmp_path / "given"), "s3://bucket/runs": f"file://{tmp_path}/store"}
         line = cli(*(place.get(word, word) for word in command[2:]))
         line[line.index("torchrun") :] = script("loop.py")
@@ -77,7 +70,6 @@ def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
         assert len(list(folder.glob("*.pt.trace.json.gz"))) == 2
 
 
-@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("outside", ["ddprof", "mpirun"])
 def test_mpirun(tmp_path: Path, outside: str) -> None:
@@ -103,7 +95,6 @@ FRAMEWORK_LAUNCHERS = {
 }
 
 
-@pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize("package", FRAMEWORK_LAUNCHERS)
 def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:

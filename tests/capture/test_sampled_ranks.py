@@ -1,22 +1,18 @@
 """`--ranks`: some ranks trace, all are known by their timers, and nobody is accused for what an untraced rank does."""
 
-import sys
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, Captured, ddprof_run
+from runs import Captured, forked, good_run
 
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.report.model import Report
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
-FOUR_RANKS = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=4", str(SCRIPTS / "sampled.py")]
-
 
 def sampled(tmp_path: Path, ranks: str, slow_rank: int) -> tuple[Captured, Report]:
-    run = ddprof_run(tmp_path, [*FOUR_RANKS, str(slow_rank)], "--ranks", ranks)
-    assert run.code == 0, run.output
+    run = good_run(tmp_path, forked("planted.py", "--rank", str(slow_rank), ranks=4), "--ranks", ranks)
     assert run.manifest["ranks"] == [0, 1, 2, 3]
     (report,) = analyze([run.folder], Options(cache=False))
     return run, report

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SCRIPTS, ddprof_run, forked
+from runs import SCRIPTS, forked, good_run
 
 from ddprof.capture.files.step import REST
 from ddprof.capture.stacks.totals import START_UP
@@ -38,18 +38,14 @@ def seen(path: Path) -> Counter[tuple[int, int, str]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("place", "function", "native"),
-    [
-        ("evaluation", "evaluate", "1"),
-        pytest.param("evaluation", "evaluate", "0", marks=pytest.mark.slow),
-        pytest.param("python", "count", "1", marks=pytest.mark.slow),
-    ],
-    ids=["a sleep", "a sleep, sampled in Python", "a loop in Python"],
-)
-def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, function: str, native: str) -> None:
-    run = ddprof_run(tmp_path, forked("planted.py", "--place", place, "--steps", "25"), DDPROF_NATIVE=native)
-    assert run.code == 0, run.output
+FUNCTIONS = {"evaluation": "evaluate", "python": "count"}  # one sleeps, one computes
+SLOW = [pytest.param("evaluation", "0", marks=pytest.mark.slow), pytest.param("python", "1", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(("place", "native"), [("evaluation", "1"), *SLOW])
+def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, native: str) -> None:
+    function = FUNCTIONS[place]
+    run = good_run(tmp_path, forked("planted.py", "--place", place, "--steps", "25"), DDPROF_NATIVE=native)
     files = (run.folder.glob(f"rank{rank}.*.0.stacks.jsonl") for rank in (0, 1))
     late, peer = (sum(map(seen, paths), Counter()) for paths in files)
     _, number, name = max((line for line in late if line[0] == REST), key=late.__getitem__)
@@ -63,8 +59,7 @@ def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, function
 
 
 def test_a_lock_of_loader_workers_is_named(tmp_path: Path) -> None:
-    run = ddprof_run(tmp_path, forked("planted.py", "--place", "lock", "--steps", "25"))
-    assert run.code == 0, run.output
+    run = good_run(tmp_path, forked("planted.py", "--place", "lock", "--steps", "25"))
     workers = sorted(run.folder.glob("rank0.*.worker*.stacks.jsonl"))
     assert sorted(json.loads(path.read_text().splitlines()[0])["worker"] for path in workers) == [0, 1]
     found: Counter[tuple[int, int, str]] = sum((seen(path) for path in workers), Counter())

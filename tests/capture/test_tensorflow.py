@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, good_run
+from runs import SCRIPTS, good_run, read_json
 
 from ddprof.analyzers.engine import Options, analyze
 
@@ -23,7 +23,7 @@ def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
     assert sidecar["steps_total"] == 16 and sidecar["notes"] == []
     assert (sidecar["windows"][0]["first_step"], sidecar["windows"][0]["last_step"]) == (3, 6)
     (path,) = run.folder.glob("*.tf.trace.json.gz")
-    names = Counter(event["name"] for event in run.load(path)["traceEvents"] if event["ph"] == "X")
+    names = Counter(event["name"] for event in read_json(path)["traceEvents"] if event["ph"] == "X")
     assert [names[f"ProfilerStep#{n}"] for n in range(2, 8)] == [0, 1, 1, 1, 1, 0]
     (report,) = analyze([run.folder], Options(cache=False))
     assert report.steps.count == 4

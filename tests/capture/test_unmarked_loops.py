@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SCRIPTS, Captured, good_run
+from runs import SCRIPTS, Captured, good_run, read_json
 
 pytestmark = pytest.mark.torch
 
@@ -44,5 +44,5 @@ def test_every_iteration_is_a_step(run: Captured, kind: str) -> None:
 
 def test_a_named_part_of_a_step_is_in_the_trace(run: Captured) -> None:
     path = Path(sidecar(run, "marked")["windows"][0]["trace_path"])
-    names = [event.get("name") for event in run.load(run.folder / path.name)["traceEvents"]]
+    names = [event.get("name") for event in read_json(run.folder / path.name)["traceEvents"]]
     assert names.count("moving average") >= 3

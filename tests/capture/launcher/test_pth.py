@@ -1,11 +1,9 @@
 """Isolated interpreters are reached by the .pth file."""
 
-import subprocess
 import venv
 from pathlib import Path
 
-from runs import environment
-from shims import captured_environment
+from runs import bare_run, captured_environment
 
 from ddprof.capture.launcher import pth
 from ddprof.capture.launcher.shim import ENV_SHIM
@@ -21,9 +19,8 @@ def test_isolated_interpreters_are_reached_by_the_pth(tmp_path: Path) -> None:
     code = "import sys; print(getattr(sys, '_ddprof_capture', None), sys.own)"
 
     def ask(option: str = "-I", **extra: str) -> str:
-        command = [python, option, "-c", code]
-        done = subprocess.run(command, env=environment(**extra), capture_output=True, text=True, check=True)
-        assert done.stderr == ""
+        done = bare_run([python, option, "-c", code], **extra)
+        assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.strip()
 
     found = f"{settings.partition('/settings/')[2]} 1"  # and the user's own sitecustomize has run once

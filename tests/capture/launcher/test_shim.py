@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from shims import captured_environment
+from runs import captured_environment
 
 from ddprof.capture.launcher import shim
 from ddprof.capture.launcher.shim import ENV_SHIM, SHIM, obstacle

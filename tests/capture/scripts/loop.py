@@ -1,4 +1,4 @@
-"""A two-layer model under DDP on random data, a job of seconds; `--incident` happens at step `--at`."""
+"""A two-layer model under DDP on random data, a job of seconds; `--incident` happens at step AT."""
 
 import argparse
 import itertools
@@ -12,10 +12,10 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
+AT = 8
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=14)
 parser.add_argument("--incident", default="none")
-parser.add_argument("--at", type=int, default=8)
 parser.add_argument("--rank", type=int, default=1, help="the rank it happens on")
 parser.add_argument("--sleep", type=float, default=0.0, help="seconds per step")
 parser.add_argument("--losses", default="")
@@ -41,15 +41,15 @@ profiler = None
 losses: list[float] = []
 
 
-def event(step: int) -> None:
-    """Let it happen at the start of step `--at` on the chosen rank."""
+def event() -> None:
+    """Let it happen at the start of step AT on the chosen rank."""
     global profiler
     if options.incident == "profiler":
         profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
         profiler.start()
     elif options.incident == "exception":
         raise RuntimeError("the script's own defect")
-    elif options.incident in ("SIGTERM", "SIGKILL", "SIGSEGV"):
+    elif options.incident in ("SIGTERM", "SIGKILL"):
         os.kill(os.getpid(), getattr(signal, options.incident))
         time.sleep(30)
     elif options.incident == "exit":
@@ -71,8 +71,8 @@ def is_over(step: int) -> bool:
 for step, (x, y) in enumerate(itertools.chain.from_iterable(itertools.repeat(loader))):
     if is_over(step):
         break
-    if step == options.at and rank == options.rank:
-        event(step)
+    if step == AT and rank == options.rank:
+        event()
     if options.sleep:
         time.sleep(options.sleep)
     optimizer.zero_grad()
@@ -80,7 +80,7 @@ for step, (x, y) in enumerate(itertools.chain.from_iterable(itertools.repeat(loa
     loss.backward()
     optimizer.step()
     losses.append(loss.item())
-    if profiler is not None and step == options.at + 2:
+    if profiler is not None and step == AT + 2:
         profiler.stop()
         print("user events", len(profiler.events()), flush=True)
 

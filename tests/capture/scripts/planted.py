@@ -1,4 +1,4 @@
-"""Two DDP ranks and a slow `--place`: "evaluation" (rank 0 sleeps), "python" (rank 0 counts), "lock" (workers wait)."""
+"""DDP ranks and a slow `--place`: "evaluation" (`--rank` sleeps), "python" (it counts), "lock" (workers wait)."""
 
 import argparse
 import multiprocessing
@@ -10,11 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--place", choices=("evaluation", "python", "lock"), default="evaluation")
-parser.add_argument("--steps", type=int, default=40)
+parser.add_argument("--steps", type=int, default=14)
+parser.add_argument("--rank", type=int, default=0)
 options = parser.parse_args()
 
 
@@ -25,7 +26,7 @@ class Samples(Dataset[Tensor]):
         self.lock = lock
 
     def __len__(self) -> int:
-        return 8 * options.steps * 2
+        return 8 * options.steps * dist.get_world_size()
 
     def __getitem__(self, index: int) -> Tensor:
         if self.lock is None:
@@ -36,7 +37,7 @@ class Samples(Dataset[Tensor]):
 
 
 def evaluate() -> None:
-    time.sleep(0.05)  # PLANTED evaluation
+    time.sleep(0.1)  # PLANTED evaluation
 
 
 def count() -> int:
@@ -46,29 +47,20 @@ def count() -> int:
     return total
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    model = DistributedDataParallel(torch.nn.Linear(16, 16))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    locked = options.place == "lock"
-    data = Samples(multiprocessing.Lock() if locked else None)
-    loader = DataLoader(data, batch_size=8, num_workers=2 if locked else 0)
-    for step, x in enumerate(loader):
-        if step == options.steps:
-            break
-        optimizer.zero_grad()
-        model(x).square().mean().backward()
-        optimizer.step()
-        if rank == 0 and options.place == "evaluation":
-            evaluate()
-        elif rank == 0 and options.place == "python":
-            count()
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
-    sys.exit(0)
+torch.set_num_threads(1)
+torch.manual_seed(0)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(16, 16))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+locked = options.place == "lock"
+data = Samples(multiprocessing.Lock() if locked else None)
+for x in DataLoader(data, batch_size=8, sampler=DistributedSampler(data), num_workers=2 if locked else 0):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+    if dist.get_rank() == options.rank and options.place == "evaluation":
+        evaluate()
+    elif dist.get_rank() == options.rank and options.place == "python":
+        count()
+dist.destroy_process_group()
+sys.exit(0)

@@ -23,29 +23,22 @@ class Net(nn.Module):
         return out
 
 
-def main() -> None:
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    data = TensorDataset(torch.randn(32, 8), torch.randint(0, 4, (32,)))
-    sampler: DistributedSampler[tuple[Tensor, ...]] = DistributedSampler(data)
-    loader = DataLoader(data, batch_size=4, sampler=sampler)
-    model = DistributedDataParallel(Net(), broadcast_buffers=False, find_unused_parameters=True)  # wrapped
-    if dist.get_rank() == 0:
-        nn.init.ones_(model.module.head.weight)
-    optimizer = torch.optim.AdamW(model.parameters())  # made
-    step = 0
-    while step < STEPS:
-        for x, y in loader:  # iterated
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            step += 1
-    # The reduction of unused parameters is not waited for. Where it holds the group last, torch stands still for
-    # ever: the group joins, under the interpreter's lock, a thread that waits for that lock.
-    del model
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(32, 8), torch.randint(0, 4, (32,)))
+sampler: DistributedSampler[tuple[Tensor, ...]] = DistributedSampler(data)
+loader = DataLoader(data, batch_size=4, sampler=sampler)
+model = DistributedDataParallel(Net(), broadcast_buffers=False, find_unused_parameters=True)  # wrapped
+if dist.get_rank() == 0:
+    nn.init.ones_(model.module.head.weight)
+optimizer = torch.optim.AdamW(model.parameters())  # made
+for _ in range(STEPS // len(loader)):
+    for x, y in loader:  # iterated
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+# The reduction of unused parameters is not waited for. Where it holds the group last, torch stands still for
+# ever: the group joins, under the interpreter's lock, a thread that waits for that lock.
+del model
+dist.barrier()
+dist.destroy_process_group()

@@ -36,9 +36,7 @@ for number in range(int(sys.argv[1])):
     if number % 10 == 0:
         with suppress(OSError):
             nccl_log.read(log)
-            write_json(
-                folder / f"{stem}.sidecar.json",
-                {"schema": "ddprof.run/1", "state": "running", **who, "steps": [step.record() for step in steps]},
-            )
+            told = {"schema": "ddprof.run/1", "state": "running", **who, "steps": [step.record() for step in steps]}
+            write_json(folder / f"{stem}.sidecar.json", told)
 control.stop()
 sys.exit(99 if guard.faults else 7)

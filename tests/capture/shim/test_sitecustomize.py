@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from runs import environment
-from shims import captured_environment
+from runs import captured_environment, environment
 
 from ddprof.capture.launcher.shim import ENV_SHIM, SHIM
 
-FAKE_TORCH = "__version__ = '1.0'\n"  # too old for capture, which says so: proof that capture was reached
 REACHED = "torch 1.0 is older than"
 
 
@@ -22,14 +20,10 @@ def ran(base: Mapping[str, str], *command: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
-def python(code: str, base: Mapping[str, str], program: str = sys.executable) -> tuple[str, str]:
-    return ran(base, program, "-c", code)
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     """A folder with a script `train.py` to be, and a torch that capture refuses."""
-    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    (tmp_path / "torch.py").write_text("__version__ = '1.0'\n")  # which capture says: proof that it was reached
     return tmp_path
 
 
@@ -43,17 +37,16 @@ def test_a_module_of_the_user_is_the_users_and_capture_works(job: Path, name: st
     assert out.split() == ["the", "user", str(job / f"{name}.py")] and REACHED in err and err.count("\n") == 1
 
 
-def test_nothing_of_ours_is_importable_in_the_users_environment(tmp_path: Path) -> None:
+def test_nothing_of_ours_is_importable_in_the_users_environment(job: Path) -> None:
     """A Python without ddprof sees nothing of it, and capture works all the same."""
-    venv.create(tmp_path / "venv", symlinks=True)
-    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    venv.create(job / "venv", symlinks=True)
     code = (
         "import importlib.util as u, sys, torch\n"
         "print(*[u.find_spec(name) for name in ('ddprof', 'click', 'pandas', 'analyzers', 'sitecustomize')])\n"
         "print('numpy' in sys.modules, [f for f in sys.meta_path if 'Private' in str(f)])"
     )
-    base = captured_environment(tmp_path / "run", environment(PYTHONPATH=str(tmp_path)))
-    out, err = python(code, base, program=str(tmp_path / "venv" / "bin" / "python"))
+    base = captured_environment(job / "run", environment(PYTHONPATH=str(job)))
+    out, err = ran(base, str(job / "venv" / "bin" / "python"), "-c", code)
     found, rest = out.splitlines()
     assert found.split()[:4] == ["None"] * 4
     assert str(SHIM) in found  # on PYTHONPATH, for processes yet to be started
@@ -65,13 +58,14 @@ def test_a_sitecustomize_of_the_user_runs_and_without_one_there_is_none(tmp_path
     own.mkdir()
     (own / "sitecustomize.py").write_text("import sys; sys.own_sitecustomize = __file__\n")
     base = captured_environment(tmp_path / "run", environment(PYTHONPATH=str(own)))
-    out, err = python("import sys, sitecustomize as s; print(sys.own_sitecustomize, s.__file__)", base)
+    code = "import sys, sitecustomize as s; print(sys.own_sitecustomize, s.__file__)"
+    out, err = ran(base, sys.executable, "-c", code)
     assert out.split() == [str(own / "sitecustomize.py")] * 2 and err == ""
     code = (
         "import sys\nprint('sitecustomize' in sys.modules)\n"
         "try: import sitecustomize\nexcept ImportError as error: print(error)"
     )
-    out, err = python(code, captured_environment(tmp_path, environment()))
+    out, err = ran(captured_environment(tmp_path, environment()), sys.executable, "-c", code)
     assert out.splitlines() == ["False", "No module named 'sitecustomize'"] and err == ""
 
 
@@ -89,7 +83,7 @@ def test_either_variable_carries_the_settings(tmp_path: Path, lost: str) -> None
     """Launchers that hand on nothing but PYTHON* are not alone: others replace PYTHONPATH."""
     base = captured_environment(tmp_path / "run", environment())
     base[lost] = str(SHIM) if lost == "PYTHONPATH" else ""
-    out, _ = python("import sys; print(sys._ddprof_capture)", base)
+    out, _ = ran(base, sys.executable, "-c", "import sys; print(sys._ddprof_capture)")
     assert out.strip().endswith(f"run_dir={tmp_path / 'run'}")
 
 

@@ -73,9 +73,7 @@ def test_a_name_longer_than_a_file_can_have_is_answered_in_one_line(ddprof, name
     assert (code, out) == (4, "") and "internal error" not in err
 
 
-def test_what_is_completed_and_the_status_of_a_folder_that_is_missing(
-    ddprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_completion_and_the_status_of_a_missing_folder(ddprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = ddprof("status", str(tmp_path / "nosuch"))
     assert code == 4 and "nosuch: no such folder" in err
     for shell in ("bash", "zsh", "fish"):

@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
+SAYS = dict.fromkeys(("memory://", "memory://bucket/runs"), "ends with it")
+SAYS |= {"s3://": "want s3://BUCKET/FOLDER", "gs:///": "want gs://BUCKET/FOLDER"}
 
-@pytest.mark.parametrize(
-    ("out", "says"),
-    [
-        *(("memory://", "ends with it"), ("memory://bucket/runs", "ends with it")),
-        *(("s3://", "want s3://BUCKET/FOLDER"), ("gs:///", "want gs://BUCKET/FOLDER")),
-    ],
-)
+
+@pytest.mark.parametrize(("out", "says"), SAYS.items())
 def test_a_url_under_which_nothing_lasts_is_refused(ddprof, tmp_path: Path, monkeypatch, out: str, says: str) -> None:
     monkeypatch.chdir(tmp_path)
     code, told, err = ddprof("run", "--out", out, "--", sys.executable, "-c", "print('started')")

@@ -41,9 +41,7 @@ def test_events_after_megabytes_of_metadata_and_paths_without_any(tmp_path: Path
     assert [len(t.events) for t in read_all(discover([tmp_path]))] == [5]
 
 
-def test_a_folder_of_large_logs_is_looked_through_in_part_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_large_logs_is_read_in_part_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         (tmp_path / f"{number}.log").write_text("12:00 some line\n" * 200_000)
     kt.write(tmp_path / "t.json", EVENTS)

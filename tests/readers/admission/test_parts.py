@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import kineto_text as kt
 import pytest
 
 from ddprof.analyzers.engine import Options, analyze
@@ -15,15 +16,11 @@ S_NS = 10**9
 def node(folder: Path, rank: int, **manifest: Any) -> str:
     """The folder of the node of one rank of two; with a manifest of ours where something is said of it."""
     folder.mkdir(parents=True)
-    where = {"ph": "X", "pid": 1, "tid": 1}
-    events = [
-        {**where, "cat": cat, "name": name, "ts": 1000 * step + 10 * inner, "dur": 900 - 20 * inner}
-        for step in range(3)
-        for inner, cat, name in ((0, "user_annotation", f"ProfilerStep#{step}"), (1, "cpu_op", "aten::mm"))
-    ]
+    events = [kt.span(f"ProfilerStep#{step}", 10**6 * step, 900_000, "user_annotation") for step in range(3)]
+    events += [kt.span("aten::mm", 10**6 * step + 10_000, 880_000) for step in range(3)]
     told = {"backend": "gloo", "rank": rank, "world_size": manifest.get("world_size", 2)}
-    content = {"distributedInfo": told, "baseTimeNanoseconds": 100 * S_NS, "traceEvents": events}
-    (folder / f"rank{rank}.node{rank}.9.0.0.pt.trace.json").write_text(json.dumps(content))
+    header = {"distributedInfo": told, "baseTimeNanoseconds": 100 * S_NS}
+    kt.write(folder / f"rank{rank}.node{rank}.9.0.0.pt.trace.json", events, header=header)
     if manifest:
         stated = {"schema": "ddprof.run/1", "ranks": [rank], "world_size": 2, "started_ns": 100 * S_NS, **manifest}
         (folder / "manifest.json").write_text(json.dumps(stated))

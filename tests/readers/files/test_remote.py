@@ -118,9 +118,8 @@ def test_what_drivers_tell_of_a_file_changes_with_it(told: dict[str, Any], writt
     assert remote_file(MemoryFileSystem(), silent).stamp == ""
 
 
-def test_folders_are_listed_in_order_without_hidden_ones_or_refused_in_one_line(
-    store: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_are_listed_or_refused_in_one_line(store: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order; those that are hidden are left out."""
     for name in ("b/2.json", "b/1.json", "a.json", "b/.ddprof/x.json", ".hidden", "b/deep/3.json"):
         store.pipe(f"/run/{name}", b"{}")
     found = [(file.url.rpartition("/run/")[2], file.size_bytes) for file in walk_remote("memory://run")]
@@ -129,9 +128,7 @@ def test_folders_are_listed_in_order_without_hidden_ones_or_refused_in_one_line(
     assert refusal("memory://run") == "memory://run: cannot be read: Unable to locate credentials"
 
 
-def test_a_file_that_cannot_be_read_costs_itself_alone(
-    store: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_costs_itself_alone(store: MemoryFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in range(3):
         store.pipe(f"/run/rank{rank}.json.gz", gzip.compress(kt.render(EVENTS)))
     break_down(monkeypatch, "_open", "rank1.json.gz", "connection reset by peer")

@@ -3,6 +3,7 @@
 import os
 import pickle
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from random import Random
 
@@ -24,17 +25,11 @@ def test_pickles_that_ask_for_code_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "owned").exists()
 
 
-def _laughs() -> dict[str, object]:
-    value: list[object] = []
-    for _ in range(24):
-        value = [value, value]
-    return {"entries": value}
-
-
+LAUGHS = reduce(lambda value, _: [value, value], range(24), list[object]())
 BOMBS = {
     "a list of every byte": b"\x80\x02(" + b"]" * 5000 + b"l.",
     "an index of any size": b"\x80\x02]r\xff\xff\xff\x7f.",
-    "shared values": pickle.dumps(_laughs(), protocol=2),
+    "shared values": pickle.dumps({"entries": LAUGHS}, protocol=2),
     "nested tuples": b"\x80\x02" + b"(" * 500 + b"t" * 500 + b".",
     "a length beyond the file": b"\x80\x04\x8e" + (10**11).to_bytes(8, "little") + b"x.",
 }

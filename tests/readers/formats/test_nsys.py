@@ -10,14 +10,12 @@ from reading import FORMATS, names, refusal, traces
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.tables import NULL
 
+# File -> kernels of each rank.
+KERNELS = {"h100_2gpu_1s": [1721, 1721], "mfu_2gpu_before": [1993, 2017]}
+KERNELS |= {"nsys_2024_h200_report1": [18], "nvtx_only_old_export": [0]}
 
-@pytest.mark.parametrize(
-    ("name", "kernels"),
-    [
-        *(("h100_2gpu_1s", [1721, 1721]), ("mfu_2gpu_before", [1993, 2017])),
-        *(("nsys_2024_h200_report1", [18]), ("nvtx_only_old_export", [0])),
-    ],
-)
+
+@pytest.mark.parametrize(("name", "kernels"), KERNELS.items())
 def test_nsys(shared_dir: Path, name: str, kernels: list[int]) -> None:
     found = traces(shared_dir / FORMATS / "nsys_sqlite" / f"{name}.sqlite.gz")
     assert [len(names(t, Kind.KERNEL)) for t in found] == kernels
@@ -44,9 +42,7 @@ def test_an_empty_capture_says_that_it_is_empty(shared_dir: Path) -> None:
     ("calls", "said"),
     [([(0, 5), (7, 9)], "2 calls of the operating system and 2 calls of CUDA"), ([], "the capture is empty")],
 )
-def test_a_capture_of_calls_without_device_work_is_not_called_empty(
-    tmp_path: Path, calls: list[tuple[int, int]], said: str
-) -> None:
+def test_a_capture_of_calls_alone_is_not_called_empty(tmp_path: Path, calls: list[tuple[int, int]], said: str) -> None:
     with sqlite3.connect(tmp_path / "report1.sqlite") as made:
         made.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
         for table in ("OSRT_API", "CUPTI_ACTIVITY_KIND_RUNTIME"):

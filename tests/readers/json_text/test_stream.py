@@ -27,7 +27,7 @@ def test_two_ranks_in_one_file_cost_the_events_at_the_seam(shared_dir: Path) -> 
 EVENTS = st.lists(st.fixed_dictionaries({"ph": st.just("X"), "name": st.text(), "args": kt.JSON}), max_size=12)
 
 
-def stream(text: bytes, block: int) -> EventStream[list[Any], Any]:
+def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[list[Any], Any]]:
     decoder = msgspec.json.Decoder(list[Any])
     chunks: Iterator[bytes] = (text[i : i + block] for i in range(0, len(text), block))
 
@@ -35,11 +35,7 @@ def stream(text: bytes, block: int) -> EventStream[list[Any], Any]:
         return value if isinstance(value, dict) and "ph" in value else None
 
     salvager: Salvager[Any] = Salvager(lambda one: typed(msgspec.json.decode(one)), typed)
-    return EventStream(chunks, decoder.decode, salvager)
-
-
-def read_all(text: bytes, block: int = 50) -> tuple[list[Any], EventStream[list[Any], Any]]:
-    events = stream(text, block)
+    events = EventStream(chunks, decoder.decode, salvager)
     return [e for batch in events for e in batch], events
 
 

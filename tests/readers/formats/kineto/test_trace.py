@@ -97,18 +97,12 @@ def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "category", "kind"),
-    [
-        ("nccl:all_to_all", "user_annotation", "cuda"),
-        ("aten::record_stream", "cpu_op", "cuda"),
-        ("gloo:all_reduce", "user_annotation", "cpu"),
-        ("aten::pin_memory", "cpu_op", "cpu"),
-    ],
-)
-def test_a_job_on_a_gpu_that_was_recorded_without_it_is_no_job_on_cpus(
-    tmp_path: Path, name: str, category: str, kind: str
-) -> None:
+KINDS = {"nccl:all_to_all": "cuda", "aten::record_stream": "cuda", "gloo:all_reduce": "cpu", "aten::pin_memory": "cpu"}
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
+def test_a_job_on_a_gpu_that_was_recorded_without_it_is_no_job_on_cpus(tmp_path: Path, name: str, kind: str) -> None:
+    category = "cpu_op" if name.startswith("aten") else "user_annotation"
     trace = trace_of(tmp_path / "t.json", [kt.span("aten::mm", 0, 10), kt.span(name, 20, 10, category)])
     assert trace.device.kind == kind and ("recorded without it" in issues(trace)) == (kind == "cuda")
 

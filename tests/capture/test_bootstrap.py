@@ -1,12 +1,11 @@
 """End of processes: no thread of capture outlives the interpreter, whatever became of capture."""
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from runs import bare_run
 
 PROGRAM = """
 import atexit, os, signal, sys, threading, types
@@ -51,8 +50,6 @@ for number in range(200_000):
 @pytest.mark.parametrize(("event", "code", "said"), [("none", 0, "[]\n"), ("signal", -signal.SIGTERM, "")])
 def test_no_thread_is_left_where_capture_is_off(tmp_path: Path, native: str, event: str, code: int, said: str) -> None:
     """A signal that comes as they are ended waits until they are: its handler would wait for locks that are held."""
-    environment = {**os.environ, "DDPROF_NATIVE": native}
-    command = [sys.executable, "-c", PROGRAM, str(tmp_path), event]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = bare_run([sys.executable, "-c", PROGRAM, str(tmp_path), event], DDPROF_NATIVE=native)
     assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
     assert '"kind":"end"' in (tmp_path / "a.stacks.jsonl").read_text()

@@ -4,6 +4,7 @@ import importlib
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, create_autospec
 
 import pytest
 
@@ -14,23 +15,14 @@ from ddprof.capture.journal import Journal
 
 
 def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    guard = Guard()
-    calls = []
-
-    def work() -> int:
-        calls.append(1)
-        raise KeyError("broken")
-
+    guard, work = Guard(), create_autospec(lambda: None, side_effect=KeyError("broken"))
     guarded = guard.wrap(work)
     assert guarded() is None and guarded() is None
-    assert (len(calls), len(guard.faults), guard.enabled) == (1, 1, False)
+    assert (work.call_count, len(guard.faults), guard.enabled) == (1, 1, False)
     assert capsys.readouterr().err.count("\n") == 1
 
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        Guard().wrap(interrupted)()
+        Guard().wrap(Mock(side_effect=KeyboardInterrupt))()
     guard = Guard()
     hook = guard.wrap_hook(lambda first, second: first / (second or 1))
     assert hook(6) == 6 and hook(6, 3) == 2 and hook("x", 1) is None and hook(6, 3) is None
@@ -48,9 +40,7 @@ def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest
         ({}, (0, 1, None)),
     ],
 )
-def test_rank_from_the_environment(
-    variables: dict[str, str], expected: tuple[int, int, int | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_of_the_environment(variables: dict[str, str], expected: object, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -6,7 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 from runs import wait_until
@@ -16,35 +16,23 @@ from ddprof.capture.clock import ClockSync
 from ddprof.capture.identity import RankIdentity
 
 
-class Store:
-    def __init__(self) -> None:
-        self.content: dict[str, Any] = {}
-
-    def set(self, key: str, value: str) -> None:
-        self.content[key] = value
-
-    def get(self, key: str) -> str:
-        return str(self.content[key])
-
-    def check(self, keys: list[str]) -> bool:
-        return all(key in self.content for key in keys)
-
-
 def identity(rank: int, boot: str = "a") -> RankIdentity:
     return RankIdentity(rank, 2, 0, f"h{rank}", 1, 0, "c10d", boot)
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Store:
-    made = Store()
+def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What is in the job's store."""
+    content: dict[str, str] = {}
+    made = SimpleNamespace(set=content.__setitem__, get=content.get, check=lambda keys: content.keys() >= set(keys))
     monkeypatch.setattr(clock, "_store", lambda: made)
     for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MASTER_ADDR"):
         monkeypatch.delenv(name, raising=False)
-    return made
+    return content
 
 
 @pytest.fixture
-def sync(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClockSync]:
+def sync(store: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[ClockSync]:
     """Rank 0 of a job on two hosts, here on loopback."""
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setattr(clock, "_addresses", lambda name: ["127.0.0.1"])
@@ -71,19 +59,17 @@ def serving() -> int:
     return sum(thread.name == "ddprof-clock" for thread in threading.enumerate())
 
 
-@pytest.mark.parametrize(
-    "known", [{"LOCAL_WORLD_SIZE": "2"}, {"MASTER_ADDR": "127.0.0.1"}, {"MASTER_ADDR": "localhost"}]
-)
-def test_on_one_host_nothing_listens(store: Store, monkeypatch: pytest.MonkeyPatch, known: dict[str, str]) -> None:
-    for name, value in known.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.parametrize("known", ["LOCAL_WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_ADDR=localhost"])
+def test_on_one_host_nothing_listens(store: dict[str, str], monkeypatch: pytest.MonkeyPatch, known: str) -> None:
+    monkeypatch.setenv(*known.split("="))
     for rank, sync in enumerate([ClockSync("auto") for _ in range(2)]):
         sync.announce(identity(rank))
         assert sync._server is None and [ping["offset_to_rank0_ns"] for ping in sync.pings()] == [0]
-    assert store.content == {}
+    assert store == {}
 
 
-def test_one_address_is_listened_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("store")
+def test_one_address_is_listened_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """MASTER_ADDR comes first; never another host's address, and loopback only as the last resort."""
     known = {"master": ["127.0.1.1", "192.0.2.7", "127.0.0.2"], socket.gethostname(): ["127.0.0.3"], "route": []}
     monkeypatch.setenv("MASTER_ADDR", "master")

@@ -1,25 +1,15 @@
 """Notifications of instrumentors: only those that they override."""
 
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from ddprof.capture.bootstrap import instrumentors
 from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.base import Instrumentor, Listeners, Patch
 
-
-class Silent(Instrumentor):
-    """Is told of nothing."""
-
-    def _install(self, module: ModuleType) -> None:
-        return None
-
-
-class Watching(Silent):
-    """Is told of the end of windows."""
-
-    def window_closed(self) -> None:
-        """Overridden."""
+# Is told of nothing; is told of the end of windows.
+Silent: Any = type("Silent", (Instrumentor,), {"_install": lambda self, module: None})
+Watching: Any = type("Watching", (Silent,), {"window_closed": lambda self: None})
 
 
 def test_only_hooks_that_are_overridden_are_kept_and_few_stand_on_the_step_path() -> None:

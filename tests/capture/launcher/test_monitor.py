@@ -19,6 +19,10 @@ def step(number: int, ms: float = 20, forward_ms: float = 5, profiled: bool = Fa
     return Step(number, start, start + int(ms * MS), MS, int(forward_ms * MS), 8 * MS, MS, 0, profiled)
 
 
+def straggling(rank: int, number: int) -> Step:
+    return step(number, 40, forward_ms=25 if rank == 1 else 5)
+
+
 def ranks_at(until: int, make: Callable[[int, int], Step]) -> list[LiveRank]:
     """Two ranks that have just ended step `until`."""
     recent = range(max(0, until - 63), until + 1)
@@ -44,9 +48,6 @@ def test_an_outlier_and_a_lasting_slowdown_ask_once_and_a_straggler_is_named_wit
     assert [n for n, _ in every if n > 120] == []  # a checkpoint every forty steps is as it always was
     (answer,) = asked(lambda rank, n: step(n, 20 if n < 100 else 26), 220)
     assert "26 ms now, 20 ms before" in answer[1]
-
-    def straggling(rank: int, n: int) -> Step:
-        return step(n, 40, forward_ms=25 if rank == 1 else 5)
 
     (answer,) = asked(straggling)
     assert answer[1] == "rank 1 is late by 20 ms per step, in forward"
@@ -79,7 +80,7 @@ def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
     monitor = JobMonitor(tmp_path, 5, leader=True, pid=7, gpus=GpuWatch(None))
     for number in range(100):
         for rank, ring in enumerate(rings):
-            ring.write(step(number, 40, forward_ms=25 if rank == 1 else 5))
+            ring.write(straggling(rank, number))
         monitor.tick()
     assert len(monitor.reasons) == 1 and "rank 1 is late" in monitor.reasons[0]
     (log,) = tmp_path.glob("host.*.7.counters.jsonl")

@@ -34,9 +34,7 @@ def test_nodes_of_a_slurm_job_share_a_folder(tmp_path: Path) -> None:
     [(1, False, 5, True), (1, True, 5, False), (2, False, 5, False), (1, False, 5000, False)],
     ids=["runs", "ended", "full", "killed long ago"],
 )
-def test_a_later_job_of_the_same_address_gets_a_folder_of_its_own(
-    tmp_path: Path, parts: int, ended: bool, later_s: int, is_met: bool
-) -> None:
+def test_a_later_job_gets_its_own_folder(tmp_path: Path, parts: int, ended: bool, later_s: int, is_met: bool) -> None:
     first = [create(tmp_path, "train", time.time(), AT) for _ in range(parts)]
     for part in first:
         part.manifest.write_text(json.dumps({"ended_ns": 5} if ended else {"ended_utc": None}))
@@ -66,22 +64,11 @@ def foreign(path: Path) -> None:
         path.chmod(0o777)
 
 
-def linked(path: Path) -> None:
-    target = path.with_name("elsewhere")
-    target.mkdir(mode=0o700)
-    path.symlink_to(target)
-
-
-def opened(path: Path) -> None:
-    path.mkdir()
-    path.chmod(0o775)
-
-
 PLANTED: dict[str, Callable[[Path], object]] = {
     "another user's": foreign,
-    "a link": linked,
+    "a link": lambda path: (path.with_name("elsewhere").mkdir(mode=0o700), path.symlink_to("elsewhere")),
     "a link to nothing": lambda path: path.symlink_to("nowhere"),
-    "others may write": opened,
+    "others may write": lambda path: (path.mkdir(), path.chmod(0o775)),
     "a file": Path.touch,
     "a FIFO": os.mkfifo,
 }
@@ -102,9 +89,9 @@ def test_processes_of_a_user_find_each_other_and_ranks_of_one_job_share_the_priv
     assert create(shared / "file" / "runs", "train", 9.0, SLURM).path == one.path
 
 
-@pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
-def test_what_is_not_safely_ours_is_refused(shared: Path, planted: Callable[[Path], object]) -> None:
-    planted(shared / f"ddprof-{os.getuid()}")
+@pytest.mark.parametrize("planted", PLANTED)
+def test_what_is_not_safely_ours_is_refused(shared: Path, planted: str) -> None:
+    PLANTED[planted](shared / f"ddprof-{os.getuid()}")
     path, refused = private_folder()
     assert is_private(path) and path.parent == shared
     assert refused is not None and refused.startswith(f"{shared}/ddprof-{os.getuid()} is not used (it")

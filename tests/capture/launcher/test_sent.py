@@ -1,14 +1,11 @@
 """Runs sent to any fsspec address, while the job runs and when it has ended."""
 
 import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import fsspec
 import pytest
+from runs import bare_run, cli, wait_until
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.storage import read_object
@@ -29,11 +26,6 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sent, "LOOK_S", 0.02)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        time.sleep(0.01)
 
 
 def names_at(url: str) -> list[str]:
@@ -78,11 +70,11 @@ def test_finished_files_are_in_the_bucket_while_the_job_runs(run: Path, bucket: 
     uploads = RunUpload(run, f"{bucket}/runs")
     uploads.start()
     uploads.start()
-    until(lambda: names_at(there) == ["manifest.json"])
+    wait_until(lambda: names_at(there) == ["manifest.json"])
     (run / f"{STEM}.0.pt.trace.json").write_bytes(b"plain")
-    until(lambda: f"{STEM}.0.pt.trace.json" in names_at(there))
+    wait_until(lambda: f"{STEM}.0.pt.trace.json" in names_at(there))
     (run / f"{STEM}.0.pt.trace.json").rename(run / f"{STEM}.0.pt.trace.json.gz")  # compressed meanwhile
-    until(lambda: names_at(there) == ["manifest.json", f"{STEM}.0.pt.trace.json.gz"])
+    wait_until(lambda: names_at(there) == ["manifest.json", f"{STEM}.0.pt.trace.json.gz"])
     (run / f"{STEM}.0.pt.trace.json.9.tmp").unlink()
     (run / "manifest.json").write_text('{"exit_code": 0}')
     done = uploads.end()
@@ -99,7 +91,7 @@ def test_what_could_not_be_uploaded_is_said_and_kept(run: Path, bucket: str, cap
     uploads = RunUpload(run, "s3://ddprof-no-such-bucket-of-ours/runs")
     uploads.start()
     seen: list[str] = []
-    until(lambda: bool(seen.extend(capfd.readouterr().err.splitlines()) or seen))
+    wait_until(lambda: seen.extend(capfd.readouterr().err.splitlines()) or seen)
     done = uploads.end()
     assert len(seen) == 1 and "no upload so far (" in seen[0]
     assert (done.sent, len(done.kept)) == (0, GIVE_UP + 3)
@@ -125,8 +117,7 @@ def test_one_file_that_cannot_be_read_is_named(run: Path, tmp_path: Path, monkey
 
 
 def test_a_run_ends_in_the_bucket(bucket: str, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ddprof.cli.run", "--out", f"{bucket}/runs", "--name", "t", "--", "true"]
-    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    done = bare_run(cli("--out", f"{bucket}/runs", "--name", "t", "--", "true"), TMPDIR=str(tmp_path))
     assert done.returncode == 0
     address = done.stderr.splitlines()[-1].removeprefix("ddprof: uploaded to ")
     assert names_at(address) == ["manifest.json"]

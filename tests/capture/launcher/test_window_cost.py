@@ -36,9 +36,8 @@ def ranks_at(until: int, slowed: float, ranks: int = 2) -> list[LiveRank]:
         pytest.param(0.05, 1.04, [], id="what is asked for is held"),
     ],
 )
-def test_each_window_that_costs_too_much_leaves_out_one_thing_more(
-    most: float | None, slowed: float, asked: list[int], tmp_path: Path
-) -> None:
+def test_a_dear_window_leaves_out_more(most: float | None, slowed: float, asked: list[int], tmp_path: Path) -> None:
+    """Each that costs too much: one thing more."""
     cost, said = WindowCost(tmp_path, most), []
     for until in range(40, 400, 3):
         cost.look(ranks_at(until, slowed))

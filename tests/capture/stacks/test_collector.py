@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hubs import on_another_thread
 
 from ddprof.capture.files.step import FORWARD
 from ddprof.capture.stacks.collector import MAX_FRAMES, ThreadCollector, make_collector
@@ -21,14 +23,11 @@ from ddprof.capture.stacks.collector import MAX_FRAMES, ThreadCollector, make_co
 LONGEST_S = 300
 
 
-class Tracker:
-    """Phase timers that stand still."""
-
-    phase, index = FORWARD, 7
+TRACKER = SimpleNamespace(phase=FORWARD, index=7)  # phase timers that stand still
 
 
 def make(kind: str) -> Any:
-    collector = ThreadCollector(Tracker()) if kind == "python" else make_collector(Tracker())
+    collector = ThreadCollector(TRACKER) if kind == "python" else make_collector(TRACKER)
     if kind == "native" and isinstance(collector, ThreadCollector):
         pytest.skip("the stack collector in C was not built: no compiler")
     collector.thread, collector.is_main = threading.get_ident(), True
@@ -144,13 +143,16 @@ def test_a_call_that_never_returns_is_seen() -> None:
     assert all(code.co_filename.endswith("threading.py") for code in samples[0][5][::2])
 
 
-@pytest.mark.parametrize("changed", [{"thread": 1, "is_main": False}, {"period_ns": 0}], ids=["no thread", "no period"])
-def test_without_a_thread_or_a_period_there_are_no_samples(collector: Any, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changed", [{"thread": 1, "is_main": False}, {"period_ns": 0}, {"paused": True}], ids=str)
+def test_a_collector_can_be_stopped(collector: Any, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in changed.items():
-        setattr(collector, name, value)
+        monkeypatch.setattr(collector, name, value)
     with sampled(collector) as samples:
         time.sleep(0.05)
     assert samples == [] and (collector.spent_ns == 0 or "thread" in changed)
+    monkeypatch.undo()
+    with sampled(collector) as samples:
+        take(collector, samples, 1)
 
 
 def test_a_period_may_be_longer_than_a_turn_and_a_shorter_one_begins_at_once(collector: Any) -> None:
@@ -163,9 +165,7 @@ def test_a_period_may_be_longer_than_a_turn_and_a_shorter_one_begins_at_once(col
             collector.collect(10_000_000)
             taken.extend(collector.take())
 
-    thread = threading.Thread(target=turns, daemon=True)
-    thread.start()
-    thread.join()
+    on_another_thread(turns)
     assert 4 <= len(taken) <= (time.monotonic_ns() - began_ns) / collector.period_ns + 2
     collector.period_ns = 60 * 10**9
     with sampled(collector):
@@ -184,16 +184,6 @@ def test_samples_stand_for_no_more_than_the_time_that_passed(collector: Any) -> 
             time.sleep(0.05)
         samples += taken
     assert sum(covers_ns for _, covers_ns, *_ in samples) <= time.monotonic_ns() - began_ns
-
-
-def test_a_paused_collector_takes_none_and_goes_on(collector: Any) -> None:
-    collector.paused = True
-    with sampled(collector) as samples:
-        time.sleep(0.05)
-    assert samples == [] and collector.spent_ns == 0
-    collector.paused = False
-    with sampled(collector) as samples:
-        take(collector, samples, 1)
 
 
 def test_a_late_answer_names_the_other_threads(collector: Any) -> None:

@@ -1,16 +1,17 @@
 """The sampler in this process: what it writes, when, and that it ends."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from runs import bare_run
 
 from ddprof.capture.files.step import FORWARD, REST
 from ddprof.capture.stacks.rate import EARLY_NS, EARLY_SHARE, WHOLE_RUN_AHEAD_NS, WHOLE_RUN_SHARE
@@ -20,11 +21,9 @@ from ddprof.capture.stacks.totals import START_UP
 LONGEST_S = 300
 
 
-class Tracker:
+def timers() -> Any:
     """Phase timers that the test sets."""
-
-    def __init__(self) -> None:
-        self.thread, self.phase, self.index = 0, REST, 9
+    return SimpleNamespace(thread=0, phase=REST, index=9)
 
 
 def lines(path: Path) -> dict[str, list[dict[str, Any]]]:
@@ -50,13 +49,19 @@ def functions(found: dict[str, list[dict[str, Any]]], stack: int) -> list[str]:
 def sampler(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A started sampler; `notes` and `tracker` with it."""
     monkeypatch.setenv("DDPROF_NATIVE", request.param)
-    tracker, notes = Tracker(), list[str]()
+    tracker, notes = timers(), list[str]()
     made: Any = StackSampler(tracker, lambda: True, notes.append, hz=50)
     made.start(tmp_path / "a.stacks.jsonl", {"rank": 0})
     made.tracker, made.notes = tracker, notes
     yield made
     made.stop("exit")
     assert notes == []
+
+
+def stopped(sampler: Any, reason: str = "exit") -> dict[str, list[dict[str, Any]]]:
+    """What the sampler has written when it ends for this reason."""
+    sampler.stop(reason)
+    return lines(sampler.path)
 
 
 def planted(is_enough: Callable[[], bool]) -> None:
@@ -83,8 +88,7 @@ def test_counts_by_phase_are_there_at_the_end(sampler: Any) -> None:
     planted_in(sampler, FORWARD)
     sampler.tracker.index = 0
     planted_in(sampler, START_UP)
-    sampler.stop("exit")
-    found = lines(sampler.path)
+    found = stopped(sampler)
     counts = [row for line in found["counts"] for row in line["counts"]]
     stacks = {row[1]: functions(found, row[0]) for row in counts if row[2] == 0}
     assert set(stacks) == {REST, FORWARD, START_UP} and any("planted" in names for names in stacks.values())
@@ -100,8 +104,7 @@ def test_samples_of_windows_have_their_times(sampler: Any) -> None:
     planted_in_a_window(sampler)
     sampler.window(False)
     ended_ns = time.time_ns()
-    sampler.stop("exit")
-    found = lines(sampler.path)
+    found = stopped(sampler)
     at_ns = [line["at_ns"] + row[0] for line in found["samples"] for row in line["samples"]]
     assert len(at_ns) == sampler.described()["window_samples"] >= 5
     assert began_ns - 10**6 <= min(at_ns) and max(at_ns) <= ended_ns + 10**6
@@ -112,12 +115,10 @@ def test_samples_of_windows_have_their_times(sampler: Any) -> None:
 
 @pytest.mark.parametrize("native", ["1", "0"])
 @pytest.mark.parametrize("each_ns", [1_000_000, 30_000_000])
-def test_the_share_holds_from_the_first_turn_on_however_dear_a_sample_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str, each_ns: int
-) -> None:
+def test_a_share_holds_at_any_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: str, each_ns: int) -> None:
     """A machine on which each sample costs a hundred times the usual, by what the sampler is told that it has cost."""
     monkeypatch.setenv("DDPROF_NATIVE", native)
-    made: Any = StackSampler(Tracker(), lambda: True, print)
+    made: Any = StackSampler(timers(), lambda: True, print)
     made._run = lambda: None  # the test takes the turns
     made.start(tmp_path / "a.stacks.jsonl", {})
 
@@ -165,8 +166,7 @@ def test_other_threads_are_counted_by_name(sampler: Any) -> None:
     planted_in_a_window(sampler)
     ended.set()
     other.join()
-    sampler.stop("exit")
-    found = lines(sampler.path)
+    found = stopped(sampler)
     names = [name for line in found["threads"] for name, _ in line["threads"]]
     number = names.index("loader of mine")
     assert not any(name.startswith("ddprof-") for name in names)
@@ -175,14 +175,13 @@ def test_other_threads_are_counted_by_name(sampler: Any) -> None:
 
 
 def test_a_signal_leaves_where_each_thread_was(sampler: Any) -> None:
-    sampler.stop("signal")
-    found = lines(sampler.path)
+    found = stopped(sampler, "signal")
     ((thread, stack), *_) = [entry for entry in found["last"][0]["threads"] if entry[0] == 0]
     assert thread == 0 and "test_a_signal_leaves_where_each_thread_was" in " ".join(functions(found, stack))
 
 
 def test_stopping_twice_and_before_the_start_is_nothing(tmp_path: Path) -> None:
-    sampler = StackSampler(Tracker(), lambda: True, lambda text: None)
+    sampler = StackSampler(timers(), lambda: True, lambda text: None)
     sampler.stop("exit")
     sampler.window(True)
     assert sampler.described() is None and sampler.path is None
@@ -222,8 +221,7 @@ def test_a_process_ends_as_it_would(tmp_path: Path, end: str, native: str) -> No
     """The sampler is not even stopped: a collector that asks without the GIL, with the interpreter gone, crashed."""
     path, names = tmp_path / "a.stacks.jsonl", ["names"] * (end == "returns")
     command = [sys.executable, "-c", SCRIPT + ENDS[end], str(path), *names]
-    environment = {**os.environ, "DDPROF_NATIVE": native}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = bare_run(command, DDPROF_NATIVE=native)
     assert (done.returncode, done.stdout, done.stderr) == (0, "MainThread\n" if names else "", "")
     # What a window holds that was not closed is lost with its trace.
     assert ("begin" if end == "os._exit" else "samples") in lines(path)

@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,10 +46,7 @@ def test_a_full_disk_and_a_write_that_fails_end_it(tmp_path: Path, monkeypatch: 
     assert file.full == "1024 KiB free on the disk of the run folder" and len(lines(file.path)) == 1
     file = StackFile(tmp_path / "a.stacks.jsonl", {})
 
-    def fails(descriptor: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", fails)
+    monkeypatch.setattr(os, "write", Mock(side_effect=OSError(28, "No space left on device")))
     file.write({"kind": "counts"})
     monkeypatch.undo()
     file.write({"kind": "counts"})

@@ -14,9 +14,10 @@ def _deep(calls: int) -> FrameType:
     return sys._getframe() if calls == 0 else _deep(calls - 1)
 
 
-def _made(name: str) -> FrameType:
+def _made(name: str, before: str = "", called: str = "") -> FrameType:
+    """The frame of a function of this name, which `called` calls."""
     space: dict[str, FrameType] = {}
-    exec(f"import sys\ndef {name}():\n    return sys._getframe()\nframe = {name}()", space)
+    exec(f"import sys\n{before}def {name}():\n    return sys._getframe()\nframe = {called or name}()", space)
     return space["frame"]
 
 
@@ -41,9 +42,7 @@ def test_a_stack_is_told_by_its_frames_and_callers() -> None:
 def test_a_function_that_calls_itself_stands_once_and_a_deep_stack_is_cut() -> None:
     assert len(stack_of(_deep(300))) == len(stack_of(_deep(0)))
     frames = "".join(f"def f{n}():\n    return f{n + 1}()\n" for n in range(400))
-    space: dict[str, FrameType] = {}
-    exec(f"import sys\n{frames}def f400():\n    return sys._getframe()\nframe = f0()", space)
-    stack = stack_of(space["frame"])
+    stack = stack_of(_made("f400", frames, "f0"))
     assert len(stack) == 2 * MAX_FRAMES
     assert stack[0].co_name == "f400" and stack[-2].co_name == f"f{401 - MAX_FRAMES}"
 

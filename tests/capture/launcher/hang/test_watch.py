@@ -44,18 +44,14 @@ class Played:
             self.now += 0.5
             self.line += moving
             self.cpu_ns += 500_000_000 if busy else 1_000_000
-            self._answer()
+            if (self.folder / CONTROL).exists():
+                request = json.loads((self.folder / CONTROL).read_text())["id"]
+                answer = {"request": request, "frames": [{"file": "train.py", "line": self.line}], "calls": []}
+                answer |= {"at_ns": int(self.now * 1e9), "cpu_ns": self.cpu_ns, "steps_total": self.number}
+                (self.folder / f"{STEM}.where.json").write_text(json.dumps(answer))
             number = self.watch.tick()
             signals += [] if number is None else [number]
         return signals
-
-    def _answer(self) -> None:
-        control = self.folder / CONTROL
-        if control.exists():
-            times = {"at_ns": int(self.now * 1e9), "cpu_ns": self.cpu_ns, "steps_total": self.number}
-            where = {"frames": [{"file": "train.py", "line": self.line}], "calls": []}
-            answer: dict[str, Any] = {"request": json.loads(control.read_text())["id"], **times, **where}
-            (self.folder / f"{STEM}.where.json").write_text(json.dumps(answer))
 
 
 @pytest.fixture

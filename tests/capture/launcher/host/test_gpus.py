@@ -15,12 +15,8 @@ def library(samples: list[tuple[int, int, int]], busy_percent: int = 90) -> Any:
     """Two GPUs. The second one's throttle reasons, busy percentage and clock are given sample by sample."""
     given, now = iter(samples), [(0, 0, 0)]
 
-    def number(value: Callable[[int], int], field: str = "value") -> Callable[..., int]:
-        def query(handle: int, *arguments: Any) -> int:
-            setattr(arguments[-1]._obj, field, value(handle))
-            return 0
-
-        return query
+    def number(value: Callable[[int], int], field: str = "value") -> Callable[..., Any]:
+        return lambda handle, *arguments: setattr(arguments[-1]._obj, field, value(handle)) or 0
 
     def power(handle: int) -> int:
         """The first query of a sample."""

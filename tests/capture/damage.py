@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 
+DEAD = 2**22 + 7  # no process has such an id: above what Linux gives
+STEM = f"rank0.{host_label()}.{DEAD}.0"  # of a rank that was killed
 SIDECAR: dict[str, Any] = {
     "schema": "ddprof.run/1",
     "state": "running",
@@ -53,15 +56,15 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from _places(inner, (*path, key))
 
 
+def step(number: int, dur_ns: int = 90, profiled: bool = False) -> Step:
+    return Step(number, number * 100, number * 100 + dur_ns, 1, 2, 3, 4, 5, profiled)
+
+
 def ring(path: Path, rank: int = 0) -> None:
     made = StepRing(path, {"rank": rank, "host": "h", "started_ns": 5}, capacity=32)
     for number in range(20):
-        made.write(Step(number, number * 100, number * 100 + 90, 1, 2, 3, 4, 5, False))
+        made.write(step(number))
     made.close()
-
-
-def _cut(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
 
 
 def _scribble(path: Path) -> None:
@@ -78,21 +81,16 @@ def _replace(make: Callable[[Path], object]) -> Callable[[Path], None]:
     return replaced
 
 
-def _huge(path: Path) -> None:
-    with path.open("wb") as stream:
-        stream.truncate(1 << 33)  # sparse
-
-
 # Each takes the path of a whole file and damages it.
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "empty": lambda path: os.truncate(path, 0),
-    "cut": _cut,
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
     "scribbled": _scribble,
     "nonsense": _replace(lambda path: path.write_bytes(b"\xff\xfe nonsense")),
     "an empty object": _replace(lambda path: path.write_text("{}")),
     "a list": _replace(lambda path: path.write_text("[1, 2]")),
     "deep": _replace(lambda path: path.write_text('{"a":' * 100_000)),
-    "huge": _huge,
+    "huge": _replace(lambda path: (path.touch(), os.truncate(path, 1 << 33))),  # sparse
     "gone": Path.unlink,
     "FIFO": _replace(os.mkfifo),
     "folder": _replace(Path.mkdir),

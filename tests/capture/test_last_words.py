@@ -6,17 +6,16 @@ from pathlib import Path
 import pytest
 from runs import ddprof_run
 
+HANDLED = (
+    "import os, signal, sys\nsignal.signal(15, lambda *_: sys.exit(5))\nos.kill(os.getpid(), 15)\nsignal.pause()\n"
+)
 SCRIPTS = {
     "syntax": ("def f(:\n", 1, "Rank 1 raised SyntaxError: invalid syntax (job.py, line 1)."),
     "early": ("def go():\n    raise ValueError('token=abc')\ngo()\n", 1, "at job.py:2 in go(): token=MASKED."),
     "exit": ("import sys\nsys.exit(3)\n", 3, "Rank 1 called sys.exit at job.py:2: exit code 3."),
     "handled": ("import sys\ntry:\n    sys.exit(3)\nfinally:\n    pass\n", 3, "exit code 3"),
     "none": (None, 2, "Rank 1 raised FileNotFoundError: no such script: "),
-    "signal": (
-        "import os, signal, sys\nsignal.signal(15, lambda *_: sys.exit(5))\nos.kill(os.getpid(), 15)\nsignal.pause()\n",
-        5,
-        "",
-    ),
+    "signal": (HANDLED, 5, ""),
     "well": ("import sys\nsys.exit(0)\n", 0, ""),
 }  # fmt: skip
 

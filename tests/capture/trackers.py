@@ -32,11 +32,7 @@ def let_the_clock_tick() -> None:
 class Recorder:
     def __init__(self, kind: str) -> None:
         self.boundaries: list[int] = []
-        self.tracker = make(kind, self._boundary)
-
-    def _boundary(self, index: int) -> bool:
-        self.boundaries.append(index)
-        return False
+        self.tracker = make(kind, lambda index: self.boundaries.append(index))
 
     @property
     def closed(self) -> list[Step]:

@@ -5,16 +5,10 @@ import json
 import pytest
 
 
-@pytest.fixture
-def starved(sample) -> str:
-    """A shipped sample with a slow loader."""
-    return str(sample("starved_loader"))
-
-
-def test_settings_are_listed_and_predicted_as_text_as_json_and_from_some_ranks(ddprof, starved: str) -> None:
+def test_settings_are_listed_and_predicted_as_text_as_json_and_from_some_ranks(ddprof, sample) -> None:
     code, out, _ = ddprof("whatif", "--list")
     assert code == 0 and "bucket_cap_mb" in out and "num_workers" in out
-    asked = ("whatif", starved, "--set", "loader=ready")
+    asked = ("whatif", sample("starved_loader"), "--set", "loader=ready")
     for told in (ddprof(*asked), ddprof(*asked, "--ranks", "0")):
         assert told[0] == 0 and "as recorded" in told[1] and "then:" in told[1]
     document = json.loads(ddprof(*asked, "--format", "json")[1])
@@ -32,8 +26,8 @@ def test_settings_are_listed_and_predicted_as_text_as_json_and_from_some_ranks(d
         (("whatif", "SAMPLE", "--set", "bandwidth=2", "--now", "x=1"), "--now x: unknown"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(ddprof, starved: str, arguments: tuple[str, ...], says: str) -> None:
-    code, out, err = ddprof(*(starved if a == "SAMPLE" else a for a in arguments))
+def test_wrong_usage_is_one_line_and_code_2(ddprof, sample, arguments: tuple[str, ...], says: str) -> None:
+    code, out, err = ddprof(*(sample("starved_loader") if a == "SAMPLE" else a for a in arguments))
     assert (code, out) == (2, "") and says in err and len(err.strip().splitlines()) == 1
 
 
@@ -46,8 +40,8 @@ def test_wrong_usage_is_one_line_and_code_2(ddprof, starved: str, arguments: tup
         ("verify", "SAMPLE", "SAMPLE", "--with", "num_workers=4"),
     ],
 )
-def test_every_command_that_reads_a_run_takes_an_engine_and_ranks(ddprof, starved: str, command) -> None:
-    given = [starved if part == "SAMPLE" else part for part in command]
+def test_every_command_that_reads_a_run_takes_an_engine_and_ranks(ddprof, sample, command) -> None:
+    given = [sample("starved_loader") if part == "SAMPLE" else part for part in command]
     for option, value in (("--engine", "elsewhere"), ("--ranks", "sample:none")):
         code, out, err = ddprof(*given, "--no-cache", option, value)
         assert (code, out) == (2, "") and value in err and err.count("\n") == 1

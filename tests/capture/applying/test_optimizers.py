@@ -35,10 +35,10 @@ def test_what_the_first_step_would_refuse_is_not_applied(cls: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stated", "given"), [("fused", "foreach"), ("foreach", "fused"), ("foreach", "differentiable")]
+    ("asked", "given"), [("fused", "foreach"), ("foreach", "fused"), ("foreach", "differentiable")]
 )
-def test_kernels_that_exclude_each_other(stated: str, given: str) -> None:
-    with applying(OptimizerSettingsApplier, f"{stated}=true") as outcomes:
+def test_kernels_that_exclude_each_other(asked: str, given: str) -> None:
+    with applying(OptimizerSettingsApplier, f"{asked}=true") as outcomes:
         optimizer = torch.optim.AdamW(_model().parameters(), **{given: True})
     assert optimizer.defaults[given] is True and f"the script sets {given}=True" in told(outcomes)[0][3]
 

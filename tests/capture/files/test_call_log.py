@@ -16,10 +16,8 @@ def test_a_call_is_inside_until_it_is_left(tmp_path: Path) -> None:
     log.leave(first, 1_500)
     calls = read_calls(log.path)
     assert calls == log.recent()
-    assert [(c["op"], c["done"], c["peer"], c["size"]) for c in calls] == [
-        ("all_reduce", True, None, [4, 8]),
-        ("send", False, 3, None),
-    ]
+    said = [(c["op"], c["done"], c["peer"], c["size"]) for c in calls]
+    assert said == [("all_reduce", True, None, [4, 8]), ("send", False, 3, None)]
     assert calls[0]["line"] == {"file": "/home/someone/train.py", "line": 20, "function": "train"}
     log.leave(second, -1)
     assert not read_calls(log.path)[1]["done"]  # it ended by an exception

@@ -6,21 +6,15 @@ import pytest
 
 from ddprof.capture.files.config import CaptureConfig, rank_selected
 
-_WHOLE = CaptureConfig("/r").as_path()
+SENT = CaptureConfig("/r").as_path()
 
 
-@pytest.mark.parametrize(
-    ("spec", "chosen"),
-    [
-        ("all", [0, 1, 2, 3, 4, 5, 6, 7]),
-        ("0,7", [0, 7]),
-        ("sample:3", [0, 4, 7]),
-        ("sample:1", [0]),
-        ("sample:99", list(range(8))),
-    ],
-)
-def test_rank_selection(spec: str, chosen: list[int]) -> None:
-    assert [rank for rank in range(8) if rank_selected(spec, rank, 8)] == chosen
+CHOSEN = {"all": range(8), "0,7": [0, 7], "sample:3": [0, 4, 7], "sample:1": [0], "sample:99": range(8)}
+
+
+@pytest.mark.parametrize("spec", CHOSEN)
+def test_rank_selection(spec: str) -> None:
+    assert [rank for rank in range(8) if rank_selected(spec, rank, 8)] == [*CHOSEN[spec]]
 
 
 @pytest.mark.parametrize("spec", ["sample:0", "some", "1,x", ""])
@@ -42,14 +36,12 @@ def test_fixes_travel_with_the_settings_and_leave_no_trace_where_there_are_none(
     config = CaptureConfig("/r", apply='[[{"num_workers":4},"a b/tr:ain.py:57","x"]]')
     text = config.as_path()
     assert CaptureConfig.from_path(text) == config and "/apply=" in text and ":" not in text
-    assert "apply" not in _WHOLE and "end_after" not in _WHOLE
+    assert "apply" not in SENT and "end_after" not in SENT
     ended = CaptureConfig("/r", end_after=55)
     assert CaptureConfig.from_path(ended.as_path()) == ended
 
 
-@pytest.mark.parametrize(
-    "text", ["", "run_dir=/r", _WHOLE[3:], _WHOLE.replace("=5", "=x"), _WHOLE.replace("/run_dir", "")]
-)
+@pytest.mark.parametrize("text", ["", "run_dir=/r", SENT[3:], SENT.replace("=5", "=x"), SENT.replace("/run_dir", "")])
 def test_damaged_settings_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="settings of ddprof run are damaged"):
         CaptureConfig.from_path(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,13 +17,14 @@ LEAVE_OUT = Request(LESS, 9, 1, "windows are dear")
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControlReader:
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ControlReader]:
     """A rank that polls when the test says so; `asked` holds the numbers of its "where" requests."""
     monkeypatch.setattr(control, "_POLL_S", 60.0)
     send(tmp_path, TRACE)  # before the rank began
     reader = ControlReader(tmp_path, lambda: None, lambda: None, lambda _: None)
     reader.start()
-    return reader
+    yield reader
+    reader.stop()
 
 
 def taken(reader: ControlReader) -> list[Request]:
@@ -38,7 +40,6 @@ def test_each_request_between_two_polls_is_taken_once(reader: ControlReader, tmp
     assert taken(reader) == [STOP, LEAVE_OUT] and taken(reader) == []
     send(tmp_path, TRACE)
     assert taken(reader) == [TRACE]
-    reader.stop()
 
 
 def test_a_stop_that_no_boundary_takes_is_heard_behind_a_later_request(reader: ControlReader, tmp_path: Path) -> None:
@@ -50,7 +51,6 @@ def test_a_stop_that_no_boundary_takes_is_heard_behind_a_later_request(reader: C
     for _ in range(2 * control._STUCK_POLLS):
         reader._watch_stop()
     assert stuck == [True]
-    reader.stop()
 
 
 def test_senders_at_once_lose_no_request(reader: ControlReader, tmp_path: Path) -> None:
@@ -60,7 +60,6 @@ def test_senders_at_once_lose_no_request(reader: ControlReader, tmp_path: Path) 
         sent = list(pool.map(lambda _: send(tmp_path, Request(WHERE, 0, 0, "no step")), range(8)))
     reader._poll()
     assert asked == sorted(sent) and len(set(sent)) == 8
-    reader.stop()
 
 
 def test_requests_in_the_file_are_few(reader: ControlReader, tmp_path: Path) -> None:
@@ -68,4 +67,3 @@ def test_requests_in_the_file_are_few(reader: ControlReader, tmp_path: Path) -> 
         send(tmp_path, LEAVE_OUT)
     assert (tmp_path / CONTROL).stat().st_size < 4096
     assert len(taken(reader)) == control._KEPT
-    reader.stop()

@@ -3,10 +3,13 @@
 import os
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from runs import wait_until
 
 from ddprof.capture.files.last_resort import answer_signal, handles
 from ddprof.capture.files.layout import host_label
@@ -45,67 +48,50 @@ else:
 """
 
 
-class Child:
-    """A process that does what its mode says; its files are those of rank 0."""
-
-    def __init__(self, folder: Path, mode: str) -> None:
-        arguments = [str(folder), mode, str(folder / "own.txt"), host_label()]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None and self.process.stdout.readline() == "ready\n"
-        self.name = f"rank0.{host_label()}.{self.process.pid}.0"
-        self.path = folder / f"{self.name}.threads.txt"
-
-    def __enter__(self) -> "Child":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-def written(path: Path) -> str:
-    """Content of the file once there is some and its writer has finished."""
-    until = time.monotonic() + 300
-    while time.monotonic() < until and "<module>" not in path.read_text():
-        time.sleep(0.01)
-    return path.read_text()
+@contextmanager
+def child(folder: Path, mode: str) -> Iterator[tuple[Any, str, Path]]:
+    """A process that does what its mode says, the name of rank 0, which it is, and the file of its threads."""
+    line = [sys.executable, "-c", PROGRAM, str(folder), mode, str(folder / "own.txt"), host_label()]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        name = f"rank0.{host_label()}.{process.pid}.0"
+        try:
+            yield process, name, folder / f"{name}.threads.txt"
+        finally:
+            process.kill()
 
 
 def test_the_stack_of_a_thread_that_keeps_the_lock_is_written(tmp_path: Path) -> None:
-    with Child(tmp_path, "holds") as child:
-        assert ask_by_signal(tmp_path, [child.name]) == [child.name]
-        frames = training_frames(parse_stacks(written(child.path)))
+    with child(tmp_path, "holds") as (process, name, path):
+        assert ask_by_signal(tmp_path, [name]) == [name]
+        wait_until(lambda: "<module>" in path.read_text())  # its writer has finished
+        frames = training_frames(parse_stacks(path.read_text()))
         assert [frame.function for frame in frames] == ["holds_the_lock", "<module>"]
-        assert child.process.poll() is None
+        assert process.poll() is None
 
 
 def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
-    with Child(tmp_path, "registered") as child:
-        assert not child.path.exists() and ask_by_signal(tmp_path, [child.name]) == []
-        os.kill(child.process.pid, NUMBER)
-        assert "holds_the_lock" in written(tmp_path / "own.txt")
+    with child(tmp_path, "registered") as (process, name, path):
+        assert not path.exists() and ask_by_signal(tmp_path, [name]) == []
+        os.kill(process.pid, NUMBER)
+        wait_until(lambda: "holds_the_lock" in (tmp_path / "own.txt").read_text())
 
 
 def test_a_signal_that_comes_too_late_is_nothing(tmp_path: Path) -> None:
-    child = Child(tmp_path, "ends")
-    assert child.process.stdout is not None
-    assert child.process.stdout.readline() == "False\n" and not handles(child.process.pid, NUMBER)
-    child.path.touch()
-    assert ask_by_signal(tmp_path, [child.name]) == []
-    os.kill(child.process.pid, NUMBER)
-    child.process.communicate("")
-    assert child.process.returncode == 0
+    with child(tmp_path, "ends") as (process, name, path):
+        assert process.stdout.readline() == "False\n" and not handles(process.pid, NUMBER)
+        path.touch()
+        assert ask_by_signal(tmp_path, [name]) == []
+        os.kill(process.pid, NUMBER)
+        process.communicate("")
+        assert process.returncode == 0
 
 
 def test_a_process_without_a_handler_is_left_alone(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
-    try:
+    line = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE) as process:
         name = f"rank0.{host_label()}.{process.pid}.0"
         (tmp_path / f"{name}.threads.txt").touch()
         assert ask_by_signal(tmp_path, [name, "no name of ours"]) == []
         process.communicate(b"")
         assert process.returncode == 0
-    finally:
-        process.kill()

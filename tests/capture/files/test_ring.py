@@ -4,13 +4,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from damage import step
 
 from ddprof.capture.files.ring import StepRing, read_ring
-from ddprof.capture.files.step import Step
-
-
-def step(number: int, dur_ns: int = 10, profiled: bool = False) -> Step:
-    return Step(number, number * 100, number * 100 + dur_ns, 1, 2, 3, 4, 5, profiled)
 
 
 def test_ring_keeps_the_last_steps(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from hubs import installed, make_hub
 
 from ddprof.capture.instruments.dataloader import EVALUATION, DataLoading
-from ddprof.capture.journal import Journal
 
 pytestmark = pytest.mark.torch
 
@@ -18,13 +17,12 @@ def hub_of_a_loader(**timers: Any) -> Any:
     return make_hub(observed=observed, tracker=SimpleNamespace(index=0), **timers)
 
 
-def seen(batch: Any) -> Journal:
+def seen(batch: Any) -> Any:
     """The journal after a batch was handed out."""
     hub = hub_of_a_loader()
     with installed(DataLoading(hub), sys.modules["torch"]) as loading:
         loading.saw_batch(None, batch)
-    journal: Journal = hub.journal
-    return journal
+    return hub.journal
 
 
 def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluations() -> None:

@@ -4,17 +4,16 @@ import itertools
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from damage import DAMAGES, SIDECAR, ring
-from runs import ddprof_run, environment
+from damage import DAMAGES, DEAD, SIDECAR, STEM, ring
+from runs import bare_run, ddprof_run
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.storage import read_object, write_json
@@ -22,8 +21,6 @@ from ddprof.capture.launcher import captured_run
 from ddprof.capture.launcher.captured_run import CapturedRun, RunOptions
 from ddprof.capture.launcher.launch import run_child
 
-DEAD = 2**22 + 7  # no process has such an id
-STEM = f"rank0.{host_label()}.{DEAD}.0"
 FILES = (".sidecar.json", ".ring", ".workers.jsonl", ".0.pt.trace.json.gz", ".fr.json", ".sidecar.json.9.tmp")
 OTHERS = ("control.json", "manifest.json", f"host.{host_label()}.{DEAD}.counters.jsonl", "manifest.h.7.json")
 
@@ -73,11 +70,8 @@ ERRORS = (RuntimeError("no\nluck"), OSError(28, "No space left on device"), Keyb
 def test_a_chore_that_fails_costs_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, chore: str, error: BaseException
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
     run = CapturedRun(options(tmp_path / "run", out=f"file://{tmp_path}/store"), ["true"])
-    monkeypatch.setattr(f"{captured_run.__name__}.{chore}", fail)
+    monkeypatch.setattr(f"{captured_run.__name__}.{chore}", Mock(side_effect=error))
     run.end(3)
     err = capfd.readouterr().err.splitlines()
     assert all(line.startswith("ddprof: ") for line in err)
@@ -122,23 +116,14 @@ def test_watching_that_fails_or_hangs(
     assert len(calls) == 1 and capfd.readouterr().err.count("watching the job: KeyError") == (tick == "raises")
 
 
-@pytest.mark.parametrize(
-    ("make", "code"),
-    [
-        (lambda path: None, 127),
-        (lambda path: path.write_text("not a program"), 126),
-        (lambda path: path.mkdir(), 126),
-        (lambda path: path.symlink_to(path.name), 126),
-    ],
-)
-def test_a_command_that_cannot_be_started(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], make: Callable[[Path], object], code: int
-) -> None:
+@pytest.mark.parametrize("kind", ["missing", "no program", "folder", "link to itself"])
+def test_a_command_that_cannot_be_started(tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str) -> None:
     path = tmp_path / "program"
-    make(path)
-    if path.is_file():
+    if kind != "missing":
+        path.write_text("not a program")
         path.chmod(0o755)
-    assert run_child([str(path)], os.environ) == code
+        DAMAGES.get(kind, Path.exists)(path)
+    assert run_child([str(path)], os.environ) == (127 if kind == "missing" else 126)
     assert capfd.readouterr().err.startswith(f"ddprof: {path} was not started: ")
 
 
@@ -158,8 +143,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
         "sys.argv = ['ddprof', 'run', '--run-dir', sys.argv[1], '--', 'sh', '-c', 'exit 11']\n"
         "m.main()\n"
     )
-    command = [sys.executable, "-c", code, str(tmp_path / "run")]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = bare_run([sys.executable, "-c", code, str(tmp_path / "run")])
     assert done.returncode == 11, done.stderr
     assert "manifest.json: OSError: [Errno 27] File too large; nothing says how the run ended" in done.stderr
     assert done.stderr.splitlines()[-1] == f"ddprof: no capture: {tmp_path / 'run'} is gone, full or read-only"
@@ -169,18 +153,16 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
 def test_streams_that_cannot_be_written(tmp_path: Path, where: str) -> None:
     for module in ("ddprof.cli.run", "ddprof.cli.main run"):
         line = f"{sys.executable} -m {module} --out {tmp_path} -- sh -c 'exit 4' {where}"
-        assert subprocess.run(["sh", "-c", line], env=environment(), check=False).returncode == 4, module
+        assert bare_run(["sh", "-c", line]).returncode == 4, module
 
 
 def test_a_reader_who_has_left(tmp_path: Path) -> None:
     ours = f"{sys.executable} -m ddprof.cli.run --out {tmp_path}"
     line = f"exec 3>&1; ({ours} -- sh -c 'sleep 0.5; exit 4'; echo $? >&3) 2>&1 | true"
-    assert subprocess.run(["sh", "-c", line], env=environment(), stdout=subprocess.PIPE, check=False).stdout == b"4\n"
+    assert bare_run(["sh", "-c", line]).stdout == "4\n"
 
 
-@pytest.mark.parametrize(
-    ("option", "said"), [("-I", "python -I ignores PYTHONPATH"), ("-S", "python -S leaves out sitecustomize")]
-)
+@pytest.mark.parametrize(("option", "said"), [("-I", "ignores PYTHONPATH"), ("-S", "leaves out sitecustomize")])
 def test_a_python_that_capture_cannot_reach(tmp_path: Path, option: str, said: str) -> None:
     run = ddprof_run(tmp_path, ["python3", option, "-c", "import sys; sys.exit(6)"])
-    assert run.code == 6 and f"no capture: {said}" in run.output
+    assert run.code == 6 and f"no capture: python {option} {said}" in run.output

@@ -26,13 +26,8 @@ def _run(kind: str) -> None:
                 parameter -= 0.01 * parameter.grad
                 parameter.grad = None
 
-    if kind == "by_hand":
-        for (x,) in DataLoader(data, batch_size=4):
-            loss_of(model(x), x).backward()
-            descend()
-    elif kind == "by_hand_no_loader":
-        for _ in range(STEPS):
-            x = torch.randn(4, 8)
+    if kind in ("by_hand", "by_hand_no_loader"):
+        for (x,) in DataLoader(data, batch_size=4) if kind == "by_hand" else torch.randn(STEPS, 1, 4, 8):
             loss_of(model(x), x).backward()
             descend()
     elif kind == "functional":
@@ -82,16 +77,11 @@ def _init(self: nn.Module) -> None:
     self.layer = nn.Linear(8, 8)
 
 
-def main() -> None:
-    children = []
-    for kind in sys.argv[1:]:
-        child = os.fork()
-        if not child:
-            _run(kind)
-            sys.exit(0)
-        children.append(child)
-    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
-
-
-if __name__ == "__main__":
-    main()
+children = []
+for kind in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        _run(kind)
+        sys.exit(0)
+    children.append(child)
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))

@@ -24,11 +24,10 @@ from ddprof.capture.steps.native_tracker import native_tracker
 EVENTS = st.one_of(
     st.tuples(st.just("begin"), st.integers(0, len(PHASE_NAMES) - 1)),
     st.tuples(st.just("end"), st.integers(0, 3)),  # which of the open phases: they need not nest
-    st.tuples(st.just("stepped"), st.integers(1, 3)),
-    st.tuples(st.just("steps"), st.integers(1, 3)),
+    st.tuples(st.sampled_from(("optimizer_stepped", "optimizer_begins")), st.integers(1, 3)),
     st.tuples(st.just("iteration"), st.integers(0, 2)),
     st.tuples(st.sampled_from(("profiled", "disturbed", "finish", "restart", "mark_step")), st.integers(0, 1)),
-    st.tuples(st.just("calm"), st.integers(0, 12)),
+    st.tuples(st.just("calm_until"), st.integers(0, 12)),
 )
 
 
@@ -46,18 +45,14 @@ def play(kind: str, events: list[tuple[str, int]]) -> list[Any]:
             said.append(token)
         elif what == "end" and open_phases:
             tracker.end(*open_phases.pop(-1 - value % len(open_phases)))
-        elif what == "stepped":
-            tracker.optimizer_stepped(value)
-        elif what == "steps":
-            tracker.optimizer_begins(value)
+        elif what in ("optimizer_stepped", "optimizer_begins"):
+            getattr(tracker, what)(value)
         elif what == "iteration":
             recorder.iteration(data=value)
         elif what in ("finish", "restart", "mark_step"):
             said.append(getattr(tracker, what)())
-        elif what == "calm":
-            tracker.calm_until = value
         elif what != "end":
-            setattr(tracker, what, bool(value))
+            setattr(tracker, what, value if what == "calm_until" else bool(value))
     said.append(tracker.index)
     for step, disturbed in tracker.logged():
         assert step.start_ns <= step.end_ns
@@ -128,14 +123,7 @@ def test_a_ring_that_cannot_be_mapped_is_refused_and_a_tracker_in_a_cycle_freed(
     with pytest.raises(AttributeError):
         tracker.write_to(3)
 
-    class Owner:
-        def __init__(self) -> None:
-            self.tracker = native(self.boundary)
-
-        def boundary(self, index: int) -> bool:
-            return False
-
-    owner = Owner()
+    owner = Recorder("native")  # whose tracker holds it
     gone = weakref.ref(owner)
     del owner
     gc.collect()

@@ -108,12 +108,8 @@ def test_nobody_is_called_before_there_is_something_to_do(seen: Recorder) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_heavy_work_between_two_steps_is_in_neither(kind: str) -> None:
-    def work(index: int) -> bool:
-        time.sleep(0.02)
-        return index == 1
-
     recorder = Recorder(kind)
-    recorder.tracker = make(kind, work)
+    recorder.tracker = make(kind, lambda index: time.sleep(0.02) or index == 1)
     recorder.iterations(3)
     assert recorder.tracker.finish()
     first, second, third = recorder.closed

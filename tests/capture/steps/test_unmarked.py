@@ -20,15 +20,8 @@ class Loop:
         self.marks: list[int] = []
         self.asked: list[int] = []
         self.roots: list[Any] = []
-        self.allowed = allowed
-        self.steps = UnmarkedSteps(Guard(), self._mark, self._may_mark, self.roots.append)
-
-    def _mark(self) -> None:
-        self.marks.append(self.iterations)
-
-    def _may_mark(self, kind: int) -> bool:
-        self.asked.append(kind)
-        return self.allowed
+        may_mark: Any = lambda kind: self.asked.append(kind) or allowed  # noqa: E731
+        self.steps = UnmarkedSteps(Guard(), lambda: self.marks.append(self.iterations), may_mark, self.roots.append)
 
     def play(self, iteration: Callable[[UnmarkedSteps], None], count: int) -> None:
         for _ in range(count):

@@ -42,9 +42,8 @@ def test_each_moment_belongs_to_the_innermost_frame_of_its_thread_however_deep()
         (40, 100, 0, "main"),
     ]  # fmt: skip
     assert script.spans["resolution_ns"].tolist() == [0] * 5
-    script = of(
-        [(1, 5, 25, "a.py(1): f"), (0, 0, 50, "a.py(1): main"), (0, 0, 10, "a.py(1): f"), (0, 30, 50, "a.py(1): f")]
-    )
+    calls = [(0, 0, 10, "a.py(1): f"), (0, 30, 50, "a.py(1): f")]
+    script = of([(1, 5, 25, "a.py(1): f"), (0, 0, 50, "a.py(1): main"), *calls])
     assert told(script) == [(0, 10, 0, "main/f"), (5, 25, 1, "f"), (10, 30, 0, "main"), (30, 50, 0, "main/f")]
     assert (len(script.stacks), len(script.frames)) == (3, 2)
     depth = 200

@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from runs import SCRIPTS, TWO_RANKS, forked, good_run
 
 from ddprof.analyzers.engine import Options, analyze
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]  # of Accelerate, whose imports cost 9 to 37 CPU s, too
 
 STEPS = 12
 
@@ -22,19 +22,10 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("extensions"))
 
 
-def trainers() -> Iterator[object]:
-    """The package and the arguments of the script."""
-    for package, *arguments in (
-        *(("transformers", "trainer"), ("accelerate", "accelerate"), ("lightning", "lightning")),
-        *(("deepspeed", "deepspeed", str(stage)) for stage in range(4)),
-    ):
-        # Of Accelerate, whose imports cost 9 to 37 CPU s, too.
-        yield pytest.param(package, arguments, marks=pytest.mark.slow, id="-".join([package, *arguments[1:]]))
-
-
-@pytest.mark.parametrize(("package", "arguments"), trainers())
-def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, package: str, arguments: list[str]) -> None:
-    _needs(package)
+@pytest.mark.parametrize("line", ["trainer", "accelerate", "lightning", *(f"deepspeed {stage}" for stage in range(4))])
+def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, line: str) -> None:
+    package, *rest = arguments = line.split()
+    _needs("transformers" if package == "trainer" else package)
     command = forked("external.py", *arguments)
     if package == "lightning":  # it starts its second rank itself
         command = [sys.executable, str(SCRIPTS / "external.py"), *arguments]
@@ -51,12 +42,11 @@ def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, package: st
         assert sidecar["optimizer"]["class"] == "AdamW" and sidecar["dataloader"]["batch_size"] == 4
         assert run.phases(rank) == [6, 6, 6, 3]  # three steps of two accumulated batches
         if package == "deepspeed":
-            assert sidecar["deepspeed"]["zero_stage"] == int(arguments[1])
+            assert sidecar["deepspeed"]["zero_stage"] == int(rest[0])
         else:
             assert sidecar["parallelism"] == ["ddp"]
 
 
-@pytest.mark.slow
 def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     """GPTModel of Megatron-core; it has no CPU path, so the script answers for three calls of torch.cuda."""
     _needs("megatron.core")
@@ -70,7 +60,6 @@ def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     assert report.ledger.job["comm_transfer"] + report.ledger.job["comm_wait"] > 0  # waits inside autograd functions
 
 
-@pytest.mark.slow
 def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
     """Horovod moves its data itself: what ranks wait for is not in the trace, and the report says so."""
     _needs("horovod")
@@ -87,9 +76,7 @@ def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
 
 
 def _needs(module: str) -> None:
-    try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        pytest.skip(f"{module} is not installed")
+    with suppress(ModuleNotFoundError):
+        if importlib.util.find_spec(module) is not None:
+            return
+    pytest.skip(f"{module} is not installed")

@@ -1,6 +1,5 @@
 """A Megatron-core GPT, tensor parallel over two CPU ranks; what Megatron asks of torch.cuda is answered here."""
 
-import json
 from typing import Any
 
 import torch
@@ -35,29 +34,20 @@ def model() -> Any:
     return GPTModel(config, get_gpt_layer_local_spec(normalization="RMSNorm"), VOCABULARY, SEQUENCE)
 
 
-def main() -> None:
-    torch.distributed.init_process_group("gloo")
-    without_cuda()
-    from megatron.core import parallel_state, tensor_parallel
+torch.distributed.init_process_group("gloo")
+without_cuda()
+from megatron.core import parallel_state, tensor_parallel  # noqa: E402
 
-    parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
-    tensor_parallel.model_parallel_cuda_manual_seed(1)
-    net = model()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
-    positions = torch.arange(SEQUENCE).expand(BATCH, SEQUENCE)
-    mask = torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
-    losses = []
-    for step in range(STEPS):
-        tokens = torch.randint(VOCABULARY, (BATCH, SEQUENCE), generator=torch.Generator().manual_seed(step))
-        loss = net(tokens, positions, mask, labels=tokens.roll(-1, 1)).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    if torch.distributed.get_rank() == 0:
-        print(json.dumps(losses))
-    torch.distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+parallel_state.initialize_model_parallel(tensor_model_parallel_size=2)
+tensor_parallel.model_parallel_cuda_manual_seed(1)
+net = model()
+optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+positions = torch.arange(SEQUENCE).expand(BATCH, SEQUENCE)
+mask = torch.ones(1, 1, SEQUENCE, SEQUENCE, dtype=torch.bool).triu(1)
+for step in range(STEPS):
+    tokens = torch.randint(VOCABULARY, (BATCH, SEQUENCE), generator=torch.Generator().manual_seed(step))
+    loss = net(tokens, positions, mask, labels=tokens.roll(-1, 1)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+torch.distributed.destroy_process_group()

@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from damage import ring
-from runs import SCRIPTS, TIMEOUT_S, Captured, cli, ddprof_run, environment, forked, script, started, wait_until
+from damage import STEM, ring
+from runs import SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, ddprof_run, forked, good_run, script, started, wait_until
 
-from ddprof.capture.files.layout import host_label
 from ddprof.capture.files.storage import read_object
 from ddprof.capture.launcher.salvage import salvage
 
@@ -76,8 +75,7 @@ def test_hang_ends_by_signal_with_both_traces(tmp_path: Path, launcher: Callable
     job = started(cli("--out", str(tmp_path), "--name", "t", "--", *launcher("loop.py", "--incident", "hang")))
     assert job.stdout is not None and any("hanging" in text for text in job.stdout)
     folder = (tmp_path / "latest").resolve()
-    stop = [sys.executable, "-m", "ddprof.cli.main", "stop", str(folder)]
-    subprocess.run(stop, env=environment(), check=True, capture_output=True)
+    assert bare_run([sys.executable, "-m", "ddprof.cli.main", "stop", str(folder)]).returncode == 0
 
     def hung() -> list[Path]:
         return [path for path in folder.glob("rank?.*.fr.json") if path.name.count(".") == 5]
@@ -109,8 +107,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 def test_full_disk(small: Path) -> None:
     """The files of the job under way give way to what says how it ended."""
-    run = ddprof_run(small, forked("loop.py"))
-    assert run.code == 0
+    run = good_run(small, forked("loop.py"))
     assert "finished 14" in run.output, run.output
     assert not run.traces
     for sidecar in run.sidecars:
@@ -120,15 +117,14 @@ def test_full_disk(small: Path) -> None:
 
 
 def test_steps_of_a_killed_rank_are_kept_on_a_full_disk(small: Path) -> None:
-    stem = f"rank0.{host_label()}.{2**22 + 7}.0"  # no process has such an id
-    ring(small / f"{stem}.ring")
+    ring(small / f"{STEM}.ring")
     with pytest.raises(OSError), (small / "of others").open("wb", buffering=0) as others:
         while others.write(bytes(4096)):
             pass
     assert len(salvage(small)) == 1
-    kept = read_object(small / f"{stem}.sidecar.json")
+    kept = read_object(small / f"{STEM}.sidecar.json")
     assert (kept["state"], [step["index"] for step in kept["steps"]]) == ("killed", list(range(20)))
-    assert not (small / f"{stem}.ring").exists()
+    assert not (small / f"{STEM}.ring").exists()
 
 
 def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -159,17 +155,13 @@ def test_folder_that_disappears_while_the_job_runs(tmp_path: Path, before: str) 
     assert run.output.count("is gone, full or read-only") == 1 and "Traceback" not in run.output
 
 
-@pytest.mark.parametrize(
-    ("command", "code"),
-    [
-        (["sh", "-c", "exit 3"], 3),
-        (["sh", "-c", "kill -TERM $$"], 143),
-        (["sh", "-c", "kill -KILL $$"], 137),
-        (["/nonexistent/program"], 127),
-    ],
-)
-def test_exit_codes(tmp_path: Path, command: list[str], code: int) -> None:
-    assert ddprof_run(tmp_path, command).code == code
+@pytest.mark.parametrize(("line", "code"), [("exit 3", 3), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
+def test_exit_codes(tmp_path: Path, line: str, code: int) -> None:
+    assert ddprof_run(tmp_path, ["sh", "-c", line]).code == code
+
+
+def test_a_program_that_is_missing_has_the_shells_exit_code(tmp_path: Path) -> None:
+    assert ddprof_run(tmp_path, ["/nonexistent/program"]).code == 127
 
 
 def test_signals_are_forwarded(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 
 def sampled(tmp_path: Path, ranks: str, slow_rank: int) -> tuple[Captured, Report]:
-    run = good_run(tmp_path, forked("planted.py", "--rank", str(slow_rank), ranks=4), "--ranks", ranks)
+    job = forked("planted.py", "--place", "pause", "--rank", str(slow_rank), ranks=4)
+    run = good_run(tmp_path, job, "--ranks", ranks)
     assert run.manifest["ranks"] == [0, 1, 2, 3]
     (report,) = analyze([run.folder], Options(cache=False))
     return run, report

@@ -1,4 +1,4 @@
-"""DDP ranks and a slow `--place`: "evaluation" (`--rank` sleeps), "python" (it counts), "lock" (workers wait)."""
+"""DDP ranks and a slow `--place`: "evaluation", "pause" (`--rank` sleeps), "python" (counts), "lock" (workers wait)."""
 
 import argparse
 import multiprocessing
@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--place", choices=("evaluation", "python", "lock"), default="evaluation")
+parser.add_argument("--place", choices=("evaluation", "pause", "python", "lock"), default="evaluation")
 parser.add_argument("--steps", type=int, default=14)
 parser.add_argument("--rank", type=int, default=0)
 options = parser.parse_args()
@@ -37,7 +37,7 @@ class Samples(Dataset[Tensor]):
 
 
 def evaluate() -> None:
-    time.sleep(0.1)  # PLANTED evaluation
+    time.sleep(0.05)  # PLANTED evaluation
 
 
 def count() -> int:
@@ -60,6 +60,8 @@ for x in DataLoader(data, batch_size=8, sampler=DistributedSampler(data), num_wo
     optimizer.step()
     if dist.get_rank() == options.rank and options.place == "evaluation":
         evaluate()
+    elif dist.get_rank() == options.rank and options.place == "pause":
+        time.sleep(0.1)
     elif dist.get_rank() == options.rank and options.place == "python":
         count()
 dist.destroy_process_group()

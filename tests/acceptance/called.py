@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_S = 900  # beside other work a machine takes minutes to import a framework
+
+
+def torchrun(ranks: int, script: str, *arguments: str) -> list[str]:
+    """The command of so many ranks of a script below this folder."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    return [*launch, str(HERE / script), *arguments]
+
+
+def captured(out: Path, command: list[str], *options: str) -> Path:
+    """The folder of a run of the command under `ddprof run`."""
+    call([sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "run", *options, "--", *command])
+    return out / "latest"
+
+
+def told(command: str, run: Path, *options: str) -> dict[str, Any]:
+    """What `ddprof COMMAND RUN` says, of JSON."""
+    said: dict[str, Any] = json.loads(call([sys.executable, "-m", "ddprof.cli.main", command, str(run), *options]))
+    return said
 
 
 def call(command: list[str]) -> str:

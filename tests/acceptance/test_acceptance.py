@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from called import HERE, call
+from called import captured, told, torchrun
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -34,10 +34,6 @@ class Fault:
     ranks: tuple[int, ...]
     line: str = ""
     needs: str = "torch"
-
-    @property
-    def name(self) -> str:
-        return self.script.replace(".py", "").replace(" ", "-")
 
 
 FAULTS = (
@@ -83,13 +79,13 @@ HEALTHY = {
 
 
 @pytest.mark.parametrize("number", ROUNDS)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.script.replace(".py", "").replace(" ", "-"))
 def test_the_first_finding_is_the_fault(tmp_path: Path, fault: Fault, number: int) -> None:
     if fault.ids == SLOW_CORE and os.getloadavg()[0] >= (os.cpu_count() or 1):
         pytest.skip("no core is free: all ranks wait for one, and the report must name none")
     if importlib.util.find_spec(fault.needs) is None:
         pytest.skip(f"{fault.needs} is not installed")
-    report = _report(tmp_path, "faults", fault.script)
+    report = _report(tmp_path, f"faults/{fault.script}")
     assert report["findings"], _said(report)
     first = report["findings"][0]
     assert first["id"] in fault.ids, _said(report)
@@ -103,36 +99,27 @@ def test_the_first_finding_is_the_fault(tmp_path: Path, fault: Fault, number: in
 def test_no_rank_of_a_healthy_run_is_accused(tmp_path: Path, script: str, is_beside: bool, number: int) -> None:
     if importlib.util.find_spec(HEALTHY[script]) is None:
         pytest.skip(f"{HEALTHY[script]} is not installed")
-    with _neighbour(is_beside):
-        report = _report(tmp_path, "healthy", script)
+    with _neighbours(int(is_beside)):
+        report = _report(tmp_path, f"healthy/{script}")
     accused = [finding for finding in report["findings"] if finding["ranks"] and finding["severity"] != "info"]
     assert not accused, _said(report)
 
 
-def _report(out: Path, folder: str, command: str) -> dict[str, Any]:
+def _report(out: Path, script: str) -> dict[str, Any]:
     """Report of `ddprof analyze` on a run of two ranks."""
-    script, *arguments = command.split()
-    run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(out), "--name", "run"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    call([*run, "--", *launch, str(HERE / folder / script), *arguments])
-    report: dict[str, Any] = json.loads(
-        call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out / "latest"), "--format", "json"])
-    )
-    return report
+    return told("analyze", captured(out, torchrun(2, *script.split())), "--format", "json")
 
 
 @contextmanager
-def _neighbour(is_wanted: bool) -> Iterator[None]:
-    """A process that computes all the time, wherever the scheduler lets it."""
-    if not is_wanted:
-        yield
-        return
-    busy = subprocess.Popen([sys.executable, "-c", "while True: sum(range(100000))"])
+def _neighbours(count: int) -> Iterator[None]:
+    """So many processes that compute all the time, wherever the scheduler lets them."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(100000))"]) for _ in range(count)]
     try:
         yield
     finally:
-        busy.kill()
-        busy.wait()
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 def _said(report: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Files of a hung job, however it was ended, name the right rank and line, or nobody's."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from called import HERE, TIMEOUT_S, call
+from called import TIMEOUT_S, told, torchrun
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 # Kind -> the ranks that it begins with, and functions of the script one of which the sentence has to name.
@@ -19,7 +18,7 @@ KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "order": ((2,), ("swap()", "tell_all()")),
     "shape": ((0,), ("widen()",)),
     "exits": ((2,), ("",)),
-    "dies": ((1,), ("line_up()", "go_astray()")),
+    "dies": ((1,), ("line_up()", "die()")),
     "loader": ((1,), ("take_twice()",)),
     "gil": ((2,), ("hold_lock()",)),
     "branch": ((0,), ("line_up()",)),
@@ -59,13 +58,8 @@ def test_who_stood_still_is_known_after_any_ending(kind: str, ending: str, tmp_p
     ranks, functions = KINDS[kind]
     mark = tmp_path / "mark"
     run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path / "runs"), "--"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
-    timeout_s = LIBRARY_S if ending == "library" else 1800
-    job = subprocess.Popen(
-        [*run, *launch, str(HERE / "hangs" / "stalls.py"), kind, str(timeout_s), str(mark)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
+    stalls = torchrun(3, "hangs/stalls.py", kind, str(LIBRARY_S if ending == "library" else 1800), str(mark))
+    job = subprocess.Popen([*run, *stalls], env={**os.environ, "OMP_NUM_THREADS": "1"}, start_new_session=True)
     try:
         _wait(lambda: mark.exists() or job.poll() is not None)
         until = time.monotonic() + STOOD_S
@@ -74,14 +68,13 @@ def test_who_stood_still_is_known_after_any_ending(kind: str, ending: str, tmp_p
             ENDINGS[ending](job)
         if ending != "nothing":
             job.wait(ENDED_S)
-        folder = (tmp_path / "runs" / "latest").resolve()
-        told = json.loads(call([sys.executable, "-m", "ddprof.cli.main", "hang", str(folder), "--json"]))
+        hang = told("hang", (tmp_path / "runs" / "latest").resolve(), "--json")
     finally:
         for pid in _members(job.pid):
             os.kill(pid, signal.SIGKILL)
         job.wait()
-    assert tuple(told["ranks"]) == ranks, told
-    assert any(function in told["sentence"] for function in functions), told
+    assert tuple(hang["ranks"]) == ranks, hang
+    assert any(function in hang["sentence"] for function in functions), hang
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -1,10 +1,9 @@
 """Each schedule of torch's pipelining is known by name, microbatches and chunks, and its bubble fits the formula."""
 
-import sys
 from pathlib import Path
 
 import pytest
-from called import HERE, call
+from called import captured, torchrun
 
 from ddprof.analyzers.engine import load_runs
 from ddprof.analyzers.job.pipelines.bubble import bubble_share
@@ -19,10 +18,7 @@ SCHEDULES |= {"ZBVZeroBubble": 2, "DualPipeV": 2}
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_is_known_with_its_bubble(tmp_path: Path, name: str, ranks: int) -> None:
-    run = [sys.executable, "-m", "ddprof.cli.run", "--out", str(tmp_path), "--name", "run", "--"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    call([*run, *launch, str(HERE / "pipelines" / "schedules.py"), name, str(MICROBATCHES)])
-    (loaded,) = load_runs([tmp_path / "latest"])
+    (loaded,) = load_runs([captured(tmp_path, torchrun(ranks, "pipelines/schedules.py", name, str(MICROBATCHES)))])
     pipeline, measures = loaded.job.pipeline, loaded.measures
     assert pipeline is not None and not pipeline.unsure
     assert pipeline.schedule == f"Schedule{name}" and len(pipeline.stages) == ranks

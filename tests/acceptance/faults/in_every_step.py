@@ -14,17 +14,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 
-class Callback:
-    def on_step_end(self, trainer, loss):
-        pass
-
-
-class Progress(Callback):
+class Progress:
     def on_step_end(self, trainer, loss):
         self.seen = trainer.step
 
 
-class ConfusionTable(Callback):
+class ConfusionTable:
     """Counts pairs of classes by hand."""
 
     def on_step_end(self, trainer, loss):

@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import tempfile
 import time
+from itertools import islice
 
 import torch
 import torch.distributed as dist
@@ -46,15 +47,7 @@ def lock_of_workers(steps):
         return torch.full((200,), float(i % 3))
 
     dl = DataLoader(Rows(read, 10**6, 5), batch_size=16, num_workers=3)
-    net = DDP(nn.Sequential(nn.Linear(200, 400), nn.ReLU(), nn.Linear(400, 5)))
-    opt = torch.optim.SGD(net.parameters(), 0.01)
-    for i, (x, y) in enumerate(dl):
-        loss = F.cross_entropy(net(x), y)
-        loss.backward()
-        opt.step()
-        opt.zero_grad()
-        if i == steps:
-            break
+    train(nn.Sequential(nn.Linear(200, 400), nn.ReLU(), nn.Linear(400, 5)), 0.01, islice(dl, steps))
     os._exit(0)
 
 
@@ -98,8 +91,7 @@ def one_writer_database(steps):
         made.close()
     dist.barrier()
     rows = Rows(fetch_row, 4000, 4)
-    batches = iter(DataLoader(rows, batch_size=8, sampler=DistributedSampler(rows), num_workers=2))
-    train(nn.Linear(64, 4), 0.1, (next(batches) for _ in range(steps)))
+    train(nn.Linear(64, 4), 0.1, islice(DataLoader(rows, 8, sampler=DistributedSampler(rows), num_workers=2), steps))
     dist.barrier()
     if dist.get_rank() == 0:
         os.remove(file)
@@ -114,14 +106,8 @@ def slow_mount(steps):
         return torch.full((128,), float(i))
 
     tiles = Rows(read_tile, 8000, 3)
-    net = DDP(nn.Linear(128, 3))
-    opt = torch.optim.SGD(net.parameters(), 0.1)
-    for n, (x, y) in enumerate(DataLoader(tiles, 16, sampler=DistributedSampler(tiles), num_workers=2)):
-        if n == steps:
-            break
-        opt.zero_grad()
-        F.cross_entropy(net(x), y).backward()
-        opt.step()
+    loader = DataLoader(tiles, 16, sampler=DistributedSampler(tiles), num_workers=2)
+    train(nn.Linear(128, 3), 0.1, islice(loader, steps))
 
 
 def workers_each_epoch(steps):
@@ -129,6 +115,7 @@ def workers_each_epoch(steps):
     ds = Rows(lambda _: torch.randn(64), 240, 3)
     smp = DistributedSampler(ds)
     dl = DataLoader(ds, 12, sampler=smp, num_workers=2)
+
     net = DDP(nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 3)))
     opt = torch.optim.Adam(net.parameters())
     for ep in range(steps // 10):

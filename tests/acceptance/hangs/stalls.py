@@ -61,35 +61,43 @@ def tell_all(value):
     dist.broadcast(held, 0)
 
 
-def leave_out(seen, value):
+def leave_out(model, seen, value):
     tell_all(value)
 
 
-def swap(seen, value):
+def swap(model, seen, value):
     tell_all(value)
     count(seen)
 
 
-def widen(seen, value):
+def widen(*_):
     dist.all_reduce(torch.zeros(5))
 
 
-def line_up():
+def line_up(*_):
     dist.barrier()
 
 
-def hold_lock():
+def leave(*_):
+    sys.exit(0)
+
+
+def die(*_):
+    os.kill(os.getpid(), 9)
+
+
+def hold_lock(*_):
     mutex = ctypes.create_string_buffer(128)
     while not ctypes.PyDLL(None).pthread_mutex_lock(mutex):
         pass
 
 
-def read_shard():
+def read_shard(*_):
     with open(FIFO, "rb") as stream:
         return stream.read()
 
 
-def keep(model):
+def keep(model, *_):
     torch.save(model.state_dict(), Writer())
 
 
@@ -103,29 +111,9 @@ def in_pairs_backwards(first, second):
     dist.all_reduce(torch.ones(3), group=first)
 
 
-def go_astray(model, seen, value):
-    """Make a rank stray at the last step in place of `count` and `tell_all`; False where it acts as the others."""
-    if KIND == "skip" and RANK == 1:
-        leave_out(seen, value)
-    elif KIND == "order" and RANK == 2:
-        swap(seen, value)
-    elif KIND == "shape" and RANK == 0:
-        widen(seen, value)
-    elif KIND == "exits" and RANK == 2:
-        sys.exit(0)
-    elif KIND == "dies" and RANK == 1:
-        os.kill(os.getpid(), 9)
-    elif KIND == "gil" and RANK == 2:
-        hold_lock()
-    elif KIND == "branch" and RANK == 0:
-        line_up()
-    elif KIND == "read" and RANK == 1:
-        read_shard()
-    elif KIND == "save" and RANK == 0:
-        keep(model)
-    else:
-        return False
-    return True
+# What a rank does at the last step in place of `count` and `tell_all`.
+ASTRAY = {("skip", 1): leave_out, ("order", 2): swap, ("shape", 0): widen, ("exits", 2): leave, ("dies", 1): die}
+ASTRAY |= {("gil", 2): hold_lock, ("branch", 0): line_up, ("read", 1): read_shard, ("save", 0): keep}
 
 
 def train():
@@ -144,7 +132,9 @@ def train():
         optimizer.zero_grad(set_to_none=True)
         if step == LAST:
             MARK.touch()
-        if not (step == LAST and go_astray(net, step, 1.0)):
+        if step == LAST and (KIND, RANK) in ASTRAY:
+            ASTRAY[KIND, RANK](net, step, 1.0)
+        else:
             count(step)
             tell_all(1.0)
         if step == LAST and KIND == "save":

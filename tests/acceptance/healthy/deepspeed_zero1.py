@@ -12,17 +12,13 @@ CONFIG = {
 }
 
 
-def main():
-    deepspeed.init_distributed("gloo")
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(256, 640), nn.GELU(), nn.Linear(640, 640), nn.GELU(), nn.Linear(640, 256))
-    engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=CONFIG)
-    torch.manual_seed(1 + engine.global_rank)
-    for _ in range(45):
-        x = torch.randn(48, 256)
-        loss = nn.functional.mse_loss(engine(x), x)
-        engine.backward(loss)
-        engine.step()
-
-
-main()
+deepspeed.init_distributed("gloo")
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(256, 640), nn.GELU(), nn.Linear(640, 640), nn.GELU(), nn.Linear(640, 256))
+engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=CONFIG)
+torch.manual_seed(1 + engine.global_rank)
+for _ in range(45):
+    x = torch.randn(48, 256)
+    loss = nn.functional.mse_loss(engine(x), x)
+    engine.backward(loss)
+    engine.step()

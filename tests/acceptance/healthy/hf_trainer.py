@@ -16,14 +16,9 @@ class Sentences(Dataset):
         return {"input_ids": words, "attention_mask": torch.ones_like(words), "labels": index % 2}
 
 
-def main():
-    shape = {"vocab_size": 300, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
-    model = BertForSequenceClassification(BertConfig(**shape, intermediate_size=256, max_position_embeddings=64))
-    with tempfile.TemporaryDirectory() as folder:
-        quiet = {"report_to": [], "save_strategy": "no", "logging_steps": 20, "disable_tqdm": True}
-        arguments = TrainingArguments(folder, use_cpu=True, per_device_train_batch_size=16, max_steps=40, **quiet)
-        Trainer(model=model, args=arguments, train_dataset=Sentences()).train()
-
-
-if __name__ == "__main__":
-    main()
+shape = {"vocab_size": 300, "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+model = BertForSequenceClassification(BertConfig(**shape, intermediate_size=256, max_position_embeddings=64))
+with tempfile.TemporaryDirectory() as folder:
+    quiet = {"report_to": [], "save_strategy": "no", "logging_steps": 20, "disable_tqdm": True}
+    arguments = TrainingArguments(folder, use_cpu=True, per_device_train_batch_size=16, max_steps=40, **quiet)
+    Trainer(model=model, args=arguments, train_dataset=Sentences()).train()

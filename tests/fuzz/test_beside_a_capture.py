@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ddprof.cli.main import main
-
 RANKS = 2
 GOOD_CODES = (0, 3, 4)  # 4: nothing to analyze yet, in one line
 
@@ -35,25 +33,19 @@ def job(tmp_path_factory: pytest.TempPathFactory, repo_root: Path) -> Iterator[J
 
 @pytest.mark.torch
 @pytest.mark.parametrize("count", [2, pytest.param(100, marks=pytest.mark.slow)])
-def test_an_analysis_beside_a_capture_that_writes_never_fails(
-    count: int, job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_analysis_beside_a_capture_that_writes_never_fails(ddprof, count: int, job: Job) -> None:
     """From the first second, when there is nothing to read yet, until `count` analyses have had both ranks."""
     (process, folder), with_both = job, 0
-    monkeypatch.setattr("sys.excepthook", sys.excepthook)  # which main() replaces
-    monkeypatch.setattr("sys.argv", ["ddprof", "analyze", str(folder), "--format=json", "--workers=1"])
     while with_both < count:
-        with pytest.raises(SystemExit) as ended:
-            main()
-        code, told = ended.value.code or 0, capsys.readouterr()
-        assert code in GOOD_CODES, (with_both, told.err)
+        code, out, err = ddprof("analyze", str(folder), "--format=json", "--workers=1")
+        assert code in GOOD_CODES, (with_both, err)
         if code == 4:
-            assert len(told.err.splitlines()) == 1, told.err
+            assert len(err.splitlines()) == 1, err
             seen = _files(folder)
             while process.poll() is None and _files(folder) == seen:  # the same again tells nothing and costs a CPU
                 time.sleep(0.05)
         else:
-            with_both += json.loads(told.out)["run"]["ranks"] == list(range(RANKS))
+            with_both += json.loads(out)["run"]["ranks"] == list(range(RANKS))
         assert process.poll() is None, "the job ended before the analyses did"
 
 

@@ -63,9 +63,7 @@ def kinds(given: Answer, folder: Path) -> set[str]:
         (answer(code=4, stderr="ddprof: run/rank0.pt.trace.json: not JSON\n"), ""),
     ],
 )
-def test_what_must_not_be_is_seen_and_one_line_that_names_the_file_is_good(
-    given: Answer, kind: str, tmp_path: Path
-) -> None:
+def test_what_must_not_be_is_seen_and_a_line_with_the_file_is_good(given: Answer, kind: str, tmp_path: Path) -> None:
     assert kinds(given, tmp_path) == ({kind} if kind else set())
 
 

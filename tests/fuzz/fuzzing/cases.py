@@ -106,9 +106,9 @@ class Case:
     @property
     def again(self) -> bool:
         """True where it is asked twice: the second answer comes from the cache."""
-        return self.of_cache or (
-            self.command == JSON and (self.is_kept or Random(f"again {self.name}").random() < AGAIN_SHARE)
-        )
+        if self.of_cache or self.command != JSON:
+            return self.of_cache
+        return self.is_kept or Random(f"again {self.name}").random() < AGAIN_SHARE
 
 
 def drawn(count: int, start: int, is_everywhere: bool = False) -> Iterator[Case]:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fuzzing.reports import refused
+
 _EVENTS = b'"traceEvents"'
 _FETCHES = "DataLoader"
 _DECODER = json.JSONDecoder(strict=False)
@@ -96,15 +98,11 @@ def _event_spans(text: bytes) -> tuple[tuple[int, int], ...]:
 def _events(text: bytes) -> list[Any] | None:
     """The events of a whole JSON text; None where it is none."""
     try:
-        value = json.loads(text, parse_constant=_refused)
+        value = json.loads(text, parse_constant=refused)
     except (ValueError, RecursionError):
         return None
     found = value.get("traceEvents") if isinstance(value, Mapping) else value
     return found if isinstance(found, list) else None
-
-
-def _refused(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
 
 
 def _counted(events: list[Any]) -> Counter[str]:

@@ -102,9 +102,8 @@ def _of_characters(answer: Answer, folder: Path) -> Iterator[Failure]:
             if "<script>alert(1)" in text:
                 yield Failure("escape", "", f"markup of a trace in {name}")
         elif found := _CONTROL.search(text):
-            yield Failure(
-                "escape", "", f"{found[0]!r} in {name}: {text[max(0, found.start() - 60) : found.end() + 30]!r}"
-            )
+            around = text[max(0, found.start() - 60) : found.end() + 30]
+            yield Failure("escape", "", f"{found[0]!r} in {name}: {around!r}")
 
 
 def of_second(first: Answer, second: Answer) -> Iterator[Failure]:
@@ -153,9 +152,8 @@ def of_counts(answer: Answer, case: Case, kept: dict[str, int], sound: Sound) ->
         damage = None
         if isinstance(entry, bytes) and (unpacked(origin) is origin) == (unpacked(entry) is entry):
             damage = touched(unpacked(origin), unpacked(entry))  # the text was changed, and not how it is packed
-        yield from _of_loss(
-            before, after, name in words or (is_missed and not after), damage, f"{path}: {before} -> {after} events"
-        )
+        is_said = name in words or (is_missed and not after)
+        yield from _of_loss(before, after, is_said, damage, f"{path}: {before} -> {after} events")
 
 
 def _of_loss(before: int, after: int, is_said: bool, damage: Touched | None, text: str) -> Iterator[Failure]:

@@ -41,10 +41,7 @@ def _smaller_document(tree: Tree, name: str, value: Any, holds: Fails) -> Tree:
                 value = smaller
         for key, held in list(value.items()):
             if isinstance(held, list) and len(held) > 1:
-                value = {
-                    **value,
-                    key: fewer(held, lambda items, v=value, k=key: holds(put(tree, name, {**v, k: items}))),
-                }
+                value |= {key: fewer(held, lambda items, v=value, k=key: holds(put(tree, name, {**v, k: items})))}
     elif isinstance(value, list):
         value = type(value)(fewer(value, lambda items: holds(put(tree, name, type(value)(items)))))
     smallest = put(tree, name, value)

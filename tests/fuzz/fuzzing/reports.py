@@ -13,14 +13,14 @@ BOUNDS = ("compute", "input", "communication", "straggler", "host", "pipeline", 
 
 def parsed(text: str) -> dict[str, Any]:
     """The document. Raises ValueError where it is no JSON, or one with NaN."""
-    value = json.loads(text, parse_constant=_refused)
+    value = json.loads(text, parse_constant=refused)
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
 
 
-def _refused(word: str) -> None:
-    raise ValueError(f"{word} in a report")
+def refused(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
 
 
 def runs(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -13,12 +13,7 @@ from fuzzing.judge import Bounds, Failure, Sound
 from fuzzing.seeds import least_events, seed
 from fuzzing.tree import Unreadable, plant
 
-WARM_UP = (
-    "analyze {} --format json",
-    "report {} -o out/r.html",
-    "export {} -o out/t.json",
-    "whatif {} --set compute=2",
-)
+FIRST = ("analyze {} --format json", "report {} -o out/r.html", "export {} -o out/t.json", "whatif {} --set compute=2")
 
 
 class Worker:
@@ -33,7 +28,7 @@ class Worker:
         """Import what commands import when they are first called, so that no case pays for it."""
         folder = self._new_folder("warm-up")
         plant(seed("on_devices"), folder)
-        for line in WARM_UP:
+        for line in FIRST:
             ask(line.format("run").split(), folder, Setting())
         shutil.rmtree(folder)
 

@@ -47,14 +47,6 @@ def drop(events: Events, draw: Random) -> Events:
     return [event for event in events if id(event) not in gone]
 
 
-def repeat(events: Events, draw: Random) -> Events:
-    return events + [dict(event) for event in some(events, draw) for _ in range(draw.choice((1, 9)))]
-
-
-def shuffle(events: Events, draw: Random) -> Events:
-    return draw.sample(events, len(events))
-
-
 def _set(key: str, offered: tuple[Any, ...]) -> Change:
     def change(events: Events, draw: Random) -> Events:
         new = draw.choice(offered)
@@ -154,7 +146,9 @@ def long_times(events: Events, draw: Random) -> Events:
     return events
 
 
-_SETS = {
+_OTHERS: Mapping[str, Change] = {
+    "repeat": lambda events, draw: events + [dict(e) for e in some(events, draw) for _ in range(draw.choice((1, 9)))],
+    "shuffle": lambda events, draw: draw.sample(events, len(events)),
     "denormal_duration": _set("dur", (5e-324, 1e-320, -1e-320, 2.2e-308, 1e-310)),
     "denormal_time": _set("ts", (5e-324, -1e-320, 2.2e-308)),
     "keep_only": some,
@@ -167,9 +161,9 @@ _SETS = {
     "no_arguments": _set("args", (None, [], {}, "x", 5, [{}])),
     "same_time": _set("ts", (0, -1, None, 1e18, "1000.5", 2**62, 9.3e15)),
 }
-_CHANGES = (drop, repeat, shuffle, scale_times, shift_times, swap_labels, swap_arguments, set_argument)
-_CHANGES += (renumber, steps_elsewhere, disorder_marks, long_times)
+_CHANGES = (drop, scale_times, shift_times, long_times, swap_labels, swap_arguments, set_argument, renumber)
+_CHANGES += (steps_elsewhere, disorder_marks)
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
     f"events_{name}": partial(changed, change)
-    for name, change in [*((change.__name__, change) for change in _CHANGES), *_SETS.items()]
+    for name, change in [*((change.__name__, change) for change in _CHANGES), *_OTHERS.items()]
 }

@@ -7,6 +7,7 @@ from typing import Any
 from fuzzing.mutations.values import NAN, documents, put
 from fuzzing.tree import Tree
 
+Header = dict[str, Any]
 _NUMBERS: tuple[Any, ...] = (-1, 0, 1, 3, 63, 4_097, 10**6, 10**9, 2**31, 2**63, 2**64, 10**30)
 _NUMBERS += (1.5, NAN, None, "1", "x")
 _SHAPES: tuple[Any, ...] = (None, [], {}, "x", 7, True, [[]], [None], {"a": 1})
@@ -17,9 +18,6 @@ _RANKS_IN_NAMES = (0, 1, 7, 4_096, 10**6, 10**9, 2**31, 2**64, 10**40)
 
 def _headers(tree: Tree) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in documents(tree) if isinstance(value, dict) and "traceEvents" in value]
-
-
-Header = dict[str, Any]
 
 
 def _changing(change: Callable[[Header, Random], Header]) -> Callable[[Tree, Random], Tree]:

@@ -5,22 +5,20 @@ from random import Random
 
 from fuzzing.tree import Entry, Fifo, Link, Socket, Tree, Unreadable, Vanishing, files, with_file
 
-_ODD_NAMES = ("caf\udce9.json", "rank\udcff0.json", "new\nline.json", "\x1b[31mred.json", "a" * 250, "-o.json", "~")
-_ODD_NAMES += ("*", "rank0.json.tmp", "notes.txt", "latest", "run.sidecar.json", "manifest.json.json", " .json")
-_ODD_NAMES += ("é.json",)
+_NAMES = ("caf\udce9.json", "rank\udcff0.json", "new\nline.json", "\x1b[31mred.json", "a" * 250, "-o.json", "~")
+_NAMES += ("*", "rank0.json.tmp", "notes.txt", "latest", "run.sidecar.json", "manifest.json.json", " .json", "é.json")
 
 
 def _name(tree: Tree, draw: Random) -> str:
     """The name of a file of the run, or of one that was not there."""
     mine = sorted(path for path in tree if path.startswith("run/"))
-    return draw.choice((*mine, f"run/{draw.choice(_ODD_NAMES)}", "run/sub/rank7.json", "run/rank1.sidecar.json"))
+    return draw.choice((*mine, f"run/{draw.choice(_NAMES)}", "run/sub/rank7.json", "run/rank1.sidecar.json"))
 
 
 def special(tree: Tree, draw: Random) -> Tree:
     """A pipe, a socket, a link to a device, a loop of links or a folder without rights."""
-    entry: Entry = draw.choice(
-        (Fifo(), Socket(), Link("/dev/zero"), Link("/dev/null"), Link("/dev/tty"), Unreadable(), Unreadable(b"{}"))
-    )
+    links = (Link(f"/dev/{device}") for device in ("zero", "null", "tty"))
+    entry: Entry = draw.choice((Fifo(), Socket(), *links, Unreadable(), Unreadable(b"{}")))
     return with_file(tree, _name(tree, draw)[:180], entry)
 
 
@@ -45,7 +43,7 @@ def vanishing(tree: Tree, draw: Random) -> Tree:
 def odd_name(tree: Tree, draw: Random) -> Tree:
     """A file by a name that is not UTF-8, has control characters, or looks like an option."""
     name = draw.choice(sorted(path for path in tree if path.startswith("run/")))
-    new = f"run/{draw.choice(_ODD_NAMES)}"
+    new = f"run/{draw.choice(_NAMES)}"
     return {new if path == name else path: entry for path, entry in tree.items()}
 
 
@@ -56,11 +54,18 @@ def folder_for_file(tree: Tree, draw: Random) -> Tree:
 
 def beside(tree: Tree, draw: Random) -> Tree:
     """Files that have nothing to do with the run."""
-    others = (b"{}", b"", b"PAR1" + b"\0" * 99, b"SQLite format 3\0" + b"\0" * 200, b"\x89PNG", b"PK\x03\x04")
-    others += (b"\x80\x04.",)
+    others = (
+        b"{}",
+        b"",
+        b"PAR1" + b"\0" * 99,
+        b"SQLite format 3" + b"\0" * 201,
+        b"\x89PNG",
+        b"PK\x03\x04",
+        b"\x80\x04.",
+    )
     others += (b"<html>", b'{"nodes": [{"fw_parent": 1}]}', b"version https://git-lfs.github.com/spec/v1", b"ARROW1")
     others += (b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"BZh9", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
-    return with_file(tree, f"run/{draw.choice(_ODD_NAMES)}", draw.choice(others))
+    return with_file(tree, f"run/{draw.choice(_NAMES)}", draw.choice(others))
 
 
 def missing(tree: Tree, draw: Random) -> Tree:

@@ -14,8 +14,7 @@ from fuzzing.mutations.values import NAN, slots
 from fuzzing.tree import Tree, files, with_file
 
 _CELLS: tuple[Any, ...] = (None, -1, 0, 2**31, 2**62, 2**63 - 1, -(2**63), 0.5, 1e300, "x", "", b"\xff\xfe", "9" * 300)
-_PICKLED: tuple[Any, ...] = (*_CELLS, NAN, 2**64, 10**30, True, [], [[]], {}, {"a": {}}, (1, 2), {1, 2}, "\ud800")
-_PICKLED += ([None],)
+_PICKLED = (*_CELLS, NAN, 2**64, 10**30, True, [], [[]], {}, {"a": {}}, (1, 2), {1, 2}, "\ud800", [None])
 _CODE = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x04true\x85R."
 _RING_FIELDS = (b"\0" * 8, b"\xff" * 8, struct.pack("<q", 2**62), struct.pack("<q", -(2**62)), struct.pack("<q", 7))
 
@@ -109,9 +108,9 @@ def ring_field(tree: Tree, draw: Random) -> Tree:
     return with_file(tree, name, content[:at] + draw.choice(_RING_FIELDS) + content[at + 8 :])
 
 
+_CHANGES = {"cell": _set_cell, "shape": _reshape}
 DATABASES: Mapping[str, Callable[[Tree, Random], Tree]] = {
-    "database_cell": partial(_with_database, _set_cell),
-    "database_shape": partial(_with_database, _reshape),
+    f"database_{name}": partial(_with_database, change) for name, change in _CHANGES.items()
 }
 PICKLES: Mapping[str, Callable[[Tree, Random], Tree]] = {m.__name__: m for m in (pickle_value, pickle_code)}
 RINGS: Mapping[str, Callable[[Tree, Random], Tree]] = {ring_field.__name__: ring_field}

@@ -1,13 +1,14 @@
 """Mutations of bytes: of any one file, packed or not, whatever it holds."""
 
 import gzip
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from fuzzing.tree import Tree, files, packed_like, unpacked, with_file
 
 Edit = Callable[[bytes, Random], bytes]
 _LENGTHS = (1, 1, 2, 3, 8, 40, 300)
+# Bytes that JSON or UTF-8 does not allow where they come to stand, or that a terminal obeys.
 _ODD_BYTES = (b"\x00", b"\xe9", b"\xff\xfe", b"\x1b[31m", b"\xed\xa0\x80", b"\x07", b"\xc3", b"\n", b"\t", b"\x7f")
 _ODD_WORDS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"nul", b"tru", b"0x10", b"01", b"-", b"'a'", b"9" * 5_000)
 _PUNCTUATION = b'[]{}",:\\'
@@ -31,36 +32,9 @@ def flip(content: bytes, draw: Random) -> bytes:
     return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]
 
 
-def overwrite(content: bytes, draw: Random) -> bytes:
-    at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
-    return content[:at] + draw.randbytes(length) + content[at + length :]
-
-
-def cut_out(content: bytes, draw: Random) -> bytes:
-    at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
-    return content[:at] + content[at + length :]
-
-
 def cut_off(content: bytes, draw: Random) -> bytes:
     """The file ends early: a full disk, a killed process."""
     return content[: draw.randrange(len(content) + 1)]
-
-
-def double(content: bytes, draw: Random) -> bytes:
-    at, length = draw.randrange(len(content) + 1), draw.choice(_LENGTHS)
-    return content[: at + length] + content[at:]
-
-
-def insert_odd_byte(content: bytes, draw: Random) -> bytes:
-    """A byte that JSON or UTF-8 does not allow there, or a terminal's escape."""
-    at = draw.randrange(len(content) + 1)
-    return content[:at] + draw.choice(_ODD_BYTES) + content[at:]
-
-
-def insert_punctuation(content: bytes, draw: Random) -> bytes:
-    """A stray bracket, quote, comma, colon or backslash."""
-    at, which = draw.randrange(len(content) + 1), draw.randrange(len(_PUNCTUATION))
-    return content[:at] + _PUNCTUATION[which : which + 1] + content[at:]
 
 
 def drop_punctuation(content: bytes, draw: Random) -> bytes:
@@ -86,22 +60,10 @@ def odd_word(content: bytes, draw: Random) -> bytes:
     return content[:at] + draw.choice(_ODD_WORDS) + content[end:]
 
 
-def nest(content: bytes, draw: Random) -> bytes:
-    """A run of opening brackets: what a recursive parser does not survive."""
-    at = draw.randrange(len(content) + 1)
-    return content[:at] + draw.choice((b"[", b'{"a":')) * draw.choice((50, 2_000, 100_000)) + content[at:]
-
-
 def swap_halves(content: bytes, draw: Random) -> bytes:
     """Two parts of a file in the other order: two writers of one file."""
     first, second = sorted(draw.randrange(len(content) + 1) for _ in range(2))
     return content[second:] + content[first:second] + content[:first]
-
-
-def zero_block(content: bytes, draw: Random) -> bytes:
-    """A block of zeros: what a crashed machine leaves of a file."""
-    at, length = draw.randrange(len(content) + 1), draw.choice((16, 512, 4096))
-    return content[:at] + b"\0" * len(content[at : at + length]) + content[at + length :]
 
 
 def empty(content: bytes, draw: Random) -> bytes:
@@ -120,10 +82,32 @@ def pack_again(content: bytes, draw: Random) -> bytes:
     return draw.choice((packed, packed + b"tail", packed[:-4], packed + gzip.compress(b"", mtime=0)))
 
 
-_ON_DISK = (flip, overwrite, cut_out, cut_off, double, zero_block, empty)
-_ON_TEXT = (*_ON_DISK[:5], insert_odd_byte, insert_punctuation, drop_punctuation, odd_word, nest, swap_halves)
-_ON_TEXT += (zero_block, empty, other_encoding, pack_again)
+def _replacing(new: Callable[[bytes, int, Random], bytes], lengths: Sequence[int] = ()) -> Edit:
+    """A part of the bytes, of one of these lengths (by default of none), replaced by what is `new` for it."""
+
+    def edit(content: bytes, draw: Random) -> bytes:
+        at = draw.randrange(len(content) + 1)
+        length = draw.choice(lengths) if lengths else 0
+        return content[:at] + new(content[at : at + length], length, draw) + content[at + length :]
+
+    return edit
+
+
+_EDITS: Mapping[str, Edit] = {
+    "overwrite": _replacing(lambda part, length, draw: draw.randbytes(length), _LENGTHS),
+    "cut_out": _replacing(lambda part, length, draw: b"", _LENGTHS),
+    "double": _replacing(lambda part, length, draw: part + part, _LENGTHS),
+    # What a crashed machine leaves of a file.
+    "zero_block": _replacing(lambda part, length, draw: b"\0" * len(part), (16, 512, 4096)),
+    "insert_odd_byte": _replacing(lambda part, length, draw: draw.choice(_ODD_BYTES)),
+    "insert_punctuation": _replacing(lambda part, length, draw: bytes([draw.choice(_PUNCTUATION)])),
+    # A run of opening brackets: what a recursive parser does not survive.
+    "nest": _replacing(lambda part, length, draw: draw.choice((b"[", b'{"a":')) * draw.choice((50, 2_000, 100_000))),
+    **{edit.__name__: edit for edit in (flip, cut_off, drop_punctuation, odd_word, swap_halves, empty, other_encoding)},
+    "pack_again": pack_again,
+}
+_ON_DISK = ("flip", "overwrite", "cut_out", "cut_off", "double", "zero_block", "empty")
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
-    **{f"text_{edit.__name__}": _mutation(edit) for edit in _ON_TEXT},
-    **{f"disk_{edit.__name__}": _mutation(edit, is_packed=True) for edit in _ON_DISK},
+    **{f"text_{name}": _mutation(edit) for name, edit in _EDITS.items()},
+    **{f"disk_{name}": _mutation(_EDITS[name], is_packed=True) for name in _ON_DISK},
 }

@@ -7,6 +7,8 @@ from typing import Any
 
 from fuzzing.tree import Entry, Tree, files, packed_like, unpacked, with_file
 
+Slot = tuple[Any, Any]  # a dict or list, and the key or index in it
+Mutation = Callable[[Tree, Random], Tree]
 NAN, INFINITY = float("nan"), float("inf")
 RAW = "@raw:"  # stands for text that `json` would not write
 _MOST_EVENTS = 300  # of a long list that are looked at: the others are alike
@@ -59,9 +61,6 @@ def put(tree: Tree, name: str, value: Any) -> dict[str, Entry]:
     return with_file(tree, name, packed_like(_content(tree, name), written(value)))
 
 
-Slot = tuple[Any, Any]  # a dict or list, and the key or index in it
-
-
 def slots(value: Any, key: str = "") -> Iterator[tuple[str, Slot]]:
     """(the nearest key, where it is) of every value of a document; of long lists only some."""
     if isinstance(value, dict):
@@ -87,9 +86,6 @@ def chosen_slot(tree: Tree, draw: Random, wanted: Callable[[Any], bool]) -> tupl
         if by_key:
             return name, value, draw.choice(by_key[draw.choice(sorted(by_key))])
     return None
-
-
-Mutation = Callable[[Tree, Random], Tree]
 
 
 def _is_number(value: Any) -> bool:

@@ -38,9 +38,7 @@ NAMES = (
     (r"\$HEAD:29500", lambda _: f"127.0.0.1:{_free_port()}"),  # static rendezvous gives port 0 to the ranks
     (r"\$SLURM_NNODES\b", "1"),
     (r"--nnodes=\d+", "--nnodes=1"),
-    (r"--nproc-per-node=8", "--nproc-per-node=2"),
-    (r"-np 8\b", "-np 2"),
-    (r"-n8\b", "-n2"),
+    (r"(--nproc-per-node=|-np |-n)8\b", r"\g<1>2"),
     (r"--ranks 0,7\b", "--ranks 0,1"),
     (r"--ranks sample:32\b", "--ranks sample:2"),
     (r"--ranks sample:33,417\b", "--ranks sample:2,1"),
@@ -56,30 +54,20 @@ _FORGE = "needs the forge, or a key that it knows; the steps are those of .githu
 _NAME = "names a program's command; what it does is in a line of its own"
 _BENCHMARK = "a measurement of up to an hour, alone on its machine; tests/bench runs its parts"
 _HOROVOD = "fetches and builds Horovod's sources, minutes of compiling"
+_RELEASE = "the name is on no index before the first release"
 _ENVIRONMENT = "makes an environment; .ci/try_extras.py makes one for each extra, with the wheel"
 
 # Command line as it stands in the document -> why no test runs it.
 NOT_RUN = {
-    "git apply": _NAME,
-    "docker run": _NAME,
-    "pip install": _NAME,
-    "nsys export": _NAME,
-    "ray start": _NAME,
-    "python -E": _NAME,
-    "python -I": _NAME,
-    "python -S": _NAME,
-    "python -m torch.distributed.run": _NAME,
+    **dict.fromkeys(("git apply", "docker run", "pip install", "nsys export", "ray start"), _NAME),
+    **dict.fromkeys(("python -E", "python -I", "python -S", "python -m torch.distributed.run"), _NAME),
     "sbatch --export=NONE": _NAME,
-    "python3 -m venv env": _ENVIRONMENT,
-    ". env/bin/activate": _ENVIRONMENT,
-    ". .venv/bin/activate": _ENVIRONMENT,
-    "pipx run ddprof demo": "the name is on no index before the first release",
-    "uvx ddprof demo": "the name is on no index before the first release",
+    **dict.fromkeys(("python3 -m venv env", ". env/bin/activate", ". .venv/bin/activate"), _ENVIRONMENT),
+    **dict.fromkeys((f"{runner} ddprof demo" for runner in ("pipx run", "uvx")), _RELEASE),
     "python .ci/licences.py": "writes a page of the checkout; tests/ci/test_supply.py judges the page",
     "python -m ddprof.capture.launcher.pth install": "writes to the environment of whoever runs it",
     'git tag --sign v0.1.0 --message "ddprof 0.1.0"': _FORGE,
-    "git tag --verify v0.1.0": _FORGE,
-    "git push origin v0.1.0": _FORGE,
+    **dict.fromkeys(("git tag --verify v0.1.0", "git push origin v0.1.0"), _FORGE),
     "python -m benchmarks.strangers run --seed 9157 --count 22 --rounds 0": _BENCHMARK,
     "python -m benchmarks.workload_pairs": _BENCHMARK,
     "python -m benchmarks.workload_pairs --quick": _BENCHMARK,

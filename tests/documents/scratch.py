@@ -1,8 +1,6 @@
 """A folder as a reader has it who followed the pages; programs of a cluster or a forge are stand-ins."""
 
-import json
 import os
-import pickle
 import re
 import shutil
 import subprocess
@@ -12,6 +10,8 @@ from pathlib import Path
 
 from snippets import ROOT, blocks
 
+from tests.slices.hangs.hang_dumps import Job
+from tests.slices.span_logs import spans
 from tests.snapshots import FORWARD, MIB, Allocator, write
 
 CALLS = "calls.txt"
@@ -168,62 +168,24 @@ def record(scratch: Scratch) -> None:
     """One real run of two ranks; what the pages make of it stands beside it under the pages' names."""
     folder = scratch.folder
     job = "ddprof run --run-dir ddprof-runs/recorded -- torchrun --standalone --nproc-per-node=2 train.py"
-    said = subprocess.run(
-        ["bash", "-e", "-c", f"{job}; ddprof analyze ddprof-runs/recorded"],
-        cwd=folder, env=scratch.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert said.returncode == 0, said.stdout[-3000:] + said.stderr[-3000:]
-    scratch.restore()
-    (folder / "run").symlink_to("ddprof-runs/recorded")
-    for number in range(1, 5):
-        (folder / f"run{number}").symlink_to("ddprof-runs/recorded")
+    (folder / "ddprof-runs").mkdir()
+    ended = scratch.run(f"set -e; {job}; ddprof analyze ddprof-runs/recorded")
+    assert ended.code == "0", ended.said[-3000:]
+    for name in ("run", "run1", "run2", "run3", "run4"):
+        (folder / name).symlink_to("ddprof-runs/recorded")
     prepared = "ddprof analyze run -o main.json; cp main.json report.json; ddprof patch run/FIXES.toml -o fix.patch"
     generated = "python benchmarks/oracle/generate.py generated/a --count 1 --seed 2"
-    done = subprocess.run(
-        ["bash", "-e", "-c", f"{prepared}; {generated}; ddprof report run -o x.html"],
-        cwd=folder, env=scratch.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    hang(folder / "hung")
+    ended = scratch.run(f"set -e; {prepared}; {generated}; ddprof report run -o x.html")
+    assert ended.code == "0", ended.said[-3000:]
+    hanging = Job(2)
+    for rank, operation in enumerate(("all_reduce", "barrier")):
+        hanging.call(operation, [rank], state="started")
+    hanging.write(folder / "hung")
     allocator = Allocator()
     allocator.free(allocator.alloc(MIB, FORWARD))
     write(folder / "snapshot.pickle", allocator.dump())
     shutil.copy(ROOT / "tests/slices/training_logs/samples/megatron_gpt2.log", folder / "train.log")
-    spans(folder / "outputs" / "structured_logs")
-
-
-def spans(folder: Path) -> None:
-    """Logs of the spans of two ranks, of which the second takes longer to go forward."""
-    folder.mkdir(parents=True)
-    for rank in range(2):
-        forward_us, told = 10_000 + 5_000 * rank, []
-        for step in range(20):
-            begin_us = 1_709_500_000_000_000 + 50_000 * step
-            told += [
-                {"rank": rank, "step": step, "span": name, "start_us": begin_us + at_us, "dur_us": dur_us}
-                for name, at_us, dur_us in (
-                    ("step", 0, 50_000),
-                    ("forward", 0, forward_us),
-                    ("backward", forward_us, 40_000 - forward_us),
-                )
-            ]
-        lines = "".join(json.dumps(line) + "\n" for line in told)
-        (folder / f"rank{rank}.jsonl").write_text(lines, encoding="utf-8")
-
-
-def hang(folder: Path) -> None:
-    """Flight-recorder dumps of two ranks that called different things."""
-    folder.mkdir()
-    for rank, operation in enumerate(("all_reduce", "barrier")):
-        entry = {
-            "collective_seq_id": 1, "process_group": ("0", "default_pg"), "profiling_name": f"nccl:{operation}",
-            "state": "scheduled", "input_sizes": [[4]], "output_sizes": [[4]], "input_dtypes": ["Float"],
-            "output_dtypes": ["Float"], "time_created_ns": 10**18, "frames": [], "record_id": 0, "pg_id": 0,
-            "p2p_seq_id": 0, "op_id": 1, "is_p2p": False, "retired": False, "timeout_ms": 600000,
-        }  # fmt: skip
-        config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
-        dump = {"version": "2.10", "pg_config": config, "pg_status": {}, "entries": [entry]}
-        (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+    spans.write(folder / "outputs" / "structured_logs", fetch=lambda rank, step: 0.08 * (rank == 1), titan=False)
 
 
 def fresh(line: str, number: int) -> str:

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import click
 import pytest
@@ -101,12 +102,14 @@ HERE = [line for line in LINES if not has_to_train(filled(line)) and not takes_l
 TRAINING = [line for line in LINES if trains(filled(line)) and not names_a_command(filled(line))]
 RUNS = [line for line in HERE if line in TRAINING and filled(line).startswith("ddprof run ")]
 ALIKE = set(RUNS) - set({shape(filled(line)): line for line in reversed(RUNS)}.values())
-FAST = [line for line in HERE if line not in ALIKE]  # those alike are run for real, in the slow tests
-ELSEWHERE = [line for line in LINES if takes_long(filled(line))]
+FAST: list[Any] = [line for line in HERE if line not in ALIKE]  # those alike are run for real, in the slow tests
+ELSEWHERE = [pytest.param(line, marks=pytest.mark.slow) for line in LINES if takes_long(filled(line))]
 
 
-def judged(line: str, here: Run, there: There) -> None:
-    """Runs the line, jobs by a stand-in, and judges how it ended."""
+@pytest.mark.torch
+@pytest.mark.parametrize("line", FAST + ELSEWHERE, ids=lambda line: f"{PAGE_OF[line]}: {line}")
+def test_a_documented_command_line_runs(line: str, here: Run, there: There) -> None:
+    """Its job is a stand-in."""
     skip_without_library(line)
     command = filled(line)
     command = names_a_command(command) or command
@@ -120,21 +123,8 @@ def judged(line: str, here: Run, there: There) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("line", FAST, ids=[f"{PAGE_OF[line]}: {line}" for line in FAST])
-def test_a_documented_command_line_runs(line: str, here: Run, there: There) -> None:
-    judged(line, here, there)
-
-
-@pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ELSEWHERE, ids=[f"{PAGE_OF[line]}: {line}" for line in ELSEWHERE])
-def test_a_documented_command_line_runs_on_what_is_elsewhere(line: str, here: Run, there: There) -> None:
-    judged(line, here, there)
-
-
-@pytest.mark.torch
-@pytest.mark.slow
-@pytest.mark.parametrize("line", TRAINING, ids=[f"{PAGE_OF[line]}: {line}" for line in TRAINING])
+@pytest.mark.parametrize("line", TRAINING, ids=lambda line: f"{PAGE_OF[line]}: {line}")
 def test_a_documented_job_is_run_and_recorded(line: str, there: There) -> None:
     skip_without_library(line)
     ended = there(filled(line), "bin")

@@ -28,15 +28,23 @@ TRANSFER = ("comm.bandwidth_bound", "comm.no_overlap", "comm.slow_link")  # find
 ROUNDED = 0.011  # relative: a number printed with three digits, or two
 
 
+def _unsaid(words: str, places: dict[str, str], about: str = "") -> Iterator[str]:
+    """The places that do not say the words."""
+    yield from (f"{about}the {name} does not say {words!r}" for name, text in places.items() if words not in text)
+
+
 def headline(s: Screens) -> Iterator[str]:
     """The headline is that of the first finding, in the same words on every screen."""
     told = phrases.headline(s.report)
     file = one_line((fixes_file(s.report) or told).replace("\n# ", " "))
-    for name, text in (("terminal", s.terminal), ("markdown", s.markdown), ("Overview", s.pages["/"]), ("FIXES", file)):
-        if one_line(told) not in text:
-            yield f"{name} does not say {told!r}"
-    if one_line(told) not in s.file_text:
-        yield f"the file does not say {told!r}"
+    places = {
+        "terminal": s.terminal,
+        "Markdown": s.markdown,
+        "Overview": s.pages["/"],
+        "FIXES": file,
+        "file": s.file_text,
+    }
+    yield from _unsaid(one_line(told), places)
     ranked, lead, sentence = s.report.ranked_findings(), s.lead, one_line(s.report.verdict.headline)
     if lead is None:
         if "fixing it saves" in sentence:
@@ -92,9 +100,7 @@ def reconciled(s: Screens) -> Iterator[str]:
         places = {"card": s.cards[number], "file": s.file_text}
         serious = s.report.severity_of(finding) != "info" and number < phrases.MAX_FINDINGS
         places |= {"terminal": s.terminal, "Markdown": s.markdown} if serious else {}
-        for name, text in places.items():
-            if words not in text:
-                yield f"{finding.id}: the {name} does not say {words!r}"
+        yield from _unsaid(words, places, f"{finding.id}: ")
 
 
 def offered(s: Screens) -> Iterator[str]:
@@ -124,12 +130,8 @@ def gains(s: Screens) -> Iterator[str]:
         places = {"card": s.cards[number], "file": s.file_text}
         if number < phrases.MAX_FINDINGS:
             places |= {"terminal": s.terminal, "Markdown": s.markdown, "card of the Overview": s.first_cards[number]}
-        for name, text in places.items():
-            if words not in text:
-                yield f"{finding.id}: the {name} does not say {words!r}"
-        change = (
-            f"{finding.id}: {finding.fixes[0].setting} -> {finding.fixes[0].suggested}" if finding.fixes else finding.id
-        )
+        yield from _unsaid(words, places, f"{finding.id}: ")
+        change = ": ".join([finding.id, *(f"{fix.setting} -> {fix.suggested}" for fix in finding.fixes[:1])])
         after = what_if.get(change)
         if after is None:
             yield f"{finding.id}: no line {change!r} among the predictions"
@@ -378,23 +380,6 @@ def unknowns(s: Screens) -> Iterator[str]:
                 yield f"{path}: {text[max(0, at.start() - 50) : at.end() + 30]!r}"
 
 
-_ALL = (
-    headline,
-    label,
-    culprits,
-    reconciled,
-    offered,
-    gains,
-    regimes,
-    settings,
-    blame,
-    critical,
-    plans,
-    ranges,
-    promises,
-    compared,
-    onefile,
-    sums,
-    steps,
-)
-CHECKS: dict[str, Check] = {check.__name__: check for check in (*_ALL, inputs, outcomes, pace, unknowns)}
+_OF_FINDINGS = (headline, label, culprits, reconciled, offered, gains, regimes, settings, blame, critical, outcomes)
+_OF_NUMBERS = (plans, ranges, promises, compared, onefile, sums, steps, inputs, pace, unknowns)
+CHECKS: dict[str, Check] = {check.__name__: check for check in (*_OF_FINDINGS, *_OF_NUMBERS)}

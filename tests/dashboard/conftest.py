@@ -21,7 +21,6 @@ from ddprof.dashboard.app import create_app
 from ddprof.dashboard.http import compress, make_server
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.runs.open_run import OpenRun, load
-from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
@@ -113,17 +112,11 @@ def client(straggler: OpenRun) -> Any:
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[..., str]]:
-    """`serve(open_runs)` -> address of a server that runs until the tests end."""
+    """`serve(open_runs, token, max_upload_bytes=...)` -> address of a server that runs until the tests end."""
     servers = []
 
-    def start(
-        open_runs: list[OpenRun],
-        token: str | None = None,
-        paths: tuple[str, ...] = (),
-        max_upload_bytes: int = 0,
-        perfetto_ui: str = PERFETTO_UI,
-    ) -> str:
-        server = make_server(Runs(paths, open_runs), 0, Access(token), max_upload_bytes, perfetto_ui)
+    def start(open_runs: list[OpenRun], token: str | None = None, **how: Any) -> str:
+        server = make_server(Runs((), open_runs), 0, Access(token), **how)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}"

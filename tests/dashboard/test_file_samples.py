@@ -23,19 +23,14 @@ def test_the_file_is_small_and_hashed_names_leave_the_verdict(sample: Callable[[
     opened = sample(name)
     text = render(opened)
     assert len(text.encode()) < LIMIT_BYTES
-    file = File(text)
-    gains = [float(row[3]) for row in file.rows.get("findings/findings", [[]])[1:]]
-    priced = [f.recoverable_us.value / 1e3 for f in opened.report.ranked_findings()]
-    assert gains == pytest.approx(priced, rel=1e-3, abs=1e-6)
-    plain = json.loads(file.scripts["report"])
+    plain = json.loads(File(text).scripts["report"])
     hashed_text = render(opened, key=b"key")
     hashed = json.loads(File(hashed_text).scripts["report"])
     for part in ("ledger", "steps"):
         assert hashed[part] == plain[part]
     said, plainly = ((r["verdict"]["bound"], LINE.sub("LINE", r["verdict"]["headline"])) for r in (hashed, plain))
     assert said == plainly
-    assert [(f["id"], f["ranks"], f["recoverable_us"]) for f in hashed["findings"]] == [
-        (f["id"], f["ranks"], f["recoverable_us"]) for f in plain["findings"]
-    ]
+    found, same = ([(f["id"], f["ranks"], f["recoverable_us"]) for f in r["findings"]] for r in (hashed, plain))
+    assert found == same
     private = {host for host in plain["run"]["hosts"].values() if host} | {Path(p).name for p in plain["run"]["paths"]}
     assert [word for word in private if word in hashed_text] == []

@@ -18,6 +18,7 @@ import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
 from tests.dashboard.malformed import Malformed
+from tests.dashboard.server.test_boundary import drawn
 
 SEED = 15
 AT_ONCE = 8
@@ -60,15 +61,7 @@ class Served:
 
     def draw(self, path: str) -> bytes:
         """The answer to the callback that draws a page."""
-        outputs = [{"id": part, "property": "children"} for part in ("top", "navigation", "content")]
-        values = (("address", "pathname", path), ("address", "search", ""), ("version", "data", 1))
-        body = {
-            "output": "..top.children...navigation.children...content.children..",
-            "outputs": outputs,
-            "inputs": [{"id": i, "property": p, "value": v} for i, p, v in values],
-            "changedPropIds": [],
-        }
-        text = json.dumps(body).encode()
+        text = json.dumps(drawn("", path)).encode()
         head = f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
         return self.ask(f"POST /_dash-update-component HTTP/1.1\r\n{self.headers}{head}\r\n".encode() + text)
 

@@ -2,19 +2,16 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.findings import Evidence, Finding
+from ddprof.findings import Evidence
 from ddprof.units import format_ranks
 from tests.dashboard.browsing import TILES, Page, one_in
 from tests.dashboard.conftest import SAMPLES
 
-TRUTHS: dict[str, dict[str, Any]] = {
-    file.parent.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(SAMPLES.glob("*/truth.json"))
-}
+TRUTHS = {file.parent.name: json.loads(file.read_text("utf-8")) for file in sorted(SAMPLES.glob("*/truth.json"))}
 FAULTY = [name for name, truth in TRUTHS.items() if truth["findings"]]
 NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting: nothing of the timeline is their event
 
@@ -27,13 +24,6 @@ _PLACE = """
   return row ? [x, row.y + row.height / 2] : null;"""
 
 
-def _found(opened: OpenRun, fault: dict[str, Any]) -> tuple[int, Finding]:
-    """The finding that says what the truth says, and its place on the Overview."""
-    named = {fault["id"], *fault["or"]}
-    ranked = list(enumerate(opened.report.ranked_findings()))
-    return next((n, f) for n, f in ranked if f.id in named and f.ranks == tuple(fault["ranks"]))
-
-
 @pytest.mark.parametrize("name", one_in(3, FAULTY))
 def test_the_overview_names_the_culprit_and_two_clicks_show_the_event(
     page_of: Callable[..., Page], sample: Callable[[str], OpenRun], name: str
@@ -41,7 +31,8 @@ def test_the_overview_names_the_culprit_and_two_clicks_show_the_event(
     opened = sample(name)
     page = page_of(opened)
     for fault in TRUTHS[name]["findings"]:
-        number, finding = _found(opened, fault)
+        named, ranked = {fault["id"], *fault["or"]}, enumerate(opened.report.ranked_findings())
+        number, finding = next((n, f) for n, f in ranked if f.id in named and f.ranks == tuple(fault["ranks"]))
         page.visit("/")
         card = page.every("article.card")[number]
         assert finding.summary in card.text

@@ -20,6 +20,7 @@ from ddprof.trials.document import write_document
 from tests.dashboard.components import texts
 from tests.dashboard.onefile_reader import File, equal_tables
 from tests.dashboard.tuned import ANSWER, CWD, KEPT_ONE, PATCH, WHY, manifest, run_of_command, state, tuned
+from tests.report.test_calibration import record
 
 ENDING = "-- torchrun --nproc-per-node=2 acme_train.py --name 'two words'"
 
@@ -166,9 +167,6 @@ def test_the_dashboard_quotes_predictions_that_were_verified(tmp_path: Path, mon
     run = run_of_command(tmp_path / "made")
     assert "like this" not in _words(load([str(run)])[0], "/findings")
     for number, outcome in enumerate(("inside", "inside", "outside", "disturbed")):
-        record = calibration.Record(
-            f"2026-01-0{number + 1}", "a", "b", (), (), ("comm.latency_bound",), 2.0, 1.0, 0.5, 1.5, 1.0, None, None,
-            (0.0, 0.0), outcome,
-        )  # fmt: skip
-        calibration.append(run / calibration.FILE, record)
+        made = record(outcome, f"2026-01-0{number + 1}", "comm.latency_bound")
+        calibration.append(run / calibration.FILE, made)
     assert "2 of 3 similar predictions were within range" in _words(load([str(run)])[0], "/findings")

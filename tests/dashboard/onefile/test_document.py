@@ -41,9 +41,8 @@ def test_every_table_is_the_dashboards_and_its_numbers_are_the_json_reports(file
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
     shown = {int(row[0]): float(row[3]) for row in file.rows["overview/steps"][1:]}
     assert [shown[i] for i in range(len(per_step))] == pytest.approx(per_step, rel=1e-3)
-    assert [float(row[3]) for row in file.rows["findings/findings"][1:]] == pytest.approx(
-        sorted((f["recoverable_us"]["value"] / 1e3 for f in document["findings"]), reverse=True), rel=1e-3
-    )
+    gains_ms = sorted((f["recoverable_us"]["value"] / 1e3 for f in document["findings"]), reverse=True)
+    assert [float(row[3]) for row in file.rows["findings/findings"][1:]] == pytest.approx(gains_ms, rel=1e-3)
     replayed = [float(row[1]) for row in file.rows["what-if/what-if"][1:]]
     assert replayed == pytest.approx([w["predicted_step_us"] / 1e3 for w in document["what_if"]], rel=1e-3)
     for row in file.rows["overview/rank-causes"][1:]:
@@ -145,10 +144,8 @@ def test_a_compare_page_and_a_saved_report(straggler: OpenRun, pipeline: OpenRun
 
 
 def test_it_needs_neither_dash_nor_plotly(straggler_traces: Path, tmp_path: Path) -> None:
-    script = (
-        "import sys\nfor name in ('dash', 'plotly', 'flask', 'werkzeug'): sys.modules[name] = None\n"
-        "from ddprof.cli.main import main\nmain()\n"
-    )
+    script = "import sys\nfor name in ('dash', 'plotly', 'flask', 'werkzeug'): sys.modules[name] = None\n"
+    script += "from ddprof.cli.main import main\nmain()\n"
     out = tmp_path / "x.html"
     command = [sys.executable, "-c", script, "report", str(straggler_traces), "-o", str(out), "--workers", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -76,11 +76,8 @@ def test_the_pipeline_page_names_the_slow_stage(pipeline: OpenRun) -> None:
 def test_compare_says_what_changed(straggler: OpenRun) -> None:
     report = straggler.report
     job = {**report.ledger.job, "gc": 5_000.0, "wall_us": report.ledger.job["wall_us"] + 5_000.0}
-    slower = replace(
-        report,
-        ledger=replace(report.ledger, job=job),
-        steps=replace(report.steps, wall_us=report.steps.wall_us + 5_000.0),
-    )
+    steps = replace(report.steps, wall_us=report.steps.wall_us + 5_000.0)
+    slower = replace(report, ledger=replace(report.ledger, job=job), steps=steps)
     runs = (straggler, OpenRun(slower))
     rows = next(iter(page_at("/compare").exhibits(View(straggler, {}, runs)))).sheet.rows
     changed = {row[0]: row[3] for row in rows}

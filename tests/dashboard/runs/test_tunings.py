@@ -49,6 +49,5 @@ def test_what_cannot_be_read_is_none_what_changes_is_read_again_and_of_many_the_
     assert _names(tmp_path / "run") == [] and _names(tmp_path / "gone" / "run") == []
     for number in range(tunings.MOST + 3):
         write_document(state(), tmp_path / "many" / f"{number:02d}-tune-train")
-    assert _names(tmp_path / "many" / "run") == [
-        f"{number:02d}-tune-train" for number in range(tunings.MOST + 2, 2, -1)
-    ]
+    newest = range(tunings.MOST + 2, 2, -1)
+    assert _names(tmp_path / "many" / "run") == [f"{number:02d}-tune-train" for number in newest]

@@ -15,7 +15,7 @@ from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 CALL = "/_dash-update-component"
 
 
-def _drawn(search: object = "", path: object = "/", **other: object) -> dict[str, object]:
+def drawn(search: object = "", path: object = "/", **other: object) -> dict[str, object]:
     """Body of the callback that draws a page."""
     values = (("address", "pathname", path), ("address", "search", search), ("version", "data", 1))
     return {
@@ -43,16 +43,16 @@ def test_every_property_that_a_callback_takes_has_a_type(straggler: OpenRun) -> 
 )
 @pytest.mark.parametrize("path", ["/", "/ranks", "/host", "/timeline?from=nan", "/nowhere", "/live"])
 def test_what_a_reader_can_type_is_drawn_or_said(client: Any, search: str, path: str) -> None:
-    assert client.post(CALL, json=_drawn(search, path)).status_code == 200
+    assert client.post(CALL, json=drawn(search, path)).status_code == 200
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        *([], "x", 1, {}, {"output": "version.data"}, _drawn(outputs={"id": 1}), _drawn(state=7)),
-        *(_drawn(1), _drawn([]), _drawn("x" * 40_000), _drawn("\ud800"), _drawn(path={"a": 1})),
-        *(_drawn(output="nothing.children"), _drawn(output=[]), _drawn(outputs=[])),
-        *(_drawn(inputs=[]), _drawn(inputs={}), _drawn(inputs=[[]]), _drawn(inputs=None), _drawn(changedPropIds=[1])),
+        *([], "x", 1, {}, {"output": "version.data"}, drawn(outputs={"id": 1}), drawn(state=7)),
+        *(drawn(1), drawn([]), drawn("x" * 40_000), drawn("\ud800"), drawn(path={"a": 1})),
+        *(drawn(output="nothing.children"), drawn(output=[]), drawn(outputs=[])),
+        *(drawn(inputs=[]), drawn(inputs={}), drawn(inputs=[[]]), drawn(inputs=None), drawn(changedPropIds=[1])),
     ],
 )  # fmt: skip
 def test_calls_of_another_shape_are_refused(client: Any, body: object) -> None:

@@ -1,5 +1,6 @@
 """Two runs side by side: aligned by step, coloured by the change of all calls of a name."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -54,14 +55,9 @@ def test_levels_are_shares_of_the_step_steps_begin_alike_and_a_call_in_two_parts
     assert ("after", "d") not in told
     both = difference(_run([("a", 100_000, 5_000)]), _run([("a", 150_000, 5_000)], late_ns=123_456))
     index = both.index
-    starts = {
-        both.lanes[n].label[:5]: index.start_ns(
-            np.arange(index.first[n * index.categories], index.first[(n + 1) * index.categories])
-        )
-        for n in (0, 1)
-    }
-    assert starts["after"].tolist() == [150_000, STEP_NS + 150_000]
-    assert starts["befor"].tolist() == [100_000, STEP_NS + 100_000]
+    lanes = (index.first[n * index.categories] for n in range(3))
+    starts = [index.start_ns(np.arange(first, end)).tolist() for first, end in itertools.pairwise(lanes)]
+    assert starts == [[150_000, STEP_NS + 150_000], [100_000, STEP_NS + 100_000]]
     assert [lane.label.split(":")[0] for lane in both.lanes] == ["after", "before"]
     both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 120_000), ("a", 400_000, 80_000)]))
     assert {category for category, _ in _told(both).values()} == {"unchanged"}

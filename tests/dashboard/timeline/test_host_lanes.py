@@ -10,15 +10,8 @@ from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.model import TRACKS
 from ddprof.tables import NULL
 
-TWO_DEVICES = TRACKS.table(
-    {
-        "pid": ["0", "1", "9"],
-        "tid": ["7", "20", "41"],
-        "name": ["", "", "pt_autograd_0"],
-        "device": [0, 1, NULL],
-        "stream": [7, 20, NULL],
-    }
-)
+WORDS = {"pid": ["0", "1", "9"], "tid": ["7", "20", "41"], "name": ["", "", "pt_autograd_0"]}
+TWO_DEVICES = TRACKS.table({**WORDS, "device": [0, 1, NULL], "stream": [7, 20, NULL]})
 
 
 def test_words_of_threads_categories_and_streams_of_the_file(straggler: OpenRun, straggler_traces: Path) -> None:

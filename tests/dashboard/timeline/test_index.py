@@ -9,11 +9,8 @@ from ddprof.dashboard.timeline.index import SliceIndex, Slices
 
 CATEGORIES = 3
 Cut = tuple[int, int, int]  # length, gap after it, category of a slice
-lanes_of_cuts = st.lists(
-    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, CATEGORIES - 1)), max_size=30),
-    min_size=1,
-    max_size=4,
-)
+cuts_of_lane = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, CATEGORIES - 1)), max_size=30)
+lanes_of_cuts = st.lists(cuts_of_lane, min_size=1, max_size=4)
 
 
 def _lane(cuts: list[Cut], origin: int) -> Slices:
@@ -56,9 +53,8 @@ def test_rows_of_a_window_are_the_slices_that_overlap_it(cuts: list[list[Cut]], 
 def test_a_row_leads_back_to_its_slice_no_slices_are_an_answer_and_outer_spans_lie_above() -> None:
     index = SliceIndex([_lane([(5, 1, 0), (7, 2, 1), (3, 0, 0)], 100)], CATEGORIES)
     rows = np.arange(len(index))
-    assert sorted(
-        zip(index.start_ns(rows).tolist(), index.dur_ns(rows).tolist(), index.ref[rows].tolist(), strict=True)
-    ) == [(100, 5, 0), (106, 7, 1), (115, 3, 2)]
+    columns = (index.start_ns(rows), index.dur_ns(rows), index.ref[rows])
+    assert sorted(np.stack(columns, axis=1).tolist()) == [[100, 5, 0], [106, 7, 1], [115, 3, 2]]
     index = SliceIndex([_lane([], 0)], CATEGORIES)
     groups = index.groups_of(np.array([0]))
     assert len(index) == 0 and len(groups) == 0 and len(index.rows(groups, 0, 10).row) == 0

@@ -34,9 +34,8 @@ def test_the_table_of_streams_is_arithmetic_on_the_device_operations(straggler: 
         shift = job.shift_ns(position)
         ops = facts.device_ops
         compute = ops["comm"] < 0
-        for name, start, end in zip(
-            ops["name"][compute], ops["start_ns"][compute] - shift, ops["end_ns"][compute] - shift, strict=True
-        ):
+        times = (ops[column][compute] - shift for column in ("start_ns", "end_ns"))
+        for name, start, end in zip(ops["name"][compute], *times, strict=True):
             if start < hi and end > lo:
                 inside = int(min(end, hi) - max(start, lo))
                 expected[facts.strings[name]].append((inside, bool(start < lo or end > hi)))
@@ -59,9 +58,6 @@ def test_kernels_come_before_what_calls_them_and_shares_of_a_kind_add_up(straggl
     found = selection_statistics(straggler.timeline, range(len(straggler.timeline.lanes)), *_window(straggler))
     kinds = [row["kind"] for row in found["names"] if row["calls"]]
     assert kinds[0] == "device" and kinds[-1] == "steps" and len(list(groupby(kinds))) == len(set(kinds))
-    lo, hi = _window(straggler)
-    every = list(range(len(straggler.timeline.lanes)))
-    found = selection_statistics(straggler.timeline, every, lo, hi)
     by_kind: dict[str, float] = defaultdict(float)
     for row in found["names"]:
         by_kind[row["kind"]] += row["share"]
@@ -152,9 +148,8 @@ def test_a_drag_over_a_closed_rank_is_all_of_its_lanes(page: Page, straggler: Op
     known = _known(page, straggler)
     shown = page.js(f"return {CELLS}")
     assert [row[0] for row in shown] == [row["name"] for row in known["names"]]
-    assert [row[4:8] for row in shown] == [
-        [_us(row[column]) for column in ("total_ns", "mean_ns", "min_ns", "max_ns")] for row in known["names"]
-    ]
+    columns = ("total_ns", "mean_ns", "min_ns", "max_ns")
+    assert [row[4:8] for row in shown] == [[_us(row[column]) for column in columns] for row in known["names"]]
     assert page.trouble() == []
 
 

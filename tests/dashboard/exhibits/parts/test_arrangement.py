@@ -13,6 +13,10 @@ from ddprof.dashboard.exhibits.parts.numbers import lateness_us
 from ddprof.dashboard.runs.open_run import OpenRun
 from tests.dashboard.browsing import Page
 
+ARRANGED = "return ddprof.timeline && ddprof.timeline.root.dataset.arranged"
+RANKS = "return [...new Set(ddprof.timeline.rows.map((r) => r.rank).filter((r) => r !== undefined))]"
+HEADS = "return ddprof.timeline.rows.filter((r) => r.isHost).map((r) => r.label)"
+
 
 def _grouping(job: JobFacts, name: str) -> Any:
     return next(grouping for grouping in arrangement(job)["groupings"] if grouping["id"] == name)
@@ -20,13 +24,9 @@ def _grouping(job: JobFacts, name: str) -> Any:
 
 def _with_groups(job: JobFacts, *groups: tuple[str, str]) -> JobFacts:
     """The job with these groups, as (ranks, role)."""
-    columns = {
-        "size": [ranks.count(",") + 1 for ranks, _ in groups],
-        "ranks": [ranks for ranks, _ in groups],
-        "role": [role for _, role in groups],
-        "name": [str(i) for i in range(len(groups))],
-    }
-    return replace(job, groups=GROUPS.table(columns))
+    ranks, roles = map(list, zip(*groups, strict=True))
+    columns = {"size": [of.count(",") + 1 for of in ranks], "ranks": ranks, "role": roles}
+    return replace(job, groups=GROUPS.table({**columns, "name": [str(i) for i in range(len(groups))]}))
 
 
 def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(straggler: OpenRun) -> None:
@@ -43,12 +43,8 @@ def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(str
 def test_what_the_groups_do_not_tell_has_a_reason(straggler: OpenRun) -> None:
     ranks = ",".join(map(str, straggler.job.rank_ids))
     job = _with_groups(straggler.job, ("0,1", "tp"), ("1,2", "tp"), (ranks, "dp"))
-    assert _grouping(job, "tp") | {"words": ""} == {
-        "id": "tp",
-        "words": "",
-        "groups": [],
-        "why": "the tensor-parallel groups overlap",
-    }
+    told = _grouping(job, "tp")
+    assert told == {"id": "tp", "words": told["words"], "groups": [], "why": "the tensor-parallel groups overlap"}
     assert _grouping(job, "dp")["why"] == "one data-parallel group holds every rank"
     assert "no pipeline" in _grouping(replace(job, pipeline=None), "pp")["why"]
     assert "known to be" in _grouping(_with_groups(straggler.job, ("0,1", "group of 2")), "dp")["why"]
@@ -59,11 +55,6 @@ def test_stages_are_those_of_the_pipeline(pipeline: OpenRun) -> None:
     assert job.pipeline is not None
     stages = [[job.rank_ids[position] for position in stage] for stage in job.pipeline.stages]
     assert [ranks for _, ranks in _grouping(job, "pp")["groups"]] == stages
-
-
-ARRANGED = "return ddprof.timeline && ddprof.timeline.root.dataset.arranged"
-RANKS = "return [...new Set(ddprof.timeline.rows.map((r) => r.rank).filter((r) => r !== undefined))]"
-HEADS = "return ddprof.timeline.rows.filter((r) => r.isHost).map((r) => r.label)"
 
 
 def _open(page: Page, path: str = "/timeline") -> None:

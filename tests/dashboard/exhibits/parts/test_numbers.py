@@ -62,10 +62,8 @@ def test_a_defect_of_many_ranks_is_one_line_and_a_table_of_zeros_is_not_shown(st
     report = replace(straggler.report, health=(*items, HealthItem("no settings", "none are advised", "info")))
     opened = OpenRun(report, straggler.loaded)
     health = next(e for e in data_exhibits(View(opened, {}, (opened,))) if e.id == "health")
-    assert [row[:3] for row in health.sheet.rows] == [
-        ("warning", "ranks 0-3", "the trace ends early"),
-        ("info", "the run", "no settings"),
-    ]
+    told = [("warning", "ranks 0-3", "the trace ends early"), ("info", "the run", "no settings")]
+    assert [row[:3] for row in health.sheet.rows] == told
     assert "conclusions: 1; remarks: 1" in health.reading
     nothing = np.empty(0, np.int64)
     ranks = tuple(replace(f, gaps=f.gaps.take(nothing)) for f in straggler.job.ranks)

@@ -38,10 +38,8 @@ def test_an_amount_takes_the_time_of_the_fault() -> None:
     assert now[0] - before == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(
-    ("fault", "of_first", "of_second"), [("uneven-shards", [0.5] * 8, [1.5] * 8), ("imbalance", [], [])]
-)
-def test_the_fix_of_unequal_work_is_the_mean(fault: str, of_first: list[float], of_second: list[float]) -> None:
+@pytest.mark.parametrize(("fault", "shares"), [("uneven-shards", (0.5, 1.5)), ("imbalance", None)])
+def test_the_fix_of_unequal_work_is_the_mean(fault: str, shares: tuple[float, float] | None) -> None:
     """Uneven shards give the culprit more in every step, imbalance one rank or the other."""
     loading = pytest.importorskip("ddprof.workloads.loading", reason="torch is not installed")
 
@@ -50,7 +48,7 @@ def test_the_fix_of_unequal_work_is_the_mean(fault: str, of_first: list[float], 
 
     first, second = work("", 0), work("", 1)
     assert [sum(pair) for pair in zip(first, second, strict=True)] == [2.0] * 8
-    assert (first, second) == (of_first, of_second) if of_first else len(set(first)) == 2
+    assert (first, second) == tuple([share] * 8 for share in shares) if shares else len(set(first)) == 2
     assert work("balanced", 0) == work("balanced", 1) == [1.0] * 8
 
 

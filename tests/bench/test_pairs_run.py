@@ -59,10 +59,9 @@ def judge_pair(told: dict[str, Any], said: str) -> None:
 
 def bench(folder: Path, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     results = folder / "results.json"
-    line = [sys.executable, "-m", "benchmarks.workload_pairs", "--out", str(folder), "--results"]
-    done = subprocess.run(
-        [*line, str(results), *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
+    words = ["--out", str(folder), "--results", str(results), *arguments]
+    line = [sys.executable, "-m", "benchmarks.workload_pairs", *words]
+    done = subprocess.run(line, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return done, json.loads(results.read_text(encoding="utf-8")) if results.exists() else {}
 
 

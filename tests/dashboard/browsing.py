@@ -3,12 +3,16 @@
 import base64
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from ddprof.dashboard.runs.open_run import OpenRun
+
+PageOf, Serve, Sample = Callable[..., "Page"], Callable[..., str], Callable[[str], OpenRun]  # of fixtures
+ENTER, ESCAPE, SPACE, TAB = "\ue007", "\ue00c", "\ue00d", "\ue004"
 PATIENCE_S = 300.0
 TILES = "return document.getElementById('timeline-root')?.dataset.tiles"
 _READ = "return document.readyState === 'complete' && location.href !== 'about:blank'"
@@ -48,6 +52,13 @@ class Page:
 
     def link(self, words: str) -> Any:
         return self.browser.find_element("link text", words)
+
+    @property
+    def hands(self) -> Any:
+        """Mouse and keyboard: selenium's ActionChains."""
+        from selenium.webdriver import ActionChains
+
+        return ActionChains(self.browser)
 
     @property
     def said(self) -> str:

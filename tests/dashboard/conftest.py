@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, PageOf, Sample, Serve
 from tests.dashboard.tuned import tuned
 
 SEED = 17
@@ -91,7 +91,7 @@ def view(straggler: OpenRun) -> View:
 
 
 @pytest.fixture(scope="session")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], OpenRun]:
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     """`sample(name)`: a shipped run; of a copy, for facts are kept beside traces."""
     folder = tmp_path_factory.mktemp("samples")
 
@@ -111,7 +111,7 @@ def client(straggler: OpenRun) -> Any:
 
 
 @pytest.fixture(scope="session")
-def serve() -> Iterator[Callable[..., str]]:
+def serve() -> Iterator[Serve]:
     """`serve(open_runs, token, max_upload_bytes=...)` -> address of a server that runs until the tests end."""
     servers = []
 
@@ -127,7 +127,7 @@ def serve() -> Iterator[Callable[..., str]]:
 
 
 @pytest.fixture(scope="session")
-def address(serve: Callable[..., str], straggler: OpenRun, pipeline: OpenRun) -> str:
+def address(serve: Serve, straggler: OpenRun, pipeline: OpenRun) -> str:
     """A server of both runs that takes uploads; whoever changes its runs starts another."""
     return serve([straggler, pipeline], max_upload_bytes=UPLOAD_BYTES)
 
@@ -140,7 +140,7 @@ def page(chromium: Any, address: str) -> Iterator[Page]:
 
 
 @pytest.fixture
-def page_of(chromium: Any, serve: Callable[..., str]) -> Iterator[Callable[..., Page]]:
+def page_of(chromium: Any, serve: Serve) -> Iterator[PageOf]:
     """`page_of(run, ...)`: what a reader sees of a server of these runs."""
     yield lambda *runs, **how: Page(chromium, serve(list(runs), **how))
     chromium.delete_all_cookies()
@@ -167,7 +167,7 @@ def file_page(chromium: Any, straggler_file: str) -> Page:
 
 
 @pytest.fixture
-def file_of(chromium: Any, tmp_path: Path) -> Callable[[OpenRun], Page]:
+def file_of(chromium: Any, tmp_path: Path) -> PageOf:
     """`file_of(run)`: what a reader sees of the HTML report of a run."""
 
     def written(run: OpenRun) -> Page:

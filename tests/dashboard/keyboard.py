@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import TAB, Page
 
 # Numbers all controls, and looks at every Tab what had the focus until then, and whether that was seen: an outline,
 # on an element that is inside the window.
@@ -42,11 +42,9 @@ class Walk:
 
 def walk(page: Page) -> Walk:
     """Press Tab from the top of the page until every control had its turn or twice as many keys were pressed."""
-    from selenium.webdriver import ActionChains, Keys
-
     controls, focused = page.js(_BEGIN), []
     for _ in range(2):
-        ActionChains(page.browser).send_keys(Keys.TAB * (len(controls) + 5)).perform()
+        page.hands.send_keys(TAB * (len(controls) + 5)).perform()
         focused = page.js("lookAtFocus(); return walked.slice(1)")  # the first look was before the first key
         reached = {step["walk"] for step in focused if step}
         is_whole = reached >= {str(i) for i in range(len(controls))}

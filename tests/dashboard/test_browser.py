@@ -1,6 +1,5 @@
 """Use of the dashboard in a real Chromium, in which no name of a trace does anything."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from ddprof.sidecar import LoaderSettings, SamplerSettings, Sidecar
-from tests.dashboard.browsing import TILES, Page
+from tests.dashboard.browsing import TILES, Page, Serve
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ATTACKED = "return document.querySelector('img, [onerror], #content script')"
@@ -173,7 +172,7 @@ def _hostile(opened: OpenRun) -> OpenRun:
 
 
 @pytest.fixture(scope="module")
-def hostile(serve: Callable[..., str], straggler: OpenRun) -> str:
+def hostile(serve: Serve, straggler: OpenRun) -> str:
     return serve([_hostile(straggler)] * 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.open_run import load
 from tests.dashboard.axe import serious
-from tests.dashboard.browsing import Page, one_in
+from tests.dashboard.browsing import ENTER, SPACE, Page, PageOf, one_in
 from tests.dashboard.keyboard import walk
 
 LEAST_CONTROLS = len(PAGES) + 5  # the navigation, the way past it, both filters, their button, the JSON, the theme
@@ -67,7 +67,7 @@ def test_tab_reaches_every_control_and_axe_finds_nothing_serious(page: Page, sho
 
 
 @pytest.mark.parametrize("theme", one_in(2, THEMES))
-def test_axe_finds_nothing_serious_while_a_job_runs(page_of: Callable[..., Page], running: Path, theme: str) -> None:
+def test_axe_finds_nothing_serious_while_a_job_runs(page_of: PageOf, running: Path, theme: str) -> None:
     page = page_of(*load([str(running)]))
     _visit(page, "/live", theme)
     page.wait("return document.querySelectorAll('#live .exhibit').length >= 2")
@@ -82,14 +82,12 @@ def test_axe_sees_what_is_wrong(page: Page) -> None:
 
 
 def test_the_keyboard_opens_a_page_and_its_numbers(page: Page) -> None:
-    from selenium.webdriver import ActionChains, Keys
-
     page.visit("/history")
     page.js("arguments[0].focus()", page.link("Ranks & steps"))
-    ActionChains(page.browser).send_keys(Keys.ENTER).perform()
+    page.hands.send_keys(ENTER).perform()
     fold = page.wait("return document.querySelector('#exhibit-lateness summary')")
     page.js("arguments[0].focus()", fold)
-    ActionChains(page.browser).send_keys(Keys.SPACE).perform()
+    page.hands.send_keys(SPACE).perform()
     page.wait("return document.querySelector('#exhibit-lateness details').open")
     page.wait("return document.querySelectorAll('#exhibit-lateness details td').length > 3")
 
@@ -116,7 +114,7 @@ def test_paper_has_no_controls_and_dark_words(page: Page) -> None:
 
 
 @pytest.mark.parametrize("sample", one_in(4, REAL_RUNS))
-def test_pages_open_on_real_runs(page_of: Callable[..., Page], shared_run: Callable[[str], Path], sample: str) -> None:
+def test_pages_open_on_real_runs(page_of: PageOf, shared_run: Callable[[str], Path], sample: str) -> None:
     page = page_of(*load([str(shared_run(sample))]))
     assert page.visit(PAGES[0].path) == []
     assert {shown.path: found for shown in PAGES if (found := page.turn_to(shown.title))} == {}

@@ -24,7 +24,7 @@ from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
 from ddprof.report.comparison.text import comparison_headline
 from ddprof.units import format_bytes, format_us
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, Sample, Serve
 from tests.dashboard.conftest import SEED
 
 MOST_CLICKS = 3
@@ -33,7 +33,7 @@ TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loa
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, sample: Callable[[str], OpenRun]) -> dict[str, OpenRun]:
+def runs(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> dict[str, OpenRun]:
     """Yesterday's run of the job that a slow host holds up today (with modules), and one run for each other trouble."""
     found = {}
     today = scenario(SEED, TODAY)
@@ -69,7 +69,7 @@ def _with_modules(traces: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], runs: dict[str, OpenRun]) -> str:
+def address(serve: Serve, runs: dict[str, OpenRun]) -> str:
     """One server of them all."""
     return serve(list(runs.values()))
 

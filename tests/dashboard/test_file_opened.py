@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +11,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.report import phrases
 from tests.dashboard.axe import serious
-from tests.dashboard.browsing import TILES, Page, one_in
+from tests.dashboard.browsing import ENTER, TILES, Page, PageOf, one_in
 from tests.dashboard.changed import named
 from tests.dashboard.keyboard import walk
 from tests.dashboard.test_every_page import REAL_RUNS
@@ -53,7 +52,7 @@ def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, stra
 
 
 @pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, NAMES)])
-def test_files_of_all_runs_open(request: pytest.FixtureRequest, file_of: Callable[[OpenRun], Page], name: str) -> None:
+def test_files_of_all_runs_open(request: pytest.FixtureRequest, file_of: PageOf, name: str) -> None:
     if name in REAL_RUNS:
         (opened,) = load([str(request.getfixturevalue("shared_run")(name))])
     else:
@@ -94,7 +93,7 @@ def test_the_canvas_is_painted_and_answers(file_page: Page, straggler: OpenRun) 
     assert page.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0 and page.trouble() == []
 
 
-def test_a_kernel_called_script_stays_text(file_of: Callable[..., Page], straggler: OpenRun) -> None:
+def test_a_kernel_called_script_stays_text(file_of: PageOf, straggler: OpenRun) -> None:
     page = file_of(named(straggler, EVIL)).open()
     _walk_pages(page)
     _show(page, "timeline")
@@ -117,11 +116,9 @@ def test_every_control_has_its_turn_with_tab(file_page: Page) -> None:
 
 
 def test_enter_on_a_link_shows_the_page_and_moves_the_focus(file_page: Page) -> None:
-    from selenium.webdriver import ActionChains, Keys
-
     file_page.open()
     file_page.js("arguments[0].focus()", file_page.link("Findings"))
-    ActionChains(file_page.browser).send_keys(Keys.ENTER).perform()
+    file_page.hands.send_keys(ENTER).perform()
     file_page.wait("return document.activeElement === document.querySelector('#findings h1')")
     assert file_page.js("return document.querySelector('.pages [aria-current]').textContent") == "Findings"
 

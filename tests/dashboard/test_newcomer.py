@@ -1,14 +1,12 @@
 """Each shipped sample: the Overview names the culprit, two clicks lead to the event ("Show in timeline", the span)."""
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Evidence
 from ddprof.units import format_ranks
-from tests.dashboard.browsing import TILES, Page, one_in
+from tests.dashboard.browsing import TILES, Page, PageOf, Sample, one_in
 from tests.dashboard.conftest import SAMPLES
 
 TRUTHS = {file.parent.name: json.loads(file.read_text("utf-8")) for file in sorted(SAMPLES.glob("*/truth.json"))}
@@ -25,9 +23,7 @@ _PLACE = """
 
 
 @pytest.mark.parametrize("name", one_in(3, FAULTY))
-def test_the_overview_names_the_culprit_and_two_clicks_show_the_event(
-    page_of: Callable[..., Page], sample: Callable[[str], OpenRun], name: str
-) -> None:
+def test_the_overview_names_the_culprit_and_two_clicks_show_it(page_of: PageOf, sample: Sample, name: str) -> None:
     opened = sample(name)
     page = page_of(opened)
     for fault in TRUTHS[name]["findings"]:
@@ -49,8 +45,6 @@ def test_the_overview_names_the_culprit_and_two_clicks_show_the_event(
 
 
 def _click_the_span(page: Page, evidence: Evidence) -> None:
-    from selenium.webdriver import ActionChains
-
     page.wait(TILES)
     focus = page.js("return ddprof.timeline.focus")
     assert (focus["rank"], focus["lo_us"], focus["hi_us"]) == (evidence.rank, evidence.start_us, evidence.end_us)
@@ -59,7 +53,7 @@ def _click_the_span(page: Page, evidence: Evidence) -> None:
     x, y = page.wait(_PLACE, *window)
     canvas = page.css(".tl-scroll canvas")
     size = canvas.size  # Selenium counts from the middle of the element
-    move = ActionChains(page.browser).move_to_element_with_offset
+    move = page.hands.move_to_element_with_offset
     move(canvas, round(x - size["width"] / 2), round(y - size["height"] / 2)).click().perform()
     page.wait("return document.querySelector('.tl-panel h3')?.textContent")
     assert f"rank {evidence.rank}" in page.css(".tl-panel").text

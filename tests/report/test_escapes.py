@@ -35,10 +35,8 @@ def evil(straggler_report: Report) -> Report:
     fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, f"- a\n+ b{EVIL}")
     evidence = (Evidence(EVIL, 1, 0.0, 1.0, EVIL),)
     stated = {"summary": EVIL, "id": "input.straggler" + EVIL, "evidence": evidence, "fixes": (fix,)}
-    changed = {
-        name: rewritten(getattr(straggler_report, name), lambda text: text + EVIL)
-        for name in ("run", "verdict", "abstentions")
-    }
+    texts = ("run", "verdict", "abstentions")
+    changed = {name: rewritten(getattr(straggler_report, name), lambda text: text + EVIL) for name in texts}
     return dataclasses.replace(
         straggler_report,
         findings=(dataclasses.replace(straggler_report.findings[0], **stated),),

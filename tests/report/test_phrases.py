@@ -22,20 +22,16 @@ def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_r
 
 def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: Report) -> None:
     def spread(*steps_us: float) -> str:
-        return phrases.spread_words(
-            replace(straggler_report, steps=replace(straggler_report.steps, per_step_us=steps_us))
-        )
+        steps = replace(straggler_report.steps, per_step_us=steps_us)
+        return phrases.spread_words(replace(straggler_report, steps=steps))
 
     assert spread(126e3, 127e3, 123e3, 164e3, 124e3) == "±1.2 % but one of 164 ms"
     assert "but" not in spread(126e3, 127e3, 123e3, 125e3, 124e3) and spread(1e3, 2e3) == ""
 
 
 def test_clocks_of_ranks_whose_hosts_nobody_recorded_are_no_hosts(straggler_report: Report) -> None:
-    clock = replace(
-        straggler_report.clock,
-        hosts={"rank 0": HostClockInfo(0.0, 0.0, 0.0), "rank 1": HostClockInfo(error_us=3.0)},
-        method="ends",
-    )
+    clocks = {"rank 0": HostClockInfo(0.0, 0.0, 0.0), "rank 1": HostClockInfo(error_us=3.0)}
+    clock = replace(straggler_report.clock, hosts=clocks, method="ends")
     for hosts, said in (({0: "a", 1: "b"}, "2 hosts"), ({}, "2 ranks, whose hosts were not recorded,")):
         report = replace(straggler_report, clock=clock, run=replace(straggler_report.run, hosts=hosts))
         assert phrases.clock_words(report).startswith(f"clocks of {said} ")

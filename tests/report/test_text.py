@@ -47,25 +47,24 @@ def _every_rendering(report: Report) -> dict[str, str]:
     opened = OpenRun(report)
     (page,) = findings_page.exhibits(View(opened, {}, (opened,)))
     told = {"text": render_text(report), "markdown": render_markdown(report), "notebook": render_summary(report)}
-    return {**told, "file": render_pages(opened), "dashboard": page.reading}
+    told |= {"file": render_pages(opened), "dashboard": page.reading}
+    return {place: " ".join(text.split()) for place, text in told.items()}
 
 
 def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
     unjudged = dataclasses.replace(straggler_report, findings=(), verdict=Verdict("none", "Not judged: two ranks"))
-    for place, text in _every_rendering(unjudged).items():
-        words = " ".join(text.split())
+    for place, words in _every_rendering(unjudged).items():
         assert "costs this job time" not in words, place
         assert "the job could not be judged" in words, place
     judged = dataclasses.replace(unjudged, verdict=Verdict("healthy", "nothing is wrong"), ledger=_ledger(compute=0.93))
-    for place, text in _every_rendering(judged).items():
-        assert "No cause that was checked costs this job time." in " ".join(text.split()), place
+    for place, words in _every_rendering(judged).items():
+        assert "No cause that was checked costs this job time." in words, place
 
 
 @pytest.mark.parametrize("compute", [0.89, 0.4])
 def test_a_step_that_is_not_compute_never_reads_as_fine(straggler_report: Report, compute: float) -> None:
     lost = dataclasses.replace(straggler_report, findings=(), ledger=_ledger(compute))
-    for place, text in _every_rendering(lost).items():
-        words = " ".join(text.split())
+    for place, words in _every_rendering(lost).items():
         assert "costs this job time" not in words, place
         assert f"{round(100 * (1 - compute))} % of the step is not compute (communication" in words, place
 

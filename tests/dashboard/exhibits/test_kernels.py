@@ -5,7 +5,6 @@ import io
 import itertools
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,7 @@ from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, PageOf
 
 BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
 KERNEL = "void at::native::elementwise_kernel<128, 4, f(int)::{lambda(int)#1}>(int, f(int)::{lambda(int)#1})"
@@ -57,8 +56,6 @@ def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
 
 @pytest.mark.parametrize("where", ["dashboard", "file"])
 def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, straggler: OpenRun, where: str) -> None:
-    from selenium.webdriver import ActionChains
-
     if where == "dashboard":
         assert page.visit("/kernels") == []
     else:
@@ -72,7 +69,7 @@ def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, str
     assert isinstance(chart, Flame)
     place = next(i for i, f in enumerate(chart.frames) if f.line == 2 and f.is_named)
     bar = page.js(f"return {bars}[{place}]")
-    ActionChains(page.browser).move_to_element(bar).click().perform()
+    page.hands.move_to_element(bar).click().perform()
     words = "document.querySelector('#exhibit-kernels input[type=search]').value"
     assert page.wait(f"return {words}") == chart.frames[place].row
     rows = "[...document.querySelectorAll('#exhibit-kernels tbody tr')]"
@@ -105,7 +102,7 @@ def test_the_file_has_the_table_and_redaction_hides_its_names(on_cuda: OpenRun) 
     assert 'id="exhibit-kernels"' in hidden and "data-command=" not in hidden
 
 
-def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: Callable[..., Page], on_cuda: OpenRun) -> None:
+def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: PageOf, on_cuda: OpenRun) -> None:
     page = page_of(on_cuda)
     assert page.visit("/kernels") == []
     table = "document.querySelector('#exhibit-kernels .sheet table')"

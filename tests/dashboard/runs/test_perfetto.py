@@ -3,7 +3,7 @@
 import gzip
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from ddprof.dashboard.runs.perfetto import checked_ui, hand_over
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
 from ddprof.errors import UsageError
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, PageOf, Serve
 
 # As the Perfetto UI does: it answers once its document is complete, keeps what it is sent, and listens on if asked to.
 _PAGE = b"""<!DOCTYPE html><title>fake</title><link rel="icon" href="data:,"><script>
@@ -55,7 +55,7 @@ class _Fake(BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], straggler: OpenRun) -> Iterator[str]:
+def address(serve: Serve, straggler: OpenRun) -> Iterator[str]:
     """A server that hands over to a page that does as the Perfetto UI."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Fake)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -148,7 +148,7 @@ def test_one_click_opens_the_same_span(page: Page, home: str, straggler: OpenRun
     assert _Fake.asked == ["/ui/?a=1"]  # it was asked for its page alone
 
 
-def test_no_answer_and_an_offer(page_of: Callable[..., Page], home: str, address: str, straggler: OpenRun) -> None:
+def test_no_answer_and_an_offer(page_of: PageOf, home: str, address: str, straggler: OpenRun) -> None:
     page = page_of(straggler, perfetto_ui=address + "/data/nothing")  # a page that does not listen
     page.visit("/timeline")
     page.js("ddprof.perfettoPatienceMs = 1")

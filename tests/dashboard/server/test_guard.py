@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -13,7 +13,7 @@ from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access, is_loopback
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, Serve
 
 TOKEN = "a-secret-of-many-characters"
 REPORT = "/data/report.json"
@@ -140,7 +140,7 @@ def test_every_answer_is_sealed(ask: Any, path: str, host: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], straggler: OpenRun) -> str:
+def address(serve: Serve, straggler: OpenRun) -> str:
     """A server that wants its token."""
     return serve([straggler], token=TOKEN)
 

@@ -1,7 +1,6 @@
 """Two runs side by side: aligned by step, coloured by the change of all calls of a name."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY, Lane, Timeline
 from ddprof.dashboard.timeline.steps import RankSteps
 from ddprof.errors import UsageError
 from ddprof.tables import NULL
-from tests.dashboard.browsing import TILES, Page
+from tests.dashboard.browsing import TILES, Page, PageOf
 
 STEP_NS = 1_000_000
 
@@ -97,7 +96,7 @@ def test_one_click_from_compare(page: Page) -> None:
     assert "in step" in page.css(".tl-panel").text and page.trouble() == []
 
 
-def test_a_saved_report_has_no_timeline_of_two(page_of: Callable[..., Page], straggler: OpenRun) -> None:
+def test_a_saved_report_has_no_timeline_of_two(page_of: PageOf, straggler: OpenRun) -> None:
     page = page_of(straggler, OpenRun(straggler.report))
     page.visit("/compare")
     assert "No timeline of the two" in page.css("#content").text

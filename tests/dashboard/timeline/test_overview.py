@@ -66,22 +66,20 @@ def test_the_box_follows_the_view_which_keys_move_and_stretch(whole: Page) -> No
 
 
 def test_dragging_moves_and_stretches_the_view(whole: Page) -> None:
-    from selenium.webdriver import ActionChains
-
     whole.js(QUARTER)
     whole.wait(PLACED)
     lo, hi = whole.js(VIEW)
     width = whole.js("return ddprof.timeline.map.clientWidth")
     first, last = whole.js("return ddprof.timeline.runBounds")
     by = round(width / 10)
-    ActionChains(whole.browser).drag_and_drop_by_offset(whole.css(".tl-map-box"), by, 0).perform()
+    whole.hands.drag_and_drop_by_offset(whole.css(".tl-map-box"), by, 0).perform()
     moved = whole.js(VIEW)
     assert moved == pytest.approx([lo + by / width * (last - first), hi + by / width * (last - first)], rel=0.02)
     _, end = whole.every(".tl-map-end")
-    ActionChains(whole.browser).drag_and_drop_by_offset(end, by, 0).perform()
+    whole.hands.drag_and_drop_by_offset(end, by, 0).perform()
     assert whole.js(VIEW) == pytest.approx([moved[0], moved[1] + by / width * (last - first)], rel=0.02)
     canvas = whole.css(".tl-map canvas")
-    ActionChains(whole.browser).move_to_element_with_offset(canvas, -round(width / 2) + 40, 0).click().perform()
+    whole.hands.move_to_element_with_offset(canvas, -round(width / 2) + 40, 0).click().perform()
     assert whole.js(VIEW)[0] == pytest.approx(first, abs=(last - first) / 100)
 
 

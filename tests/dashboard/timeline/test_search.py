@@ -11,7 +11,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.overview import spots
 from ddprof.dashboard.timeline.search import MAX_HITS, Sought, places, search, sought
 from ddprof.tables import NULL
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import ENTER, Page
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_places_mark_closed_ranks_and_name_the_slices_of_lanes_and_spots_are_run
 
 CLOSE = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()"
 BOX = ".tl-bar input[type=search]"
-SHIFT, ENTER = "\ue008", "\ue007"
+SHIFT = "\ue008"
 # Pixels of a closed rank's line that have the colour of marks: of the first of some ranks that is in the picture.
 MARKED = """
   const t = ddprof.timeline, row = t.visibleRows().find((r) => arguments[0].includes(r.rank) && r.isRank);

@@ -116,15 +116,13 @@ CELLS = f"[...{BODY}.rows].map((r) => [...r.cells].map((c) => c.innerText))"
 
 def drag(page: Page, first: str, last: str) -> None:
     """Drag from one row to another, named by conditions on `r`, over a quarter of the picture; wait for the tables."""
-    from selenium.webdriver import ActionChains
-
     script = f"""
       const t = ddprof.timeline, place = (r) => r.y + r.height / 2 - t.height / 2;
       const rows = t.visibleRows();
       return [t.width / 4, place(rows.find((r) => {first})), place(rows.find((r) => {last}))]"""
     width, y1, y2 = page.js(script)
     canvas = page.css(".tl-scroll canvas")
-    move = ActionChains(page.browser).move_to_element_with_offset(canvas, 0, int(y1)).click_and_hold()
+    move = page.hands.move_to_element_with_offset(canvas, 0, int(y1)).click_and_hold()
     move.move_by_offset(int(width), int(y2) - int(y1)).release().perform()
     page.wait(f"return {TABLES}")
 

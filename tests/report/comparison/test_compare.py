@@ -86,9 +86,7 @@ def _timed(report: Report, mean_us: float, waited: float | None = None) -> Repor
         ((100e3, 40e3), 0.2, "faster", "all 200"),
     ],
 )
-def test_the_timers_of_the_whole_run_decide(
-    slow: Report, fast: Report, times_us: tuple[float, float], waited: float | None, outcome: str, words: str
-) -> None:
+def test_the_timers_of_the_whole_run_decide(slow: Report, fast: Report, times_us, waited, outcome, words) -> None:
     before, after = (_timed(*one, waited) for one in zip((slow, fast), times_us, strict=True))
     result = compare(from_contract(to_contract(before)), from_contract(to_contract(after)))
     assert result.step.outcome == outcome and any(words in note for note in result.notes), result.notes
@@ -102,10 +100,8 @@ def test_the_timers_of_the_whole_run_decide(
 def test_equal_jobs_on_a_busy_machine_are_not_called_different(straggler_report: Report) -> None:
     """Steps of 40 real jobs on a busy machine: the first half of each against the second, which is the same job."""
     kept = json.loads(Path(__file__).with_name("busy_runs.json").read_text())
-    outcomes = [
-        compare(*(_half(straggler_report, steps, run["waited"]) for steps in np.split(np.array(run["steps_us"]), 2)))
-        for run in kept
-    ]
+    halves = ((np.split(np.array(run["steps_us"]), 2), run["waited"]) for run in kept)
+    outcomes = [compare(*(_half(straggler_report, steps, waited) for steps in half)) for half, waited in halves]
     called = [found.step.outcome for found in outcomes if found.step.outcome in ("slower", "faster")]
     assert len(outcomes) == 40 and all(found.is_timed for found in outcomes) and len(called) <= 2
 

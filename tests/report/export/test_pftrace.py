@@ -94,10 +94,8 @@ class Trace:
 @pytest.fixture(scope="module")
 def written(repo_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     (run,) = load_runs([str(repo_root / "sample_traces" / "late_loader" / "traces")], Options(cache=False))
-    items = [
-        RankSlices(rank, read(run.sources[facts.path]), run.job.origin_ns, facts.steps)
-        for rank, facts in zip(run.job.rank_ids, run.job.ranks, strict=True)
-    ]
+    ranks = zip(run.job.rank_ids, run.job.ranks, strict=True)
+    items = [RankSlices(rank, read(run.sources[of.path]), run.job.origin_ns, of.steps) for rank, of in ranks]
     file = tmp_path_factory.mktemp("pf") / "x.pftrace.gz"
     count = write_perfetto(file, run.report, items, [Arrow(2, 0, 5_000, 0, 1, 4_000)])
     with gzip.open(file, "rb") as packed:
@@ -110,10 +108,8 @@ def test_every_event_comes_back_with_its_name_and_times(written: Any) -> None:
     for item in items:
         events, strings = item.trace.events, item.trace.strings
         starts_ns = events["ts_ns"] - item.shift_ns
-        wanted = Counter(
-            (strings[name], int(start), max(int(dur), 0))
-            for name, start, dur in zip(events["name"], starts_ns, events["dur_ns"], strict=True)
-        )
+        rows = zip(events["name"], starts_ns, events["dur_ns"], strict=True)
+        wanted = Counter((strings[name], int(start), max(int(dur), 0)) for name, start, dur in rows)
         mine = {uuid for uuid in trace.names if uuid >> 32 == item.rank + 1 and trace.names[uuid] != "steps"}
         found = Counter(one for uuid in mine for one in trace.slices[uuid])
         found.update((name, at, 0) for uuid in mine for name, at in trace.instants[uuid] if name != "waits for")

@@ -53,9 +53,7 @@ def test_the_run_is_still_analyzed_and_full_of_secrets(ddprof, run: Path, secret
     ],
     ids=" ".join,
 )
-def test_no_secret_is_in_a_redacted_output(
-    ddprof, run: Path, other: Path, secrets: Secrets, tmp_path: Path, options: tuple[str, ...]
-) -> None:
+def test_no_secret_is_in_an_output(ddprof, run: Path, other: Path, secrets: Secrets, tmp_path: Path, options) -> None:
     places = {"RUN": str(run), "OTHER": str(other)}
     stated = [places.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in options]
     code, out, err = ddprof(*stated, "--redact")

@@ -6,11 +6,8 @@ from typing import Any
 from hang_dumps import Job
 
 Call = tuple[str, dict[str, Any]]  # operation, arguments of `Job.call`
-USUAL: tuple[Call, ...] = (
-    ("all_reduce", {"line": 10}),
-    ("all_reduce", {"size": (8,), "line": 11}),
-    ("barrier", {"line": 12}),
-)
+REDUCE, BARRIER = ("all_reduce", {"line": 10}), ("barrier", {"line": 12})
+USUAL: tuple[Call, ...] = (REDUCE, ("all_reduce", {"size": (8,), "line": 11}), BARRIER)
 
 
 def stuck(op: str, *ranks: int, **how: Any) -> Call:

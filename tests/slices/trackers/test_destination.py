@@ -45,9 +45,7 @@ def logged(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)
-def test_a_missing_library_names_the_extra(
-    ddprof, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tracker: str
-) -> None:
+def test_without_a_library_the_extra_is_named(ddprof, monkeypatch: Any, tmp_path: Path, tracker: str) -> None:
     monkeypatch.setattr(target, "find_spec", lambda _: None)
     run = ("run", "--out", str(tmp_path / "runs"), "--log-to", tracker, "--", "true")
     for words in (("report", str(tmp_path), "--to", tracker), run):

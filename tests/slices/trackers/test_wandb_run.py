@@ -55,15 +55,13 @@ def item_key(item: Any) -> str:
     return item.key or ".".join(item.nested_key)
 
 
-def sent(
-    content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, live: bool = False
-) -> tuple[Any, ...]:
+def sent(content: Content, send: Any, folder: Path, patch: pytest.MonkeyPatch, live: bool = False) -> tuple[Any, ...]:
     """(the run, its history, its summary, its artifacts, what was said)."""
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    patch.setenv("WANDB_MODE", "offline")
+    patch.setenv("WANDB_DIR", str(folder))
     failed, told = send(Target("wandb", "vision"), "late run", (content, 7), live=live)
     assert failed == [], told
-    found = list(records(tmp_path))
+    found = list(records(folder))
     history = [{item_key(i): json.loads(i.value_json) for i in r.history.item} for r in found if r.HasField("history")]
     summary = {item_key(i): json.loads(i.value_json) for r in found if r.HasField("summary") for i in r.summary.update}
     run = next(r.run for r in found if r.HasField("run"))

@@ -30,10 +30,8 @@ LONGEST_S = 900.0
 KILLS = 4  # of each tuning
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)
 
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are followed by /proc"),
-]
+has_proc = Path("/proc/self/stat").exists()
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(not has_proc, reason="processes are followed by /proc")]
 
 
 def _start(tmp_path: Path, *options: str, cwd: Path = ROOT) -> subprocess.Popen[str]:

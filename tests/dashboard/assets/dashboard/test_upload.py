@@ -1,13 +1,12 @@
 """The upload form in a real Chromium: a sample's verdict, what is refused, and the keyboard alone."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ddprof.api import analyze
 from ddprof.dashboard.runs.open_run import OpenRun
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, Serve
 from tests.dashboard.conftest import UPLOAD_BYTES
 from tests.dashboard.keyboard import walk
 
@@ -16,7 +15,7 @@ SAID = "return document.querySelector('#upload-said.notice')?.textContent"
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], straggler: OpenRun) -> str:
+def address(serve: Serve, straggler: OpenRun) -> str:
     """A server of its own, for uploads change it."""
     return serve([straggler], max_upload_bytes=UPLOAD_BYTES)
 

@@ -4,13 +4,12 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.dashboard.browsing import TILES, Page
+from tests.dashboard.browsing import ENTER, TILES, Page
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 NOTES = "return ddprof.timeline.notes"
 TEXTS = "return ddprof.timeline.notes.map((n) => n.text)"
 NONE = "ddprof.timeline.notes = []; ddprof.timeline.changeNotes()"
-ENTER = "\ue007"
 
 
 def _mark(page: Page, note: str) -> None:
@@ -85,12 +84,10 @@ def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page
     page.wait("return location.hash.endsWith('~kept')")
     assert page.js(TEXTS) == ["kept"]
     page.js(NONE)
-    from selenium.webdriver import ActionChains
-
     page.visit("/timeline")
     page.keys()
     canvas = page.css(".tl-scroll canvas")
-    ActionChains(page.browser).move_to_element_with_offset(canvas, 100, 0).send_keys("m").perform()
+    page.hands.move_to_element_with_offset(canvas, 100, 0).send_keys("m").perform()
     page.wait("return ddprof.timeline.notes.length === 1")
     at = page.js("const t = ddprof.timeline; return [t.notes[0].at, t.ns(t.width / 2 + 100), t.hi - t.lo]")
     assert at[0] == pytest.approx(at[1], abs=at[2] / 200)

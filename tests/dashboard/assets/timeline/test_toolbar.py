@@ -3,7 +3,7 @@
 import pytest
 
 from tests.dashboard.axe import serious
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import ENTER, ESCAPE, Page
 from tests.dashboard.keyboard import walk
 
 SIZES = [(1440, 900), (1024, 700), (390, 844)]
@@ -49,18 +49,16 @@ def test_on_every_screen_the_picture_is_largest_the_bar_one_line_and_every_contr
 
 @pytest.mark.parametrize("size", SIZES[::2], ids=lambda s: f"{s[0]}x{s[1]}")
 def test_more_opens_and_closes_by_the_keyboard_and_is_clean(page: Page, size: tuple[int, int]) -> None:
-    from selenium.webdriver import ActionChains, Keys
-
     with page.window(*size):
         page.visit("/timeline")
         page.js("document.querySelector('.tl-more').focus()")
-        ActionChains(page.browser).send_keys(Keys.ENTER).perform()
+        page.hands.send_keys(ENTER).perform()
         assert page.css(".tl-menu").is_displayed()
         assert page.browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
         assert serious(page) == []
         found = walk(page)
         assert (found.missed, found.unseen, found.stuck) == ([], [], [])
-        page.menu().find_element("css selector", "select").send_keys(Keys.ESCAPE)
+        page.menu().find_element("css selector", "select").send_keys(ESCAPE)
         assert not page.css(".tl-menu").is_displayed() and page.browser.switch_to.active_element.text == "More"
 
 

@@ -1,6 +1,5 @@
 """Trials in a real Chromium: every page that shows them fits and is clean, and the button copies the command."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,14 @@ from msgspec.structs import replace
 from ddprof.dashboard.exhibits.parts.trials import short_names
 from ddprof.dashboard.runs.open_run import load
 from tests.dashboard.axe import serious
-from tests.dashboard.browsing import Page
+from tests.dashboard.browsing import Page, PageOf, Serve
 from tests.dashboard.tuned import ANSWER
 
 PHONE_PX, DESK_PX = (390, 844), (1440, 900)
 
 
 @pytest.fixture(scope="module")
-def address(serve: Callable[..., str], tuned_folder: Path) -> str:
+def address(serve: Serve, tuned_folder: Path) -> str:
     """A server of the folder of a tuning."""
     return serve(load([str(tuned_folder)]))
 
@@ -59,7 +58,7 @@ def test_a_button_copies_the_command_or_selects_it_without_a_clipboard(page: Pag
     page.wait("return getSelection().toString().startsWith('ddprof run --apply')")
 
 
-def test_the_file_copies_too(file_of: Callable[..., Page], tuned_folder: Path) -> None:
+def test_the_file_copies_too(file_of: PageOf, tuned_folder: Path) -> None:
     page = file_of(load([str(tuned_folder)])[0]).open("#tuning")
     page.wait("return !document.getElementById('tuning').hidden")
     assert _press_copy(page).startswith("ddprof run --apply") and serious(page) == []

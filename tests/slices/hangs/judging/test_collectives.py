@@ -17,6 +17,12 @@ from hang_dumps import Job
 from ddprof.slices.hangs.explain import explain
 
 pytestmark = pytest.mark.torch
+# Of a message torch's analyser names every rank of the group but one; of circles and chains no first cause.
+_NOT_COMPARED = ("lost message", "two groups", "crossed", "crossed and awaited", "skipped and went on")
+# Tensors of one rank, of `n` elements times these: given, taken; W: once for each rank.
+OPERATIONS = dict.fromkeys(("all_reduce", "broadcast", "reduce"), "1 1")
+OPERATIONS |= {"_all_gather_base": "1 W", "_reduce_scatter_base": "W 1"}
+FAULTS = ("missing", "shape", "dtype", "operation", "skipped")
 
 
 def _culprits_of_torch(job: Job) -> list[tuple[int, set[int]]]:
@@ -35,10 +41,6 @@ def _culprits_of_torch(job: Job) -> list[tuple[int, set[int]]]:
     return [(c.collective_seq_id, {*(c.missing_ranks or ()), *(c.mismatch_collectives or ())}) for c in odd]
 
 
-# Of a message torch's analyser names every rank of the group but one; of circles and chains no first cause.
-_NOT_COMPARED = ("lost message", "two groups", "crossed", "crossed and awaited", "skipped and went on")
-
-
 @pytest.mark.parametrize("name", [name for name in CASES if name not in _NOT_COMPARED])
 def test_ranks_and_collective_are_those_that_torch_names(name: str, tmp_path: Path) -> None:
     job = Job(4, "2.8", "nccl", dict(GROUPS))
@@ -53,12 +55,6 @@ def test_ranks_and_collective_are_those_that_torch_names(name: str, tmp_path: Pa
             assert set(hang.ranks) == culprits
 
 
-# Tensors of one rank, of `n` elements times these: given, taken; W: once for each rank.
-OPERATIONS = dict.fromkeys(("all_reduce", "broadcast", "reduce"), "1 1")
-OPERATIONS |= {"_all_gather_base": "1 W", "_reduce_scatter_base": "W 1"}
-FAULTS = ("missing", "shape", "dtype", "operation", "skipped")
-
-
 @dataclass(frozen=True)
 class Collective:
     """One of a step: its number of elements, its group, and the line that calls it."""
@@ -69,9 +65,8 @@ class Collective:
     line: int
 
     def call(self, job: Job, ranks: list[int] | None = None, **other: Any) -> None:
-        given, taken = (
-            self.n * (len(job.groups[self.group][1]) if times == "W" else 1) for times in OPERATIONS[self.op].split()
-        )
+        world = len(job.groups[self.group][1])
+        given, taken = (self.n * (world if times == "W" else 1) for times in OPERATIONS[self.op].split())
         job.call(self.op, ranks, (given,), out=(taken,), line=self.line, group=self.group, **other)
 
 

@@ -14,11 +14,9 @@ STEM = "rank1.host.77.0"
 TORCH = "/env/lib/python3.11/site-packages/torch"
 T0 = 1_800_000_000_000_000_000
 WAITS = [("/job/train.py", "main", 40), (f"{TORCH}/utils/data/dataloader.py", "__next__", 700)]
-FETCHES = [
-    (f"{TORCH}/utils/data/_utils/worker.py", "_worker_loop", 349),
-    (f"{TORCH}/utils/data/_utils/fetch.py", "fetch", 52),
-    ("/job/data.py", "__getitem__", 17),
-]
+UTILS = f"{TORCH}/utils/data/_utils"
+LOADER = [(f"{UTILS}/worker.py", "_worker_loop", 349), (f"{UTILS}/fetch.py", "fetch", 52)]
+FETCHES = [*LOADER, ("/job/data.py", "__getitem__", 17)]
 
 
 def side_file(path: Path, frames: list[tuple[str, str, int]], at_ns: int, extra: str = "") -> None:
@@ -76,9 +74,9 @@ def test_the_loader_worker_that_hangs_is_named_with_its_line(tmp_path: Path) -> 
     sidecar(tmp_path, 0, state="signal")
     frames = [{"file": file, "line": line, "function": function} for file, function, line in reversed(WAITS)]
     sidecar(tmp_path, 1, state="signal", end={"at_ns": T0 + 60 * 10**9, "frames": frames})
-    waiting = [FETCHES[0], ("/env/lib/python3.11/queue.py", "get", 1)]
+    waiting = [LOADER[0], ("/env/lib/python3.11/queue.py", "get", 1)]
     side_file(tmp_path / f"{STEM}.worker0.90.stacks.jsonl", waiting, T0)
-    side_file(tmp_path / f"{STEM}.worker1.91.stacks.jsonl", FETCHES[:2], T0)  # of the epoch before
+    side_file(tmp_path / f"{STEM}.worker1.91.stacks.jsonl", LOADER, T0)  # of the epoch before
     side_file(tmp_path / f"{STEM}.worker1.92.stacks.jsonl", FETCHES, T0 + 1, extra='{"kind": "counts"}\nhalf a li')
     hang = explain([str(tmp_path)])
     assert hang.kind == "not_entered" and hang.ranks == (1,)

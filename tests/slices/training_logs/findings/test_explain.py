@@ -1,6 +1,7 @@
 """Explanations of logs: of real ones, and of made ones whose truth is known."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,13 @@ from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, Logg
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.slices.training_logs.text import markdown_log, render_log
 
+Times = dict[int, list[float]]  # of a rank: ms
 SAMPLES = Path(__file__).parents[1] / "samples"
 ALONE = {"world": 4, "tensor": 1, "pipeline": 1, "context": 1, "data": 4}
 EVEN = tuple(LoggedIteration(number, 1000.0, 100.0, 64) for number in range(1, 21))
+TURNS: Times = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
+STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
+FACTORS = {"all_reduce": 2 * 7 / 8, "reduce_scatter_tensor": 7 / 8, "all_to_all_single": 7 / 8, "send": 1.0}
 
 
 def of_sample(name: str) -> LogReport:
@@ -27,7 +32,7 @@ def of_timers(timers: dict[str, tuple[float, float]], sizes: dict[str, int] | No
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, readings, sizes=sizes or {}))
 
 
-def of_ranks(timer: str, times: dict[int, list[float]], sizes: dict[str, int]) -> LogReport:
+def of_ranks(timer: str, times: Times, sizes: dict[str, int]) -> LogReport:
     rows = [(block, rank, ms) for rank, of in times.items() for block, ms in enumerate(of, start=1)]
     by_rank = tuple(model.RankReading(timer, *row) for row in rows)
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=sizes))
@@ -109,13 +114,9 @@ def test_a_rank_that_is_longest_every_time_is_named() -> None:
     assert finding.share == pytest.approx(0.1, abs=0.005) and "longest in 19 of 19" in finding.evidence[0]
 
 
-def later(*ranks: int, by_ms: float = 100.0) -> dict[int, list[float]]:
+def later(*ranks: int, by_ms: float = 100.0) -> Times:
     """Twenty readings of four ranks, of which these always take longer."""
     return {rank: [300.0 + by_ms * (rank in ranks)] * 20 for rank in range(4)}
-
-
-TURNS = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
-STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
 
 
 @pytest.mark.parametrize(
@@ -129,9 +130,7 @@ STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
         (later(3), PAIRS, None),
     ],
 )
-def test_ranks_are_named_among_those_that_do_the_same_work(
-    times: dict[int, list[float]], sizes: dict[str, int], named: tuple[int, ...] | None
-) -> None:
+def test_ranks_are_named_among_those_that_do_the_same_work(times: Times, sizes: dict[str, int], named: Any) -> None:
     report = of_ranks("forward-compute", times, sizes)
     assert [finding.ranks for finding in report.findings] == ([] if named is None else [named])
     assert "expert" not in sizes or any("expert" in said for said in report.abstained)
@@ -144,9 +143,6 @@ def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
     assert row.logged_ratio == pytest.approx(1, abs=0.01)
     twice = of_sample("deepspeed_verbose_2022")
     assert any("reduce_scatter_base is 2.0 times" in said for said in twice.abstained)
-
-
-FACTORS = {"all_reduce": 2 * 7 / 8, "reduce_scatter_tensor": 7 / 8, "all_to_all_single": 7 / 8, "send": 1.0}
 
 
 @pytest.mark.parametrize(("op", "factor"), {**FACTORS, "all_gather_into_tensor": 7.0}.items())
@@ -174,11 +170,8 @@ def test_loading_is_a_mean_of_lines_and_late_on_the_rank_that_writes_it(tmp_path
     line = "Epoch: [{epoch}][{at:4d}/200]\tTime {time:.3f} (0.300)\tData {data:.3f} (0.100)\tLoss 6.9 (6.9)\n"
     data = [0.4 if at % 4 == 0 else 0.0 for at in range(200)]
     data[0] = 5.0
-    file.write_text(
-        "".join(
-            line.format(epoch=epoch, at=at, time=s + 0.2, data=s) for epoch in range(3) for at, s in enumerate(data)
-        )
-    )
+    lines = [(epoch, at, s) for epoch in range(3) for at, s in enumerate(data)]
+    file.write_text("".join(line.format(epoch=epoch, at=at, time=s + 0.2, data=s) for epoch, at, s in lines))
     report = explain_log(Source(str(file), "training_log"))
     assert [finding.id for finding in report.findings if finding.severity != "info"] == ["data_loading"]
     assert report.findings[0].share == pytest.approx(1 / 3, abs=0.01)

@@ -37,14 +37,8 @@ def headline(s: Screens) -> Iterator[str]:
     """The headline is that of the first finding, in the same words on every screen."""
     told = phrases.headline(s.report)
     file = one_line((fixes_file(s.report) or told).replace("\n# ", " "))
-    places = {
-        "terminal": s.terminal,
-        "Markdown": s.markdown,
-        "Overview": s.pages["/"],
-        "FIXES": file,
-        "file": s.file_text,
-    }
-    yield from _unsaid(one_line(told), places)
+    places = {"terminal": s.terminal, "Markdown": s.markdown, "Overview": s.pages["/"], "FIXES": file}
+    yield from _unsaid(one_line(told), places | {"file": s.file_text})
     ranked, lead, sentence = s.report.ranked_findings(), s.lead, one_line(s.report.verdict.headline)
     if lead is None:
         if "fixing it saves" in sentence:

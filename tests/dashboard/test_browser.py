@@ -136,39 +136,27 @@ def _hostile(opened: OpenRun) -> OpenRun:
     """The run with every name of its traces, findings, settings, hosts and files an attack."""
     assert opened.loaded is not None
     report, job = opened.report, opened.loaded.job
-    evil_group = (EVIL,) * len(job.groups)
-    ranks = tuple(
-        replace(
-            facts,
-            strings=(EVIL,) * len(facts.strings),
-            path=EVIL,
-            identity=replace(facts.identity, host=EVIL),
-            sidecar=Sidecar(schema=EVIL, dataloader=LoaderSettings(dataset=EVIL, sampler=SamplerSettings(name=EVIL))),
-        )
-        for facts in job.ranks
-    )
-    groups = job.groups.replace(name=np.array(evil_group, object))
+    sidecar = Sidecar(schema=EVIL, dataloader=LoaderSettings(dataset=EVIL, sampler=SamplerSettings(name=EVIL)))
+    ranks = [replace(f, path=EVIL, sidecar=sidecar, strings=(EVIL,) * len(f.strings)) for f in job.ranks]
+    ranks = [replace(facts, identity=replace(facts.identity, host=EVIL)) for facts in ranks]
+    job = replace(job, ranks=tuple(ranks), groups=job.groups.replace(name=np.array([EVIL] * len(job.groups), object)))
     fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL)
-    findings = tuple(
-        replace(f, summary=EVIL, evidence=tuple(replace(e, text=EVIL, event=EVIL) for e in f.evidence), fixes=(fix,))
-        for f in report.findings
-    )
+    findings = [replace(finding, summary=EVIL, fixes=(fix,)) for finding in report.findings]
+    findings = [replace(f, evidence=tuple(replace(e, text=EVIL, event=EVIL) for e in f.evidence)) for f in findings]
+    hosts = dict.fromkeys(report.run.ranks, EVIL)
+    clocks = {EVIL: HostClockInfo(1.0, 0.0, 1.0), "b": HostClockInfo(0.0, 0.0, 1.0)}
     hostile = replace(
         report,
-        findings=findings,
+        run=replace(report.run, name=EVIL, device_name=EVIL, framework=(EVIL,), hosts=hosts),
+        findings=tuple(findings),
         verdict=replace(report.verdict, headline=EVIL),
-        run=replace(
-            report.run, name=EVIL, device_name=EVIL, framework=(EVIL,), hosts=dict.fromkeys(report.run.ranks, EVIL)
-        ),
         what_if=tuple(replace(w, change=EVIL) for w in report.what_if),
         health=(HealthItem(EVIL, EVIL, "warning"),),
         abstentions=(Abstention(EVIL, EVIL),),
         checked=(EVIL,),
-        clock=replace(
-            report.clock, method=EVIL, hosts={EVIL: HostClockInfo(1.0, 0.0, 1.0), "b": HostClockInfo(0.0, 0.0, 1.0)}
-        ),
+        clock=replace(report.clock, method=EVIL, hosts=clocks),
     )
-    return OpenRun(hostile, replace(opened.loaded, job=replace(job, ranks=ranks, groups=groups)))
+    return OpenRun(hostile, replace(opened.loaded, job=job))
 
 
 @pytest.fixture(scope="module")

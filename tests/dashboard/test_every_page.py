@@ -14,12 +14,10 @@ from tests.dashboard.keyboard import walk
 
 LEAST_CONTROLS = len(PAGES) + 5  # the navigation, the way past it, both filters, their button, the JSON, the theme
 THEMES = ("light", "dark")
-ALL_ROWS = 1_000_000
+ALL_ROWS, SLOW = 1_000_000, [pytest.mark.slow]
 # Rows of a table are alike: in the usual run the first few of each, every page in one of the themes, in turn.
 IN_TURN = [
-    pytest.param(
-        p, theme, rows, id=f"{p.title}-{theme}-{rows}", marks=[pytest.mark.slow] if (n + t) % 2 or many else []
-    )
+    pytest.param(p, theme, rows, id=f"{p.title}-{theme}-{rows}", marks=SLOW if (n + t) % 2 or many else [])
     for n, p in enumerate(PAGES)
     for t, theme in enumerate(THEMES)
     for many, rows in enumerate((4, ALL_ROWS))

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from benchmarks.oracle.kinds import scenario
 from benchmarks.oracle.simulate import simulate
@@ -24,6 +25,12 @@ HUNK = "@@ -1 +1 @@\n-model = DDP(net)\n+model = DDP(net, bucket_cap_mb=25)\n"
 PATCH = f"--- a/acme_train.py\n+++ b/acme_train.py\n{HUNK}"
 WHY = "RuntimeError: secret_module_of_acme is not there"
 
+
+def _tried(one: TrialCandidate, state: str, why: str, *found: Any) -> Tried:
+    """A candidate that was tried, with its gain, results and memory."""
+    return Tried((one.name,), (), one.finding, state, why, one.predicted, *found)
+
+
 KEPT_ONE, LOST_ONE, FAILED_ONE = (
     TrialCandidate(
         name, group, values, "acme_train.py:7", finding, Predicted(share, share - 0.05, share + 0.05, "finding")
@@ -34,34 +41,21 @@ KEPT_ONE, LOST_ONE, FAILED_ONE = (
         ("gc_interval=100", "1", {"gc_interval": 100}, "host.gc", 0.1),
     )
 )
+LESS = "gained less than 3.0 % of the step in each of 2 pairs"
 SAME = Results("same", 0.0, None, None)
 ANSWER = TuningAnswer(
     verdict=KEEP,
     chosen=(KEPT_ONE,),
     measured=MeasuredGain(0.28, 0.26, 0.3, 5),
-    step_us=100_000.0,
-    after_us=72_000.0,
-    least_share=0.03,
-    smallest_share=0.05,
+    step_us=100_000.0, after_us=72_000.0, least_share=0.03, smallest_share=0.05,
     baseline_memory=Memory(30 * GIB, 80 * GIB),
     tried=(
-        Tried(
-            (LOST_ONE.name,), (), LOST_ONE.finding, "lost", "gained less than 3.0 % of the step in each of 2 pairs",
-            LOST_ONE.predicted, MeasuredGain(0.01, None, None, 2), SAME, Memory(31 * GIB, 80 * GIB),
-        ),
-        Tried(
-            (KEPT_ONE.name,), (), KEPT_ONE.finding, "kept", "", KEPT_ONE.predicted,
-            MeasuredGain(0.28, 0.26, 0.3, 5), SAME, Memory(32 * GIB, 80 * GIB),
-        ),
-        Tried(
-            (FAILED_ONE.name,), (), FAILED_ONE.finding, "failed", WHY, FAILED_ONE.predicted,
-            None, Results("unknown", None, None, None), None,
-        ),
+        _tried(LOST_ONE, "lost", LESS, MeasuredGain(0.01, None, None, 2), SAME, Memory(31 * GIB, 80 * GIB)),
+        _tried(KEPT_ONE, "kept", "", MeasuredGain(0.28, 0.26, 0.3, 5), SAME, Memory(32 * GIB, 80 * GIB)),
+        _tried(FAILED_ONE, "failed", WHY, None, Results("unknown", None, None, None), None),
     ),
     untried=(Untried("tf32=true", "changes the precision of the training (--allow-numerics)"),),
-    runs=3,
-    run_s=14.0,
-    spent_s=42.0,
+    runs=3, run_s=14.0, spent_s=42.0,
     calibration={"comm.latency_bound": Calibration(12, 14)},
     patch=PATCH,
 )  # fmt: skip

@@ -151,16 +151,10 @@ def made(folder: Path, extras: set[str]) -> Scratch:
     stand_in(folder / "nojob", "start.sh", _NO_JOB)
     ours = ("DDPROF_", "PYTHONPATH", "WANDB", "MLFLOW")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    environment |= {
-        "PATH": f"{Path(sys.executable).parent}:{environment['PATH']}",
-        "REAL_PYTHON": sys.executable,
-        "SCRATCH": str(folder),
-        "OMP_NUM_THREADS": "1",
-        "XDG_CACHE_HOME": str(folder / "cache"),
-        "DDPROF_DATA_HOME": str(folder / "data"),
-        "WANDB_MODE": "offline",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/runs.db",
-    }
+    environment |= {"PATH": f"{Path(sys.executable).parent}:{environment['PATH']}", "REAL_PYTHON": sys.executable}
+    environment |= {"SCRATCH": str(folder), "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    environment |= {"DDPROF_DATA_HOME": str(folder / "data"), "WANDB_MODE": "offline"}
+    environment |= {"MLFLOW_TRACKING_URI": f"sqlite:///{folder}/runs.db"}
     return Scratch(folder, environment)
 
 

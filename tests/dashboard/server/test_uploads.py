@@ -26,7 +26,7 @@ from ddprof.report.json.contract import to_contract
 
 LIMIT_BYTES = 3_000_000
 FROM_OUR_PAGE = {HEADER: "1"}
-Post = Callable[..., Any]
+Post, Files = Callable[..., Any], list[tuple[str, bytes]]
 
 
 @pytest.fixture
@@ -55,8 +55,10 @@ def post(runs: Runs, private: Path) -> Post:
     return send
 
 
-def traces(folder: Path) -> list[tuple[str, bytes]]:
-    return [(file.name, file.read_bytes()) for file in sorted(folder.glob("*.gz"))]
+@pytest.fixture
+def files(straggler_traces: Path) -> Files:
+    """The traces of the straggler run."""
+    return [(file.name, file.read_bytes()) for file in sorted(straggler_traces.glob("*.gz"))]
 
 
 def is_refused(answer: Any, status: int, words: str) -> bool:
@@ -65,11 +67,11 @@ def is_refused(answer: Any, status: int, words: str) -> bool:
     return answer.status_code == status and plain and words in answer.text
 
 
-def test_reports_and_archives_are_taken(post: Post, runs: Runs, straggler_traces: Path, straggler: OpenRun) -> None:
+def test_reports_and_archives_are_taken(post: Post, runs: Runs, files: Files, straggler: OpenRun) -> None:
     assert post(("saved.json", json.dumps(to_contract(straggler.report)).encode())).json == {"run": 1}
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in traces(straggler_traces):
+        for name, content in files:
             archive.writestr(f"../run/{name}", content)
     assert post(("run.zip", packed.getvalue())).json == {"run": 2}
     assert [s.has_traces for s in runs.open_runs] == [True, False, True]
@@ -77,21 +79,17 @@ def test_reports_and_archives_are_taken(post: Post, runs: Runs, straggler_traces
     assert runs.open_runs[2].report.run.ranks == straggler.report.run.ranks
 
 
-def test_a_run_that_was_added_stays_when_folders_change(
-    post: Post, runs: Runs, straggler_traces: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    post(*traces(straggler_traces))
+def test_an_added_run_stays(post: Post, runs: Runs, files: Files, tmp_path: Path, monkeypatch: Any) -> None:
+    post(*files)
     monkeypatch.setattr("ddprof.dashboard.runs.served.LEAST_PAUSE_S", 0.0)
-    file = straggler_traces / traces(straggler_traces)[0][0]
-    (tmp_path / file.name).write_bytes(file.read_bytes())
-    runs.paths = (str(tmp_path / file.name),)
+    name, content = files[0]
+    (tmp_path / name).write_bytes(content)
+    runs.paths = (str(tmp_path / name),)
     runs.refresh()
-    assert [len(s.report.run.ranks) for s in runs.open_runs] == [1, len(traces(straggler_traces))]
+    assert [len(s.report.run.ranks) for s in runs.open_runs] == [1, len(files)]
 
 
-def test_more_than_the_limit_is_refused_before_it_is_read_or_unpacked(
-    post: Post, private: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_much_is_refused_unread(post: Post, private: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = post(("trace.json", b"x" * (LIMIT_BYTES + 1)))
     assert is_refused(answer, 413, "larger than 2.86 MiB") and "--max-upload" in answer.text
     assert list(private.iterdir()) == [] and len(runs.open_runs) == 1
@@ -136,8 +134,8 @@ def test_names_are_plain(stated: str, kept: str) -> None:
     assert stored_names([stated]) == [kept]
 
 
-def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs: Runs, straggler_traces: Path) -> None:
-    content = traces(straggler_traces)[0][1]
+def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs: Runs, files: Files) -> None:
+    _, content = files[0]
     assert post(("../../../x.json.gz", content), ("<img src=x>.json.gz", content)).status_code == 200
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -147,9 +145,9 @@ def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs:
     assert stored_names(["1-x.json", "x.json", "x.json"]) == ["1-x.json", "x.json", "2-x.json"]
 
 
-def test_what_is_no_upload_is_named_in_one_line(post: Post, private: Path, runs: Runs, straggler_traces: Path) -> None:
+def test_what_is_no_upload_is_named_in_one_line(post: Post, private: Path, runs: Runs, files: Files) -> None:
     assert is_refused(post(), 400, "no file")
-    assert is_refused(post(traces(straggler_traces)[0], headers={}), 403, "own page")  # another site
+    assert is_refused(post(files[0], headers={}), 403, "own page")  # another site
     for name, content in (
         ("broken.json", b'{"traceEvents": [{"ph": "X", "na'),
         ("picture.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 100),
@@ -161,32 +159,30 @@ def test_what_is_no_upload_is_named_in_one_line(post: Post, private: Path, runs:
     assert all(str(private) not in post((name, b"{}")).text for name in ("x.json", "y.txt"))
 
 
-@pytest.mark.parametrize(
-    "left", [None, OSError(28, "No space left on device", "x.json"), RuntimeError("\x1b[31mdefect")]
-)
-def test_after_an_upload_that_failed_the_next_ones_are_taken(
-    post: Post, private: Path, runs: Runs, straggler_traces: Path, monkeypatch: pytest.MonkeyPatch, left: Any
+@pytest.mark.parametrize("left", [None, OSError(28, "No space left on device", "x"), RuntimeError("\x1b[31mdefect")])
+def test_after_a_failed_upload_others_are_taken(
+    post: Post, private: Path, runs: Runs, files: Files, monkeypatch: pytest.MonkeyPatch, left: Any
 ) -> None:
     if left is not None:
         with monkeypatch.context() as patch:
             patch.setattr(uploads_module, "load", lambda *_: (_ for _ in ()).throw(left))
             for _ in range(3):
-                answer = post(*traces(straggler_traces))
+                answer = post(*files)
                 said = type(left).__name__ if answer.text.startswith("the") else "No space left"
                 assert is_refused(answer, 400, said) and "\x1b" not in answer.text
     assert [post(("x.json", content)).status_code for content in (b"", b"[" * 90_000, b"\x1f\x8b")] == [400] * 3
     assert list(private.rglob("*.*")) == []
-    assert post(*traces(straggler_traces)).json == {"run": 1}
-    assert post(*traces(straggler_traces)).json == {"run": 2}
+    assert post(*files).json == {"run": 1}
+    assert post(*files).json == {"run": 2}
     assert len(runs.open_runs) == 3
 
 
-def test_what_lies_in_the_folder_is_in_nobodys_way(post: Post, private: Path, straggler_traces: Path) -> None:
+def test_what_lies_in_the_folder_is_in_nobodys_way(post: Post, private: Path, files: Files) -> None:
     post(("x.json", b""))
     (folder,) = private.iterdir()
     for number in range(1, 5):
         (folder / f"upload-{number}").mkdir()
-    assert post(*traces(straggler_traces)).json == {"run": 1}
+    assert post(*files).json == {"run": 1}
 
 
 def test_uploads_are_bounded(serve: Callable[..., str], straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,12 +212,11 @@ def test_no_pickle_runs_code(post: Post, tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "unpickled").exists()
 
 
-def test_few_are_kept_open(post: Post, straggler_traces: Path, private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_are_kept_open(post: Post, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads_module, "MAX_UPLOADS", 1)
-    file = traces(straggler_traces)[0]
     assert is_refused(post(("x.json", b"no trace")), 400, "x.json")  # what was refused does not count
-    assert post(file).status_code == 200
-    assert is_refused(post(file), 400, "1 uploads are open")
+    assert post(files[0]).status_code == 200
+    assert is_refused(post(files[0]), 400, "1 uploads are open")
 
 
 def test_small_limits_elsewhere_and_zero_switches_uploads_off(runs: Runs) -> None:

@@ -56,16 +56,12 @@ def test_a_stated_rate_is_the_scale_where_the_table_knows_every_link(straggler: 
     assert "below the fastest pair" in unknown.reading and "is not recorded" in unknown.reading
     hardware = HostHardware(topology=Topology(links={"GPU0-GPU1": "NV18"}))
     job = straggler.job
-    ranks = tuple(
-        replace(
-            facts,
-            sidecar=msgspec.structs.replace(facts.sidecar, hardware=hardware),
-            device=replace(facts.device, name="NVIDIA H100 80GB HBM3"),
-            identity=replace(facts.identity, host="node0"),
-        )
-        for facts in job.ranks
-    )
-    joined = with_job(straggler, ranks=ranks)
+    ranks = []
+    for facts in job.ranks:
+        device, identity = replace(facts.device, name="NVIDIA H100 80GB HBM3"), replace(facts.identity, host="node0")
+        sidecar = msgspec.structs.replace(facts.sidecar, hardware=hardware)
+        ranks.append(replace(facts, sidecar=sidecar, device=device, identity=identity))
+    joined = with_job(straggler, ranks=tuple(ranks))
     stated = shown(View(joined, {}, (joined,)))["rates"]
     assert "below the 450 GB/s of NVLink in one direction" in stated.reading
     assert heat_of(stated).unit == "% below 450 GB/s"

@@ -83,9 +83,7 @@ def same_rank(tree: Tree, draw: Random) -> Tree:
 
 
 MUTATIONS: Mapping[str, Callable[[Tree, Random], Tree]] = {
-    "header_rank": _changing(
-        lambda value, draw: _distributed(value, draw.choice(("rank", "world_size")), draw.choice(_NUMBERS))
-    ),
+    "header_rank": _changing(lambda v, d: _distributed(v, d.choice(("rank", "world_size")), d.choice(_NUMBERS))),
     "header_shape": _changing(_shape),
     "header_groups": _changing(_groups),
     "header_base_time": _changing(lambda value, draw: {"baseTimeNanoseconds": draw.choice(_BASES)}),

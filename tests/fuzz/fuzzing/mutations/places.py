@@ -54,18 +54,10 @@ def folder_for_file(tree: Tree, draw: Random) -> Tree:
 
 def beside(tree: Tree, draw: Random) -> Tree:
     """Files that have nothing to do with the run."""
-    others = (
-        b"{}",
-        b"",
-        b"PAR1" + b"\0" * 99,
-        b"SQLite format 3" + b"\0" * 201,
-        b"\x89PNG",
-        b"PK\x03\x04",
-        b"\x80\x04.",
-    )
-    others += (b"<html>", b'{"nodes": [{"fw_parent": 1}]}', b"version https://git-lfs.github.com/spec/v1", b"ARROW1")
-    others += (b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"BZh9", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
-    return with_file(tree, f"run/{draw.choice(_NAMES)}", draw.choice(others))
+    odd = (b"{}", b"", b"PAR1" + b"\0" * 99, b"SQLite format 3" + b"\0" * 201, b"\x89PNG", b"PK\x03\x04", b"\x80\x04.")
+    odd += (b"<html>", b'{"nodes": [{"fw_parent": 1}]}', b"version https://git-lfs.github.com/spec/v1", b"ARROW1")
+    odd += (b"\x80\x04cos\nsystem\n(S'true'\ntR.", b"BZh9", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"\x1f\x8b")
+    return with_file(tree, f"run/{draw.choice(_NAMES)}", draw.choice(odd))
 
 
 def missing(tree: Tree, draw: Random) -> Tree:

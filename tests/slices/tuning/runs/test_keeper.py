@@ -97,10 +97,8 @@ def test_a_job_is_ended_with_who_waits_for_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_left_where_the_waiting_process_is_killed(tmp_path: Path, number: signal.Signals) -> None:
-    waits = (
-        "import subprocess, sys; kept = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, start_new_session=True); "
-        "print(kept.pid, flush=True); kept.wait()"
-    )
+    waits = "from subprocess import *; import sys; kept = Popen(sys.argv[1:], stdin=PIPE, start_new_session=True)\n"
+    waits += "print(kept.pid, flush=True); kept.wait()"
     job = [sys.executable, "-c", FAMILY, str(tmp_path / "pids"), "hang"]
     kept = [sys.executable, str(keeper.__file__), str(LONGEST_S), str(tmp_path / "log"), *job]
     waiting = subprocess.Popen([sys.executable, "-c", waits, *kept], stdout=subprocess.PIPE)

@@ -17,19 +17,24 @@ from benchmarks.attribution.splits import why_longer
 from benchmarks.attribution_shadow import reliability, totals
 
 QUIET = np.random.default_rng(5).normal(0, 0.002, (4, 8))
+RECURRENCES = [
+    ("compute", [], [], [], False),
+    ("compute", [(2, slice(None), 0.05)], [2], [], False),
+    ("compute", [(2, 3, 0.3)], [], [], False),  # one slow step is chance
+    ("compute", [(0, 1, 0.1), (2, 3, 0.12), (3, 6, 0.1)], [], [], True),
+    ("dataloader", [(1, slice(0, 8, 2), 0.2)], [], [1], False),  # a late batch now and then is its rank's loader
+    ("compute", [(1, slice(None), 0.1), (3, slice(None), 0.1)], [1, 3], [], False),
+]
+REASONS = [
+    ({"pace": np.array([0, 0, 0.25, 0])}, "straggler.compute"),
+    ({"fed": np.array([0, 0, 0.25, 0])}, "straggler.imbalance"),
+    ({"hot": (2,)}, "straggler.imbalance"),
+    ({"stages": ((0,), (1,), (2,), (3,)), "stage_pace": np.zeros(4)}, "pipeline.imbalance"),
+    ({"stages": ((0,), (1,), (2,), (3,)), "stage_pace": np.array([0, 0, 0.25, 0])}, "straggler.compute"),
+]
 
 
-@pytest.mark.parametrize(
-    ("cause", "added", "steady", "own", "turns"),
-    [
-        ("compute", [], [], [], False),
-        ("compute", [(2, slice(None), 0.05)], [2], [], False),
-        ("compute", [(2, 3, 0.3)], [], [], False),  # one slow step is chance
-        ("compute", [(0, 1, 0.1), (2, 3, 0.12), (3, 6, 0.1)], [], [], True),
-        ("dataloader", [(1, slice(0, 8, 2), 0.2)], [], [1], False),  # a late batch now and then is its rank's loader
-        ("compute", [(1, slice(None), 0.1), (3, slice(None), 0.1)], [1, 3], [], False),
-    ],
-)
+@pytest.mark.parametrize(("cause", "added", "steady", "own", "turns"), RECURRENCES)
 def test_a_rank_is_late_where_its_time_comes_again(cause, added, steady, own, turns) -> None:
     excess = QUIET.copy()
     for rank, steps, size in added:
@@ -53,16 +58,7 @@ def job(compute_us: list[float], **known: object) -> OwnTime:
     return OwnTime(**given | known)
 
 
-@pytest.mark.parametrize(
-    ("known", "why"),
-    [
-        ({"pace": np.array([0, 0, 0.25, 0])}, "straggler.compute"),
-        ({"fed": np.array([0, 0, 0.25, 0])}, "straggler.imbalance"),
-        ({"hot": (2,)}, "straggler.imbalance"),
-        ({"stages": ((0,), (1,), (2,), (3,)), "stage_pace": np.zeros(4)}, "pipeline.imbalance"),
-        ({"stages": ((0,), (1,), (2,), (3,)), "stage_pace": np.array([0, 0, 0.25, 0])}, "straggler.compute"),
-    ],
-)
+@pytest.mark.parametrize(("known", "why"), REASONS)
 def test_what_is_known_of_kernels_and_batches_tells_a_slow_device_from_more_work(known, why) -> None:
     own = job([800, 800, 1000, 800], **known)
     chances = why_longer(own, (2,))

@@ -13,6 +13,27 @@ from ddprof.dashboard.server.guard import Access
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 
 CALL = "/_dash-update-component"
+NO_CALLS = [
+    (b"[" * 500_000, "application/json", 400),
+    (b'{"output":' * 90_000, "application/json", 400),
+    (b'{"output": "version.data", "more": ' + b"[" * 90_000, "application/json", 400),
+    (b"\xff\xfe{}", "application/json", 400),
+    (b'{"output": ' + b"9" * 9_000 + b"}", "application/json", 400),
+    (b"{}", "text/plain", 415),
+    (b"x" * 2_000_000, "application/json", 413),
+]
+TOO_MUCH = [
+    "lanes?ranks=" + ",".join(["0-999999999"] * 900),
+    "statistics?lo=0&hi=10&lanes=" + ",".join(["0-999999999"] * 900),
+    "tile?lo=0&hi=10&bins=70000",
+    "tile?lo=0&hi=10&bins=" + "9" * 4_500,
+    "tile?lo=-" + "9" * 18 + "&hi=10&bins=1&lanes=0-9999999999",
+    "search?text=" + "x" * 201,
+    "search?" + "&".join(f"a{i}=" + "x" for i in range(100)),
+    "slice?row=" + "9" * 18,
+    "waits?lo=5&hi=5",
+    "statistics?lo=nan&hi=1",
+]
 
 
 def drawn(search: object = "", path: object = "/", **other: object) -> dict[str, object]:
@@ -60,37 +81,12 @@ def test_calls_of_another_shape_are_refused(client: Any, body: object) -> None:
     assert answer.status_code == 400 and "\n" not in answer.text
 
 
-@pytest.mark.parametrize(
-    ("data", "kind", "status"),
-    [
-        (b"[" * 500_000, "application/json", 400),
-        (b'{"output":' * 90_000, "application/json", 400),
-        (b'{"output": "version.data", "more": ' + b"[" * 90_000, "application/json", 400),
-        (b"\xff\xfe{}", "application/json", 400),
-        (b'{"output": ' + b"9" * 9_000 + b"}", "application/json", 400),
-        (b"{}", "text/plain", 415),
-        (b"x" * 2_000_000, "application/json", 413),
-    ],
-)
+@pytest.mark.parametrize(("data", "kind", "status"), NO_CALLS)
 def test_bodies_that_are_no_calls_are_refused(client: Any, data: bytes, kind: str, status: int) -> None:
     assert client.post(CALL, data=data, content_type=kind).status_code == status
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "lanes?ranks=" + ",".join(["0-999999999"] * 900),
-        "statistics?lo=0&hi=10&lanes=" + ",".join(["0-999999999"] * 900),
-        "tile?lo=0&hi=10&bins=70000",
-        "tile?lo=0&hi=10&bins=" + "9" * 4_500,
-        "tile?lo=-" + "9" * 18 + "&hi=10&bins=1&lanes=0-9999999999",
-        "search?text=" + "x" * 201,
-        "search?" + "&".join(f"a{i}=" + "x" for i in range(100)),
-        "slice?row=" + "9" * 18,
-        "waits?lo=5&hi=5",
-        "statistics?lo=nan&hi=1",
-    ],
-)
+@pytest.mark.parametrize("query", TOO_MUCH)
 def test_totals_of_a_request_are_bounded(client: Any, query: str) -> None:
     answer = client.get(f"/data/{query}")
     assert answer.status_code == (200 if query.startswith("lanes") else 400)

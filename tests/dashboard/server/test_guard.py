@@ -17,6 +17,23 @@ from tests.dashboard.browsing import Page, Serve
 
 TOKEN = "a-secret-of-many-characters"
 REPORT = "/data/report.json"
+HOSTS = [
+    *((Access(), host, 200) for host in ("127.0.0.1:8050", "localhost:8050", "[::1]:8050")),
+    *((Access(), f"{name}.elsewhere.example", 403) for name in ("127.0.0.1", "localhost")),
+    *((Access(), host, 403) for host in ("10.0.0.5:8050", "")),
+    (Access(names=("proxy.example",)), "Proxy.Example:80", 200),
+    (Access(TOKEN), "elsewhere.example", 403),
+    (Access(TOKEN, "0.0.0.0"), "elsewhere.example", 403),
+    (Access(TOKEN, "0.0.0.0"), "10.0.0.5:8050", 200),
+    (Access(TOKEN, "node7.example"), "node7.example", 200),
+]
+FOREIGN = [
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},  # another port
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    *({"Origin": origin} for origin in ("http://elsewhere.example", "http://localhost:3000", "null", "http://[")),
+]
 
 
 @pytest.fixture
@@ -25,34 +42,13 @@ def ask(straggler: OpenRun) -> Any:
     return lambda access: create_app(Runs([], [straggler]), access).server.test_client()
 
 
-@pytest.mark.parametrize(
-    ("access", "host", "status"),
-    [
-        *((Access(), host, 200) for host in ("127.0.0.1:8050", "localhost:8050", "[::1]:8050")),
-        *((Access(), f"{name}.elsewhere.example", 403) for name in ("127.0.0.1", "localhost")),
-        *((Access(), host, 403) for host in ("10.0.0.5:8050", "")),
-        (Access(names=("proxy.example",)), "Proxy.Example:80", 200),
-        (Access(TOKEN), "elsewhere.example", 403),
-        (Access(TOKEN, "0.0.0.0"), "elsewhere.example", 403),
-        (Access(TOKEN, "0.0.0.0"), "10.0.0.5:8050", 200),
-        (Access(TOKEN, "node7.example"), "node7.example", 200),
-    ],
-)
+@pytest.mark.parametrize(("access", "host", "status"), HOSTS)
 def test_only_names_of_this_server_are_answered(ask: Any, access: Access, host: str, status: int) -> None:
     headers = {"Host": host, "Authorization": f"Bearer {TOKEN}"}
     assert ask(access).get(REPORT, headers=headers).status_code == status
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
-        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},  # another port
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
-        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
-        *({"Origin": origin} for origin in ("http://elsewhere.example", "http://localhost:3000", "null", "http://[")),
-    ],
-)
+@pytest.mark.parametrize("headers", FOREIGN)
 @pytest.mark.parametrize("access", [Access(), Access(TOKEN)])
 def test_pages_of_other_sites_get_no_data(ask: Any, access: Access, headers: dict[str, str]) -> None:
     client = ask(access)

@@ -12,6 +12,9 @@ from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access
 from ddprof.errors import UsageError
 
+BAD = ["tile?lanes=0&lo=5&hi=5&bins=10", "tile?lanes=x&lo=0&hi=5&bins=10", "slice?row=-1", "slice?row=abc", "slice",
+ "tile?lanes=99999&lo=0&hi=5&bins=10", "table.csv?page=ranks&id=nothing", "table.csv?page=nowhere&id=x"]  # fmt: skip
+
 
 def test_routes_answer_a_csv_of_a_table_and_compressed_text(client: Any, straggler: OpenRun) -> None:
     lanes = client.get("/data/lanes").json
@@ -32,11 +35,7 @@ def test_routes_answer_a_csv_of_a_table_and_compressed_text(client: Any, straggl
     assert packed.headers["Content-Encoding"] == "gzip" and len(packed.data) < len(plain.data)
 
 
-@pytest.mark.parametrize(
-    "query",
-    ["tile?lanes=0&lo=5&hi=5&bins=10", "tile?lanes=x&lo=0&hi=5&bins=10", "slice?row=-1", "slice?row=abc", "slice",
-     "tile?lanes=99999&lo=0&hi=5&bins=10", "table.csv?page=ranks&id=nothing", "table.csv?page=nowhere&id=x"],
-)  # fmt: skip
+@pytest.mark.parametrize("query", BAD)
 def test_bad_requests_are_one_line(client: Any, query: str) -> None:
     answer = client.get(f"/data/{query}")
     assert answer.status_code == 400

@@ -27,6 +27,19 @@ from ddprof.report.json.contract import to_contract
 LIMIT_BYTES = 3_000_000
 FROM_OUR_PAGE = {HEADER: "1"}
 Post, Files = Callable[..., Any], list[tuple[str, bytes]]
+KEPT_NAMES = [
+    ("../../x.json", "x.json"),
+    ("..\\..\\x.json", "x.json"),
+    ("/etc/passwd", "passwd"),
+    ("<script>alert(1)</script>.json", "script_.json"),
+    ("<b>.json", "_b_.json"),
+    (".hidden", "hidden"),
+    ("..", "file"),
+    ("a\x00b\n.json", "a_b_.json"),
+    ("rank 3.pt.trace.json.gz", "rank_3.pt.trace.json.gz"),
+    ("x" * 500 + ".json.gz", "x" * 92 + ".json.gz"),
+    ("$(reboot).json", "_reboot_.json"),
+]
 
 
 @pytest.fixture
@@ -114,22 +127,7 @@ def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], stra
     assert connection.getresponse().status == 413
 
 
-@pytest.mark.parametrize(
-    ("stated", "kept"),
-    [
-        ("../../x.json", "x.json"),
-        ("..\\..\\x.json", "x.json"),
-        ("/etc/passwd", "passwd"),
-        ("<script>alert(1)</script>.json", "script_.json"),
-        ("<b>.json", "_b_.json"),
-        (".hidden", "hidden"),
-        ("..", "file"),
-        ("a\x00b\n.json", "a_b_.json"),
-        ("rank 3.pt.trace.json.gz", "rank_3.pt.trace.json.gz"),
-        ("x" * 500 + ".json.gz", "x" * 92 + ".json.gz"),
-        ("$(reboot).json", "_reboot_.json"),
-    ],
-)
+@pytest.mark.parametrize(("stated", "kept"), KEPT_NAMES)
 def test_names_are_plain(stated: str, kept: str) -> None:
     assert stored_names([stated]) == [kept]
 

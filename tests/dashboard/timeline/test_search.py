@@ -13,18 +13,17 @@ from ddprof.dashboard.timeline.search import MAX_HITS, Sought, places, search, s
 from ddprof.tables import NULL
 from tests.dashboard.browsing import ENTER, Page
 
+ASKED = [
+    ("NCCL ", Sought("nccl")),
+    ("rank 7", Sought("", 7)),
+    ("Step 12", Sought("", None, 12)),
+    ("gemm step 3 rank  0", Sought("gemm", 0, 3)),
+    ('"rank 7"', Sought("rank 7")),
+    ("ranked 7", Sought("ranked 7")),
+]
 
-@pytest.mark.parametrize(
-    ("text", "asked"),
-    [
-        ("NCCL ", Sought("nccl")),
-        ("rank 7", Sought("", 7)),
-        ("Step 12", Sought("", None, 12)),
-        ("gemm step 3 rank  0", Sought("gemm", 0, 3)),
-        ('"rank 7"', Sought("rank 7")),
-        ("ranked 7", Sought("ranked 7")),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "asked"), ASKED)
 def test_a_rank_and_a_step_narrow_the_words(text: str, asked: Sought) -> None:
     assert sought(text) == asked
 

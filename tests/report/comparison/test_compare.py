@@ -21,6 +21,21 @@ from ddprof.slices.comparison.compare_page import render_html
 from ddprof.tables import Column, Schema
 
 LEDGER = Schema("ledger", tuple(Column(n, "int64", "") for n in ("rank", "step", "cause", "dur_ns")))
+TIMED = [
+    ((120.9e3, 121.9e3), None, "same", "the traced steps alone were 30 ms faster; those of the whole run do not"),
+    ((100e3, 80e3), None, "faster", "all 200 and 200 steps timed outside the windows"),
+    ((100e3, 120e3), None, "disagree", "the traced steps alone were 30 ms faster"),
+    ((100e3, 80e3), 0.4, "noise", "waited for a CPU for 40 % and 40 % of the time"),
+    ((100e3, 40e3), 0.2, "faster", "all 200"),
+]
+BATCHES = [
+    ("SGD", (0.1, 0.1), (64, 128), "takes 128 samples instead of 64; the learning rate stayed 0.1, by the linear"),
+    ("SGD", (0.1, 0.2), (64, 128), "the learning rate went from 0.1 to 0.2, as by the linear rule"),
+    ("AdamW", (1e-3, 1e-3), (64, 256), "by the square root rule (Malladi 2022) it would be 0.002"),
+    ("AdamW", (1e-3, None), (64, 256), "its learning rate is not known"),
+    ("SGD", (0.1, 0.1), (64, 64), "takes 64 samples in both runs"),
+    ("SGD", (0.1, 0.1), (64, None), ""),
+]
 
 
 def _run(report: Report, steps_us: list[float], loader_us: list[float]) -> Report:
@@ -76,16 +91,7 @@ def _timed(report: Report, mean_us: float, waited: float | None = None) -> Repor
     return dataclasses.replace(report, steps=steps)
 
 
-@pytest.mark.parametrize(
-    ("times_us", "waited", "outcome", "words"),
-    [
-        ((120.9e3, 121.9e3), None, "same", "the traced steps alone were 30 ms faster; those of the whole run do not"),
-        ((100e3, 80e3), None, "faster", "all 200 and 200 steps timed outside the windows"),
-        ((100e3, 120e3), None, "disagree", "the traced steps alone were 30 ms faster"),
-        ((100e3, 80e3), 0.4, "noise", "waited for a CPU for 40 % and 40 % of the time"),
-        ((100e3, 40e3), 0.2, "faster", "all 200"),
-    ],
-)
+@pytest.mark.parametrize(("times_us", "waited", "outcome", "words"), TIMED)
 def test_the_timers_of_the_whole_run_decide(slow: Report, fast: Report, times_us, waited, outcome, words) -> None:
     before, after = (_timed(*one, waited) for one in zip((slow, fast), times_us, strict=True))
     result = compare(from_contract(to_contract(before)), from_contract(to_contract(after)))
@@ -156,17 +162,7 @@ def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
     assert compare(slow, slow).scaling is None
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "rates", "samples", "words"),
-    [
-        ("SGD", (0.1, 0.1), (64, 128), "takes 128 samples instead of 64; the learning rate stayed 0.1, by the linear"),
-        ("SGD", (0.1, 0.2), (64, 128), "the learning rate went from 0.1 to 0.2, as by the linear rule"),
-        ("AdamW", (1e-3, 1e-3), (64, 256), "by the square root rule (Malladi 2022) it would be 0.002"),
-        ("AdamW", (1e-3, None), (64, 256), "its learning rate is not known"),
-        ("SGD", (0.1, 0.1), (64, 64), "takes 64 samples in both runs"),
-        ("SGD", (0.1, 0.1), (64, None), ""),
-    ],
-)
+@pytest.mark.parametrize(("optimizer", "rates", "samples", "words"), BATCHES)
 def test_another_number_of_ranks_says_what_becomes_of_the_batch(
     straggler_report: Report, optimizer: str, rates: tuple[Any, Any], samples: tuple[Any, Any], words: str
 ) -> None:

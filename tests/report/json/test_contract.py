@@ -18,6 +18,14 @@ from ddprof.report.json.saved import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
 
+DAMAGED = [
+    (b'{"schema": "ddprof.report/1", "x": ' + b"[" * 100_000, "damaged ddprof report: "),
+    (b'{"schema": "ddprof.report/1", "x": "\\ud800"}', "damaged ddprof report: "),
+    (b'{"schema": "ddprof.reports/1", "reports": 7}', "damaged ddprof report: no list of reports"),
+    (b'{"schema": "ddprof.report/1", "x": NaN}', "damaged ddprof report: "),
+    *((b"[]", "damaged ddprof report: "), (None, "No such file or directory")),
+]
+
 
 def test_document_is_strict_json_with_every_section_and_is_read_back(straggler_report: Report) -> None:
     document = json.loads(json.dumps(to_contract(straggler_report), allow_nan=False))
@@ -82,16 +90,7 @@ def test_no_value_of_a_saved_report_is_taken_for_what_it_is_not(straggler_report
     assert accepted  # an empty text is a text
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b'{"schema": "ddprof.report/1", "x": ' + b"[" * 100_000, "damaged ddprof report: "),
-        (b'{"schema": "ddprof.report/1", "x": "\\ud800"}', "damaged ddprof report: "),
-        (b'{"schema": "ddprof.reports/1", "reports": 7}', "damaged ddprof report: no list of reports"),
-        (b'{"schema": "ddprof.report/1", "x": NaN}', "damaged ddprof report: "),
-        *((b"[]", "damaged ddprof report: "), (None, "No such file or directory")),
-    ],
-)
+@pytest.mark.parametrize(("content", "words"), DAMAGED)
 def test_a_damaged_document_is_one_line(tmp_path: Path, content: bytes | None, words: str) -> None:
     file = tmp_path / "report.json"
     if content is not None:

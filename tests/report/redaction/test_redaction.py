@@ -10,6 +10,18 @@ from ddprof.report.redaction.prose import hidden
 from ddprof.report.redaction.redact import redacted_data
 from tests.report.redaction.planting import Secrets, found, plant
 
+OUTPUTS = [
+    *(("analyze", "RUN", "--format", form) for form in ("text", "json", "markdown")),
+    pytest.param(("analyze", "RUN", "--format", "html"), marks=pytest.mark.slow),  # the file of `ddprof report`
+    ("analyze", "RUN", "--strict", "--fail-on", "info"),
+    *(("report", "RUN", "-o", f"OUT.{suffix}") for suffix in ("html", "md", "json", "txt")),
+    ("report", "RUN", "--against", "OTHER", "-o", "OUT.html"),
+    *(("export", "RUN", "-o", f"OUT.{suffix}") for suffix in ("json", "json.gz")),
+    *(("export", "RUN", "--to", form, "-o", "OUT") for form in ("csv", "parquet")),
+    *(("compare", "OTHER", "RUN", "--format", form) for form in ("text", "json", "markdown", "html")),
+    ("compare", "OTHER", "RUN", "--max-regression", "1%", "--allow-different"),
+]
+
 
 @pytest.fixture(scope="module")
 def secrets() -> Secrets:
@@ -38,21 +50,7 @@ def test_the_run_is_still_analyzed_and_full_of_secrets(ddprof, run: Path, secret
     assert len(seen) >= 50, "without redaction many of them are shown"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        *(("analyze", "RUN", "--format", form) for form in ("text", "json", "markdown")),
-        pytest.param(("analyze", "RUN", "--format", "html"), marks=pytest.mark.slow),  # the file of `ddprof report`
-        ("analyze", "RUN", "--strict", "--fail-on", "info"),
-        *(("report", "RUN", "-o", f"OUT.{suffix}") for suffix in ("html", "md", "json", "txt")),
-        ("report", "RUN", "--against", "OTHER", "-o", "OUT.html"),
-        *(("export", "RUN", "-o", f"OUT.{suffix}") for suffix in ("json", "json.gz")),
-        *(("export", "RUN", "--to", form, "-o", "OUT") for form in ("csv", "parquet")),
-        *(("compare", "OTHER", "RUN", "--format", form) for form in ("text", "json", "markdown", "html")),
-        ("compare", "OTHER", "RUN", "--max-regression", "1%", "--allow-different"),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("options", OUTPUTS, ids=" ".join)
 def test_no_secret_is_in_an_output(ddprof, run: Path, other: Path, secrets: Secrets, tmp_path: Path, options) -> None:
     places = {"RUN": str(run), "OTHER": str(other)}
     stated = [places.get(word, word.replace("OUT", str(tmp_path / "out"))) for word in options]

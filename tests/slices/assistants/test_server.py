@@ -21,6 +21,18 @@ from ddprof.slices.assistants.server import make_server
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 Call = tuple[str, dict[str, Any]]
+REFUSED = [
+    (("verdict", {"run": "../tests"}), "all that may be read"),
+    (("verdict", {"run": "/etc"}), "all that may be read"),
+    (("compare", {"before": "late_loader", "after": "/etc/passwd"}), "all that may be read"),
+    (("hang", {"run": "no\0such"}), "all that may be read"),
+    (("finding", {"run": "late_loader", "id": "input.stragler"}), "did you mean input.straggler"),
+    (("explain_finding", {"id": "input.stragler"}), "did you mean input.straggler"),
+    (("what_if", {"run": "late_loader", "settings": []}), "want at least one"),
+    (("what_if", {"run": "late_loader", "settings": ["num_workers=4"]}), "not recorded"),
+    (("what_if", {"run": "late_loader", "settings": ["numworkers=4"]}), "num_workers"),
+    (("hang", {"run": "late_loader"}), "no dump, no stack"),
+]
 
 
 def asked(server: Any, calls: Sequence[Call]) -> list[tuple[bool, str]]:
@@ -73,21 +85,7 @@ def test_a_run_its_predictions_comparisons_and_kernels_are_told_as_by_the_comman
     assert all("allreduce" in json.dumps(row).lower() for row in json.loads(one[1])["rows"])
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (("verdict", {"run": "../tests"}), "all that may be read"),
-        (("verdict", {"run": "/etc"}), "all that may be read"),
-        (("compare", {"before": "late_loader", "after": "/etc/passwd"}), "all that may be read"),
-        (("hang", {"run": "no\0such"}), "all that may be read"),
-        (("finding", {"run": "late_loader", "id": "input.stragler"}), "did you mean input.straggler"),
-        (("explain_finding", {"id": "input.stragler"}), "did you mean input.straggler"),
-        (("what_if", {"run": "late_loader", "settings": []}), "want at least one"),
-        (("what_if", {"run": "late_loader", "settings": ["num_workers=4"]}), "not recorded"),
-        (("what_if", {"run": "late_loader", "settings": ["numworkers=4"]}), "num_workers"),
-        (("hang", {"run": "late_loader"}), "no dump, no stack"),
-    ],
-)
+@pytest.mark.parametrize(("call", "said"), REFUSED)
 def test_what_cannot_be_answered_is_refused_in_a_line(server: Any, call: Call, said: str) -> None:
     ((refused, text),) = asked(server, [call])
     assert refused and said in text and "Traceback" not in text

@@ -6,6 +6,14 @@ from pathlib import Path
 
 import pytest
 
+REFUSED = [
+    ((), 2, "either AFTER or `-- COMMAND"),
+    (("AFTER",), 2, "either --with"),
+    (("AFTER", "--finding", "host.gc"), 2, "its findings: input.starved"),
+    (("OTHER", "--with", "loader=ready", "--no-cache"), 4, "another kind of run"),
+    (("--with", "loader=ready", "--no-cache", "--", "false"), 1, "ended with 1: nothing verified"),
+]
+
 
 @pytest.fixture
 def runs(sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
@@ -36,16 +44,7 @@ def test_a_false_prediction_is_said_and_the_finding_remembers(ddprof, runs) -> N
     assert known["input.starved"] == {"inside": 0, "predictions": 1}
 
 
-@pytest.mark.parametrize(
-    ("extra", "code", "says"),
-    [
-        ((), 2, "either AFTER or `-- COMMAND"),
-        (("AFTER",), 2, "either --with"),
-        (("AFTER", "--finding", "host.gc"), 2, "its findings: input.starved"),
-        (("OTHER", "--with", "loader=ready", "--no-cache"), 4, "another kind of run"),
-        (("--with", "loader=ready", "--no-cache", "--", "false"), 1, "ended with 1: nothing verified"),
-    ],
-)
+@pytest.mark.parametrize(("extra", "code", "says"), REFUSED)
 def test_what_cannot_be_verified_is_one_line(ddprof, runs, sample, extra, code: int, says: str, tmp_path: Path) -> None:
     arguments = [{"AFTER": runs[1], "OTHER": sample("healthy")}.get(word, word) for word in extra]
     at = arguments.index("--") if "--" in arguments else len(arguments)

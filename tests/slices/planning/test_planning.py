@@ -14,6 +14,11 @@ from ddprof.slices.planning.shape import Shape, parameters_of, state_bytes
 from ddprof.slices.planning.sharding import plan_sharding
 
 A100 = cluster("A100-80GB")
+SCENARIOS = [
+    (Shape(1.3e9, 24, 2048, 1024, 50_257), "A100-40GB", 8, 128, 0.35),
+    (Shape(100e9, 80, 10_240, 2048), "A100-80GB", 64, 1024, 0.45),
+    (Shape(130e9, 80, 11_520, 2048), "A100-80GB", 128, 2048, 0.50),
+]
 
 
 def test_rings_move_their_share() -> None:
@@ -65,14 +70,7 @@ def test_published_utilization_follows_from_the_iteration_times() -> None:
         assert flops / seconds[run.params] / run.devices / 312e12 == pytest.approx(run.utilization, rel=0.005)
 
 
-@pytest.mark.parametrize(
-    ("shape", "gpu", "world", "batch", "at_least"),
-    [
-        (Shape(1.3e9, 24, 2048, 1024, 50_257), "A100-40GB", 8, 128, 0.35),
-        (Shape(100e9, 80, 10_240, 2048), "A100-80GB", 64, 1024, 0.45),
-        (Shape(130e9, 80, 11_520, 2048), "A100-80GB", 128, 2048, 0.50),
-    ],
-)
+@pytest.mark.parametrize(("shape", "gpu", "world", "batch", "at_least"), SCENARIOS)
 def test_the_scenarios_have_an_answer(shape: Shape, gpu: str, world: int, batch: int, at_least: float) -> None:
     found = search(shape, cluster(gpu), world, batch)
     best = found[0]

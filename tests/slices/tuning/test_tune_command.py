@@ -14,6 +14,14 @@ from ddprof.slices.tuning import tune_command as tune
 from ddprof.slices.tuning.tune_command import TuneView
 from ddprof.trials.model import SCHEMA, Trial, TuneOptions, TuneState
 
+NO_SENSE = [
+    ([], "want either `-- COMMAND...` or --resume RUN"),
+    (["--budget", "soon", "--", "true"], "wants a time like 90s, 10m or 2h"),
+    (["--budget", "0m", "--", "true"], "wants a time like 90s, 10m or 2h"),
+    (["--only", "colour", "--", "true"], "--only colour: no such setting"),
+    (["--", "true"], "no terminal to confirm; --yes runs the command"),
+]
+
 
 def _refusal(*arguments: str) -> str:
     done = CliRunner().invoke(tune.command, list(arguments))
@@ -21,16 +29,7 @@ def _refusal(*arguments: str) -> str:
     return str(done.exception) if isinstance(done.exception, DdprofError) else done.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "want either `-- COMMAND...` or --resume RUN"),
-        (["--budget", "soon", "--", "true"], "wants a time like 90s, 10m or 2h"),
-        (["--budget", "0m", "--", "true"], "wants a time like 90s, 10m or 2h"),
-        (["--only", "colour", "--", "true"], "--only colour: no such setting"),
-        (["--", "true"], "no terminal to confirm; --yes runs the command"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), NO_SENSE)
 def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     assert words in _refusal("--out", str(tmp_path), *arguments) and not list(tmp_path.iterdir())
 

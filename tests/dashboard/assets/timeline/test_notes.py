@@ -10,6 +10,15 @@ EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='ow
 NOTES = "return ddprof.timeline.notes"
 TEXTS = "return ddprof.timeline.notes.map((n) => n.text)"
 NONE = "ddprof.timeline.notes = []; ddprof.timeline.changeNotes()"
+LINKS = [
+    ("1.0~0~" + quote(EVIL, safe=""), [EVIL[:120]]),
+    ("1.0~~ok;nonsense;1e9~~x;~~;NaN~~x;1~99999999999~x;2~~" + "%E4", ["ok"]),
+    ("1~~a%00%0Ab%E2%80%AEc", ["a  b c"]),
+    ("1~~" + "x" * 500, ["x" * 120]),
+    (";".join(["1~~n"] * 50), ["n"] * 20),
+    ("1~~" + "x" * 9000, []),
+    ("999999999999~~not in this run", []),
+]
 
 
 def _mark(page: Page, note: str) -> None:
@@ -94,18 +103,7 @@ def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page
     page.js(NONE)
 
 
-@pytest.mark.parametrize(
-    ("hash_", "texts"),
-    [
-        ("1.0~0~" + quote(EVIL, safe=""), [EVIL[:120]]),
-        ("1.0~~ok;nonsense;1e9~~x;~~;NaN~~x;1~99999999999~x;2~~" + "%E4", ["ok"]),
-        ("1~~a%00%0Ab%E2%80%AEc", ["a  b c"]),
-        ("1~~" + "x" * 500, ["x" * 120]),
-        (";".join(["1~~n"] * 50), ["n"] * 20),
-        ("1~~" + "x" * 9000, []),
-        ("999999999999~~not in this run", []),
-    ],
-)
+@pytest.mark.parametrize(("hash_", "texts"), LINKS)
 def test_a_link_can_only_mark(page: Page, hash_: str, texts: list[str]) -> None:
     assert page.visit("/timeline#notes=" + hash_) == []
     page.wait("return ddprof.timeline.root.dataset.path !== undefined")

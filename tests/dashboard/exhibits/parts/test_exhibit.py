@@ -7,6 +7,14 @@ import pytest
 
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
 
+SHORTENED = [
+    ("void at::native::f<4, at::native::Add<c10::Half> >(int, long)", "f<4, Add<Half> >"),
+    ("void (anonymous namespace)::norm<float>(int, float (*)(int))", "norm<float>"),
+    ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
+    ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
+    ("aten::mm", "aten::mm"),
+]  # fmt: skip
+
 
 def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_end() -> None:
     text = sheet(("name (x)", "value"), [('=HYPERLINK("x")', 1.5), ("a,b\nc", None)]).csv()
@@ -19,15 +27,6 @@ def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_e
     assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")
 
 
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("void at::native::f<4, at::native::Add<c10::Half> >(int, long)", "f<4, Add<Half> >"),
-        ("void (anonymous namespace)::norm<float>(int, float (*)(int))", "norm<float>"),
-        ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
-        ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
-        ("aten::mm", "aten::mm"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "short"), SHORTENED)
 def test_names_of_kernels_lose_what_tells_nothing(name: str, short: str) -> None:
     assert short_name(name) == short

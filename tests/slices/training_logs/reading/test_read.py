@@ -61,6 +61,18 @@ PRINTED = (
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
+ITERATIONS = [
+    ("megatron_mixtral", ("Megatron",), [(71, 5361.6), (72, 5470.7), (73, 5829.9)]),
+    ("megatron_bert_2022", ("Megatron",), [(20, 171.3), (30, 123.4)]),
+    *(("megatron_alcf", ("Megatron",), [(1, 29570.0)]), ("megatron_t5_2021", ("Megatron",), [])),
+    ("megatron_deepspeed_aurora", ("DeepSpeed", "Megatron"), [(1, 25849.1), (2, 20298.3)]),
+    *(("nemo_bar", ("NeMo",), [(9000, 615.0)]), ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)])),
+    *(("deepspeed_accelerate", ("DeepSpeed",), []), ("deepspeed_speed_2022", ("DeepSpeed",), [(50, 1514.5)])),
+    ("torchtitan", ("torchtitan",), [(210, 1464.8), (220, 1396.4), (230, 1396.1), (240, 1397.4), (250, 1397.7)]),
+    ("huggingface_2021", ("Hugging Face Trainer",), [(20, 642.0)]),
+    *(("lightning_2020", ("Lightning",), [(5, 4140.0)]), ("lightning_bars", ("Lightning",), [(1591, 485.4)])),
+    ("megatron_llm", ("Megatron",), [(182, 126995.3), (183, 125553.7), (184, 127804.5), (185, 130554.9)]),
+]
 
 
 def read(path: Path) -> TrainingLog:
@@ -73,21 +85,7 @@ def read_text(folder: Path, text: str) -> TrainingLog:
     return read(file)
 
 
-@pytest.mark.parametrize(
-    ("name", "writers", "iterations"),
-    [
-        ("megatron_mixtral", ("Megatron",), [(71, 5361.6), (72, 5470.7), (73, 5829.9)]),
-        ("megatron_bert_2022", ("Megatron",), [(20, 171.3), (30, 123.4)]),
-        *(("megatron_alcf", ("Megatron",), [(1, 29570.0)]), ("megatron_t5_2021", ("Megatron",), [])),
-        ("megatron_deepspeed_aurora", ("DeepSpeed", "Megatron"), [(1, 25849.1), (2, 20298.3)]),
-        *(("nemo_bar", ("NeMo",), [(9000, 615.0)]), ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)])),
-        *(("deepspeed_accelerate", ("DeepSpeed",), []), ("deepspeed_speed_2022", ("DeepSpeed",), [(50, 1514.5)])),
-        ("torchtitan", ("torchtitan",), [(210, 1464.8), (220, 1396.4), (230, 1396.1), (240, 1397.4), (250, 1397.7)]),
-        ("huggingface_2021", ("Hugging Face Trainer",), [(20, 642.0)]),
-        *(("lightning_2020", ("Lightning",), [(5, 4140.0)]), ("lightning_bars", ("Lightning",), [(1591, 485.4)])),
-        ("megatron_llm", ("Megatron",), [(182, 126995.3), (183, 125553.7), (184, 127804.5), (185, 130554.9)]),
-    ],
-)
+@pytest.mark.parametrize(("name", "writers", "iterations"), ITERATIONS)
 def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations: list[tuple[int, float]]) -> None:
     log = read(BY_NAME[name])
     assert log.writers == writers

@@ -15,6 +15,34 @@ from ddprof.slices.tuning.patching.patch import ScriptPatch, script_patch
 DATA = "from torch.utils.data import DataLoader\n"
 FOUR: dict[str, Value] = {"num_workers": 4}
 RESHARD: dict[str, Value] = {"reshard_after_forward": False}
+EDITS = [
+    *(("(data«|, num_workers=4»)\n", FOUR), ("(data«|, num_workers=4»)", FOUR)),
+    (
+        "(data, num_workers = «args.workers|4», shuffle=True«|, persistent_workers=True»)  # why\n",
+        {**FOUR, "persistent_workers": True},
+    ),
+    ("(\n    data,  # all\n    batch_size=8,\n    shuffle=True,  # always\n«|    num_workers=4,\n»)\n", FOUR),
+    ("(\n    data,\n    batch_size=8«|,»  # few\n«|    num_workers=4\n»)\n", FOUR),
+    ("(data,\r\n\tbatch_size=8«|,\r\n\tnum_workers=4»)\r\n\x0c\r\n", FOUR),
+    ("(data, multiprocessing_context='«fork|spawn»')\n", {"multiprocessing_context": "spawn"}),
+]
+IMPORTS = [
+    ("import torch", "torch.utils.data.DataLoader(d)", FOUR),
+    ("import torch.utils.data as data", "data.DataLoader(d)", FOUR),
+    ("from torch.nn.parallel import DistributedDataParallel as D", "D(m, device_ids=[0])", {"bucket_cap_mb": 50}),
+    ("from torch.optim import AdamW", "AdamW(model.parameters(), lr=1e-3)", {"fused": True}),
+    ("import torch", "self.optimizer.zero_grad(set_to_none=False)", {"set_to_none": True}),
+    ("from torch.distributed.fsdp import fully_shard", "fully_shard(block)", RESHARD),
+]
+DOUBTFUL = [
+    ("DataLoader(data, **settings)\n", FOUR, r"\* or \*\*"),
+    ("DataLoader(data, 8, False, None, None, 0)\n", FOUR, "by position"),
+    *(("DataLoader(x for x in y)\n", FOUR, "generator"), ("make_loader(data)\n", FOUR, "no call of DataLoader")),
+    *(("a, b = DataLoader(x), DataLoader(y)\n", FOUR, "several"), ("x = (\n", FOUR, "cannot be parsed")),
+    ("import torch; torch.optim.SGD(p, foreach=True)\n", {"fused": True}, "foreach is set beside"),
+    ("import torch; torch.distributed.fsdp.FullyShardedDataParallel(m)\n", RESHARD, "another name"),
+    ("DataLoader(data, num_workers=(\n    2  # two\n))\n", FOUR, "comment"),
+]
 
 
 def _patch(folder: Path, source: str, values: dict[str, Value], line: int = 2) -> ScriptPatch:
@@ -28,20 +56,7 @@ def _applied(folder: Path, patch: ScriptPatch) -> str:
     return (folder / "train.py").read_bytes().decode()
 
 
-@pytest.mark.parametrize(
-    ("edited", "values"),
-    [
-        *(("(data«|, num_workers=4»)\n", FOUR), ("(data«|, num_workers=4»)", FOUR)),
-        (
-            "(data, num_workers = «args.workers|4», shuffle=True«|, persistent_workers=True»)  # why\n",
-            {**FOUR, "persistent_workers": True},
-        ),
-        ("(\n    data,  # all\n    batch_size=8,\n    shuffle=True,  # always\n«|    num_workers=4,\n»)\n", FOUR),
-        ("(\n    data,\n    batch_size=8«|,»  # few\n«|    num_workers=4\n»)\n", FOUR),
-        ("(data,\r\n\tbatch_size=8«|,\r\n\tnum_workers=4»)\r\n\x0c\r\n", FOUR),
-        ("(data, multiprocessing_context='«fork|spawn»')\n", {"multiprocessing_context": "spawn"}),
-    ],
-)
+@pytest.mark.parametrize(("edited", "values"), EDITS)
 def test_a_call_gets_values_keeps_its_form(tmp_path: Path, edited: str, values: dict[str, Value]) -> None:
     """Places that differ are written «before|after»."""
     before, after = (re.sub(r"«([^|]*)\|([^»]*)»", side, edited) for side in (r"\1", r"\2"))
@@ -49,35 +64,14 @@ def test_a_call_gets_values_keeps_its_form(tmp_path: Path, edited: str, values: 
     assert patch.by_hand == () and _applied(tmp_path, patch) == f"{DATA}loader = DataLoader{after}"
 
 
-@pytest.mark.parametrize(
-    ("imports", "call", "values"),
-    [
-        ("import torch", "torch.utils.data.DataLoader(d)", FOUR),
-        ("import torch.utils.data as data", "data.DataLoader(d)", FOUR),
-        ("from torch.nn.parallel import DistributedDataParallel as D", "D(m, device_ids=[0])", {"bucket_cap_mb": 50}),
-        ("from torch.optim import AdamW", "AdamW(model.parameters(), lr=1e-3)", {"fused": True}),
-        ("import torch", "self.optimizer.zero_grad(set_to_none=False)", {"set_to_none": True}),
-        ("from torch.distributed.fsdp import fully_shard", "fully_shard(block)", RESHARD),
-    ],
-)
+@pytest.mark.parametrize(("imports", "call", "values"), IMPORTS)
 def test_a_name_counts_by_its_import(tmp_path: Path, imports: str, call: str, values: dict[str, Value]) -> None:
     patch = _patch(tmp_path, f"{imports}\nx = {call}\n", values)
     ((name, value),) = values.items()
     assert patch.by_hand == () and f"{name}={value}" in _applied(tmp_path, patch)
 
 
-@pytest.mark.parametrize(
-    ("source", "values", "why"),
-    [
-        ("DataLoader(data, **settings)\n", FOUR, r"\* or \*\*"),
-        ("DataLoader(data, 8, False, None, None, 0)\n", FOUR, "by position"),
-        *(("DataLoader(x for x in y)\n", FOUR, "generator"), ("make_loader(data)\n", FOUR, "no call of DataLoader")),
-        *(("a, b = DataLoader(x), DataLoader(y)\n", FOUR, "several"), ("x = (\n", FOUR, "cannot be parsed")),
-        ("import torch; torch.optim.SGD(p, foreach=True)\n", {"fused": True}, "foreach is set beside"),
-        ("import torch; torch.distributed.fsdp.FullyShardedDataParallel(m)\n", RESHARD, "another name"),
-        ("DataLoader(data, num_workers=(\n    2  # two\n))\n", FOUR, "comment"),
-    ],
-)
+@pytest.mark.parametrize(("source", "values", "why"), DOUBTFUL)
 def test_a_doubtful_call_is_left_to_people(tmp_path: Path, source: str, values: dict[str, Value], why: str) -> None:
     patch = _patch(tmp_path, DATA + source, values)
     assert patch.diff == "" and patch.edited == ()

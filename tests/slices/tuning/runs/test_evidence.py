@@ -9,6 +9,13 @@ from ddprof.slices.tuning.runs import evidence
 from ddprof.trials.model import RunPlan
 
 MS = 1_000_000
+FAILURES = [
+    ("step 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n", 1, "out of memory: torch.Out"),
+    ("ValueError: bad shape\n[rank1]: RuntimeError: peer gone\n", 1, "exit code 1: ValueError: bad shape"),
+    ("[rank1]: RuntimeError: x\ntorch.distributed.elastic.ChildFailedError: \n", 1, "exit code 1: RuntimeError: x"),
+    ("", 137, "exit code 137 (killed: out of memory?)"),
+    ("fine\n", 3, "exit code 3"),
+]
 
 
 def _rank(folder: Path, rank: int, ends_ms: list[float], **more: object) -> None:
@@ -66,16 +73,7 @@ def test_memory_is_that_of_the_rank_with_least_to_spare(tmp_path: Path) -> None:
     assert evidence.memory(evidence.ranks_left(tmp_path)[:1]) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("log", "code", "words"),
-    [
-        ("step 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n", 1, "out of memory: torch.Out"),
-        ("ValueError: bad shape\n[rank1]: RuntimeError: peer gone\n", 1, "exit code 1: ValueError: bad shape"),
-        ("[rank1]: RuntimeError: x\ntorch.distributed.elastic.ChildFailedError: \n", 1, "exit code 1: RuntimeError: x"),
-        ("", 137, "exit code 137 (killed: out of memory?)"),
-        ("fine\n", 3, "exit code 3"),
-    ],
-)
+@pytest.mark.parametrize(("log", "code", "words"), FAILURES)
 def test_a_failure_has_a_reason_in_a_line(tmp_path: Path, log: str, code: int, words: str) -> None:
     (tmp_path / "log").write_text(log)
     assert evidence.reason(tmp_path / "log", code).startswith(words)

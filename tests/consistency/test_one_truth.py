@@ -14,6 +14,11 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 NAMES = [file.parent.name for file in sorted(SAMPLES.glob("*/truth.json"))]
 SEED, PLAIN, MESSY = 150_000, 36, 24
 ScreensOf = Callable[[Path], Iterator[Screens]]
+GENERATED = [
+    ((), 1),
+    pytest.param((), PLAIN, marks=pytest.mark.slow),
+    pytest.param(("--messy",), MESSY, marks=pytest.mark.slow),
+]
 
 
 def disagreements(screens: Screens) -> list[str]:
@@ -35,15 +40,7 @@ def test_real_traces_read_alike_everywhere(screens_of: ScreensOf, shared_dir: Pa
     assert len(found) > 5 and {name: words for name, words in found.items() if words} == {}
 
 
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        ((), 1),
-        pytest.param((), PLAIN, marks=pytest.mark.slow),
-        pytest.param(("--messy",), MESSY, marks=pytest.mark.slow),
-    ],
-    ids=["one", "plain", "messy"],
-)
+@pytest.mark.parametrize(("options", "count"), GENERATED, ids=["one", "plain", "messy"])
 def test_generated_runs_read_alike(screens_of: ScreensOf, tmp_path: Path, options: tuple[str, ...], count: int) -> None:
     generate([str(tmp_path / "made"), "--count", str(count), "--seed", str(SEED + len(options) * 500), *options])
     made = sorted(tmp_path.glob("made/*/traces"))

@@ -30,6 +30,11 @@ from tests.dashboard.conftest import SEED
 MOST_CLICKS = 3
 PRODUCTS = 7  # of a module
 TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loader", "full_memory"
+QUESTIONS = [
+    ("Who comes late", "body", ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")),
+    ("More on ranks and steps", "body", ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")),
+    ("communication", ".legend", ("it is mostly the peers, not the network", "The fastest message reaches")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -118,11 +123,7 @@ Opens = Callable[[str], Reader]
 
 @pytest.mark.parametrize(
     ("click", "within", "said"),
-    [
-        ("Who comes late", "body", ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")),
-        ("More on ranks and steps", "body", ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")),
-        ("communication", ".legend", ("it is mostly the peers, not the network", "The fastest message reaches")),
-    ],
+    QUESTIONS,
     ids=["who is late and why", "which host is bad", "whether the network is slow"],
 )
 def test_of_todays_run(reader: Opens, click: str, within: str, said: tuple[str, ...]) -> None:

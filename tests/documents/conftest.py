@@ -1,14 +1,9 @@
 """The scratch folder of the documented command lines: one recorded run serves them all."""
 
-import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # the helpers of this folder are no package
-
 from scratch import Scratch, made, record
 from snippets import ROOT
 
@@ -36,9 +31,9 @@ def stored(scratch: Scratch, s3_server: str) -> Iterator[Scratch]:
 
     known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     known["AWS_DEFAULT_REGION"] = "us-east-1"
-    before = dict(os.environ)
-    os.environ.update(known)
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in known.items():
+            patch.setenv(name, value)
         store = s3fs.S3FileSystem()
         store.mkdir("bucket")
         for name in ("run", "runs/20260314T120000Z-train"):
@@ -46,9 +41,6 @@ def stored(scratch: Scratch, s3_server: str) -> Iterator[Scratch]:
                 if file.is_file():
                     store.put_file(str(file), f"bucket/{name}/{file.name}")
         s3fs.S3FileSystem.clear_instance_cache()
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
     yield Scratch(scratch.folder, scratch.environment | known)
 
 

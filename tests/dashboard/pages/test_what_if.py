@@ -20,6 +20,25 @@ from ddprof.dashboard.runs.view import View
 from tests.dashboard.components import serialised, texts
 from tests.dashboard.conftest import SAMPLES, generate
 
+REFUSED = [
+    ("device", "replaced", "which ranks"),
+    ("device", "replaced@99", "no rank 99"),
+    ("device", "replaced@x", "ranks are written"),
+    ("loader", "nonsense", "the only value is ready"),
+    ("bucket_cap_mb", "-3", "want a number"),
+    ("gc", "off", "no garbage collection"),
+]
+COPIED = [
+    ("straggler.compute", {"device": "replaced@{culprit}", "bandwidth": "2"}),
+    ("comm.latency_bound", {"bucket_cap_mb": "25"}),
+    pytest.param(
+        "pipeline.bubble",
+        {"microbatches": "8", "interleave": "2", "stages": "balanced"},
+        marks=pytest.mark.slow,  # 8 seconds of replays; the bubble sample asks the same below
+    ),
+    ("bubble", {"microbatches": "8", "interleave": "2", "stages": "balanced"}),
+]
+
 
 def replayed(opened: OpenRun, **query: str) -> float:
     found = wanted_settings(opened, query)
@@ -54,17 +73,7 @@ def test_a_factor_from_the_address_stays_within_its_control(text: str, straggler
     assert 1.0 <= float(setting.value) <= 8.0
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "why"),
-    [
-        ("device", "replaced", "which ranks"),
-        ("device", "replaced@99", "no rank 99"),
-        ("device", "replaced@x", "ranks are written"),
-        ("loader", "nonsense", "the only value is ready"),
-        ("bucket_cap_mb", "-3", "want a number"),
-        ("gc", "off", "no garbage collection"),
-    ],
-)
+@pytest.mark.parametrize(("key", "text", "why"), REFUSED)
 def test_what_cannot_be_asked_is_refused_in_words(key: str, text: str, why: str, view: View) -> None:
     said = " ".join(texts(what_if.outcome(view, {key: text, "balance": "on"})))
     assert why in said
@@ -95,19 +104,7 @@ def test_controls_say_what_findings_suggest_and_those_lead_to_a_remedy_that_gain
     assert finding.recoverable_us.low <= gain <= finding.recoverable_us.high
 
 
-@pytest.mark.parametrize(
-    ("kind", "query"),
-    [
-        ("straggler.compute", {"device": "replaced@{culprit}", "bandwidth": "2"}),
-        ("comm.latency_bound", {"bucket_cap_mb": "25"}),
-        pytest.param(
-            "pipeline.bubble",
-            {"microbatches": "8", "interleave": "2", "stages": "balanced"},
-            marks=pytest.mark.slow,  # 8 seconds of replays; the bubble sample asks the same below
-        ),
-        ("bubble", {"microbatches": "8", "interleave": "2", "stages": "balanced"}),
-    ],
-)
+@pytest.mark.parametrize(("kind", "query"), COPIED)
 def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[str, str], tmp_path: Path) -> None:
     quoted = tmp_path / "a run"  # the path wants quoting
     traces = shutil.copytree(SAMPLES / kind, quoted) if kind == "bubble" else generate(quoted, kind)

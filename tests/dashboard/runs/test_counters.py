@@ -13,6 +13,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from tests.dashboard.browsing import Page
 
 SECOND = 10**9
+ROWS = "return ddprof.timeline.rows.length"
 
 
 def _job(run: OpenRun) -> JobFacts:
@@ -66,9 +67,6 @@ def test_memory_of_a_rank_is_on_the_runs_clock(straggler: OpenRun) -> None:
     (track,) = counter_tracks(job, "", 0, SECOND)
     assert track["label"] == "rank 0 memory allocated" and track["values"] == [1.0]
     assert track["at_us"][0] == pytest.approx((curve["at_ns"][0] - job.clock.offset_ns(0) - job.origin_ns) / 1e3)
-
-
-ROWS = "return ddprof.timeline.rows.length"
 
 
 def test_tracks_or_that_there_are_none(page: Page) -> None:

@@ -10,6 +10,11 @@ from tests.dashboard.browsing import Page
 
 LEFT, RIGHT, HOME, END, PAGE_UP = "\ue012", "\ue014", "\ue011", "\ue010", "\ue00e"
 VIEW = "return [ddprof.timeline.lo, ddprof.timeline.hi]"
+QUARTER = "const t = ddprof.timeline, [a, b] = t.runBounds; t.show(a + (b - a) / 4, a + (b - a) / 2)"
+PLACED = "return parseFloat(ddprof.timeline.mapBox.style.left) > 0"
+_BOX = """
+  const s = ddprof.timeline.mapBox.style, w = ddprof.timeline.map.clientWidth;
+  return [parseFloat(s.left) / w, (parseFloat(s.left) + parseFloat(s.width)) / w]"""
 
 
 def test_bins_hold_the_busy_share_of_all_ranks(straggler: OpenRun) -> None:
@@ -27,13 +32,6 @@ def test_bins_hold_the_busy_share_of_all_ranks(straggler: OpenRun) -> None:
             assert all(np.array(shares)[mine > 10] > 0)  # whatever is there is seen
     steps = straggler.job.ranks[0].steps
     assert [number for number, _ in overview(timeline)["steps"]] == list(range(len(steps)))
-
-
-QUARTER = "const t = ddprof.timeline, [a, b] = t.runBounds; t.show(a + (b - a) / 4, a + (b - a) / 2)"
-PLACED = "return parseFloat(ddprof.timeline.mapBox.style.left) > 0"
-_BOX = """
-  const s = ddprof.timeline.mapBox.style, w = ddprof.timeline.map.clientWidth;
-  return [parseFloat(s.left) / w, (parseFloat(s.left) + parseFloat(s.width)) / w]"""
 
 
 @pytest.fixture

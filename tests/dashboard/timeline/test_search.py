@@ -21,6 +21,18 @@ ASKED = [
     ('"rank 7"', Sought("rank 7")),
     ("ranked 7", Sought("ranked 7")),
 ]
+CLOSE = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()"
+BOX = ".tl-bar input[type=search]"
+SHIFT = "\ue008"
+# Pixels of a closed rank's line that have the colour of marks: of the first of some ranks that is in the picture.
+MARKED = """
+  const t = ddprof.timeline, row = t.visibleRows().find((r) => arguments[0].includes(r.rank) && r.isRank);
+  if (!row) return 0;
+  const want = t.painter.ink.text.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16));
+  const line = t.canvas.getContext('2d').getImageData(0, (row.y + 2) * t.ratio, t.canvas.width, 1).data;
+  let found = 0;
+  for (let i = 0; i < line.length; i += 4) found += want.every((v, k) => Math.abs(line[i + k] - v) < 4);
+  return found;"""
 
 
 @pytest.mark.parametrize(("text", "asked"), ASKED)
@@ -115,20 +127,6 @@ def test_places_mark_closed_ranks_and_name_the_slices_of_lanes_and_spots_are_run
     start, end = np.array([0, 25, 30, 95, 200]), np.array([5, 30, 31, 120, 210])
     assert spots(start, end, 0, 100, 10) == [0, 0, 2, 3, 9, 9] and spots(start[:0], end[:0], 0, 100, 10) == []
     assert spots(np.array([-(10**18)]), np.array([10**18]), -5, 5, 4) == [0, 3]
-
-
-CLOSE = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()"
-BOX = ".tl-bar input[type=search]"
-SHIFT = "\ue008"
-# Pixels of a closed rank's line that have the colour of marks: of the first of some ranks that is in the picture.
-MARKED = """
-  const t = ddprof.timeline, row = t.visibleRows().find((r) => arguments[0].includes(r.rank) && r.isRank);
-  if (!row) return 0;
-  const want = t.painter.ink.text.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16));
-  const line = t.canvas.getContext('2d').getImageData(0, (row.y + 2) * t.ratio, t.canvas.width, 1).data;
-  let found = 0;
-  for (let i = 0; i < line.length; i += 4) found += want.every((v, k) => Math.abs(line[i + k] - v) < 4);
-  return found;"""
 
 
 def seek(page: Page, text: str) -> None:

@@ -15,6 +15,10 @@ from ddprof.dashboard.timeline import selection
 from ddprof.dashboard.timeline.selection import selection_statistics
 from tests.dashboard.browsing import Page
 
+TABLES = "document.querySelectorAll('.tl-panel table').length === 2"
+BODY = "document.querySelector('.tl-panel table').tBodies[0]"
+CELLS = f"[...{BODY}.rows].map((r) => [...r.cells].map((c) => c.innerText))"
+
 
 def _window(opened: OpenRun) -> tuple[int, int]:
     """A third of the run, whose ends lie inside of slices."""
@@ -107,11 +111,6 @@ def test_names_beyond_the_bound_are_one_row(straggler: OpenRun, monkeypatch: pyt
     assert some[:2] == whole[:2] and some[2]["name"].endswith("other names")
     for column in ("calls", "total_ns", "cut"):
         assert sum(row[column] for row in some) == sum(row[column] for row in whole)
-
-
-TABLES = "document.querySelectorAll('.tl-panel table').length === 2"
-BODY = "document.querySelector('.tl-panel table').tBodies[0]"
-CELLS = f"[...{BODY}.rows].map((r) => [...r.cells].map((c) => c.innerText))"
 
 
 def drag(page: Page, first: str, last: str) -> None:

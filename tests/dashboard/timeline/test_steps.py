@@ -13,6 +13,21 @@ from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.dashboard.timeline.steps import one_step, step_count
 from tests.dashboard.browsing import Page
 
+VIEW = "return [ddprof.timeline.lo, ddprof.timeline.hi]"
+FOLDED = "return ddprof.timeline.root.dataset.folded === 'true'"
+# The first painted column of each row of a rank, and the last: pixels that are not the ground's.
+PAINTED = """
+  const t = ddprof.timeline, pen = t.canvas.getContext("2d");
+  return t.visibleRows().filter((r) => r.isRank && r.lane !== undefined).map((row) => {
+    const y = Math.round((row.y + row.height / 2) * t.ratio), from = Math.round(ddprof.GUTTER * t.ratio) + 1;
+    const line = pen.getImageData(from, y, t.canvas.width - from, 1).data;
+    const ink = (i) => line[i + 3] > 0;
+    let first = 0, last = line.length - 4;
+    while (first < line.length && !ink(first)) first += 4;
+    while (last > 0 && !ink(last)) last -= 4;
+    return [t.ns(ddprof.GUTTER + first / 4 / t.ratio), t.ns(ddprof.GUTTER + last / 4 / t.ratio), row.rank];
+  });"""
+
 
 def test_a_step_is_where_each_rank_that_has_it_has_it(straggler: OpenRun) -> None:
     job, steps = straggler.job, straggler.timeline.steps
@@ -70,22 +85,6 @@ def test_the_address_names_the_step_and_a_filter_of_steps_shows_them_on_all_rank
     found = configuration(View(straggler, {"steps": "1"}, (straggler,)))
     spans = np.array([span[1:] for span in one_step(straggler.timeline.steps, 1)["ranks"]])
     assert (found["from_us"], found["to_us"]) == (spans[:, 0].min(), spans[:, 1].max())
-
-
-VIEW = "return [ddprof.timeline.lo, ddprof.timeline.hi]"
-FOLDED = "return ddprof.timeline.root.dataset.folded === 'true'"
-# The first painted column of each row of a rank, and the last: pixels that are not the ground's.
-PAINTED = """
-  const t = ddprof.timeline, pen = t.canvas.getContext("2d");
-  return t.visibleRows().filter((r) => r.isRank && r.lane !== undefined).map((row) => {
-    const y = Math.round((row.y + row.height / 2) * t.ratio), from = Math.round(ddprof.GUTTER * t.ratio) + 1;
-    const line = pen.getImageData(from, y, t.canvas.width - from, 1).data;
-    const ink = (i) => line[i + 3] > 0;
-    let first = 0, last = line.length - 4;
-    while (first < line.length && !ink(first)) first += 4;
-    while (last > 0 && !ink(last)) last -= 4;
-    return [t.ns(ddprof.GUTTER + first / 4 / t.ratio), t.ns(ddprof.GUTTER + last / 4 / t.ratio), row.rank];
-  });"""
 
 
 def _spans(run: OpenRun, number: int) -> dict[int, tuple[float, float]]:

@@ -18,6 +18,7 @@ from fuzzing.seeds import REPOSITORY
 HEADROOM_BYTES = 1_600 << 20  # of address space beyond what the process has: then MemoryError says where
 NOBODY = 65534
 _PAGE_BYTES = 4096
+_vanishing: dict[str, int] = {}  # path -> how many more times it can be opened
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,6 @@ class Answer:
     warned: tuple[tuple[str, str], ...]
     cpu_s: float
     peak_bytes: int
-
-
-_vanishing: dict[str, int] = {}  # path -> how many more times it can be opened
 
 
 def watch_opens(event: str, arguments: tuple[Any, ...]) -> None:

@@ -25,6 +25,7 @@ DAMAGED = [
     (b'{"schema": "ddprof.report/1", "x": NaN}', "damaged ddprof report: "),
     *((b"[]", "damaged ddprof report: "), (None, "No such file or directory")),
 ]
+ODD = ["", "x", True, -1, 2**64, 1e308, math.inf, math.nan, [], [None], {}, {"a": 1}, [[[]]]]
 
 
 def test_document_is_strict_json_with_every_section_and_is_read_back(straggler_report: Report) -> None:
@@ -58,9 +59,6 @@ def test_a_foreign_document_is_a_one_line_error(document: dict[str, str]) -> Non
     with pytest.raises(NoUsableInput) as caught:
         from_contract(document)
     assert "\n" not in str(caught.value)
-
-
-ODD = ["", "x", True, -1, 2**64, 1e308, math.inf, math.nan, [], [None], {}, {"a": 1}, [[[]]]]
 
 
 def _places(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -21,6 +21,27 @@ OUTPUTS = [
     *(("compare", "OTHER", "RUN", "--format", form) for form in ("text", "json", "markdown", "html")),
     ("compare", "OTHER", "RUN", "--max-regression", "1%", "--allow-different"),
 ]
+PUBLIC = [
+    *("aten::mm", "aten::_scaled_dot_product_flash_attention", "c10d::allreduce_", "AddmmBackward0"),
+    *("ProfilerStep#17", "triton_poi_fused_add_mul_relu_0", "aten::add_", "gloo:all_reduce", "cudaLaunchKernel"),
+    *("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "nccl:all_reduce"),
+    *("ampere_sgemm_128x64_tn", "volta_sgemm_32x32_sliced1x4_tn", "Memcpy HtoD (Pinned -> Device)"),
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_k_off_kernel",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, at::detail::Array<char*, 1>>",
+    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>(float*)",
+    *("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "Optimizer.step#AdamW.step"),
+    "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+]
+RENAMED = [
+    *((name, name) for name in PUBLIC),
+    *((name, "HIDDEN") for name in ("nccl_quagga_allreduce", "ncclQuaggaKernel", "tri_a_b_c_d", "größe")),
+    *(("aten::quagga", "aten::HIDDEN"), ("ProfilerStepQuagga#3", "HIDDEN#3")),
+    ("void at::native::vectorized_elementwise_kernel<4, quagga::Functor<float>>(int)",
+     "void at::native::vectorized_elementwise_kernel<4, HIDDEN::Functor<float>>(int)"),
+    ("ampere_sgemm_128x64_quagga", "HIDDEN"),
+    ("Optimizer.step#Quagga.step", "Optimizer.step#HIDDEN.step"),
+    ("train.py(17): quagga_forward", "train.py(17): HIDDEN"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -70,32 +91,7 @@ def _content(file: Path) -> bytes:
     return json.dumps(parquet.read_table(file).to_pydict(), ensure_ascii=False, default=str).encode()
 
 
-PUBLIC = [
-    *("aten::mm", "aten::_scaled_dot_product_flash_attention", "c10d::allreduce_", "AddmmBackward0"),
-    *("ProfilerStep#17", "triton_poi_fused_add_mul_relu_0", "aten::add_", "gloo:all_reduce", "cudaLaunchKernel"),
-    *("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "nccl:all_reduce"),
-    *("ampere_sgemm_128x64_tn", "volta_sgemm_32x32_sliced1x4_tn", "Memcpy HtoD (Pinned -> Device)"),
-    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_k_off_kernel",
-    "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<int>, at::detail::Array<char*, 1>>",
-    "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 2, 64, 64>(float*)",
-    *("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", "Optimizer.step#AdamW.step"),
-    "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        *((name, name) for name in PUBLIC),
-        *((name, "HIDDEN") for name in ("nccl_quagga_allreduce", "ncclQuaggaKernel", "tri_a_b_c_d", "größe")),
-        *(("aten::quagga", "aten::HIDDEN"), ("ProfilerStepQuagga#3", "HIDDEN#3")),
-        ("void at::native::vectorized_elementwise_kernel<4, quagga::Functor<float>>(int)",
-         "void at::native::vectorized_elementwise_kernel<4, HIDDEN::Functor<float>>(int)"),
-        ("ampere_sgemm_128x64_quagga", "HIDDEN"),
-        ("Optimizer.step#Quagga.step", "Optimizer.step#HIDDEN.step"),
-        ("train.py(17): quagga_forward", "train.py(17): HIDDEN"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "shown"), RENAMED)
 def test_public_names_survive_and_those_that_begin_like_them_are_hidden(name: str, shown: str) -> None:
     assert renamed(name, lambda _: "HIDDEN") == shown
 

@@ -13,6 +13,10 @@ from ddprof.report.phrases import run_words
 from ddprof.slices.live.exhibits import TAIL_BYTES, exhibits, hosts_now
 from tests.dashboard.conftest import RUNNING_STEPS
 
+ODD_LINES = """[]|null|1|"x"|{"cpu": []}|{"cpu": {"jiffies": 7}}|{"cpu": {"jiffies": {"user": "x"}}}|{"memory": [1]}
+{"memory": {"total_bytes": NaN}}|{"memory": {"total_bytes": 1e999}}|{"gpus": {"a": 1}}|{"gpus": [7]}
+{"gpus": [{"index": []}]}|{"cpu": {"jiffies": {"user": 18446744073709551616}}}""".replace("\n", "|").split("|")
+
 
 def test_a_run_without_a_trace_yet_is_watched_and_opens_every_page(running: Path) -> None:
     (opened,) = load([str(running)])
@@ -43,11 +47,6 @@ def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path:
     (host,) = hosts_now(str(tmp_path))
     assert (host.host, host.memory_used_bytes, host.memory_total_bytes) == ("h1", 6, 10)
     assert host.cpu_percent == pytest.approx(50.0)
-
-
-ODD_LINES = """[]|null|1|"x"|{"cpu": []}|{"cpu": {"jiffies": 7}}|{"cpu": {"jiffies": {"user": "x"}}}|{"memory": [1]}
-{"memory": {"total_bytes": NaN}}|{"memory": {"total_bytes": 1e999}}|{"gpus": {"a": 1}}|{"gpus": [7]}
-{"gpus": [{"index": []}]}|{"cpu": {"jiffies": {"user": 18446744073709551616}}}""".replace("\n", "|").split("|")
 
 
 @pytest.mark.parametrize("line", [*ODD_LINES, "[" * 9_000])

@@ -15,6 +15,12 @@ from ddprof.slices.memory import content as reading
 from ddprof.slices.memory.content import load_shared, read_snapshot
 from ddprof.slices.memory.snapshot import NO_STACK, Action, Snapshot
 
+DAMAGED = [
+    *(b"", b"\x80\x04", b"\x80\x04" + b"]" * 100, b"\x80\x04\xff.", b"(lp0\n."),
+    b"\x80\x04r\xff\xff\xff\x7f.",  # a table of two milliards of references
+    *(pickle.dumps([1], protocol=4)[:-2], pickle.dumps({"a": ["b"] * 9}, protocol=4)[:-4]),
+]
+
 
 def read(folder: Path, content: Any, protocol: int = 4) -> Snapshot:
     return read_snapshot(Source(str(write(folder / "s.pickle", content, protocol)), "memory_snapshot"))
@@ -81,14 +87,7 @@ def test_a_snapshot_that_asks_for_code_is_refused_and_any_other_says_what_to_typ
         discover([tmp_path / "a.pickle"])
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"\x80\x04", b"\x80\x04" + b"]" * 100, b"\x80\x04\xff.", b"(lp0\n."),
-        b"\x80\x04r\xff\xff\xff\x7f.",  # a table of two milliards of references
-        *(pickle.dumps([1], protocol=4)[:-2], pickle.dumps({"a": ["b"] * 9}, protocol=4)[:-4]),
-    ],
-)
+@pytest.mark.parametrize("content", DAMAGED)
 def test_damage_is_a_value_error(content: bytes) -> None:
     with pytest.raises(ValueError):
         load_shared(content)

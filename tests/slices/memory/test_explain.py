@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETERS, TORCH, Allocator, frames, write
+from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETERS, TORCH, Allocator, frames
 
-from ddprof.readers.source import Source
 from ddprof.slices.memory.category import category_of, line_of
-from ddprof.slices.memory.content import read_snapshot
 from ddprof.slices.memory.explain import explain
 from ddprof.slices.memory.model import DeviceMemory
 from ddprof.slices.memory.snapshot import CodeFrame
+from tests.slices.memory.test_content import read
 
 STACKS = [FORWARD, BACKWARD, ENGINE, OPTIMIZER, PARAMETERS, BATCH, []]
+ACT = st.tuples(st.sampled_from(["alloc", "free", "empty"]), st.integers(1, 6 * MIB), st.sampled_from(STACKS))
 
 
 def told(folder: Path, content: dict[str, Any]) -> DeviceMemory:
-    (device,) = explain(read_snapshot(Source(str(write(folder / "s.pickle", content)), "memory_snapshot"))).devices
+    (device,) = explain(read(folder, content)).devices
     return device
 
 
@@ -92,9 +92,6 @@ def test_a_full_device_without_fragments_and_pages_that_come_and_go_get_no_advic
     assert device.advice == ()
 
 
-ACT = st.tuples(st.sampled_from(["alloc", "free", "empty"]), st.integers(1, 6 * MIB), st.sampled_from(STACKS))
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACT, min_size=1, max_size=40), st.integers(0, 30), st.booleans(), st.sampled_from([2, 4, 5]))
 def test_any_job_agrees_with_the_allocator_and_with_torch(
@@ -116,8 +113,7 @@ def test_any_job_agrees_with_the_allocator_and_with_torch(
     since = min(since, len(allocator.trace))
     since = max([0, *(at for at in curve if at <= since)])
     content = allocator.dump(since)
-    file = write(tmp_path_factory.mktemp("s") / "s.pickle", content, protocol)
-    devices = explain(read_snapshot(Source(str(file), "memory_snapshot"))).devices
+    devices = explain(read(tmp_path_factory.mktemp("s"), content, protocol)).devices
     kept = [values for at, values in curve.items() if at >= since]
     most = max(value for value, _ in kept)
     if not most:

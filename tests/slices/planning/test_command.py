@@ -4,6 +4,15 @@ import json
 
 import pytest
 
+SHAPE = ("--params", "7e9", "--layers", "32", "--hidden", "4096", "--batch", "64")
+NO_SENSE = [
+    ((*SHAPE, "--gpu", "abacus"), 2, "known: A100-80GB"),
+    ((*SHAPE, "--optimizer", "hope"), 2, "one of adam"),
+    ((), 2, "--layers, --hidden and --world"),
+    ((*SHAPE, "--params", "1e6"), 2, "fewer than the embedding"),
+    ((*SHAPE, "--layers", "31", "--batch", "7", "--world", "64"), 4, "cannot be divided"),
+]
+
 
 def test_plans_print_a_curve_and_json_and_a_setting_without_a_value_is_refused(ddprof, sample) -> None:
     asked = ("plan", "loader", sample("starved_loader"), "--now", "num_workers=2")
@@ -14,9 +23,6 @@ def test_plans_print_a_curve_and_json_and_a_setting_without_a_value_is_refused(d
     assert document["workers"]["best"] in document["workers"]["flat"]
     code, out, err = ddprof("plan", "buckets", sample("starved_loader"), "--now", "bucket_cap_mb")
     assert (code, out) == (2, "") and "KEY=VALUE" in err and len(err.strip().splitlines()) == 1
-
-
-SHAPE = ("--params", "7e9", "--layers", "32", "--hidden", "4096", "--batch", "64")
 
 
 @pytest.mark.parametrize("kind", ["scale", "sharding"])
@@ -30,16 +36,7 @@ def test_a_model_without_a_run_is_planned(ddprof, kind: str) -> None:
         assert all(item["layout"]["tensor"] == item["layout"]["pipeline"] == 1 for item in document["layouts"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        ((*SHAPE, "--gpu", "abacus"), 2, "known: A100-80GB"),
-        ((*SHAPE, "--optimizer", "hope"), 2, "one of adam"),
-        ((), 2, "--layers, --hidden and --world"),
-        ((*SHAPE, "--params", "1e6"), 2, "fewer than the embedding"),
-        ((*SHAPE, "--layers", "31", "--batch", "7", "--world", "64"), 4, "cannot be divided"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "code", "says"), NO_SENSE)
 def test_plans_that_make_no_sense_are_one_line(ddprof, arguments: tuple[str, ...], code: int, says: str) -> None:
     ended, out, err = ddprof("plan", "scale", "--world", "16", *arguments)
     assert (ended, out) == (code, "") and says in err

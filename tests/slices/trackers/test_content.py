@@ -10,6 +10,8 @@ from ddprof.causes import CAUSES
 from ddprof.report.model import Ledger, Report
 from ddprof.slices.trackers.content import MOST_RANKS, Content, of_report, of_running, rank_steps
 
+MS = 1_000_000
+
 
 def test_the_verdict_of_a_run(content: Content) -> None:
     numbers = content.numbers
@@ -39,9 +41,6 @@ def test_more_ranks_than_a_person_looks_at_are_told_by_their_extremes() -> None:
     wanted = {"x/fastest_rank": 99.0, "x/fastest_rank_step_ms": 50.0}
     wanted |= {"x/slowest_rank": 100.0, "x/slowest_rank_step_ms": 400.0}
     assert rank_steps("x", {**steps_ms, 99: 50.0, 100: 400.0}) == wanted
-
-
-MS = 1_000_000
 
 
 def live(rank: int, step_ms: int, data_ms: int) -> LiveRank:

@@ -7,19 +7,17 @@ import pytest
 
 from ddprof.slices.trackers.content import Content
 from ddprof.slices.trackers.target import Target
+from tests.slices.trackers.test_destination import logged
 
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
 
 def test_numbers_sentences_and_the_file(content: Content, send: Any, tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     live = Content({"ddprof/live/step_ms": 90.0})
     failed, told = send(Target("tensorboard", str(tmp_path / "tb")), "mnist", (live, 10), (content, 20))
     folder = tmp_path / "tb" / "ddprof-mnist"
     assert failed == [] and len(told) == 1 and f"tensorboard --logdir {tmp_path / 'tb'}" in told[0]
-    read = EventAccumulator(str(folder))
-    read.Reload()
+    read = logged(folder)
     assert [(e.step, e.value) for e in read.Scalars("ddprof/live/step_ms")] == [(10, 90.0)]
     for key, value in content.numbers.items():
         assert [(e.step, e.value) for e in read.Scalars(key)] == [(20, pytest.approx(value))]

@@ -17,6 +17,10 @@ WAITS = [("/job/train.py", "main", 40), (f"{TORCH}/utils/data/dataloader.py", "_
 UTILS = f"{TORCH}/utils/data/_utils"
 LOADER = [(f"{UTILS}/worker.py", "_worker_loop", 349), (f"{UTILS}/fetch.py", "fetch", 52)]
 FETCHES = [*LOADER, ("/job/data.py", "__getitem__", 17)]
+KILLED = [
+    ("Timed out waiting 8000ms for recv operation to complete", "not_entered"),
+    ("Connection closed by peer [127.0.0.1]:20712.", "killed"),
+]
 
 
 def side_file(path: Path, frames: list[tuple[str, str, int]], at_ns: int, extra: str = "") -> None:
@@ -53,13 +57,7 @@ def test_a_killed_rank_was_last_where_it_was_sampled_last(tmp_path: Path) -> Non
     assert "last seen at train.py:50 in main()" in explain([str(tmp_path)]).sentence
 
 
-@pytest.mark.parametrize(
-    ("message", "kind"),
-    [
-        ("Timed out waiting 8000ms for recv operation to complete", "not_entered"),
-        ("Connection closed by peer [127.0.0.1]:20712.", "killed"),
-    ],
-)
+@pytest.mark.parametrize(("message", "kind"), KILLED)
 def test_a_rank_that_the_launcher_killed_as_it_did_not_end_is_no_cause(tmp_path: Path, message: str, kind: str) -> None:
     """A rank that hangs in C code does not answer SIGTERM. Whether it died first is told by what its peers say."""
     sidecar(tmp_path, 0, end={"at_ns": T0 + 60 * 10**9, "error": {"type": "RuntimeError", "message": message}})

@@ -101,13 +101,10 @@ class Malformed:
 
     def _call(self) -> bytes:
         output, outputs, inputs, state = self._random.choice(CALLS)
-
-        def properties(names: tuple[str, ...]) -> list[object]:
-            return [self._property(name) for name in names]
-
         listed = [_split(name) for name in outputs] if isinstance(outputs, list) else _split(str(outputs))
         body: dict[str, object] = {"output": output, "outputs": listed, "changedPropIds": [inputs[0]]}
-        body |= {"inputs": properties(inputs), "state": properties(state)}
+        body["inputs"] = [self._property(name) for name in inputs]
+        body["state"] = [self._property(name) for name in state]
         for key in self._random.sample(sorted(body), self._random.choice((0, 0, 1, 2))):
             body[key] = self._random.choice(ODD)
         text = json.dumps(self._random.choice((body, body, body, body, self._random.choice(ODD)))).encode()

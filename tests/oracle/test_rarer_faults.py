@@ -21,10 +21,6 @@ FSDP = Parallel("fsdp", dp=3)
 PIPELINE = Parallel("pp", dp=1, pp=3, microbatches=6)
 
 
-def model(arch: str) -> Model:
-    return Model(arch=arch, layers=2, params_per_layer=3_000_000)
-
-
 def run_of(finding: str, strength: float, *ranks: int, parallel: Parallel | None = None, model: Model = MODEL) -> Run:
     one = fault(finding, strength, *ranks)
     return simulate(small_run(one, ranks=3, steps=4, model=model, loader_us=9_000.0, parallel=parallel))
@@ -33,8 +29,8 @@ def run_of(finding: str, strength: float, *ranks: int, parallel: Parallel | None
 RUNS = {
     "host.stalled": lambda: run_of("host.stalled", 9e3),
     "input.preprocessing": lambda: run_of("input.preprocessing", 8e3),
-    "imbalance.hot_expert": lambda: run_of("imbalance.hot_expert", 2.0, 1, model=model("moe")),
-    "imbalance.hot_table": lambda: run_of("imbalance.hot_table", 3.0, 2, model=model("dlrm")),
+    "imbalance.hot_expert": lambda: run_of("imbalance.hot_expert", 2.0, 1, model=replace(MODEL, arch="moe")),
+    "imbalance.hot_table": lambda: run_of("imbalance.hot_table", 3.0, 2, model=replace(MODEL, arch="dlrm")),
     "host.evaluation": lambda: run_of("host.evaluation", 2.0, 0),
     "host.script": lambda: run_of("host.script", 2e4),
     "script.one_rank": lambda: run_of("script.one_rank", 2e4, 1),

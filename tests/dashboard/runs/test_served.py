@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -32,14 +33,11 @@ def test_a_grown_folder_is_read_again(straggler_traces: Path, tmp_path: Path, mo
 
 @pytest.mark.parametrize("raised", [OSError(2, "No such file", "x.json"), NoUsableInput("cut\x1b[31m"), KeyError("x")])
 def test_whatever_goes_wrong_is_a_note(straggler: OpenRun, tmp_path: Path, monkeypatch: Any, raised: Exception) -> None:
-    def fail(*_: object) -> list[OpenRun]:
-        raise raised
-
     monkeypatch.setattr(served, "LEAST_PAUSE_S", 0.0)
     runs = Runs([str(tmp_path)], [straggler])
     (tmp_path / "rank0.json").write_text("{}")
     with monkeypatch.context() as patch:
-        patch.setattr(served, "load", fail)
+        patch.setattr(served, "load", Mock(side_effect=raised))
         assert runs.refresh() == 2 and runs.problem and "\x1b" not in runs.problem
         assert runs.refresh() == 2  # the same problem is no news
     assert runs.open_runs == (straggler,)

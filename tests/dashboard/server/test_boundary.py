@@ -1,5 +1,6 @@
 """Requests that reach Dash: calls of our own callbacks with values of their types; and bounded totals."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,15 +105,12 @@ def test_kept_timelines_are_bounded_in_bytes(straggler: OpenRun) -> None:
     size = build_timeline(straggler.job).held_bytes
     kept, built = KeptTimelines(2 * size + 1), []
 
-    def get(rank: int) -> Timeline:
-        def build() -> Timeline:
-            built.append(rank)
-            return build_timeline(straggler.job)
-
-        return kept.get((1, frozenset({rank})), build)
+    def build(rank: int) -> Timeline:
+        built.append(rank)
+        return build_timeline(straggler.job)
 
     for rank in (0, 1, 2, 2, 1, 0):
-        get(rank)
+        kept.get((1, frozenset({rank})), partial(build, rank))
         assert kept.kept_bytes <= 2 * size + 1
     assert built == [0, 1, 2, 0]
     tiny = KeptTimelines(1)

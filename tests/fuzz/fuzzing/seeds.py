@@ -54,9 +54,8 @@ def all_seeds() -> dict[str, Callable[[], Tree]]:
     """Seeds of the repository and every small folder of shared recordings."""
     found = of_repository()
     shared = shared_folder()
-    for top in _SHARED if shared else ():
-        assert shared is not None
-        for folder, folders, names in os.walk(shared / top):
+    for top in (shared / part for part in _SHARED) if shared else ():
+        for folder, folders, names in os.walk(top):
             folders[:] = sorted(name for name in folders if name[0] != ".")
             files = [Path(folder) / name for name in names if name not in _NOT_INPUT]
             if files and sum(file.stat().st_size for file in files) < MAX_SEED_BYTES:

@@ -5,6 +5,7 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -28,10 +29,7 @@ def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
 
 
 def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(distribution: str) -> str:
-        raise PackageNotFoundError(distribution)
-
-    monkeypatch.setattr("ddprof.slices.doctor.command.version", none)
+    monkeypatch.setattr("ddprof.slices.doctor.command.version", Mock(side_effect=PackageNotFoundError("x")))
     extras = [part for part in installation() if part.name.startswith("extra")]
     assert {part.state for part in extras} == {State.MISSING}
     assert "pip install 'ddprof[dask]'" in [part.remedy for part in extras]

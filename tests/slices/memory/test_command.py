@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -59,9 +60,5 @@ def test_unfit_files_are_refused(snapshot: Path, tmp_path: Path, monkeypatch: py
         CliRunner().invoke(cli, ["memory", str(tmp_path)], catch_exceptions=False)
     locked = tmp_path / "rank0.json"
     locked.write_text("{}", encoding="utf-8")
-
-    def denied(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", denied)
+    monkeypatch.setattr("builtins.open", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert not ANSWER.claims([str(locked)])

@@ -44,11 +44,9 @@ def test_more_ranks_than_a_person_looks_at_are_told_by_their_extremes() -> None:
 
 
 def live(rank: int, step_ms: int, data_ms: int) -> LiveRank:
-    def step(number: int) -> Step:
-        start_ns = number * 1_000_000_000
-        return Step(number, start_ns, start_ns + step_ms * MS, data_ms * MS, MS, 0, 0, 0, False)
-
-    return LiveRank(rank, "h", tuple(step(number) for number in range(5)), 5, 0)
+    starts = enumerate(range(0, 5_000 * MS, 1_000 * MS))
+    steps = (Step(n, at, at + step_ms * MS, data_ms * MS, MS, 0, 0, 0, False) for n, at in starts)
+    return LiveRank(rank, "h", tuple(steps), 5, 0)
 
 
 def test_a_running_job_is_told_by_its_step_timers() -> None:

@@ -1,5 +1,6 @@
 """The search on a command that exists in numbers alone: what it keeps, gives up, combines and pays for."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -190,9 +191,7 @@ def test_predictions_that_were_put_to_the_test_are_recorded(tmp_path: Path) -> N
 
 
 def test_which_steps_are_timed() -> None:
-    def made(steps: int) -> Trial:
-        return Trial("diagnosis", (), "000", 1.0, steps=steps)
-
+    made = partial(Trial, "diagnosis", (), "000", 1.0)
     assert shortened(made(30)) == RunPlan(10, 19, 30) and shortened(made(15)) == RunPlan(5, 9, 15)
     with pytest.raises(NoUsableInput, match="too few to compare"):
         shortened(made(8))

@@ -39,13 +39,12 @@ def test_every_run_of_a_folder_is_judged_and_independent_ones_are_not_one_job(la
     part = compare(faulty.name, faulty.label, first, faulty.report)
     whole = compare(faulty.name, faulty.label, faulty.report)
     assert (part.found, part.wall_error, part.bound_right) == (whole.found, whole.wall_error, whole.bound_right)
-    run = labelled("clean.ddp")
-    label = {**run.label, "independent_runs": 2, "mess": ["unrelated"]}
-    mixed = compare(run.name, label, run.report)
+    label["mess"] = ["unrelated"]
+    mixed = compare(clean.name, label, clean.report)
     assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
-    assert compare(run.name, label, run.report, run.report).right
+    assert compare(clean.name, label, clean.report, clean.report).right
     assert mixed.wall_error is not None
-    assert compare(run.name, {**label, "skip_numbers": True}, run.report).wall_error is None
+    assert compare(clean.name, {**label, "skip_numbers": True}, clean.report).wall_error is None
 
 
 def test_the_first_fix_is_judged_where_the_label_says_which_helps(labelled: Runs) -> None:

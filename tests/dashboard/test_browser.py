@@ -1,7 +1,6 @@
 """Use of the dashboard in a real Chromium, in which no name of a trace does anything."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -165,7 +164,7 @@ def hostile(serve: Serve, straggler: OpenRun) -> str:
 
 
 @pytest.mark.parametrize("third", range(3))
-def test_names_from_a_trace_do_not_run(chromium: Any, hostile: str, third: int) -> None:
+def test_names_from_a_trace_do_not_run(chromium, hostile: str, third: int) -> None:
     page = Page(chromium, hostile)
     assert page.visit("/history") == []
     for shown in PAGES[third::3]:
@@ -176,7 +175,7 @@ def test_names_from_a_trace_do_not_run(chromium: Any, hostile: str, third: int) 
         assert page.js(ATTACKED) is None
 
 
-def test_names_do_not_run_in_what_the_timeline_says(chromium: Any, hostile: str) -> None:
+def test_names_do_not_run_in_what_the_timeline_says(chromium, hostile: str) -> None:
     page = Page(chromium, hostile)
     page.visit("/timeline?finding=0")
     assert EVIL in page.said

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,7 +49,7 @@ def _unfold(page: Page) -> None:
 
 
 @pytest.mark.parametrize(("shown", "theme", "rows"), IN_TURN)
-def test_tab_reaches_every_control_and_axe_finds_nothing_serious(page: Page, shown: Any, theme: str, rows: int) -> None:
+def test_tab_reaches_every_control_and_axe_finds_nothing_serious(page: Page, shown, theme: str, rows: int) -> None:
     assert _visit(page, shown.path, theme) == []
     assert page.browser.title == "ddprof"
     if shown.path == "/data":

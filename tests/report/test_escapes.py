@@ -7,7 +7,6 @@ import json
 import re
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -69,7 +68,7 @@ def _terminal(report: Report) -> str:
     ],
     ids=["text", "markdown", "terminal", "html", "compare text", "compare markdown", "json"],
 )
-def test_no_sign_of_a_name_reaches_the_output(evil: Report, render: Any) -> None:
+def test_no_sign_of_a_name_reaches_the_output(evil: Report, render) -> None:
     assert _invisible(render(evil)) == []
 
 

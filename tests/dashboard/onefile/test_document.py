@@ -61,12 +61,11 @@ def test_every_change_that_applies_is_replayed_alone(file: File, straggler: Open
     assert "No collections" not in alone and "Stages balanced" not in alone
 
 
-def test_the_file_asks_for_nothing_and_has_every_picture(file: File, straggler_text: str, straggler: OpenRun) -> None:
+def test_the_file_asks_for_nothing_and_has_every_picture(file: File, straggler_text: str, view: View) -> None:
     links = [value for name, value in file.attributes if name in {"src", "href", "action", "background", "poster"}]
     assert links and all(value and value.startswith("#") for value in links)
     assert not re.search(r"@import|url\(|https?://(?!www\.w3\.org)", straggler_text)
     assert "default-src &#x27;none&#x27;" in straggler_text
-    view = View(straggler, {}, (straggler,))
     drawn = {e.id: draw(e.chart) for s in SUBJECTS for e in s.exhibits(view) if e.chart is not None}
     assert len(drawn) > 8
     for name, figure in drawn.items():

@@ -16,8 +16,10 @@ SECOND = 10**9
 ROWS = "return ddprof.timeline.rows.length"
 
 
-def _job(run: OpenRun) -> JobFacts:
-    return replace(run.job, ranks=tuple(replace(f, has_base_time=True, memory={}) for f in run.job.ranks))
+@pytest.fixture
+def job(straggler: OpenRun) -> JobFacts:
+    ranks = tuple(replace(f, has_base_time=True, memory={}) for f in straggler.job.ranks)
+    return replace(straggler.job, ranks=ranks)
 
 
 def _write(folder: Path, lines: list[Any]) -> None:
@@ -35,10 +37,8 @@ def _sample(at_ns: int, second: int) -> dict[str, Any]:
     }
 
 
-def test_samples_of_the_traced_time_are_tracks(straggler: OpenRun, tmp_path: Path) -> None:
-    job = _job(straggler)
-    origin = job.origin_ns
-    lines: list[Any] = [_sample(origin + n * SECOND, n) for n in range(-5, 9)]
+def test_samples_of_the_traced_time_are_tracks(job: JobFacts, tmp_path: Path) -> None:
+    lines: list[Any] = [_sample(job.origin_ns + n * SECOND, n) for n in range(-5, 9)]
     _write(tmp_path, [*lines, '{"at_ns": 12', "[]", '{"at_ns": "x"}'])
     tracks = {t["label"]: t for t in counter_tracks(job, str(tmp_path), 0, 3 * SECOND)}
     assert tracks["node-a GPU 1 power"]["values"][0] == 250 and tracks["node-a GPU 1 power"]["unit"] == "W"
@@ -49,19 +49,16 @@ def test_samples_of_the_traced_time_are_tracks(straggler: OpenRun, tmp_path: Pat
     assert at_us[0] <= 0 and 3e6 <= at_us[-1] <= 4e6
 
 
-def test_nothing_recorded_is_no_track_and_a_restart_no_negative_rate(straggler: OpenRun, tmp_path: Path) -> None:
-    assert counter_tracks(_job(straggler), "", 0, SECOND) == []
-    assert counter_tracks(_job(straggler), str(tmp_path), 0, SECOND) == []
-    _write(tmp_path, [_sample(_job(straggler).origin_ns + 3600 * SECOND, 1)])
-    assert counter_tracks(_job(straggler), str(tmp_path), 0, SECOND) == []  # of another hour
-    job = _job(straggler)
+def test_nothing_recorded_is_no_track_and_a_restart_no_negative_rate(job: JobFacts, tmp_path: Path) -> None:
+    assert counter_tracks(job, "", 0, SECOND) == [] == counter_tracks(job, str(tmp_path), 0, SECOND)
+    _write(tmp_path, [_sample(job.origin_ns + 3600 * SECOND, 1)])
+    assert counter_tracks(job, str(tmp_path), 0, SECOND) == []  # of another hour
     _write(tmp_path, [_sample(job.origin_ns, 50), _sample(job.origin_ns + SECOND, 1)])
     labels = [t["label"] for t in counter_tracks(job, str(tmp_path), 0, 3 * SECOND)]
     assert "node-a GPU 1 clock" in labels and "node-a network eth0" not in labels
 
 
-def test_memory_of_a_rank_is_on_the_runs_clock(straggler: OpenRun) -> None:
-    job = _job(straggler)
+def test_memory_of_a_rank_is_on_the_runs_clock(job: JobFacts) -> None:
     curve = {"at_ns": [int(job.ranks[0].steps["start_ns"][0])], "allocated_bytes": [2**30], "reserved_bytes": [None]}
     job = replace(job, ranks=(replace(job.ranks[0], memory={"curve": curve}), *job.ranks[1:]))
     (track,) = counter_tracks(job, "", 0, SECOND)

@@ -3,7 +3,6 @@
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -32,7 +31,7 @@ def test_a_grown_folder_is_read_again(straggler_traces: Path, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("raised", [OSError(2, "No such file", "x.json"), NoUsableInput("cut\x1b[31m"), KeyError("x")])
-def test_whatever_goes_wrong_is_a_note(straggler: OpenRun, tmp_path: Path, monkeypatch: Any, raised: Exception) -> None:
+def test_whatever_goes_wrong_is_a_note(straggler: OpenRun, tmp_path: Path, monkeypatch, raised: Exception) -> None:
     monkeypatch.setattr(served, "LEAST_PAUSE_S", 0.0)
     runs = Runs([str(tmp_path)], [straggler])
     (tmp_path / "rank0.json").write_text("{}")

@@ -1,7 +1,6 @@
 """Requests that reach Dash: calls of our own callbacks with values of their types; and bounded totals."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -64,7 +63,7 @@ def test_every_property_that_a_callback_takes_has_a_type(straggler: OpenRun) -> 
     "search", ["", "?ranks=0", "?ranks=99", "?steps=99", "?ranks=x", "?run=" + "9" * 5_000, "?run=²"]
 )
 @pytest.mark.parametrize("path", ["/", "/ranks", "/host", "/timeline?from=nan", "/nowhere", "/live"])
-def test_what_a_reader_can_type_is_drawn_or_said(client: Any, search: str, path: str) -> None:
+def test_what_a_reader_can_type_is_drawn_or_said(client, search: str, path: str) -> None:
     assert client.post(CALL, json=drawn(search, path)).status_code == 200
 
 
@@ -77,24 +76,24 @@ def test_what_a_reader_can_type_is_drawn_or_said(client: Any, search: str, path:
         *(drawn(inputs=[]), drawn(inputs={}), drawn(inputs=[[]]), drawn(inputs=None), drawn(changedPropIds=[1])),
     ],
 )  # fmt: skip
-def test_calls_of_another_shape_are_refused(client: Any, body: object) -> None:
+def test_calls_of_another_shape_are_refused(client, body: object) -> None:
     answer = client.post(CALL, json=body)
     assert answer.status_code == 400 and "\n" not in answer.text
 
 
 @pytest.mark.parametrize(("data", "kind", "status"), NO_CALLS)
-def test_bodies_that_are_no_calls_are_refused(client: Any, data: bytes, kind: str, status: int) -> None:
+def test_bodies_that_are_no_calls_are_refused(client, data: bytes, kind: str, status: int) -> None:
     assert client.post(CALL, data=data, content_type=kind).status_code == status
 
 
 @pytest.mark.parametrize("query", TOO_MUCH)
-def test_totals_of_a_request_are_bounded(client: Any, query: str) -> None:
+def test_totals_of_a_request_are_bounded(client, query: str) -> None:
     answer = client.get(f"/data/{query}")
     assert answer.status_code == (200 if query.startswith("lanes") else 400)
     assert answer.status_code == 200 or "\n" not in answer.text
 
 
-def test_few_operators_are_read_at_once(client: Any, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_operators_are_read_at_once(client, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.get("/data/lanes?expanded=0-999999999").status_code == (400 if len(straggler.job.ranks) > 4 else 200)
     monkeypatch.setattr(open_run, "MAX_EXPANDED_EVENTS", 10)
     answer = client.get("/data/lanes?expanded=1")

@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
@@ -37,20 +36,20 @@ FOREIGN = [
 
 
 @pytest.fixture
-def ask(straggler: OpenRun) -> Any:
+def ask(straggler: OpenRun):
     """`ask(access)` -> a client of an application that lets in whom `access` says."""
     return lambda access: create_app(Runs([], [straggler]), access).server.test_client()
 
 
 @pytest.mark.parametrize(("access", "host", "status"), HOSTS)
-def test_only_names_of_this_server_are_answered(ask: Any, access: Access, host: str, status: int) -> None:
+def test_only_names_of_this_server_are_answered(ask, access: Access, host: str, status: int) -> None:
     headers = {"Host": host, "Authorization": f"Bearer {TOKEN}"}
     assert ask(access).get(REPORT, headers=headers).status_code == status
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
 @pytest.mark.parametrize("access", [Access(), Access(TOKEN)])
-def test_pages_of_other_sites_get_no_data(ask: Any, access: Access, headers: dict[str, str]) -> None:
+def test_pages_of_other_sites_get_no_data(ask, access: Access, headers: dict[str, str]) -> None:
     client = ask(access)
     client.get(f"/?token={TOKEN}")
     for path in (REPORT, "/data/lanes", "/data/table.csv", "/_dash-layout"):
@@ -59,7 +58,7 @@ def test_pages_of_other_sites_get_no_data(ask: Any, access: Access, headers: dic
         assert client.post(path, json={}, headers=headers).status_code == 403
 
 
-def test_our_page_and_the_address_bar_are_answered_and_the_link_works_from_anywhere(ask: Any) -> None:
+def test_our_page_and_the_address_bar_are_answered_and_the_link_works_from_anywhere(ask) -> None:
     client = ask(Access())
     for headers in ({}, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://localhost"}):
         assert client.get(REPORT, headers=headers).status_code == 200
@@ -78,14 +77,14 @@ def test_our_page_and_the_address_bar_are_answered_and_the_link_works_from_anywh
 
 
 @pytest.mark.parametrize("path", ["//elsewhere.example", "/\\elsewhere.example", '/"><script>alert(1)</script>'])
-def test_the_link_leads_nowhere_else(ask: Any, path: str) -> None:
+def test_the_link_leads_nowhere_else(ask, path: str) -> None:
     for site in ("none", "cross-site"):
         answer = ask(Access(TOKEN)).get(path, query_string={"token": TOKEN}, headers={"Sec-Fetch-Site": site})
         assert not answer.headers.get("Location", "/x").startswith(("//", "/\\", "http"))
         assert "url=//" not in answer.text and "<script" not in answer.text
 
 
-def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask: Any) -> None:
+def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask) -> None:
     client = ask(Access(TOKEN))
     for path in ("/", REPORT, "/_dash-layout", "/data/dashboard.js"):
         assert [client.get(path + query).status_code for query in ("", "?token=wrong", "?token=ÿ")] == [401] * 3
@@ -97,7 +96,7 @@ def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask: Any) -> 
     assert client.get("/?token=").status_code == 401
 
 
-def test_the_page_asks_nobody_else_and_refusals_are_one_line_of_text(ask: Any) -> None:
+def test_the_page_asks_nobody_else_and_refusals_are_one_line_of_text(ask) -> None:
     text = ask(Access()).get("/").text
     assert 'lang="en"' in text and "http://" not in text and "https://" not in text
     client = ask(Access(TOKEN))
@@ -117,7 +116,7 @@ def test_is_loopback_and_dashboards_of_one_host_keep_their_own_cookies() -> None
     "path", ["/", REPORT, "/data/nothing", "/nowhere", "/_dash-layout", "/data/tile", "/?token=wrong"]
 )
 @pytest.mark.parametrize("host", ["localhost", "elsewhere.example"])
-def test_every_answer_is_sealed(ask: Any, path: str, host: str) -> None:
+def test_every_answer_is_sealed(ask, path: str, host: str) -> None:
     headers = ask(Access()).get(path, headers={"Host": host}).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))
     assert policy["default-src"] == policy["connect-src"] == "'self'" and policy["frame-ancestors"] == "'none'"

@@ -2,7 +2,6 @@
 
 import csv
 import io
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ BAD = ["tile?lanes=0&lo=5&hi=5&bins=10", "tile?lanes=x&lo=0&hi=5&bins=10", "slic
  "tile?lanes=99999&lo=0&hi=5&bins=10", "table.csv?page=ranks&id=nothing", "table.csv?page=nowhere&id=x"]  # fmt: skip
 
 
-def test_routes_answer_a_csv_of_a_table_and_compressed_text(client: Any, straggler: OpenRun) -> None:
+def test_routes_answer_a_csv_of_a_table_and_compressed_text(client, straggler: OpenRun) -> None:
     lanes = client.get("/data/lanes").json
     assert len(lanes["lanes"]) == len(straggler.timeline.lanes)
     assert {lane["rank"] for lane in client.get("/data/lanes?ranks=1").json["lanes"]} == {1}
@@ -36,7 +35,7 @@ def test_routes_answer_a_csv_of_a_table_and_compressed_text(client: Any, straggl
 
 
 @pytest.mark.parametrize("query", BAD)
-def test_bad_requests_are_one_line(client: Any, query: str) -> None:
+def test_bad_requests_are_one_line(client, query: str) -> None:
     answer = client.get(f"/data/{query}")
     assert answer.status_code == 400
     assert answer.text and "\n" not in answer.text and "Traceback" not in answer.text

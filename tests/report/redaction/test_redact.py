@@ -39,7 +39,6 @@ def test_no_secret_is_left_numbers_stay_and_a_name_has_one_hash_everywhere(priva
         for key in ("id", "severity", "ranks", "lost_us", "recoverable_us", "predicted_step_us", "confidence"):
             assert new[key] == old[key]
     assert "3/4 steps, 12 GB/s" in after["findings"][0]["summary"]
-    hidden = redacted(private_report, b"key")
     assert hidden.run.hosts[0] == hidden.run.hosts[1] != hidden.run.hosts[2]
     assert hidden.run.hosts[2] in hidden.findings[0].summary and hidden.run.hosts[2] in hidden.clock.hosts
     redaction = Redaction(private_report, b"key")

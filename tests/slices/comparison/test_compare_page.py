@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +15,13 @@ pytestmark = pytest.mark.browser
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
-def _open(chromium: Any, file: Path, report: Report) -> list[str]:
+def _open(chromium, file: Path, report: Report) -> list[str]:
     """Complaints of the console and requests to elsewhere, once the page is open."""
     file.write_text(render_html(compare(report, report)), encoding="utf-8")
     return Page(chromium, file.as_uri()).open().trouble()
 
 
-def test_the_page_opens_and_no_name_of_a_trace_runs(chromium: Any, tmp_path: Path, straggler_report: Report) -> None:
+def test_the_page_opens_and_no_name_of_a_trace_runs(chromium, tmp_path: Path, straggler_report: Report) -> None:
     assert _open(chromium, tmp_path / "x.html", straggler_report) == []
     assert "No change" in chromium.find_element("tag name", "h1").text
     ground = "return getComputedStyle(document.body).backgroundColor"

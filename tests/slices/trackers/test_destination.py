@@ -5,7 +5,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,7 +34,7 @@ sys.exit(3)
 """
 
 
-def logged(folder: Path) -> Any:
+def logged(folder: Path):
     """TensorBoard's own reading of what was logged."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -45,7 +44,7 @@ def logged(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)
-def test_without_a_library_the_extra_is_named(ddprof, monkeypatch: Any, tmp_path: Path, tracker: str) -> None:
+def test_without_a_library_the_extra_is_named(ddprof, monkeypatch, tmp_path: Path, tracker: str) -> None:
     monkeypatch.setattr(target, "find_spec", lambda _: None)
     run = ("run", "--out", str(tmp_path / "runs"), "--log-to", tracker, "--", "true")
     for words in (("report", str(tmp_path), "--to", tracker), run):

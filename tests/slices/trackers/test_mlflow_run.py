@@ -10,7 +10,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,7 +57,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def test_a_new_run(content: Content, send: Any, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_new_run(content: Content, send, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from mlflow.artifacts import download_artifacts
     from mlflow.tracking import MlflowClient
 
@@ -82,7 +81,7 @@ def test_a_new_run(content: Content, send: Any, address: str, monkeypatch: pytes
     assert Path(fetched).read_text() == "<!doctype html><title>the report</title>"
 
 
-def test_the_scripts_run_goes_on(content: Content, send: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_scripts_run_goes_on(content: Content, send, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow.tracking import MlflowClient
 
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
@@ -95,7 +94,7 @@ def test_the_scripts_run_goes_on(content: Content, send: Any, address: str, monk
     assert run.data.metrics["ddprof/step_ms"] == 100 and "mlflow.note.content" not in run.data.tags
 
 
-def test_a_server_that_is_not_there_is_one_line(content: Content, send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_one_line(content: Content, send, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     failed, told = send(Target("mlflow"), "r", (content, 0))

@@ -1,7 +1,6 @@
 """Event files, read back by TensorBoard's own reader."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.slices.trackers.test_destination import logged
 pytest.importorskip("tensorboard", reason="tensorboard is not installed")
 
 
-def test_numbers_sentences_and_the_file(content: Content, send: Any, tmp_path: Path) -> None:
+def test_numbers_sentences_and_the_file(content: Content, send, tmp_path: Path) -> None:
     live = Content({"ddprof/live/step_ms": 90.0})
     failed, told = send(Target("tensorboard", str(tmp_path / "tb")), "mnist", (live, 10), (content, 20))
     folder = tmp_path / "tb" / "ddprof-mnist"
@@ -27,7 +26,7 @@ def test_numbers_sentences_and_the_file(content: Content, send: Any, tmp_path: P
     assert (folder / "ddprof-report.html").read_text() == "<!doctype html><title>the report</title>"
 
 
-def test_it_writes_for_vertex_ai(content: Content, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_writes_for_vertex_ai(content: Content, send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIP_TENSORBOARD_LOG_DIR", str(tmp_path / "vertex"))
     for place, folder in (("", tmp_path / "vertex"), (str(tmp_path / "own"), tmp_path / "own")):
         assert send(Target("tensorboard", place), "mnist", (content, 0))[0] == []

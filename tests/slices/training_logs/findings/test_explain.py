@@ -1,7 +1,6 @@
 """Explanations of logs: of real ones, and of made ones whose truth is known."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -130,7 +129,7 @@ def later(*ranks: int, by_ms: float = 100.0) -> Times:
         (later(3), PAIRS, None),
     ],
 )
-def test_ranks_are_named_among_those_that_do_the_same_work(times: Times, sizes: dict[str, int], named: Any) -> None:
+def test_ranks_are_named_among_those_that_do_the_same_work(times: Times, sizes: dict[str, int], named) -> None:
     report = of_ranks("forward-compute", times, sizes)
     assert [finding.ranks for finding in report.findings] == ([] if named is None else [named])
     assert "expert" not in sizes or any("expert" in said for said in report.abstained)

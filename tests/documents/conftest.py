@@ -1,16 +1,10 @@
 """The scratch folder of the documented command lines: one recorded run serves them all."""
 
-import sys
 from collections.abc import Iterator
 
 import pytest
 from scratch import Scratch, made, record
-from snippets import ROOT
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from snippets import PROJECT
 
 
 @pytest.fixture(scope="session")
@@ -18,8 +12,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
     """The folder, with a real run of two ranks in it."""
     for needed in ("torch", "libcst", "plotly", "dash"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = made(tmp_path_factory.mktemp("reader"), set(project["optional-dependencies"]))
+    found = made(tmp_path_factory.mktemp("reader"), set(PROJECT["optional-dependencies"]))
     record(found)
     return found
 

@@ -1,13 +1,20 @@
 """Commands in README and docs: command lines, Python, YAML, each with its page."""
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHELLS = ("bash", "sh", "shell", "")
 

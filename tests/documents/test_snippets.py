@@ -3,7 +3,6 @@
 import ast
 import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,9 @@ import pyarrow.parquet
 import pytest
 import yaml
 from scratch import Scratch
-from snippets import PAGES, ROOT, blocks, command_lines
+from snippets import PAGES, ROOT, blocks, command_lines, tomllib
 
 from ddprof.settings.fixes_file import read_fixes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 # Pages whose Python other tests run: as the script of the scratch folder.
 RUN_ELSEWHERE = {"quick-start.md": "tests/documents/scratch.py"}

@@ -1,5 +1,6 @@
 """Mutations by family: small pure functions of a tree and a source of random numbers."""
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from random import Random
 
@@ -13,9 +14,6 @@ FAMILIES: Mapping[str, Mapping[str, Mutation]] = {
     **{"databases": tables.DATABASES, "pickles": tables.PICKLES, "rings": tables.RINGS},
 }
 AS_IT_IS = "as_it_is"  # of inputs that failed before: nothing is changed
-MUTATIONS: Mapping[str, Mutation] = {
-    AS_IT_IS: lambda tree, draw: tree,
-    **{name: made for family in FAMILIES.values() for name, made in family.items()},
-}
+MUTATIONS: Mapping[str, Mutation] = ChainMap({AS_IT_IS: lambda tree, draw: tree}, *map(dict, FAMILIES.values()))
 # After these the recording is the same, and so must be the report.
 SAME_RECORDING = frozenset({"header_last", "archive"})

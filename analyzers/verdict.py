@@ -12,7 +12,7 @@ from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
-from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity_of
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us
 
@@ -39,7 +39,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
         return Verdict("compute" if rule is None or is_compute else rule.bound, _capital(sentence))
-    plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures)
+    plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures, _unsure(diagnosis.findings, measures))
     spent = max(diagnosis.abstentions, key=lambda a: a.spent_us, default=None)
     if spent is not None and spent.spent_us and plain.bound == "compute":
         plain = Verdict("compute", _capital(spent.reason))
@@ -108,7 +108,16 @@ def _largest(withheld: Sequence[Abstention], measures: Measures) -> str:
     return format_share(max(a.busy_us for a in withheld) / measures.step_us)
 
 
-def _healthy(measures: Measures) -> Verdict:
+def _unsure(findings: Sequence[Finding], measures: Measures) -> str:
+    """The saving of the first finding worth a warning but for its range, which begins at 0, in words."""
+    for number, finding in enumerate(findings, 1):
+        gain = finding.recoverable_us
+        if severity(gain.value, measures.step_us) != "info" and gain.low <= 0:
+            return f"finding {number} may save {format_share(gain.value / measures.step_us)}, or nothing"
+    return "no fix above 3 % found"
+
+
+def _healthy(measures: Measures, rest: str) -> Verdict:
     unseen = out_of_scope(measures.job)
     if unseen:
         return Verdict("none", f"Not judged: {unseen}")
@@ -119,7 +128,7 @@ def _healthy(measures: Measures) -> Verdict:
     shares = dict(zip(CAUSES, ledger / ledger.sum() if ledger.any() else ledger, strict=True))
     first, second = sorted(shares, key=lambda cause: shares[cause], reverse=True)[:2]
     largest = first if ledger.any() else "unknown"
-    step, rest = format_us(measures.step_us), "no fix above 3 % found"
+    step = format_us(measures.step_us)
     if largest == "compute" and shares[second] < CLEAR_SHARE:
         return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
     named = second if largest == "compute" else largest

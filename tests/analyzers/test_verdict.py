@@ -1,9 +1,14 @@
-"""The headline where a few steps cannot tell whether a long one comes again."""
+"""Headlines of what is not sure: whether a long step comes again, whether a fix saves anything."""
 
 from pathlib import Path
 
 import pytest
 from kineto_run import Script, loaded
+from labelled_runs import Runs
+
+from ddprof.analyzers.diagnose import Diagnosis
+from ddprof.analyzers.verdict import verdict
+from ddprof.findings import Finding, Recoverable
 
 
 def headline(folder: Path, waits_us: list[float]) -> str:
@@ -27,3 +32,11 @@ def test_of_three_steps_one_that_waits_is_said_beside_the_others(tmp_path: Path,
 def test_of_many_steps_or_of_two_that_wait_nothing_is_left_open(tmp_path: Path) -> None:
     assert "recurs" not in headline(tmp_path, [2e6, *[0.0] * 14])
     assert "waits for its data loader" in headline(tmp_path, [0.0, 170e3, 0.0, 170e3])
+
+
+def test_a_fix_that_may_save_nothing_is_no_headline_and_not_denied(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    gain = Recoverable(0.05 * run.measures.step_us, 0.0, 0.09 * run.measures.step_us)
+    unsure = Finding("host.script", "Python delays kernels", (), 0.0, gain, 0.5)
+    for findings, said in (((), "no fix above 3 % found"), ((unsure,), "finding 1 may save 5.0 %, or nothing")):
+        assert verdict(run.measures, Diagnosis(findings, (), (), ()), run.report.steps).headline.endswith(said)

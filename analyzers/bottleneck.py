@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.diagnose import candidates_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.causes import CAUSES
 from ddprof.findings import WARNING_SHARE, Candidate, Change
@@ -25,7 +24,7 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     """The candidate that saves most on top of `changes`; the largest cause of the step where none saves 3 %."""
     step_us = prices.step_us(changes)
     best: tuple[float, Candidate] | None = None
-    for candidate in _candidates(prices.measures):
+    for candidate in candidates_of(prices.measures, prices):
         if candidate.changes:
             gain_us = prices.gain_us(candidate, changes)
             if best is None or gain_us > best[0]:
@@ -37,14 +36,3 @@ def bottleneck(prices: Pricer, changes: tuple[Change, ...]) -> Bottleneck:
     if largest != "compute" and any(change.kind != "scale_compute" for change in changes):
         largest = "compute"  # the ledger is the recorded run's: what was changed there says nothing about now
     return Bottleneck(largest, f"{CAUSES[largest].words}; no further fix above 3 % found", None)
-
-
-def _candidates(measures: Measures) -> list[Candidate]:
-    """Candidates of all rules; rules for what the others leave unexplained run last."""
-    rules = catalogue().values()
-    results = [result for rule in rules if rule.detect_rest is None for result in rule.detect(measures)]
-    explained = [result for result in results if isinstance(result, Candidate)]
-    rest = [
-        result for rule in rules if rule.detect_rest is not None for result in rule.detect_rest(measures, explained)
-    ]
-    return explained + [result for result in rest if isinstance(result, Candidate)]

@@ -66,7 +66,25 @@ class Diagnosis:
 
 
 def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
-    """Run every rule, price every candidate, and rank. Rules for unexplained time run last."""
+    """Run every rule, price every candidate, and rank."""
+    heard = _listened(measures, pricer)
+    worth = _worth(heard.candidates, measures, pricer)
+    findings, fixed = _explain(worth, measures, pricer)
+    return Diagnosis(
+        findings=in_order(findings, measures),
+        abstentions=tuple(sorted(heard.abstentions, key=lambda abstention: abstention.id)),
+        checked=tuple(sorted({*heard.silent, *({c.id for c in heard.candidates} - {c.id for _, c in worth})})),
+        what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
+    )
+
+
+def candidates_of(measures: Measures, pricer: Pricer) -> list[Candidate]:
+    """Candidates of all rules that are not withdrawn."""
+    return _listened(measures, pricer).candidates
+
+
+def _listened(measures: Measures, pricer: Pricer) -> _Heard:
+    """Results of every rule; rules for unexplained time run last."""
     rules = catalogue().values()
     heard = _Heard()
     for rule in rules:
@@ -77,14 +95,7 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     for rule in rules:
         if rule.detect_rest is not None:
             heard.listen(rule, partial(_of_the_rest, rule.detect_rest, explained), measures)
-    worth = _worth(heard.candidates, measures, pricer)
-    findings, fixed = _explain(worth, measures, pricer)
-    return Diagnosis(
-        findings=in_order(findings, measures),
-        abstentions=tuple(sorted(heard.abstentions, key=lambda abstention: abstention.id)),
-        checked=tuple(sorted({*heard.silent, *({c.id for c in heard.candidates} - {c.id for _, c in worth})})),
-        what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
-    )
+    return heard
 
 
 def _of_the_rest(

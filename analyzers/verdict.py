@@ -14,7 +14,7 @@ from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of
 from ddprof.report.model import Steps, Verdict
-from ddprof.units import format_range, format_ranks, format_share, format_us
+from ddprof.units import format_range, format_ranks, format_share, format_us, names_ranks
 
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 TELLING_STEPS = 12  # what comes in every third step is in just one of so many once in 20 recordings
@@ -56,7 +56,7 @@ def _capital(sentence: str) -> str:
 
 def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
     gain = finding.recoverable_us
-    named = not finding.ranks or format_ranks(finding.ranks) in finding.summary
+    named = not finding.ranks or names_ranks(finding.summary, finding.ranks)
     who = "" if named else f" ({format_ranks(finding.ranks)})"
     saved, share = format_range(gain.value, gain.low, gain.high), format_share(gain.value / measures.step_us)
     return f"{finding.summary}{who}; fixing it saves {saved} of each {format_us(measures.step_us)} {noun}, {share}"

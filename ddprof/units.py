@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 MIB = 2**20  # bytes
 MAX_RANGES = 64  # of ranks, in one list: more are no reading matter
 ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
@@ -52,6 +55,11 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def format_number(count: float) -> str:
+    """A mean count: "3", or "2.5"."""
+    return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"
+
+
 def format_bytes(size_bytes: float) -> str:
     """Bytes in binary units."""
     value = float(size_bytes)
@@ -72,7 +80,12 @@ def format_rate(bytes_per_s: float) -> str:
     return f"{_digits(value)} GB/s"
 
 
-def format_ranks(ranks: tuple[int, ...] | list[int]) -> str:
+def names_ranks(text: str, ranks: Sequence[int]) -> bool:
+    """True where a text names these ranks: "rank 12" is not rank 1."""
+    return re.search(rf"{format_ranks(ranks)}(?!\d)", text) is not None
+
+
+def format_ranks(ranks: Sequence[int]) -> str:
     """Ranks as a short list: "rank 3", "ranks 0-3, 7"."""
     if not ranks:
         return "all ranks"

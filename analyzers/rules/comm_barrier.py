@@ -32,7 +32,7 @@ from ddprof.analyzers.rules.evidence.redundant.lines import meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.finding_ids import COMM_BARRIER
 from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_share, format_us
+from ddprof.units import format_number, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step spent in them, mean over ranks
 MIN_STEPS = 0.5  # of the steps that have one: what comes more rarely may go with saving or evaluating
@@ -52,7 +52,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     if lost_us < MIN_SHARE * measures.step_us or not counts or not _is_usual(job.ranks[worst]):
         return
     per_step = {name: count / max(1, len(job.ranks[worst].steps)) for name, count in counts.items()}
-    words = " and ".join(f"{_number(count)} {name}" for name, count in per_step.items())
+    words = " and ".join(f"{format_number(count)} {name}" for name, count in per_step.items())
     lines = meeting_lines(job.ranks[worst])
     where = f", at {lines[0]}" if lines else ""
     yield Candidate(
@@ -98,10 +98,6 @@ def _calls(facts: RankFacts) -> Counter[str]:
         count = int(((at_ns >= first) & (at_ns < last)).sum())
         counts = Counter({"barrier": count} if count else {})
     return Counter(dict(counts.most_common()))
-
-
-def _number(count: float) -> str:
-    return f"{count:.0f}" if abs(count - round(count)) < 0.05 else f"{count:.1f}"
 
 
 def _longest(measures: Measures, position: int) -> Iterator[Evidence]:

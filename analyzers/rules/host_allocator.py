@@ -68,7 +68,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.theirs(spent)
     whom = measures.whom(numbers)
     verb = "allocates" if whom.startswith("rank ") else "allocate"
-    calls = float(measures.host_counts["allocator"].max())
+    calls = float(measures.host_counts["allocator"][worst])
     yield Candidate(
         id=RULE.id,
         summary=f"{whom} {verb} device memory inside steps",

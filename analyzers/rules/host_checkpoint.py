@@ -25,7 +25,7 @@ from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
 from ddprof.analyzers.job.script.occupying import SeenSaving, occupying_line, seen_evaluating, seen_saving
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
-from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, is_told_by_the_run, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.finding_ids import HOST_CHECKPOINT
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
@@ -48,11 +48,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find saves inside steps, or by samples over the whole run."""
     spent = measures.host_spans_us["checkpoint"] - measures.evaluating_us  # host.evaluation
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
+    if outside is not None and is_told_by_the_run(measures, outside, spent):
+        yield _over_the_run(measures, outside)
+        return
     if spent.max(initial=0.0) < LEAST_US:
-        if outside is not None and outside.share >= MIN_SHARE:
-            yield _over_the_run(measures, outside)
-        else:
-            yield from _seen_over_the_run(measures)
+        yield from _seen_over_the_run(measures)
         return
     if outside is None and measures.steps == 1:
         yield Abstention(RULE.id, ONE_STEP)

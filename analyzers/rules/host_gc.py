@@ -27,7 +27,7 @@ from ddprof.analyzers.job.pauses_in_turn import PausesInTurn, pauses_in_turn
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
-from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, is_told_by_the_run, over_the_run
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_evidence
 from ddprof.finding_ids import HOST_GC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -64,10 +64,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     pauses = measures.host_spans_us["gc"]
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     line = _called_at(measures)
+    if outside is not None and is_told_by_the_run(measures, outside, pauses) and outside.count >= FEWEST_TIMES:
+        yield _over_the_run(measures, outside, line)
+        return
     if not pauses.any():
-        if outside is not None and outside.share >= MIN_SHARE and outside.count >= FEWEST_TIMES:
-            yield _over_the_run(measures, outside, line)
-        elif not is_timed(measures.job.ranks) and (unnamed := pauses_in_turn(measures.job)) is not None:
+        if not is_timed(measures.job.ranks) and (unnamed := pauses_in_turn(measures.job)) is not None:
             yield _unnamed(unnamed)
         return
     shares = pauses / measures.step_us if outside is None else np.array(outside.shares)

@@ -104,7 +104,7 @@ def _pace_the_step(measures: Measures) -> bool:
     launch are then launch time too, although few devices idle themselves.
     """
     limits = execution_of(measures.job).limits
-    slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
+    slow, _ = slow_hosts(measures.host, measures.job.pipeline, limits.min_host_excess * measures.step_us)
     # A host that stalls launches nothing meanwhile: host.stalled.
     stalled_ns = [intervals.overlap(intervals.union(*f.stalls.bounds), *f.marks).sum() for f in measures.job.ranks]
     busy_us = averages.typical(measures.host.time_us - np.array(stalled_ns) / 1e3 / max(1, measures.steps))

@@ -56,7 +56,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     is_lone = len(ranks) == 1 and len(measures.job.missing_ranks) > 0  # of the others nothing is known
     numbers = measures.ranks(stalling) if is_lone else measures.theirs(lengths_us)
     limits = execution_of(measures.job).limits
-    slow, _ = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
+    slow, _ = slow_hosts(measures.host, measures.job.pipeline, limits.min_host_excess * measures.step_us)
     if numbers and not len(np.setdiff1d(stalling, slow)):
         return  # the same ranks' hosts are slow on the whole, and straggler.host names them
     per_step = counts[stalling] / max(1, measures.steps)

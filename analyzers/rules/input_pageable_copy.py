@@ -41,7 +41,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     worst = int(np.argmax(copies))
     slow = _slow_links(measures)
     numbers = measures.ranks(slow)
-    longer = copies[worst] / max(averages.typical(copies), 1.0)
+    longer = copies[slow].max(initial=0.0) / max(averages.typical(copies), 1.0)
     yield Candidate(
         id=RULE.id,
         summary="batches are copied from pageable memory and nothing overlaps the copy"

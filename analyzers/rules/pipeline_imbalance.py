@@ -54,16 +54,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     positions = sorted(p for s in slow for p in pipeline.stages[int(s)])
     numbers = measures.ranks(positions)
     whole = tuple(sorted(r for s in slow for r in ranks_of_stage(measures, pipeline.stages[int(s)])))
+    stages = f"stage {slowest}" if len(slow) == 1 else f"stages {' and '.join(map(str, slow.tolist()))}"
+    verb = "has" if len(slow) == 1 else "have up to"
     yield Candidate(
         id=RULE.id,
-        summary=f"pipeline stage {slowest} ({format_ranks(ranks_of_stage(measures, pipeline.stages[slowest]))}) has"
-        f" {work[slowest] / mean:.2f}x the mean stage's work",
+        summary=f"pipeline {stages} ({format_ranks(whole)}) {verb} {work[slowest] / mean:.2f}x the mean stage's work",
         ranks=whole,
         lost_us=charged_us(measures, positions),
         changes=(Change("balance_stages"),),
         also=(
             (
-                f"stage {slowest} as fast as the mean of all stages",
+                f"{stages} as fast as the mean of all stages",
                 Change("scale_compute", numbers, tuple(float(measures.stage_work_us[p] / mean) for p in positions)),
             ),
         ),
@@ -73,7 +74,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 "work per stage: " + ", ".join(f"{i}: {format_us(float(w))}" for i, w in enumerate(work)),
                 numbers[0] if numbers else None,
             ),
-            *largest_wait(measures, positions[0]),
+            *largest_wait(measures, pipeline.stages[slowest][0]),
         ),
         fixes=(
             Fix(

@@ -153,7 +153,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     said, cure = of_slow_device(measures, slowest)
     yield Candidate(
         id=RULE.id,
-        summary=f"{execution.work_noun} on {format_ranks(numbers)} take {format_share(max(factors) - 1)} longer "
+        summary=f"{execution.work_noun} on {format_ranks(numbers)} take "
+        f"{'up to ' if len(numbers) > 1 else ''}{format_share(max(factors) - 1)} longer "
         f"than on {whose}",
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),

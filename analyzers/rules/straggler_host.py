@@ -29,12 +29,13 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
-from ddprof.analyzers.job.slowdown import Slowdown
+from ddprof.analyzers.job.slowdown import Slowdown, peers
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait, longer_phase
@@ -58,18 +59,18 @@ FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait name
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
 
-def slow_hosts(slowdown: Slowdown, floor_us: float) -> tuple[Array, float]:
-    """Positions whose hosts need clearly more time per step, and the typical host time (us)."""
-    times = slowdown.time_us
-    usable = np.isfinite(slowdown.factor)
-    if usable.sum() < 2:
-        return np.empty(0, np.int64), 0.0
-    typical = averages.typical(times[usable])
-    excess = times - typical
-    slow = usable & (excess > MIN_EXCESS * typical) & (excess > floor_us)
-    more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical
-    slow &= comes_again(more_us, max(MIN_EXCESS * typical, floor_us))
-    chosen = np.flatnonzero(slow)
+def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -> tuple[Array, Array]:
+    """Positions whose hosts need clearly more time per step, and the host time of each one's typical peer, us, shape
+    (ranks,): a stage of a pipeline has its own.
+    """
+    times, usable = slowdown.time_us, np.isfinite(slowdown.factor)
+    typical = np.zeros(len(times))
+    for group in peers(len(times), pipeline):
+        compared = [position for position in group if usable[position]]
+        typical[group] = averages.typical(times[compared]) if compared else 0.0
+    excess, least = times - typical, np.maximum(MIN_EXCESS * typical, floor_us)
+    more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
+    chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
 
 
@@ -108,9 +109,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield Abstention(RULE.id, starting or NO_CALLS)
         return
     limits = execution.limits
-    slow, typical = slow_hosts(measures.host, limits.min_host_excess * measures.step_us)
+    slow, typical_us = slow_hosts(measures.host, measures.job.pipeline, limits.min_host_excess * measures.step_us)
     elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
-    elsewhere |= measures.host.time_us - typical <= 2 * _paused_in_turn_us(measures)  # host.gc
+    elsewhere |= measures.host.time_us - typical_us <= 2 * _paused_in_turn_us(measures)  # host.gc
     chosen = slow = slow[~elsewhere[slow]]
     if execution.computes_on_host:
         # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.
@@ -126,7 +127,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             yield last if takes_longer(measures, last.ranks) else replace(last, ceiling_us=0.0)
         return
     numbers = measures.ranks(chosen)
-    factors = tuple(float(measures.host.time_us[p] / typical) for p in chosen)
+    factors = tuple(float(measures.host.time_us[p] / typical_us[p]) for p in chosen)
     worst = int(chosen[int(np.argmax(factors))])
     yield Candidate(
         id=RULE.id,
@@ -135,15 +136,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_host", numbers, factors, "peers"),),
         basis=Basis.COMPARED,
-        evidence=tuple(_evidence(measures, numbers[0], worst, typical)),
+        evidence=tuple(_evidence(measures, worst, float(typical_us[worst]))),
         fixes=(_fix(measures, numbers, worst),),
     )
 
 
-def _evidence(measures: Measures, rank: int, worst: int, typical_us: float) -> Iterator[Evidence]:
+def _evidence(measures: Measures, worst: int, typical_us: float) -> Iterator[Evidence]:
     """Evidence on slow hosts, the slowest at position `worst`."""
     host_us = float(measures.host.time_us[worst])
-    yield Evidence(f"host time per step: {format_us(host_us)}, on the typical rank {format_us(typical_us)}", rank)
+    words = f"host time per step: {format_us(host_us)}, on the typical peer {format_us(typical_us)}"
+    yield Evidence(words, measures.job.rank_ids[worst])
     yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
     yield from largest_gap(measures, worst, "host_launch")
     yield from largest_wait(measures, worst)
@@ -158,7 +160,7 @@ def _paused_in_turn_us(measures: Measures) -> Array:
 def _summary(numbers: tuple[int, ...], factor: float) -> str:
     whom, times = format_ranks(numbers), _times(factor)
     if len(numbers) > 1:
-        return f"the hosts of {whom} take {times} as long as their peers to launch a step"
+        return f"the hosts of {whom} take up to {times} as long as their peers to launch a step"
     return f"the host of {whom} takes {times} as long as its peers to launch a step"
 
 

@@ -10,7 +10,7 @@ from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Intervals
 from ddprof.dashboard.runs.view import View
-from ddprof.report import phrases
+from ddprof.report import data_notes
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -27,7 +27,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 def _health(view: View) -> Exhibit:
     rows = [
         (severity, format_ranks(ranks) if ranks else "the run", clean(issue), clean(effect))
-        for (severity, issue, effect), ranks in phrases.health_groups(view.opened.report).items()
+        for (severity, issue, effect), ranks in data_notes.health_groups(view.opened.report).items()
     ]
     worst = sum(1 for row in rows if row[0] != "info")
     reading = (

@@ -9,7 +9,7 @@ from ddprof.dashboard.exhibits.overview import exhibits
 from ddprof.dashboard.exhibits.parts.checks import check_words
 from ddprof.dashboard.pages.cards import exhibit_card, finding_card, remark_cards, step_bar, whole_run
 from ddprof.dashboard.runs.view import View
-from ddprof.report import phrases
+from ddprof.report import data_notes, phrases
 from ddprof.report.model import Report
 from ddprof.units import format_us
 
@@ -87,8 +87,8 @@ def _checked(report: Report) -> list[Component]:
 def _limits(view: View) -> list[Component]:
     report = view.opened.report
     judged = [_not_judged(reason, ids) for reason, ids in phrases.abstentions_by_reason(report).items()]
-    health = [html.Li(f"{severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
-    clock = phrases.clock_words(report)
+    health = [html.Li(f"{severity}: {sentence}") for severity, sentence in data_notes.health_words(report)]
+    clock = data_notes.clock_words(report)
     return [
         html.Section(
             [

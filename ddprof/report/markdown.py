@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
-from ddprof.report import phrases
+from ddprof.report import data_notes, phrases
 from ddprof.report.bar import shares
 from ddprof.report.model import Report
 from ddprof.units import format_share, format_us
@@ -31,7 +31,7 @@ def render_markdown(report: Report, next_commands: Sequence[str] = (), full: boo
         parts.append(escape(before))
     if trust:
         parts.append(f"**{'Confidence' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
-    parts += [_step(report), _findings(report), *_details(report), _training(report), _limits(report, full)]
+    parts += [_step(report), _findings(report, full), *_details(report), _training(report), _limits(report, full)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
     return clean_lines("\n\n".join(part for part in parts if part)) + "\n"
 
@@ -53,11 +53,14 @@ def _step(report: Report) -> str:
     return "\n".join([head, "| --- | ---: | ---: |", *rows])
 
 
-def _findings(report: Report) -> str:
-    ranked = report.ranked_findings()[: phrases.MAX_FINDINGS]
-    if not ranked:
+def _findings(report: Report, full: bool) -> str:
+    ranked = report.ranked_findings()
+    shown = ranked if full else ranked[: phrases.MAX_FINDINGS]
+    if not shown:
         return f"**No finding.** {phrases.nothing_found_words(report)}"
-    rows = [_row(report, number, finding) for number, finding in enumerate(ranked, 1)]
+    rows = [_row(report, number, finding) for number, finding in enumerate(shown, 1)]
+    if len(ranked) > len(shown):
+        rows.append(f"\n{len(ranked) - len(shown)} smaller findings: `--all` shows them.")
     head = "| severity | finding | who | gain | confidence |"
     return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows])
 
@@ -107,7 +110,7 @@ def _training(report: Report) -> str:
 
 def _limits(report: Report, full: bool) -> str:
     lines = [f"{label}: {escape(words)}." for label, words in phrases.limits_words(report, full)]
-    lines += [f"Data {severity}: {escape(sentence)}" for severity, sentence in phrases.health_words(report)]
+    lines += [f"Data {severity}: {escape(sentence)}" for severity, sentence in data_notes.health_words(report)]
     return "\n".join(f"- {line}" for line in lines)
 
 

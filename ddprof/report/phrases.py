@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 
 from ddprof.causes import CAUSES
@@ -20,7 +19,16 @@ from ddprof.findings import (
     Remark,
 )
 from ddprof.report.model import AppliedSetting, Calibration, Report
-from ddprof.units import format_between, format_count, format_name, format_range, format_ranks, format_share, format_us
+from ddprof.units import (
+    format_between,
+    format_count,
+    format_name,
+    format_range,
+    format_ranks,
+    format_share,
+    format_us,
+    names_ranks,
+)
 from ddprof.untrusted.plain_text import clean as clean
 
 TRAINING_TITLE = "The training itself (costs no step time, may spoil the result)"
@@ -179,7 +187,7 @@ def gain_words(report: Report, finding: Finding) -> str:
         return (
             f"{_share_words(alone, step_us)} if fixed alone; nothing extra after the larger findings"
             if alone
-            else NO_GAIN + (": other ranks are just as late" if finding.ranks else "")
+            else NO_GAIN + (": other ranks are just as late" if finding.waited_us else "")
         )
     words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
     if not step_us > 0:
@@ -201,7 +209,7 @@ def cost_words(report: Report, finding: Finding) -> str:
     cost = f"{format_us(cost_us)} per {report.steps.noun}"
     cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost
     if not gain_us >= LEAST_SHARE * report.steps.wall_us:
-        others = "other ranks are" if finding.ranks else "other work is"
+        others = "other ranks are" if finding.waited_us else "other work is"
         return f"{cost}; the fix saves nothing: {others} just as late"
     if gain_us > (1 + ALIKE) * cost_us:
         if finding.basis == Basis.TIMED:
@@ -273,14 +281,14 @@ def fix_words(fix: Fix) -> str:
 
 def remark_words(remark: Remark) -> str:
     """A remark with its ranks and its identifier."""
-    who = format_ranks(remark.ranks) if remark.ranks else ""
-    return clean(f"{remark.summary}{f' ({who})' if who and who not in remark.summary else ''} ({remark.id})")
+    is_named = not remark.ranks or names_ranks(remark.summary, remark.ranks)
+    return clean(f"{remark.summary}{'' if is_named else f' ({format_ranks(remark.ranks)})'} ({remark.id})")
 
 
 def evidence_words(evidence: Evidence) -> str:
     """One observation with its rank and times."""
     where = []
-    if evidence.rank is not None and f"rank {evidence.rank}" not in evidence.text:
+    if evidence.rank is not None and not names_ranks(evidence.text, [evidence.rank]):
         where.append(f"rank {evidence.rank}")
     if evidence.start_us is not None:
         start, end = format_us(evidence.start_us), format_us(evidence.end_us or evidence.start_us)
@@ -363,38 +371,3 @@ def checked_count(report: Report) -> str:
 def not_judged_count(report: Report) -> str:
     """Causes that could not be judged, counted: "3 causes"."""
     return format_count(len(report.abstentions), "cause")
-
-
-def health_words(report: Report) -> list[tuple[str, str]]:
-    """(severity, sentence) of every input defect; one sentence for all ranks that share a defect."""
-    return [
-        (severity, clean(f"{format_ranks(ranks) + ': ' if ranks else ''}{_file_alone(report, issue)}; {effect}"))
-        for (severity, issue, effect), ranks in health_groups(report).items()
-    ]
-
-
-def _file_alone(report: Report, issue: str) -> str:
-    """A note on a file without its folders, which all files of the run share."""
-    for folder in sorted({os.path.dirname(path) for path in report.run.paths} - {""}, key=len, reverse=True):
-        issue = issue.replace(folder + os.sep, "")
-    return issue
-
-
-def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:
-    """(severity, issue, effect) of every input defect -> its ranks; empty for a defect of the run."""
-    ranks: dict[tuple[str, str, str], list[int | None]] = {}
-    for h in report.health:
-        ranks.setdefault((h.severity, h.issue, h.effect), []).append(h.rank)
-    return {defect: [r for r in where if r is not None] if None not in where else [] for defect, where in ranks.items()}
-
-
-def clock_words(report: Report) -> str:
-    """Method and error of the alignment of clocks; "" where there is one clock."""
-    hosts = report.clock.hosts
-    if len(hosts) < 2:
-        return ""
-    errors = [h.error_us for h in hosts.values() if h.error_us is not None]
-    whose = f"{len(hosts)} {'hosts' if report.run.hosts else 'ranks, whose hosts were not recorded,'}"
-    if len(errors) < 2:  # the reference alone
-        return f"clocks of {whose} not aligned: no recorded operation connects them"
-    return clean(f"clocks of {whose} aligned by {report.clock.method} to within {format_us(max(errors))}")

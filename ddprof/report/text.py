@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Finding
-from ddprof.report import phrases
+from ddprof.report import data_notes, phrases
 from ddprof.report.bar import cells, shares
 from ddprof.report.model import Report
 from ddprof.units import format_share
@@ -175,13 +175,13 @@ def _limits(report: Report, width: int, full: bool) -> list[Text]:
     lines: list[Text] = []
     for label, words in phrases.limits_words(report, full):
         lines += _labelled(f"{label}:", words, width, indent=0, label_width=20)
-    notes = phrases.health_words(report)
+    notes = data_notes.health_words(report)
     most = len(notes) if full else _MAX_NOTES
     for severity, sentence in notes[:most]:
         lines += _labelled(f"Data {severity}:", sentence, width, indent=0, label_width=20)
     if len(notes) > most:
         lines.append(Text(f"{'':20}... and {len(notes) - most} more notes on the data (--all shows them)"))
-    clock = phrases.clock_words(report)
+    clock = data_notes.clock_words(report)
     return [*lines, *_labelled("Clocks:", clock, width, indent=0, label_width=20)] if clock else lines
 
 

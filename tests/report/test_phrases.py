@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ddprof.findings import Abstention
-from ddprof.report import phrases
+from ddprof.findings import Abstention, Evidence, Finding, Recoverable
+from ddprof.report import data_notes, phrases
 from ddprof.report.model import HealthItem, HostClockInfo, Report
 
 
@@ -16,7 +16,7 @@ def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_r
     assert phrases.abstentions_by_reason(report)["one step is too few"] == [a.id for a in many]
     run = replace(straggler_report.run, paths=("/data/runs/a/rank0.json", "/data/runs/a/rank1.json"))
     item = HealthItem("/data/runs/a/rank1.json: the trace ends early", "its last step is left out", rank=1)
-    ((_, words),) = phrases.health_words(replace(straggler_report, run=run, health=(item,)))
+    ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=(item,)))
     assert words == "rank 1: rank1.json: the trace ends early; its last step is left out"
 
 
@@ -34,4 +34,17 @@ def test_clocks_of_ranks_whose_hosts_nobody_recorded_are_no_hosts(straggler_repo
     clock = replace(straggler_report.clock, hosts=clocks, method="ends")
     for hosts, said in (({0: "a", 1: "b"}, "2 hosts"), ({}, "2 ranks, whose hosts were not recorded,")):
         report = replace(straggler_report, clock=clock, run=replace(straggler_report.run, hosts=hosts))
-        assert phrases.clock_words(report).startswith(f"clocks of {said} ")
+        assert data_notes.clock_words(report).startswith(f"clocks of {said} ")
+    alone = replace(clock, hosts={**clocks, "rank 2": HostClockInfo(error_us=None)})
+    words = data_notes.clock_words(replace(straggler_report, clock=alone))
+    assert words.startswith("clocks of 2 of 3 hosts aligned") and words.endswith("; nothing connects the others")
+
+
+def test_a_rank_is_named_by_its_whole_number_and_late_only_where_others_wait(straggler_report: Report) -> None:
+    assert phrases.evidence_words(Evidence("rank 12 waits", 1)) == "rank 12 waits [rank 1]"
+    assert phrases.evidence_words(Evidence("rank 1 waits", 1)) == "rank 1 waits"
+    full = Finding(
+        "memory.headroom", "device memory of rank 2 is 96 % full", (2,), 0.0, Recoverable(0.0, 0.0, 0.0), 0.9
+    )
+    assert "late" not in phrases.gain_words(straggler_report, full)
+    assert "just as late" in phrases.gain_words(straggler_report, replace(full, waited_us=300.0))

@@ -116,9 +116,9 @@ def recurring(job: JobFacts) -> Array:
     return ~np.isin(blame["instance"], order[:once])
 
 
-def comes_again(per_step: Array, least: float) -> Array:
-    """True where times over steps (last axis) average over `least` even without the largest step, which may be one
-    event. Two steps are too few.
+def comes_again(per_step: Array, least: float | Array) -> Array:
+    """True where times over steps (last axis) average over `least`, a limit for all or for each, even without the
+    largest step, which may be one event. Two steps are too few.
     """
     steps = per_step.shape[-1]
     rest = per_step.sum(axis=-1) - per_step.max(axis=-1)

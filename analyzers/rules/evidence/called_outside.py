@@ -9,7 +9,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import caller_words
 from ddprof.analyzers.job.whole_run.called import called_outside
 from ddprof.findings import Basis, Candidate, Evidence, Fix
-from ddprof.units import format_share
+from ddprof.units import format_number, format_share
 
 LEAST = 0.06  # of the mean step: as of Python that runs in some steps only (evidence/script/now_and_then)
 
@@ -25,8 +25,8 @@ def calls_outside(
     cost_us = outside.cost * measures.step_us
     yield Candidate(
         id=rule_id,
-        summary=f"{per_step:.0f} {first.op} calls per step outside the trace take {format_share(outside.cost)} of it, "
-        f"called at {caller_words(first)}",
+        summary=f"{format_number(per_step)} {first.op} calls per step outside the trace take "
+        f"{format_share(outside.cost)} of it, called at {caller_words(first)}",
         ranks=(),
         lost_us=cost_us,
         changes=(),

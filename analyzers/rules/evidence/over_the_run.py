@@ -1,4 +1,4 @@
-"""Pauses that capture recorded only outside the traced steps, priced by their share of the run."""
+"""Pauses that capture recorded outside the traced steps, priced by their share of the run."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.findings import Basis, Candidate, Doubt, Fix
+from ddprof.tables import Array
 
 MIN_SHARE = 0.01  # of the run's time, before pauses outside the trace are worth a finding
+
+
+def is_told_by_the_run(measures: Measures, pauses: Pauses, traced_us: Array) -> bool:
+    """True where the worst rank pauses over the run for a share worth a finding, and its traced steps hold less.
+
+    `traced_us`: pauses of each rank per traced step, shape (ranks,). The replay of so little would price nothing.
+    """
+    return pauses.share >= MIN_SHARE and float(traced_us[pauses.position]) < MIN_SHARE * measures.step_us
 
 
 def over_the_run(

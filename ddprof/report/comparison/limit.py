@@ -25,7 +25,8 @@ def regressions(comparison: Comparison, limit: tuple[float, str]) -> list[str]:
     value, unit = limit
     step = comparison.step
     allowed_us = step.before_us * value / 100 if unit == "%" else value * _UNITS_US[unit]
-    if step.change_us <= allowed_us or step.outcome in ("noise", "disagree"):
+    is_noise = step.low_us is not None and step.low_us <= 0
+    if step.change_us <= allowed_us or is_noise or step.outcome in ("noise", "disagree"):
         return []
     share = step.change_us / step.before_us
     return [f"the step is {format_us(step.change_us)} ({format_share(share)}) slower, allowed is {value:g}{unit}"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ddprof.findings import Finding, Remark
-from ddprof.report import phrases
+from ddprof.report import data_notes, phrases
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import STYLE
 from ddprof.report.html.svg import legend, step_bar
@@ -141,8 +141,8 @@ def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
     `check_words`: identifier -> what its check looks for.
     """
     abstained = [join(tag("code", ids), f": {reason}") for ids, reason in phrases.abstention_words(report)]
-    items = [join(f"Data {severity}: {sentence}") for severity, sentence in phrases.health_words(report)]
-    if clock := phrases.clock_words(report):
+    items = [join(f"Data {severity}: {sentence}") for severity, sentence in data_notes.health_words(report)]
+    if clock := data_notes.clock_words(report):
         items.append(join(clock))
     names = [tag("code", name, title=check_words(name)) for name in report.checked]
     return tag(

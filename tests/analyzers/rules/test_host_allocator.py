@@ -1,5 +1,7 @@
 """Memory allocated and freed inside steps."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from captured import with_sidecars
@@ -18,6 +20,11 @@ def test_suggests_expandable_segments_and_says_retries_outside_the_trace(labelle
     assert "expandable_segments" in str(said.fixes[0].patch)
     assert said.fixes[0].applies == (("expandable_segments", True),)
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["allocator"], rel=0.02)
+    measures = labelled(ID).measures
+    worst = int(np.argmax(measures.host_spans_us["allocator"]))
+    counts = np.where(np.arange(4) == worst, 2.0, 500.0)
+    said = candidate(ID, replace(measures, host_counts={**measures.host_counts, "allocator": counts}))
+    assert said.evidence[0].text.startswith("2 calls") and said.evidence[0].rank == measures.job.rank_ids[worst]
     said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, {"allocator": {"retries": 7}}, {}))
     assert said.ranks == (1,) and "7 times" in said.evidence[0].text
 

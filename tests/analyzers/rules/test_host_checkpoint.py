@@ -1,7 +1,9 @@
 """Saving inside a step stops everybody."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import retold
 from captured import steps, with_sidecars
@@ -20,8 +22,11 @@ def test_suggests_asynchronous_saving_also_of_saves_outside_the_trace(labelled: 
     saving = {**peer, "checkpoints": [{"start_ns": 40_000_000, "dur_ns": 20_000_000, "what": "torch.save"}]}
     for sidecars, ranks in (((saving, {}), ()), ((saving, peer), (0,)), ((saving,), ())):
         assert candidate(ID, with_sidecars(run, *sidecars)).ranks == ranks
-    said = candidate(ID, with_sidecars(run, saving, {}))
-    assert "rank 0" in said.summary and said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)
+    measures = with_sidecars(run, saving, {})
+    for traced_us in (0.0, 1e-4 * measures.step_us):  # so little in a traced step prices nothing
+        spans = {**measures.host_spans_us, "checkpoint": np.full(4, traced_us)}
+        said = candidate(ID, replace(measures, host_spans_us=spans))
+        assert "rank 0" in said.summary and said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)
 
 
 def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled: Runs, tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Collections at different moments on different ranks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from captured import steps, with_sidecars
 from kineto_run import Script, in_step, loaded
@@ -125,3 +127,11 @@ def test_hosts_that_pause_once_in_turn_are_said_to_collect(tmp_path: Path) -> No
         (lambda rank, step: 0.0, 1),
     ):
         assert candidates(ID, loaded(in_step(4, 8, stopping(pause_us, times)), tmp_path).measures) == []
+
+
+@pytest.mark.parametrize("traced", range(4))
+def test_a_short_collection_in_a_traced_step_hides_none_of_the_run(labelled: Runs, traced: int) -> None:
+    measures = with_sidecars(labelled("clean.ddp"), *map(collecting, (0, 0, 40, 0)))
+    spans = {**measures.host_spans_us, "gc": 1e-4 * measures.step_us * np.eye(4)[traced]}
+    said = candidate(ID, replace(measures, host_spans_us=spans))
+    assert said.ranks == (measures.job.rank_ids[2],) and said.lost_us > 0.01 * measures.step_us

@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,8 +64,16 @@ def test_a_pause_in_one_step_is_no_slow_host() -> None:
     for per_step, named in ((once, []), (again, [3])):
         time_us = 100_000.0 * per_step.mean(axis=1)
         found = Slowdown(np.median(per_step, axis=1), per_step, time_us, np.ones(4), np.zeros(4))
-        positions, typical_us = slow_hosts(found, 1_000.0)
-        assert positions.tolist() == named and typical_us == 100_000.0
+        positions, typical_us = slow_hosts(found, None, 1_000.0)
+        assert positions.tolist() == named and typical_us.tolist() == [100_000.0] * 4
+
+
+def test_a_stage_of_a_pipeline_is_measured_against_its_own_replicas() -> None:
+    pipeline: Any = SimpleNamespace(stages=((0, 1), (2, 3)))
+    factor, time_us = np.array([1.0, 1.5, 1.0, 1.0]), 1e3 * np.array([10.0, 15.0, 20.0, 20.0])
+    slowdown = Slowdown(factor, np.repeat(factor[:, None], 8, axis=1), time_us, np.ones(4), np.zeros(4))
+    positions, typical_us = slow_hosts(slowdown, pipeline, 1_000.0)
+    assert positions.tolist() == [1] and typical_us.tolist() == [10e3, 10e3, 20e3, 20e3]
 
 
 def found(folder: Path, late: Late) -> dict[int, str]:

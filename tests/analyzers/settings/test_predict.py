@@ -10,9 +10,10 @@ from predictions import predicted
 
 from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Parallel
+from ddprof.analyzers import diagnose
 from ddprof.analyzers.bottleneck import bottleneck
 from ddprof.errors import UsageError
-from ddprof.findings import Change
+from ddprof.findings import Abstention, Change
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,13 @@ def test_workers_and_prefetch_are_one_loader_and_a_wish_is_granted_once(labelled
     ready = Change("instant_loader")
     assert run.pricer.step_us((ready, ready)) == run.pricer.step_us((ready,))
     assert bottleneck(run.pricer, predicted(run, "num_workers=4", now={"num_workers": "2"}).changes).id == "compute"
+
+
+def test_what_the_report_withdraws_is_no_bottleneck(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        diagnose, "_unless_chance", lambda candidate, _: Abstention(candidate.id, "the machine is busy")
+    )
+    assert bottleneck(labelled("straggler.compute").pricer, ()).gain_us is None
 
 
 def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: Runs) -> None:

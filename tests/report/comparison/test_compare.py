@@ -101,6 +101,9 @@ def test_the_timers_of_the_whole_run_decide(slow: Report, fast: Report, times_us
     assert (outcome == "disagree") is comparison_headline(result).startswith("Not judged")
     limited = regressions(result, (5.0, "%"))
     assert not limited or outcome == "slower"
+    for low_us, says in ((-7_700.0, False), (1_000.0, True)):  # chance is no regression, whatever its size
+        step = dataclasses.replace(result.step, after_us=result.step.before_us + 6_000.0, low_us=low_us, outcome="same")
+        assert bool(regressions(dataclasses.replace(result, step=step), (5.0, "ms"))) is says
 
 
 def test_equal_jobs_on_a_busy_machine_are_not_called_different(straggler_report: Report) -> None:

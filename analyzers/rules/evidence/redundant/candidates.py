@@ -128,7 +128,7 @@ def _accumulation(measures: Measures, avoidable: Avoidable) -> str:
 
 
 def _buffers(measures: Measures, avoidable: Avoidable) -> str:
-    return f"rank 0 sends its buffers before each forward pass{avoidable.where}"
+    return f"the first rank of its group sends its buffers before each forward pass{avoidable.where}"
 
 
 def _unused(measures: Measures, avoidable: Avoidable) -> str:

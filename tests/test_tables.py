@@ -26,8 +26,7 @@ def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_neede
 
 
 def test_a_table_that_was_sent_has_the_schema_of_this_process_and_a_second_one_its_own() -> None:
-    sent = pickle.loads(pickle.dumps(STEPS.empty()))
-    assert sent.schema is STEPS
+    assert pickle.loads(pickle.dumps(STEPS.empty())).schema is STEPS
     second = Schema(STEPS.name, TWO.columns)
     assert pickle.loads(pickle.dumps(second)) == second != STEPS
 

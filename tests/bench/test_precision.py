@@ -21,8 +21,7 @@ def test_true_findings_with_the_right_ranks_are_right_and_doubts_are_counted_apa
     assert table.undoubted == sum((t for row in table.findings.values() for t in row.values()), Tally())
     run, clean = labelled("host.gc"), labelled("clean.ddp")
     doubted = tuple(replace(f, doubts=("one_step", "missing_ranks")) for f in run.report.findings)
-    accused = compare(clean.name, clean.label, replace(clean.report, findings=doubted))
-    table = precision({"a": [accused]}, "")
+    table = precision({"a": [compare(clean.name, clean.label, replace(clean.report, findings=doubted))]}, "")
     assert table.doubts == {"one_step": Tally(1, 0), "missing_ranks": Tally(1, 0)}
     assert table.undoubted == Tally()
 

@@ -61,5 +61,4 @@ def test_status_of_what_is_no_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
-    shown = CliRunner().invoke(status.command, [str(tmp_path / name)])
-    assert isinstance(shown.exception, NoUsableInput)
+    assert isinstance(CliRunner().invoke(status.command, [str(tmp_path / name)]).exception, NoUsableInput)

@@ -11,7 +11,5 @@ command = pytest.importorskip("ddprof.cli.serve").command
 
 
 def test_serve_needs_a_long_token_and_a_run(tmp_path: Path) -> None:
-    short = CliRunner().invoke(command, [str(tmp_path), "--token", "short"])
-    assert isinstance(short.exception, UsageError)
-    missing = CliRunner().invoke(command, [str(tmp_path)])
-    assert isinstance(missing.exception, NoUsableInput)
+    assert isinstance(CliRunner().invoke(command, [str(tmp_path), "--token", "short"]).exception, UsageError)
+    assert isinstance(CliRunner().invoke(command, [str(tmp_path)]).exception, NoUsableInput)

@@ -18,9 +18,8 @@ def screens_of(tmp_path: Path) -> Callable[[Path], Iterator[Screens]]:
     """`screens_of(folder)`: the runs in a copy of it (facts are kept beside traces); none where there is none."""
 
     def made(folder: Path) -> Iterator[Screens]:
-        copy = shutil.copytree(folder, tmp_path / folder.name)
         try:
-            opened = load([str(copy)])
+            opened = load([str(shutil.copytree(folder, tmp_path / folder.name))])
         except DdprofError:
             return
         yield from map(Screens, opened)

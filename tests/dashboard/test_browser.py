@@ -102,8 +102,7 @@ def test_switches_numbers_ranks_and_a_suggestion_are_replayed(page: Page) -> Non
     assert page.js("return document.querySelector('#what-if-device-ranks').value") == asked[9:]
     assert page.trouble() == []
     page.visit("/what-if")
-    box = page.wait("return document.querySelector('#what-if-bucket_cap_mb')")
-    box.send_keys("5")
+    page.wait("return document.querySelector('#what-if-bucket_cap_mb')").send_keys("5")
     page.wait("return location.search.includes('bucket_cap_mb=5')")
     page.css("#what-if-loader").click()
     page.css("#what-if-loader-ranks").send_keys("1")
@@ -115,8 +114,7 @@ def test_switches_numbers_ranks_and_a_suggestion_are_replayed(page: Page) -> Non
 
 def test_filters_go_into_the_address(page: Page) -> None:
     page.visit("/ranks")
-    box = page.wait("return document.querySelector('#filter-ranks')")
-    box.send_keys("0-1\n")
+    page.wait("return document.querySelector('#filter-ranks')").send_keys("0-1\n")
     page.wait("return location.search.includes('ranks=0-1')")
     page.wait("return document.querySelector('#exhibit-lateness details')?.textContent.includes('rank 1')")
     page.wait("return !document.querySelector('#exhibit-lateness details').textContent.includes('rank 2')")

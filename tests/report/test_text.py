@@ -24,8 +24,7 @@ from ddprof.report.text import print_report, render_text
 def test_the_bar_fills_its_width(times: list[float], width: int) -> None:
     row = dict(zip(CAUSES, times, strict=True))
     row["wall_us"] = sum(times)
-    counts = cells(shares(row), width)
-    assert sum(counts.values()) == (width if row["wall_us"] > 0 else 0)
+    assert sum(cells(shares(row), width).values()) == (width if row["wall_us"] > 0 else 0)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -19,6 +19,5 @@ engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), 
 torch.manual_seed(1 + engine.global_rank)
 for _ in range(45):
     x = torch.randn(48, 256)
-    loss = nn.functional.mse_loss(engine(x), x)
-    engine.backward(loss)
+    engine.backward(nn.functional.mse_loss(engine(x), x))
     engine.step()

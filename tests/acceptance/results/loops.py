@@ -116,8 +116,7 @@ def gan():
     for number in range(STEPS):
         x = batch(number)
         optimizer.zero_grad()
-        loss = (model(x) - 1).square().mean() + model(other(x).detach()).square().mean()
-        loss.backward()
+        ((model(x) - 1).square().mean() + model(other(x).detach()).square().mean()).backward()
         optimizer.step()
         second.zero_grad()
         (model(other(x)) - 1).square().mean().backward()

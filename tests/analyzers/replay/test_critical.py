@@ -31,5 +31,4 @@ def test_the_path_runs_through_the_slow_rank_waits_for_nobody_and_needs_a_graph(
     length = np.bincount(path["rank"], weights=path["end_ns"] - path["start_ns"], minlength=len(run.job.ranks))
     assert run.job.rank_ids[int(length.argmax())] == 2 and length.max() > 0.8 * length.sum()
     none = np.empty(0, np.int64)
-    empty = Graph((), none, 0.0, write_program((), none), ())
-    assert len(critical_path(labelled("clean.ddp").job, empty)) == 0
+    assert len(critical_path(labelled("clean.ddp").job, Graph((), none, 0.0, write_program((), none), ()))) == 0

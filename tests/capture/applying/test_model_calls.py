@@ -104,8 +104,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_model_is_compiled_as_it_is_called(alone: None, compiler: Any) -> None:
-    network = Network()
-    model, outcomes = wrapped(network, CompileApplier, STATED)
+    model, outcomes = wrapped(Network(), CompileApplier, STATED)
     assert "no graph of the model reached the compiler" in told(outcomes)[0][3]
     model(torch.ones(1, 3)).sum().backward()
     assert compiler.call_count == 1 and told(outcomes) == [("compile", True, None, "")]

@@ -53,8 +53,7 @@ def test_numbers_that_json_has_not_are_missing_and_large_files_not_read(tmp_path
 def test_links_in_place_of_our_files_are_not_followed(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("precious")
-    names = ("a.json", f"a.json.{os.getpid()}.tmp", f"t.json.gz.{os.getpid()}.tmp", "t.json.gz", "lines")
-    for name in names:
+    for name in ("a.json", f"a.json.{os.getpid()}.tmp", f"t.json.gz.{os.getpid()}.tmp", "t.json.gz", "lines"):
         (tmp_path / name).symlink_to(mine)
     write_json(tmp_path / "a.json", {"a": 1})
     (tmp_path / "t.json").write_text("{}")

@@ -56,8 +56,7 @@ def test_samples_and_elements_of_lists_and_mappings() -> None:
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 def test_nested_tensors_are_counted_and_not_described(layout: str) -> None:
     torch = pytest.importorskip("torch")
-    parts = [torch.ones(3, 2), torch.ones(5, 2)]
-    nested = torch.nested.nested_tensor(parts, layout=getattr(torch, layout))
+    nested = torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=getattr(torch, layout))
     journal = seen([nested, torch.zeros(2)])
     assert journal.batches() == [{"step": 0, "batches": 1, "samples": 2, "elements": 18}]
     assert [tensor["shape"] for tensor in (journal.batch or {})["tensors"]] == [[2]]

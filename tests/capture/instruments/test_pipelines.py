@@ -20,8 +20,7 @@ def test_a_schedule_of_megatron_is_described_by_its_first_training_call(model: A
     began: list[int] = []
     timers = {"begin": lambda phase, name: began.append(phase), "end": lambda phase, token: None}
     hub: Any = SimpleNamespace(guard=Guard(), observed=SimpleNamespace(saw_pipeline=seen.append), **timers)
-    hooks = MegatronSchedules(hub)
-    hooks.install(module)
+    MegatronSchedules(hub).install(module)
     for microbatches, forward_only in ((2, True), (16, False), (8, False)):
         call = getattr(module, name)
         assert call(model=model, num_microbatches=microbatches, forward_only=forward_only) == microbatches

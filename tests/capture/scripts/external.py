@@ -21,8 +21,7 @@ class Pairs(Dataset[Any]):
         return 2 * 2 * 4 * STEPS
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
-        generator = torch.Generator().manual_seed(index)
-        x = torch.randn(WIDTH, generator=generator)
+        x = torch.randn(WIDTH, generator=torch.Generator().manual_seed(index))
         return {"x": x, "labels": x.flip(0)}
 
 
@@ -97,8 +96,7 @@ def deepspeed() -> None:
     optimizer = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
     config = {**sizes, "zero_optimization": {"stage": stage}, "optimizer": optimizer, "wall_clock_breakdown": False}
     engine, _, _, _ = ds.initialize(model=model, model_parameters=model.parameters(), config=config)
-    loader = DataLoader(Pairs(), batch_size=4)
-    for index, batch in enumerate(loader):
+    for index, batch in enumerate(DataLoader(Pairs(), batch_size=4)):
         if index >= 2 * STEPS:
             break
         engine.backward(engine(**batch)["loss"])

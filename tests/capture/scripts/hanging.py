@@ -63,8 +63,7 @@ def main() -> None:
     net = torch.nn.Linear(8, 8)
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    loader = DataLoader(torch.randn(40, 4, 8), batch_size=None)
-    for step, batch in enumerate(loader):
+    for step, batch in enumerate(DataLoader(torch.randn(40, 4, 8), batch_size=None)):
         astray = step == STEP and rank == BAD
         loss = model(batch).sum()
         if astray and FAULT in ("evaluation", "slow"):

@@ -13,8 +13,7 @@ cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 x = np.random.default_rng(0).random((256, 16), "float32")
-y = x[:, :1]
-data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(16)
 with strategy.scope():
     model = tf.keras.Sequential([tf.keras.layers.Dense(32, activation="relu"), tf.keras.layers.Dense(1)])
     optimizer = tf.keras.optimizers.SGD(1e-3)

@@ -220,8 +220,7 @@ ENDS = {
 def test_a_process_ends_as_it_would(tmp_path: Path, end: str, native: str) -> None:
     """The sampler is not even stopped: a collector that asks without the GIL, with the interpreter gone, crashed."""
     path, names = tmp_path / "a.stacks.jsonl", ["names"] * (end == "returns")
-    command = [sys.executable, "-c", SCRIPT + ENDS[end], str(path), *names]
-    done = bare_run(command, DDPROF_NATIVE=native)
+    done = bare_run([sys.executable, "-c", SCRIPT + ENDS[end], str(path), *names], DDPROF_NATIVE=native)
     assert (done.returncode, done.stdout, done.stderr) == (0, "MainThread\n" if names else "", "")
     # What a window holds that was not closed is lost with its trace.
     assert ("begin" if end == "os._exit" else "samples") in lines(path)

@@ -161,8 +161,7 @@ def test_steps_reach_the_ring_once_there_is_one(seen: Recorder, tmp_path: Path) 
 
 
 def test_a_forked_child_begins_its_own_life(seen: Recorder, tmp_path: Path) -> None:
-    ring = StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"})
-    seen.tracker.write_to(ring)
+    seen.tracker.write_to(StepRing(tmp_path / "a.ring", {"rank": 0, "host": "h"}))
     seen.iterations(3)
     seen.tracker.restart()
     seen.iterations(3)

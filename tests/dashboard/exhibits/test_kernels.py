@@ -67,8 +67,7 @@ def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, vie
     chart = exhibit(view, "flame").chart
     assert isinstance(chart, Flame)
     place = next(i for i, f in enumerate(chart.frames) if f.line == 2 and f.is_named)
-    bar = page.js(f"return {bars}[{place}]")
-    page.hands.move_to_element(bar).click().perform()
+    page.hands.move_to_element(page.js(f"return {bars}[{place}]")).click().perform()
     words = "document.querySelector('#exhibit-kernels input[type=search]').value"
     assert page.wait(f"return {words}") == chart.frames[place].row
     rows = "[...document.querySelectorAll('#exhibit-kernels tbody tr')]"
@@ -114,13 +113,11 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: PageOf, on_cu
     assert (found := page.js(values)) == sorted(found, reverse=True)
     page.js(press)
     assert (found := page.js(values)) == sorted(found)
-    field = page.css("#exhibit-kernels .tool-bar input")
-    field.send_keys("communication")
+    page.css("#exhibit-kernels .tool-bar input").send_keys("communication")
     kinds = f"return {rows}.filter((r) => !r.hidden).map((r) => r.cells[2].textContent)"
     page.wait(f"return {rows}.some((r) => r.hidden)")
     assert set(page.js(kinds)) == {"communication"}
-    said = page.css("#exhibit-kernels .tool-bar output").text
-    assert f" of {len(found)} rows" in said
+    assert f" of {len(found)} rows" in page.css("#exhibit-kernels .tool-bar output").text
     page.js("document.querySelector('#exhibit-kernels td button').click()")
     assert page.css("#exhibit-kernels .tool-command pre").text.startswith("ncu ") and page.trouble() == []
 

@@ -26,10 +26,8 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
 
 
 def test_fsspec_urls(tmp_path: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/ddprof-test/run/rank1.json.gz", gzip.compress(kt.render(EVENTS)))
-    inventory = discover(["memory://ddprof-test/run"])
-    (trace,) = read_all(inventory)
+    fsspec.filesystem("memory").pipe("/ddprof-test/run/rank1.json.gz", gzip.compress(kt.render(EVENTS)))
+    (trace,) = read_all(discover(["memory://ddprof-test/run"]))
     assert (trace.identity.rank, len(trace.events)) == (1, 5)
     assert "no such file, folder or bucket" in refusal("memory://ddprof-test/nothing")
 

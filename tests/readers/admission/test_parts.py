@@ -43,8 +43,7 @@ def analyzed(*paths: str) -> list[Report]:
     ],
 )
 def test_parts_of_one_job_are_one_run(tmp_path: Path, one: dict[str, Any], other: dict[str, Any], runs: int) -> None:
-    folders = [node(tmp_path / "x", 0, **one), node(tmp_path / "y", 1, **other)]
-    for given in (folders, [str(tmp_path)]):
+    for given in ([node(tmp_path / "x", 0, **one), node(tmp_path / "y", 1, **other)], [str(tmp_path)]):
         reports = analyzed(*given)
         assert [report.run.ranks for report in reports] == ([(0, 1)] if runs == 1 else [(0,), (1,)])
         assert (reports[0].run.name == "x + y") is (runs == 1)

@@ -59,8 +59,7 @@ def test_what_vanishes_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.json", b"new\nline \x1b[31m.json"])
 def test_any_name_of_a_file_works_and_can_be_written(tmp_path: Path, name: bytes) -> None:
-    path = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
-    rank_file(Path(path), 0)
+    rank_file(Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))), 0)
     inventory = discover([tmp_path])
     trace = read(inventory.sources[0])
     for text in (trace.path, trace.identity.host or "", inventory.runs[0][0]):

@@ -56,9 +56,8 @@ def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
     columns = EventColumns()
     decoder = Decoder(columns.scanner() if native else None)
     try:
-        batch = decoder.decode(text)
         try:
-            columns.add(batch)
+            columns.add(decoder.decode(text))
         except InexactFloats:
             columns.add(decoder.redecode())
     except (msgspec.DecodeError, UnicodeDecodeError):

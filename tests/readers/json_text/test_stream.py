@@ -84,8 +84,7 @@ def test_truncation_keeps_every_complete_event(cut: int) -> None:
 def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
     events = [{"ph": "X", "name": f"event {i}", "args": {"text": "x"}} for i in range(50)]
     text = json.dumps({"traceEvents": events, "baseTimeNanoseconds": 5}).encode()
-    broken = text[:1000] + text[1030:]
-    found, source = read_all(broken, 256)
+    found, source = read_all(text[:1000] + text[1030:], 256)
     assert len(found) in (48, 49) and all(e in events for e in found)
     assert source.damage.spots == 1 and abs((source.damage.first_offset or 0) - 1000) < 120
     assert json.loads(source.header + b"]" + source.footer) == {"traceEvents": [], "baseTimeNanoseconds": 5}

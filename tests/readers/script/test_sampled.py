@@ -73,8 +73,7 @@ def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path)
     others += ("unheard_of/of.py", "<frozen importlib>")
     assert found == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
     samples = [[0, 900, 880, 0, 1, 1], [0, 100, 0, 0, 1, 2], [30, 0, 0, 0, 1, 1], [40, 100, 0, 0, 1, 2]]
-    script = tables(tmp_path, lines(samples))
-    start, end = script.spans.bounds
+    start, end = tables(tmp_path, lines(samples)).spans.bounds
     assert (end > start).all() and (start[1:] >= end[:-1]).all()
 
 

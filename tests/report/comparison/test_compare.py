@@ -99,8 +99,7 @@ def test_the_timers_of_the_whole_run_decide(slow: Report, fast: Report, times_us
     assert (result.step.before_us, result.step.after_us) == pytest.approx(times_us)
     assert to_json(result)["step_by"] == "timers" and to_json(result)["traced_step"]["change_us"] == -30000.0
     assert (outcome == "disagree") is comparison_headline(result).startswith("Not judged")
-    limited = regressions(result, (5.0, "%"))
-    assert not limited or outcome == "slower"
+    assert not regressions(result, (5.0, "%")) or outcome == "slower"
     for low_us, says in ((-7_700.0, False), (1_000.0, True)):  # chance is no regression, whatever its size
         step = dataclasses.replace(result.step, after_us=result.step.before_us + 6_000.0, low_us=low_us, outcome="same")
         assert bool(regressions(dataclasses.replace(result, step=step), (5.0, "ms"))) is says

@@ -26,8 +26,7 @@ def exported(shared_run: Callable[[str], Path], tmp_path_factory: pytest.TempPat
     """Events of the exported trace."""
     file = tmp_path_factory.mktemp("export") / "new" / "x.json.gz"
     traces = shared_run("oracle_samples/04_slow_gpu_tp2dp2_clock_skew/traces")
-    done = CliRunner().invoke(command, [str(traces), "-o", str(file)], catch_exceptions=False)
-    assert done.exit_code == 0
+    assert CliRunner().invoke(command, [str(traces), "-o", str(file)], catch_exceptions=False).exit_code == 0
     with gzip.open(file, "rt") as stream:
         return json.load(stream)["traceEvents"]
 
@@ -79,8 +78,7 @@ def test_tables_read_back_and_are_documented(straggler_report: Report, tmp_path:
     for name, table in tables.items():
         again = from_arrow(table.schema, pyarrow.parquet.read_table(tmp_path / "new" / f"{name}.parquet"))
         assert list(again.rows()) == list(table.rows())
-    causes = tables["rank_causes"]
-    assert len(causes) == 4 * len(CAUSES)
+    assert len(tables["rank_causes"]) == 4 * len(CAUSES)
     guide = files[-1].read_text()
     assert all(column.meaning in guide for table in tables.values() for column in table.schema.columns)
     write_tables(tmp_path, tables, "csv")

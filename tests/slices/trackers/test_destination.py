@@ -80,8 +80,7 @@ def test_a_report_stays_redacted_and_is_written_where_a_tracker_takes_none(ddpro
 def test_a_job_is_logged_while_it_runs_and_judged_when_it_has_ended(tmp_path: Path) -> None:
     logs = tmp_path / "tb"
     options = ["--out", str(tmp_path / "runs"), "--log-to", f"tensorboard:{logs}"]
-    job = [sys.executable, "-c", SCRIPT, str(logs)]
-    line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", *job]
+    line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", sys.executable, "-c", SCRIPT, str(logs)]
     environment = {**os.environ, "DDPROF_LOG_PERIOD_S": "0.2", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (3, "imported: []\n"), done.stderr  # the job's own

@@ -135,8 +135,7 @@ def test_the_budget_is_kept(tmp_path: Path, runs: int) -> None:
 
 def test_whoever_resumes_ends_where_an_uninterrupted_search_ends(tmp_path: Path) -> None:
     saves = {"num_workers=2": 0.3, "num_workers=4": 0.5, "bucket_cap_mb=50": 0.1}
-    job = Job(saves, noise=0.03)
-    whole, made = _searched(tmp_path / "whole", job, FOUR, TWO, BUCKETS)
+    whole, made = _searched(tmp_path / "whole", Job(saves, noise=0.03), FOUR, TWO, BUCKETS)
     for cut in range(1, len(made.made), 4):
         state = read_state(tmp_path / "whole")
         state.trials = state.trials[:cut]
@@ -180,8 +179,7 @@ def test_a_folder_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_predictions_that_were_put_to_the_test_are_recorded(tmp_path: Path) -> None:
-    job = Job({"num_workers=4": 0.5, "num_workers=2": 0.2})
-    made = journal(tmp_path, job)
+    made = journal(tmp_path, Job({"num_workers=4": 0.5, "num_workers=2": 0.2}))
     answer = result(made, search(made, (FOUR, TWO)))
     kept, lost = records(answer, made.state, tmp_path, 10.0)
     assert kept.settings == ("num_workers=4",) and kept.findings == ("input.starved",) and kept.outcome == "inside"

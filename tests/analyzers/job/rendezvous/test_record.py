@@ -19,8 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
 
 
 def test_waiting_is_booked_once_and_charged_to_what_made_the_rank_late(run: LoadedRun) -> None:
-    report = run.report
-    for rank, causes in report.ledger.per_rank.items():
+    for rank, causes in run.report.ledger.per_rank.items():
         parts = {cause: us for cause, us in causes.items() if cause != "wall_us"}
         assert abs(sum(parts.values()) - causes["wall_us"]) < 0.001 * causes["wall_us"]
         waited = parts["comm_wait"]

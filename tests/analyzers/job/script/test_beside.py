@@ -56,8 +56,7 @@ def test_a_model_called_beside_the_passes_has_its_time(tmp_path: Path) -> None:
 def test_a_rank_sampled_seldom_has_the_share_of_its_peer_and_one_without_phases_none(tmp_path: Path) -> None:
     ranks = [cpu_loop(tmp_path, after=chore, rank=rank) for rank in range(2)]
     often = sampled(ranks[0], {"first": 3_000, "main": 0})
-    seldom = sampled(ranks[1], {"main": 1}, samples=2)
-    times = script_times([often, seldom])
+    times = script_times([often, sampled(ranks[1], {"main": 1}, samples=2)])
     assert times[1].share == times[0].share
     script = Script()
     for _ in script.steps(3):

@@ -27,8 +27,7 @@ def without(facts: RankFacts, table: str, step: int, share: float) -> RankFacts:
     rows = getattr(facts, table)
     lo, hi = (int(bound[step]) for bound in facts.steps.bounds)
     inside = np.flatnonzero((issued_ns(rows) >= lo) & (issued_ns(rows) < hi))
-    lost = inside[: round(share * len(inside))]
-    kept = np.setdiff1d(np.arange(len(rows)), lost)
+    kept = np.setdiff1d(np.arange(len(rows)), inside[: round(share * len(inside))])
     comms = facts.comms.take(kept) if table == "comms" else facts.comms
     if table == "device_ops":
         comms = comms.take(np.flatnonzero(np.isin(comms["device_op"], kept)))
@@ -165,8 +164,7 @@ def test_a_rank_without_a_device_or_of_which_copies_alone_were_recorded_is_left_
     copies = np.flatnonzero(ops["work"] == Work.COPY)
     assert len(copies)
     less = {"device_ops": ops.take(copies), "counts": {**ranks[0].counts, "kernels": 0}}
-    blind = [replace(f, **less, comms=f.comms.take(copies[:0])) for f in ranks[:3]]
-    found = comparable([*blind, ranks[3]])
+    found = comparable([*[replace(f, **less, comms=f.comms.take(copies[:0])) for f in ranks[:3]], ranks[3]])
     assert [rank for rank, _ in kept(found)] == [3] and found.why_not == NOTHING_WHOLE
 
 

@@ -39,8 +39,7 @@ def test_large_tensors_are_read_in_part_whatever_their_layout(monkeypatch: pytes
         monkeypatch.setattr("zlib.crc32", lambda content, read=read: read.append(content.nbytes) or 0)
         summed(tensor)
         assert 0 < read[0] <= 4 * _MAX_ELEMENTS
-    holes = torch.zeros(4000, 100)[:, ::2]
-    summed(holes)
+    summed(torch.zeros(4000, 100)[:, ::2])
     assert read[-1] <= 4 * _MAX_ELEMENTS
 
 

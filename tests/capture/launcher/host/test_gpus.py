@@ -62,8 +62,7 @@ def test_busy_samples_are_counted_by_reason_and_an_idle_gpu_or_no_driver_says_no
 
 
 def test_ticks_are_a_second_apart_and_monitor_mode_books_its_own_samples() -> None:
-    samples = [(0, 90, 1000)] * 3
-    gpus = GpuWatch(Nvml(library(samples), [0, 1]))
+    gpus = GpuWatch(Nvml(library([(0, 90, 1000)] * 3), [0, 1]))
     gpus.tick()
     gpus.tick()
     assert gpus.summary()[0]["samples"] == 1

@@ -68,8 +68,7 @@ def slots(value: Any, key: str = "") -> Iterator[tuple[str, Slot]]:
             yield name, (value, name)
             yield from slots(item, name)
     elif isinstance(value, list):
-        stride = max(1, len(value) // _MOST_EVENTS)
-        for at in range(0, len(value), stride):
+        for at in range(0, len(value), max(1, len(value) // _MOST_EVENTS)):
             yield f"{key}[]", (value, at)
             yield from slots(value[at], f"{key}[]")
 

@@ -20,14 +20,10 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[int, list[dict[str, Any]]]]
     for path in sorted((folder / "traces").glob("*.json.gz")):
         with gzip.open(path, "rt") as stream:
             trace = json.load(stream)
-        events[rank_of(trace, path)] = trace["traceEvents"]
+        info = trace.get("distributedInfo")
+        rank = info["rank"] if info else path.name.split("rank")[1].split(".")[0]
+        events[int(rank)] = trace["traceEvents"]
     return label, events
-
-
-def rank_of(trace: dict[str, Any], path: Path) -> int:
-    """Rank from `distributedInfo`, else from "rank<N>" in the file name."""
-    info = trace.get("distributedInfo")
-    return int(info["rank"]) if info else int(path.name.split("rank")[1].split(".")[0])
 
 
 def true_time(label: dict[str, Any], rank: int, first: float, last: float) -> Any:

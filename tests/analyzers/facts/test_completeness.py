@@ -41,12 +41,6 @@ def without(trace: RankTrace, gone: Array) -> RankTrace:
     return replace(trace, events=trace.events.replace(kind=np.where(gone, Kind.OTHER, trace.events["kind"])))
 
 
-def marks_and_steps(trace: RankTrace) -> tuple[Array, Array]:
-    """For each event a flag for step marks, and the step that it begins in."""
-    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[trace.events["name"]]
-    return is_mark, np.searchsorted(find_steps(trace)[0]["start_ns"], trace.events["ts_ns"], side="right") - 1
-
-
 def whole_steps(trace: RankTrace) -> tuple[list[int], bool]:
     """Positions of the complete steps, and whether all that are used are complete."""
     steps = find_steps(trace)[0]
@@ -87,7 +81,9 @@ def test_scattered_records_leave_no_hole_where_as_many_in_a_row_do(trace: RankTr
 
 
 def test_the_only_step_of_a_file_that_lost_its_end_marks_or_calls_is_not_known_to_be_whole(trace: RankTrace) -> None:
-    events, (is_mark, number) = trace.events, marks_and_steps(trace)
+    events = trace.events
+    is_mark = np.char.startswith(np.array(trace.strings), "ProfilerStep")[events["name"]]
+    number = np.searchsorted(find_steps(trace)[0]["start_ns"], events["ts_ns"], side="right") - 1  # of its step
     single = without(trace, events["ts_ns"] >= int(np.sort(events["ts_ns"][is_mark])[1]))
     damaged = HealthNote("the file ends inside the event list", "later events are missing", "error")
     assert len(rank_facts(single).steps) == 1 and len(rank_facts(trace).steps) == STEPS

@@ -1,5 +1,7 @@
 """Scaled parts of a host's time: what two scalings leave is their product, everywhere."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,12 +11,8 @@ from ddprof import intervals
 from ddprof.analyzers.replay.host_time import Scaled, by_level, on_top
 
 END = 60
-PARTS = st.lists(
-    st.tuples(
-        st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4), st.sampled_from((0.0, 0.5, 2.0))
-    ),
-    max_size=3,
-)
+SPANS = st.lists(st.tuples(st.integers(0, END), st.integers(0, END)), max_size=4)
+PARTS = st.lists(st.tuples(SPANS, st.sampled_from((0.0, 0.5, 2.0))), max_size=3)
 
 
 def scaled(parts: list[tuple[list[tuple[int, int]], float]]) -> Scaled:
@@ -25,10 +23,7 @@ def scaled(parts: list[tuple[list[tuple[int, int]], float]]) -> Scaled:
 
 
 def share_at(parts: Scaled, at: int) -> float:
-    product = 1.0
-    for (start, end), share in parts:
-        product *= share ** int(((start <= at) & (at < end)).sum())
-    return product
+    return math.prod(share ** int(((start <= at) & (at < end)).sum()) for (start, end), share in parts)
 
 
 @given(PARTS, PARTS)
@@ -46,6 +41,5 @@ def test_one_on_top_of_the_other_is_their_product(first: list, second: list) -> 
 
 def test_pieces_of_about_one_factor_are_kept_together() -> None:
     spans = np.array([0, 10, 20, 30]), np.array([5, 15, 25, 35])
-    found = by_level(spans, np.array([1.0, 1.5, 1.501, 1.004]))
-    (((start, _), factor),) = found
+    (((start, _), factor),) = by_level(spans, np.array([1.0, 1.5, 1.501, 1.004]))
     assert start.tolist() == [10, 20] and factor == 1.5

@@ -12,7 +12,6 @@ from labelled_runs import Runs, candidates, run_of
 from sampled_stacks import totals
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.tables import concat
 
@@ -61,17 +60,13 @@ def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Ch
     """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told."""
     ranks = [cpu_loop(tmp_path, after=chore, rank=rank) for rank in range(2)]
     seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]
-    said = candidates(ID, run_of([in_backward(facts, 100 - beside) for facts in seen]).measures)
+    rest = totals(("backward", 0, 100 - beside), time_ns=[5_000])  # of its outermost stack
+    whole = [replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, rest])) for facts in seen]
+    said = candidates(ID, run_of(whole).measures)
     assert bool(said) is found
     for one in said:
         assert not one.ranks and one.is_bound and "takes 20 % of the time, in train.py:60 score()" in one.summary
         assert one.evidence[0].text == "40 of 200 samples of all ranks are in it"
-
-
-def in_backward(facts: RankFacts, samples: int) -> RankFacts:
-    """The rank with samples of its outermost stack in the backward pass."""
-    more = totals(("backward", 0, samples), time_ns=[5_000])
-    return replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, more]))
 
 
 def test_one_evaluation_says_nothing_of_how_often_more_come(labelled: Runs) -> None:

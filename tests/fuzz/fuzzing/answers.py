@@ -110,7 +110,9 @@ def _environment(arguments: Sequence[str], folder: Path, setting: Setting) -> It
     can_import = all(part.stat().st_mode & 0o5 == 0o5 for part in (REPOSITORY, *REPOSITORY.parents))  # so can nobody
     drops_rights = setting.as_nobody and os.geteuid() == 0 and can_import
     if drops_rights:
-        _hand_over(folder)
+        for path in (folder, *folder.rglob("*")):  # folders are handed over; files are readable to all
+            if path == folder or (path.is_dir() and not path.is_symlink() and path.stat().st_mode & 0o700):
+                os.chown(path, NOBODY, -1)
         os.seteuid(NOBODY)
     try:
         yield
@@ -121,14 +123,6 @@ def _environment(arguments: Sequence[str], folder: Path, setting: Setting) -> It
         os.environ.update(kept[0])
         sys.argv, sys.excepthook, tempfile.tempdir = kept[1:4]
         os.chdir(kept[4])
-
-
-def _hand_over(folder: Path) -> None:
-    """The folders to nobody; files are readable to all."""
-    os.chown(folder, NOBODY, -1)
-    for path in folder.rglob("*"):
-        if path.is_dir() and not path.is_symlink() and path.stat().st_mode & 0o700:
-            os.chown(path, NOBODY, -1)
 
 
 @contextlib.contextmanager

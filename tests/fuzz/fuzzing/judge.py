@@ -109,17 +109,15 @@ def _of_characters(answer: Answer, folder: Path) -> Iterator[Failure]:
 def of_second(first: Answer, second: Answer) -> Iterator[Failure]:
     """Failures of a repeated question, answered from a cache that may be damaged: the answer must be equal."""
     if first.error is None and second.error is None and _without_cache_note(first) != _without_cache_note(second):
-        yield Failure("cache", "", f"exit {first.code}, then {second.code}: {_difference(first, second)}")
+        pairs = zip(first.stdout.splitlines(), second.stdout.splitlines(), strict=False)
+        unequal = (f"{a.strip()[:100]!r} -> {b.strip()[:100]!r}" for a, b in pairs if a != b)
+        where = next(unequal, second.stderr[:200])
+        yield Failure("cache", "", f"exit {first.code}, then {second.code}: {where}")
 
 
 def _without_cache_note(answer: Answer) -> tuple[int, str]:
     lines = [line for line in answer.stdout.splitlines() if "facts could not be cached" not in line]
     return answer.code, "\n".join(lines)
-
-
-def _difference(first: Answer, second: Answer) -> str:
-    pairs = zip(first.stdout.splitlines(), second.stdout.splitlines(), strict=False)
-    return next((f"{a.strip()[:100]!r} -> {b.strip()[:100]!r}" for a, b in pairs if a != b), second.stderr[:200])
 
 
 def of_recording(answer: Answer, case: Case, sound: Sound) -> Iterator[Failure]:

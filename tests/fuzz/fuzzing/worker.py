@@ -57,15 +57,13 @@ class Worker:
             found += judge.of_answer(second, case, folder, bounds)
             found += judge.of_second(first, second)
         if case.is_kept and case.command == JSON and first.error is None:
-            found += self._fewer_than_stated(case, folder)
+            kept, least = sum(kept_events(folder / case.target, case.is_native).values()), least_events(case.seed)
+            if kept < least:
+                found.append(Failure("greedy drop", "", f"{kept} events kept, at least {least} are sound"))
         is_comparable = case.command == JSON and not case.of_cache and not case.is_kept
         if is_comparable and first.error is None and not found and not vanishing:
             found += self._against_the_seed(first, case, folder)
         return list(dict.fromkeys(found))
-
-    def _fewer_than_stated(self, case: Case, folder: Path) -> list[Failure]:
-        kept, least = sum(kept_events(folder / case.target, case.is_native).values()), least_events(case.seed)
-        return [Failure("greedy drop", "", f"{kept} events kept, at least {least} are sound")] if kept < least else []
 
     def _against_the_seed(self, answer: Answer, case: Case, folder: Path) -> list[Failure]:
         sound = self._sound(case.seed, case.is_native)

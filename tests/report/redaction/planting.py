@@ -37,18 +37,15 @@ class Secrets:
     def planted(self, value: Any, field: str) -> Any:
         """The value with a secret behind every text in it and as a further key of every mapping."""
         if isinstance(value, str):
-            return value if field in FIXED else value + self._joint(field, value) + self.of(field, value)
+            # Names begin like public ones: the secret is their template argument, a scope, a further word.
+            joint = ("_", "::", "<", " ", "")[len(field + value) % 5]
+            return value if field in FIXED else value + joint + self.of(field, value)
         if isinstance(value, list):
             return [self.planted(item, field) for item in value]
         if isinstance(value, dict):
             further = {self.of(field, "key"): self.of(field, "its value")}
             return {key: self.planted(item, key) for key, item in value.items()} | further
         return value
-
-    @staticmethod
-    def _joint(field: str, value: str) -> str:
-        """Names begin like public ones: the secret is their template argument, a scope, a further word."""
-        return ("_", "::", "<", " ", "")[len(field + value) % 5]
 
 
 def plant(source: Path, folder: Path, secrets: Secrets) -> Path:

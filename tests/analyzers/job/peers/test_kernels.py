@@ -26,12 +26,6 @@ def rank(dur_ns: list[float], beside: list[bool] | None = None, either: list[boo
     )
 
 
-def factors(*ranks: Kernels) -> list[float]:
-    """Time of each rank's kernels over the expected time, all steps together; NaN without a comparison."""
-    found = compared(ranks, STEPS)
-    return [float(each.took_ns.sum() / each.expected_ns.sum()) if each.took_ns.any() else np.nan for each in found]
-
-
 LAUNCHES = [SHORT, LONG, LONG, SHORT, SHORT, LONG, SHORT, LONG]
 USUAL = rank([SHORT, LONG])
 
@@ -56,7 +50,10 @@ USUAL = rank([SHORT, LONG])
     ],
 )
 def test_kernels_are_compared_at_one_place_in_one_company(ranks: list[Kernels], expected: list[float]) -> None:
-    assert factors(*ranks) == pytest.approx(expected, nan_ok=True)
+    """Expected: the time of each rank's kernels over what they should take, all steps together."""
+    found = compared(ranks, STEPS)
+    factors = [each.took_ns.sum() / each.expected_ns.sum() if each.took_ns.any() else np.nan for each in found]
+    assert factors == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_step_that_is_longer_on_all_ranks_makes_nobody_slow() -> None:

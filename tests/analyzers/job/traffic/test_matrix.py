@@ -9,7 +9,7 @@ from labelled_runs import sample_run
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.matrix import OUTSIDE, Pairs, pairs_of
 from ddprof.causes import CAUSE_CODE
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL
 
 
 def ranks_of(job: JobFacts) -> Pairs:
@@ -20,17 +20,15 @@ def steps_of(job: JobFacts) -> int:
     return min(len(facts.steps) for facts in job.ranks)
 
 
-def booked_us(job: JobFacts, *causes: str) -> Array:
-    mine = job.ledger.take(np.isin(job.ledger["cause"], [CAUSE_CODE[cause] for cause in causes]))
-    return np.bincount(mine["rank"], mine["dur_ns"] / 1e3, len(job.ranks)) / steps_of(job)
-
-
 @pytest.mark.parametrize("sample", ["slow_gpu", "slow_stage", "sharding", "late_loader"])
 def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> None:
     job = sample_run(sample).job
     assert not (job.blame["culprit"] == NULL).any()  # every rank was traced
     waits = ranks_of(job).waits_us
-    assert waits.sum(axis=1) == pytest.approx(booked_us(job, "comm_wait", "pipeline_bubble"), rel=1e-3, abs=1.0)
+    causes = [CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]]
+    mine = job.ledger.take(np.isin(job.ledger["cause"], causes))
+    booked_us = np.bincount(mine["rank"], mine["dur_ns"] / 1e3, len(job.ranks)) / steps_of(job)
+    assert waits.sum(axis=1) == pytest.approx(booked_us, rel=1e-3, abs=1.0)
     assert not np.diagonal(waits).any()
 
 

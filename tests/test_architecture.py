@@ -29,20 +29,8 @@ PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    **{
-        unit: set()
-        for unit in (
-            "sidecar",
-            "untrusted",
-            "tables",
-            "derived_once",
-            "averages",
-            "finding_ids",
-            "change_kinds",
-            "intervals",
-        )
-    },
-    "significance": set(),
+    **{unit: set() for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "finding_ids")},
+    **{unit: set() for unit in ("change_kinds", "intervals", "significance")},
     "causes": {"finding_ids"},
     "slice": {"untrusted"},
     **{unit: set() for unit in ("units", "_version", "workloads", "sample_traces", "slices")},
@@ -54,13 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "untrusted"},
     "settings": {"errors", "untrusted"},
-    "capture": {
-        "errors",
-        "_version",
-        "untrusted",
-        "settings",
-        RUN_FOLDER,
-    },  # in the training process: never the launcher
+    "capture": {"errors", "_version", "untrusted", "settings", RUN_FOLDER},  # where training runs: never the launcher
     LAUNCHER: {"errors", "_version", "untrusted", "settings", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "untrusted"}
     | {"flight_recorder", "slice"},

@@ -14,18 +14,11 @@ from ddprof.capture.files.step import Step
 DEAD = 2**22 + 7  # no process has such an id: above what Linux gives
 STEM = f"rank0.{host_label()}.{DEAD}.0"  # of a rank that was killed
 SIDECAR: dict[str, Any] = {
-    "schema": "ddprof.run/1",
-    "state": "running",
-    "rank": 0,
-    "world_size": 2,
-    "host": "h",
-    "restart": 0,
-    "versions": {"torch": "2.9"},
+    **{"schema": "ddprof.run/1", "state": "running", "rank": 0, "world_size": 2, "host": "h", "restart": 0},
+    **{"versions": {"torch": "2.9"}, "steps_total": 6, "notes": ["a note"]},
     "overhead": {"bare_step_ns": 100, "profiled_step_ns": 110, "own_ns_per_step": 1},
-    "steps_total": 6,
     "steps": [{"index": n, "start_ns": 100 * n, "end_ns": 100 * n + 90, "data_ns": 3} for n in range(6)],
     "windows": [{"first_step": 2, "trace_path": "t.gz"}],
-    "notes": ["a note"],
 }
 # What JSON can say where something else belongs.
 VALUES = (

@@ -12,11 +12,9 @@ pytestmark = pytest.mark.torch
 STEPS = 24  # as in scripts/unmarked.py
 # kind -> how many steps are counted: those before the repetition was noticed are one
 COUNTED = {
-    "by_hand": STEPS - 1,
-    "by_hand_no_loader": STEPS - 1,
-    "functional": STEPS - 7,
+    **dict.fromkeys(("by_hand", "by_hand_no_loader"), STEPS - 1),
+    **dict.fromkeys(("functional", "embedding"), STEPS - 7),
     "inference": STEPS - 3,  # two calls of the model per batch
-    "embedding": STEPS - 7,
     "lbfgs": STEPS,
     "marked": STEPS + 2,  # the first call comes after three batches, which optimizers parted
 }

@@ -92,12 +92,8 @@ def job(github: GitHub, tmp_path: Path) -> dict[str, str]:
     """The environment of a step in a pull request's job."""
     event = tmp_path / "event.json"
     event.write_text(json.dumps({"pull_request": {"number": 7}}))
-    return {
-        "GITHUB_TOKEN": TOKEN,
-        "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}",
-        "GITHUB_REPOSITORY": "owner/name",
-        "GITHUB_EVENT_PATH": str(event),
-    }
+    api = {"GITHUB_TOKEN": TOKEN, "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}"}
+    return {**api, "GITHUB_REPOSITORY": "owner/name", "GITHUB_EVENT_PATH": str(event)}
 
 
 @pytest.fixture

@@ -68,14 +68,9 @@ def state() -> TuneState:
         Trial("baseline", (), "001-baseline", 14.0, 50, 100_000.0, (100_000.0,) * 40),
         Trial(KEPT_ONE.name, (KEPT_ONE.name,), "002-bucket", 14.0, 50, 72_000.0, (72_000.0,) * 40),
     ]
-    return TuneState(
-        options=TuneOptions(COMMAND, 600.0, 40),
-        cwd=CWD,
-        started_utc="2026-11-23T12:00:00Z",
-        plan=RunPlan(10, 40),
-        candidates=(KEPT_ONE, LOST_ONE, FAILED_ONE),
-        trials=held,
-    )
+    options, plan, three = TuneOptions(COMMAND, 600.0, 40), RunPlan(10, 40), (KEPT_ONE, LOST_ONE, FAILED_ONE)
+    began = "2026-11-23T12:00:00Z"
+    return TuneState(options=options, cwd=CWD, started_utc=began, plan=plan, candidates=three, trials=held)
 
 
 @cache

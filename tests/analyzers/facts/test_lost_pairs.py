@@ -42,10 +42,8 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
 
 @pytest.mark.parametrize(
     "is_lost",
-    [
-        pytest.param(lambda calls, step: step < 0, id="nothing is lost"),
-        pytest.param(lambda calls, step: (step == 1) & (calls % 4 == 0), id="one step launches less than the others"),
-    ],
+    [lambda calls, step: step < 0, lambda calls, step: (step == 1) & (calls % 4 == 0)],
+    ids=["nothing is lost", "one step launches less than the others"],
 )
 def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
     other = without(trace, is_lost)

@@ -22,12 +22,9 @@ OF_WORK = {
 }
 LABELLED = ("clean.fsdp", "pipeline.bubble", "input.pageable_copy", "comm.no_overlap", "host.checkpoint")
 REAL = (
-    "traces/cpu_gloo/fsdp2-tf-2r-base",
-    "traces/cpu_gloo/ddp-cnn-2r-slowrank",
-    "traces/multi_rank/dlrm_ddp_v100_8ranks",
-    "traces/multi_rank/megatron_pp_last_stage_slow_8gpu",
-    "traces/single_rank/torchrec_v100_rank1",
-    "traces/formats/horovod_timeline",
+    *(f"traces/cpu_gloo/{name}" for name in ("fsdp2-tf-2r-base", "ddp-cnn-2r-slowrank")),
+    *(f"traces/multi_rank/{name}" for name in ("dlrm_ddp_v100_8ranks", "megatron_pp_last_stage_slow_8gpu")),
+    *("traces/single_rank/torchrec_v100_rank1", "traces/formats/horovod_timeline"),
     "oracle_samples/09_slow_stage_pp2/traces",
 )
 

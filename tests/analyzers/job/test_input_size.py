@@ -12,13 +12,7 @@ from kineto_run import Script
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
-from ddprof.analyzers.job.input_size import (
-    batch_words,
-    fed_more_each_step,
-    fed_ratio,
-    is_fed_more,
-    passes_over_optimizer,
-)
+from ddprof.analyzers.job import input_size
 
 STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
 
@@ -44,8 +38,8 @@ def test_a_larger_batch_explains_longer_work(
     tmp_path: Path, sizes: tuple[int, ...], slower: tuple[float, ...], ratio: list[float], is_more: list[bool]
 ) -> None:
     ranks = [rank(tmp_path, n, size) for n, size in enumerate(sizes)]
-    assert fed_ratio(ranks) == pytest.approx(ratio, nan_ok=True)
-    assert is_fed_more(ranks, np.array(slower)).tolist() == is_more
+    assert input_size.fed_ratio(ranks) == pytest.approx(ratio, nan_ok=True)
+    assert input_size.is_fed_more(ranks, np.array(slower)).tolist() == is_more
 
 
 def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts:
@@ -63,22 +57,24 @@ def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts
 def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path) -> None:
     plain = [rank(tmp_path, n, 0) for n in range(2)]
     ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240])]
-    assert fed_ratio(ranks) == pytest.approx([1.0, 720 / 330])  # the weight beside each sample is the same on both
-    assert fed_more_each_step(ranks, 0.3).tolist() == [False, True]
+    assert input_size.fed_ratio(ranks) == pytest.approx(
+        [1.0, 720 / 330]
+    )  # the weight beside each sample is the same on both
+    assert input_size.fed_more_each_step(ranks, 0.3).tolist() == [False, True]
     as_large_as_the_weight = [computing(plain[0], [32] * 3), computing(plain[1], [64] * 3)]
-    assert fed_ratio(as_large_as_the_weight) == pytest.approx([1.0, 2.0])
-    assert not fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
+    assert input_size.fed_ratio(as_large_as_the_weight) == pytest.approx([1.0, 2.0])
+    assert not input_size.fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
     ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
-    assert np.isnan(fed_ratio(ranks)).all() and not fed_more_each_step(ranks, 0.3).any()
+    assert np.isnan(input_size.fed_ratio(ranks)).all() and not input_size.fed_more_each_step(ranks, 0.3).any()
 
 
 def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_elements(tmp_path: Path) -> None:
     plain = [rank(tmp_path, n, 1_000) for n in range(3)]
-    assert batch_words(plain, 1) is None
+    assert input_size.batch_words(plain, 1) is None
     more = [counted(facts, samples, 10 * samples) for facts, samples in zip(plain, (64, 128, 64), strict=True)]
-    assert batch_words(more, 1) == "batches of 128 samples against 64"
+    assert input_size.batch_words(more, 1) == "batches of 128 samples against 64"
     longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
-    assert batch_words(longer, 1) == "batches of 2.00x the elements"
+    assert input_size.batch_words(longer, 1) == "batches of 2.00x the elements"
 
 
 def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) -> LoadedRun:
@@ -104,15 +100,18 @@ def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) 
 )
 def test_a_larger_batch_spares_the_optimizer(tmp_path: Path, passes: float, update: float, identifier: str) -> None:
     run = two_ranks(tmp_path / "run", passes, update)
-    assert passes_over_optimizer(run.job.ranks) == pytest.approx([1.0, passes / update], rel=0.02)
-    assert is_fed_more(run.job.ranks, run.measures.work.factor).tolist() == [False, identifier == "straggler.imbalance"]
+    assert input_size.passes_over_optimizer(run.job.ranks) == pytest.approx([1.0, passes / update], rel=0.02)
+    assert input_size.is_fed_more(run.job.ranks, run.measures.work.factor).tolist() == [
+        False,
+        identifier == "straggler.imbalance",
+    ]
     found = run.report.ranked_findings()[0]
     assert (found.id, found.ranks) == (identifier, (1,))
     assert not any("nvidia" in (fix.patch or "") for fix in found.fixes)
 
 
 def test_shapes_tell_it_better_and_a_short_optimizer_tells_nothing(tmp_path: Path) -> None:
-    assert passes_over_optimizer(two_ranks(tmp_path / "shapes", 1.8, 1.0, shapes=True).job.ranks) is None
+    assert input_size.passes_over_optimizer(two_ranks(tmp_path / "shapes", 1.8, 1.0, shapes=True).job.ranks) is None
     ranks = two_ranks(tmp_path / "none", 1.8, 1.0).job.ranks
-    assert passes_over_optimizer([replace(facts, phases=facts.phases.take([])) for facts in ranks]) is None
-    assert passes_over_optimizer(ranks[:1]) is None
+    assert input_size.passes_over_optimizer([replace(facts, phases=facts.phases.take([])) for facts in ranks]) is None
+    assert input_size.passes_over_optimizer(ranks[:1]) is None

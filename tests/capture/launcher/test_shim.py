@@ -36,10 +36,8 @@ def test_a_package_that_pythonpath_cannot_name(tmp_path: Path, monkeypatch: pyte
         ("/usr/bin/python3.11 -u -E -m train", "python -E ignores PYTHONPATH"),
         ("env A=1 python3 -X dev -W ignore -Im train", "python -I ignores PYTHONPATH"),
         ("bash -c 'cd job && python -S train.py'", "python -S leaves out sitecustomize"),
-        ("python train.py -I -E -S", None),
-        ("python -c 'import sys' -I", None),
+        *((line, None) for line in ("python train.py -I -E -S", "python -c 'import sys' -I", "mypython -I")),
         ("python -X importtime -Wignore -u train.py", None),
-        ("mypython -I", None),
     ],
 )
 def test_options_that_keep_capture_out(line: str, said: str | None) -> None:

@@ -56,11 +56,8 @@ inference = looping("fetch", MODEL, DECODER)
 @pytest.mark.parametrize(
     ("iteration", "kind", "settled"),
     [
-        (by_hand, BACKWARDS, 3),
-        (by_hand_without_batches, BACKWARDS, 3),
-        (inference, FORWARDS, 9),
-        (looping("fetch", *[MODEL] * 20), FORWARDS, 9),
-        (looping(MODEL, DECODER), FORWARDS, 9),
+        *((loop, BACKWARDS, 3) for loop in (by_hand, by_hand_without_batches)),
+        *((loop, FORWARDS, 9) for loop in (inference, looping("fetch", *[MODEL] * 20), looping(MODEL, DECODER))),
         (looping("fetch"), FETCHES, 33),
     ],
 )

@@ -37,14 +37,12 @@ def held_ms(facts: RankFacts, cause: str) -> float:
 @pytest.mark.parametrize(
     ("cause", "function"),
     [
-        ("dataloader", "train.py(40): make_batch"),
-        ("dataloader", "data/prepare.py(12): tokenize_texts"),
-        *(("dataloader", "train.py(7): preprocess"), ("dataloader", "PIL/Image.py(2200): resize")),
+        *(("dataloader", f"train.py(40): {name}") for name in ("make_batch", "preprocess")),
+        *(("dataloader", "data/prepare.py(12): tokenize_texts"), ("dataloader", "PIL/Image.py(2200): resize")),
         ("dataloader", "transformers/pipelines/video_classification.py(129): preprocess"),
         ("dataloader", "torchvision/transforms/functional.py(10): normalize"),
-        *(("checkpoint", "train.py(88): evaluate"), ("checkpoint", "engine.py(5): validate_one_epoch")),
-        *(("checkpoint", "train.py(9): save_checkpoint"), ("checkpoint", "torch/serialization.py(943): save")),
-        ("checkpoint", "train.py(30): log_metrics"),
+        *(("checkpoint", f"train.py(88): {name}") for name in ("evaluate", "save_checkpoint", "log_metrics")),
+        *(("checkpoint", "engine.py(5): validate_one_epoch"), ("checkpoint", "torch/serialization.py(943): save")),
     ],
 )
 def test_preparing_saving_evaluating_and_logging_are_of_their_causes(tmp_path: Path, cause: str, function: str) -> None:
@@ -56,11 +54,9 @@ def test_preparing_saving_evaluating_and_logging_are_of_their_causes(tmp_path: P
 @pytest.mark.parametrize(
     ("function", "trains"),
     [
-        *(("train.py(88): update_ema", False), ("train.py(88): batch_metrics", False)),
-        *(("train.py(88): create_model_inputs_log", False), ("train.py(88): checkpoint_sequential", False)),
-        ("torch/utils/checkpoint.py(488): checkpoint", False),
-        ("train.py(88): main", False),
-        ("train.py(88): evaluate_every_step_and_train", False),
+        *((f"train.py(88): {name}", False) for name in ("update_ema", "batch_metrics", "create_model_inputs_log")),
+        *((f"train.py(88): {name}", False) for name in ("evaluate_every_step_and_train", "checkpoint_sequential")),
+        *(("torch/utils/checkpoint.py(488): checkpoint", False), ("train.py(88): main", False)),
         ("train.py(88): evaluate", True),  # what runs a backward pass trains
         ("train.py(40): make_batch", True),
     ],

@@ -8,17 +8,7 @@ import meeting_hosts
 import numpy as np
 import pytest
 from kineto_run import Script, in_step
-from meeting_hosts import (
-    KERNEL_US,
-    STEPS,
-    Work,
-    job_of,
-    longer_kernels,
-    longer_python,
-    nothing_more,
-    saving_once,
-    train,
-)
+from meeting_hosts import KERNEL_US, STEPS, Work, job_of, longer_kernels, nothing_more, train
 
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
 from ddprof.analyzers.job.assemble import job_facts
@@ -32,16 +22,16 @@ def met(job: JobFacts) -> list[int]:
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
-@pytest.mark.parametrize("make", [longer_kernels, longer_python])
+@pytest.mark.parametrize("make", [longer_kernels, meeting_hosts.longer_python])
 def test_the_others_wait_for_who_is_late_in_every_step(tmp_path: Path, ranks: int, make: Callable[[int], Work]) -> None:
     late = ranks - 1
     assert met(job_of(train(ranks, make(late)), tmp_path)) == [late] * STEPS
 
 
 def test_many_that_wait_once_met_and_who_was_not_recorded_is_not_last(tmp_path: Path) -> None:
-    found = met(job_of(train(4, saving_once(1)), tmp_path))
+    found = met(job_of(train(4, meeting_hosts.saving_once(1)), tmp_path))
     assert 1 in found and len(found) <= STEPS
-    assert met(job_of(train(2, saving_once(1)), tmp_path)) == []
+    assert met(job_of(train(2, meeting_hosts.saving_once(1)), tmp_path)) == []
 
     def more(script: Script, rank: int, step: int) -> None:
         longer_kernels(3, 4_000.0)(script, rank, step)

@@ -1,12 +1,12 @@
 """Two nodes of one job, started by torchrun each, are one report: in a folder they share, in two, and in a store."""
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from called import HERE, call
+from ports import free_port
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 SCRIPT = str(HERE / "results" / "loops.py")
@@ -15,10 +15,7 @@ SCRIPT = str(HERE / "results" / "loops.py")
 @pytest.mark.parametrize("out", ["{0}/runs", "{0}/own{1}", "file://{0}/store", "s3"])
 def test_two_nodes_are_one_report(tmp_path: Path, out: str, request: pytest.FixtureRequest) -> None:
     out = request.getfixturevalue("bucket") + "/runs" if out == "s3" else out
-    with socket.socket() as free:
-        free.bind(("127.0.0.2", 0))
-        port = free.getsockname()[1]
-    started = []
+    port, started = free_port("127.0.0.2"), []
     for node in range(2):
         run = [sys.executable, "-m", "ddprof.cli.run", "--out", out.format(tmp_path, node), "--skip", "3", "--"]
         nodes = ["--nnodes=2", f"--node-rank={node}", "--nproc-per-node=1"]

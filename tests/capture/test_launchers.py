@@ -4,12 +4,12 @@ import importlib.util
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ports import free_port
 from runs import REPO, SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, environment, forked, good_run, script
 
 from ddprof.capture.launcher.shim import ENV_SHIM
@@ -46,12 +46,6 @@ def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
         assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000 and ping["rtt_ns"] > 0
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.slow
 def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml")
@@ -75,7 +69,7 @@ def test_commands_of_the_documented_manifests(tmp_path: Path) -> None:
 def test_mpirun(tmp_path: Path, outside: str) -> None:
     if shutil.which("mpirun") is None:
         pytest.skip("mpirun is not installed")
-    python = [sys.executable, "-c", MPI_MAIN, str(unused_port()), str(SCRIPTS / "loop.py")]
+    python = [sys.executable, "-c", MPI_MAIN, str(free_port()), str(SCRIPTS / "loop.py")]
     ours = cli("--out", str(tmp_path), "--name", "t", "--")
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-x", "PYTHONPATH", "-x", ENV_SHIM, "-np", "2"]
     line = [*ours, *launcher, *python] if outside == "ddprof" else [*launcher[:3], *launcher[-2:], *ours, *python]
@@ -100,7 +94,7 @@ FRAMEWORK_LAUNCHERS = {
 def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
-    known = {"SCRIPT": str(SCRIPTS / "external.py"), "PORT": str(unused_port())}
+    known = {"SCRIPT": str(SCRIPTS / "external.py"), "PORT": str(free_port())}
     command = [known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split()]
     forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
     run = good_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)

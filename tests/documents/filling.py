@@ -1,14 +1,10 @@
 """Substitutes for the documentation's command lines in these tests' scratch folder, and lines that are not run."""
 
 import re
-import socket
+
+from ports import free_port
 
 JOB = "torchrun --nproc-per-node=2 train.py"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 # (what stands there, what it is here), in this order. Eight GPUs are two CPU ranks, as the quick start says.
@@ -35,7 +31,7 @@ NAMES = (
     (r"PATH/TO/PYTHON", "python"),
     (r"(?<=[ =])/(shared/)?runs\b", r"mounted-runs"),
     (r"\$JOB_NAME\b", "my-job"),
-    (r"\$HEAD:29500", lambda _: f"127.0.0.1:{_free_port()}"),  # static rendezvous gives port 0 to the ranks
+    (r"\$HEAD:29500", lambda _: f"127.0.0.1:{free_port()}"),  # static rendezvous gives port 0 to the ranks
     (r"\$SLURM_NNODES\b", "1"),
     (r"--nnodes=\d+", "--nnodes=1"),
     (r"(--nproc-per-node=|-np |-n)8\b", r"\g<1>2"),

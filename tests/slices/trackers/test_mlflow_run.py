@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,18 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 from ddprof.slices.trackers.content import Content
 from ddprof.slices.trackers.target import Target
 
 pytest.importorskip("mlflow", reason="mlflow is not installed")
 START_S = 300  # a loaded machine needs two minutes to import it
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module", params=["database", pytest.param("server", marks=pytest.mark.slow)])

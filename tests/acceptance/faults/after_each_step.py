@@ -25,8 +25,7 @@ def audit_on_second(steps):
 
     for _ in range(steps):
         opt.zero_grad()
-        loss = net(torch.randn(64, 256)).var()
-        loss.backward()
+        net(torch.randn(64, 256)).var().backward()
         opt.step()
         after_step()
 
@@ -170,8 +169,7 @@ def probe_on_first(steps):
     def epoch(lo, hi):
         for _i in range(lo, hi):
             o.zero_grad()
-            out = par(torch.randn(8, 24, 96))
-            out.pow(2).mean().backward()
+            par(torch.randn(8, 24, 96)).pow(2).mean().backward()
             o.step()
             if dist.get_rank() == 0:
                 probe()
@@ -186,8 +184,7 @@ def reduce_each_micro_batch(steps):
     opt = torch.optim.SGD(net.parameters(), 0.01)
     pend = 0
     for _i in range(steps):
-        loss = net(torch.randn(6, 512)).square().mean() / 4
-        loss.backward()
+        (net(torch.randn(6, 512)).square().mean() / 4).backward()
         pend += 1
         if pend == 4:
             opt.step()

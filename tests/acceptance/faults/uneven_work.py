@@ -116,8 +116,7 @@ def statistics_on_first(steps):
     optimizer = torch.optim.AdamW(net.parameters())
     with open(os.devnull, "w") as sink:
         for step in range(steps):
-            inputs = torch.randn(32, 128)
-            wrapped(inputs).square().mean().backward()
+            wrapped(torch.randn(32, 128)).square().mean().backward()
             optimizer.step()
             if dist.get_rank() == 0:
                 log_parameters(net, step, sink)
@@ -182,8 +181,7 @@ def longer_sequences(steps):
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     for tokens in documents(dist.get_rank(), steps):
         logits = model(tokens[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
-        loss.backward()
+        nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
         optimizer.step()
         optimizer.zero_grad()
 

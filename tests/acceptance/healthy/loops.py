@@ -56,8 +56,7 @@ def fsdp2():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(50):
         x = torch.randn(64, 384)
-        loss = (model(x) - x).square().mean()
-        loss.backward()
+        (model(x) - x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -153,8 +152,7 @@ def compiled():
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(50):
         x, y = torch.randn(64, 256), torch.randint(10, (64,))
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
+        F.cross_entropy(model(x), y).backward()
         optimizer.step()
         optimizer.zero_grad()
 

@@ -52,21 +52,6 @@ def plain(model: nn.Module, steps: int = STEPS, micro: int = 1, no_sync: bool = 
             optimizer.zero_grad()
 
 
-def wrapped_ddp() -> None:
-    """A module that holds the DDP module, as in Lightning Fabric."""
-
-    class Wrapper(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = DistributedDataParallel(Net())
-
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.inner(x)
-            return out
-
-    plain(Wrapper())
-
-
 def fsdp1() -> None:
     from torch.distributed.fsdp import FullyShardedDataParallel
 
@@ -164,9 +149,10 @@ KINDS: dict[str, Callable[[], None]] = {
     "ddp": lambda: plain(whole()),
     "accumulation": lambda: plain(whole(), micro=3),
     "no_sync": lambda: plain(whole(), micro=3, no_sync=True),
+    "wrapped_ddp": lambda: plain(nn.Sequential(whole())),  # inside another module, as in Lightning Fabric
     "activation_checkpointing": lambda: plain(whole(recompute=True)),
     "compiled": lambda: plain(torch.compile(whole(), backend="aot_eager")),  # type: ignore[arg-type]
-    **{made.__name__: made for made in (wrapped_ddp, fsdp1, fsdp2, hsdp, tensor_parallel, two_optimizers, no_loader)},
+    **{made.__name__: made for made in (fsdp1, fsdp2, hsdp, tensor_parallel, two_optimizers, no_loader)},
 }
 
 

@@ -15,8 +15,7 @@ STEPS = 24
 
 def _run(kind: str) -> None:
     torch.set_num_threads(1)
-    net: type[nn.Module] = type(kind, (nn.Module,), {"__init__": _init, "forward": lambda self, x: self.layer(x)})
-    model, data = net(), TensorDataset(torch.randn(STEPS * 4, 8))
+    model, data = type(kind, (nn.Sequential,), {})(nn.Linear(8, 8)), TensorDataset(torch.randn(STEPS * 4, 8))
     loss_of = nn.MSELoss()
 
     def descend() -> None:
@@ -70,11 +69,6 @@ def _run(kind: str) -> None:
             with ddprof.annotate("moving average"):
                 next(batches)
             ddprof.step()
-
-
-def _init(self: nn.Module) -> None:
-    nn.Module.__init__(self)
-    self.layer = nn.Linear(8, 8)
 
 
 children = []

@@ -2,8 +2,7 @@
 
 CPU seconds of the test and of its processes, so that a busy machine fails nobody; what shared fixtures cost is theirs.
 A slower core, or one that shares its caches with other work, spends more on the same, which is measured when a test
-exceeds.
-"""
+exceeds."""
 
 import os
 import subprocess

@@ -98,8 +98,7 @@ def sample(repo_root: Path) -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> "Runs":
     """`labelled("host.gc")`: the run of that name in corpus.py, generated and analyzed once per session; the workers of
-    pytest-xdist share its files.
-    """
+    pytest-xdist share its files."""
     import corpus
     from labelled_runs import Labelled
 

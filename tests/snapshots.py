@@ -1,8 +1,7 @@
 """Memory snapshots as PyTorch's caching allocator writes them, of a small allocator that is played here.
 
 Fields are those of torch/csrc/cuda/Module.cpp (THCPModule_memorySnapshot): `requested_size` is what was asked for,
-`size` of a block is that rounded up to 512 bytes; a segment's blocks follow one another; stacks are shared lists.
-"""
+`size` of a block is that rounded up to 512 bytes; a segment's blocks follow one another; stacks are shared lists."""
 
 import pickle
 from pathlib import Path

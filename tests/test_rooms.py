@@ -23,8 +23,7 @@ def test_a_room_is_one_sentence() -> None:
 def test_test_files_lie_where_their_sources_lie() -> None:
     """`test_NAME.py` tests a module, or a room from its door: the room it lies in or one inside.
 
-    Tests of whole runs stand at the top of a folder of tests.
-    """
+    Tests of whole runs stand at the top of a folder of tests."""
     lost = []
     for file in (ROOT / "tests").glob("*/**/test_*.py"):
         place = file.parent.relative_to(ROOT / "tests")

@@ -1,6 +1,5 @@
 """Traces of a 1F1B pipeline on CPU ranks over gloo, from a simulation that knows every instant: a message is there
-`TRANSFER_US` after both sides have posted it, a range lasts until it was waited for.
-"""
+`TRANSFER_US` after both sides have posted it, a range lasts until it was waited for."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -35,8 +34,7 @@ class Stage:
 
 class Pipeline:
     """`work_us[s]`: forward and backward (half as long again each, 1 : 2) of one microbatch on stage s. `at_forward`: a
-    stage's steps, and its recording, begin with its first forward pass, behind what that receives.
-    """
+    stage's steps, and its recording, begin with its first forward pass, behind what that receives."""
 
     def __init__(
         self, work_us: Sequence[float], microbatches: int, steps: int = 4, inputs: bool = True, at_forward: bool = False

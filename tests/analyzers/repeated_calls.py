@@ -1,6 +1,5 @@
 """Two ranks in step that train with DistributedDataParallel over gloo, and communicate more than they have to; nothing
-runs beside communication, so a step without a call is shorter by what the call takes.
-"""
+runs beside communication, so a step without a call is shorter by what the call takes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +18,7 @@ ELEMENTS = 2**18
 class Loop:
     """A training loop. `reduced`: backward passes of a step that reduce, the last ones; `buffers`: sent before each
     forward pass; `used`: parameters that get a gradient, where it is searched for others; `norms`, `values`: scalars
-    reduced before and after the optimizer; `gathered`: elements gathered after it; `marked`: backward has a range.
-    """
+    reduced before and after the optimizer; `gathered`: elements gathered after it; `marked`: backward has a range."""
 
     micro: int = 1
     reduced: int = 1

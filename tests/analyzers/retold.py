@@ -79,8 +79,7 @@ def without_sequences(ranks: Sequence[Events]) -> None:
 
 def counted_per_process(ranks: Sequence[Events]) -> None:
     """Sequence numbers as nccl2 gives them: of all groups of a process together, two for each call (pytorch#192114),
-    from what each process has called before.
-    """
+    from what each process has called before."""
     for rank, events in enumerate(ranks):
         numbered = [e for e in events if "Seq" in e.get("args", {})]
         calls = sorted(numbered, key=lambda e: (float(e["ts"]), str(e.get("cat"))))
@@ -183,8 +182,7 @@ def held_up(step: int, length_us: float, where: str) -> Change:
     `length_us` longer, what comes later comes later.
 
     `where`: "launch" (inside the step's first launch), "open" (before its first work), "close" (after its last work),
-    or the name of a call, which is recorded before the step's first work and takes that time.
-    """
+    or the name of a call, which is recorded before the step's first work and takes that time."""
 
     def change(ranks: Sequence[Events]) -> None:
         for events in ranks:

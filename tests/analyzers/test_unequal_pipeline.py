@@ -1,6 +1,5 @@
 """A pipeline of two stages whose sequences are unequal, and a wait that left no record, which a rank of the first stage
-shares: what balancing them saves.
-"""
+shares: what balancing them saves."""
 
 import itertools
 import json

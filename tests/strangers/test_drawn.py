@@ -1,8 +1,7 @@
 """Twelve generated scripts, run for real on two ranks: the first loud finding names ranks, line and mechanism.
 
 One script of each kind of fault that strangers bring most often, at 1.5 to 3 times the step, so that no scatter of a
-shared machine decides; `python -m benchmarks.strangers run` draws the others, and measures their twins.
-"""
+shared machine decides; `python -m benchmarks.strangers run` draws the others, and measures their twins."""
 
 import json
 from pathlib import Path

@@ -1,8 +1,7 @@
 """One training loop of a shape, and its last parameters in a file: what advice would change shows there.
 
 `python loops.py SHAPE OUT [kept]`; `kept`: gradients are reduced in the last pass before an optimizer step alone,
-barriers and gathered values are left out, as the advice says.
-"""
+barriers and gathered values are left out, as the advice says."""
 
 import contextlib
 import copy

@@ -50,8 +50,7 @@ def watch_opens(event: str, arguments: tuple[Any, ...]) -> None:
 @dataclass(frozen=True)
 class Setting:
     """Surroundings of a call: `vanishing` counts by path the openings at which a file is deleted; `as_nobody`: rights
-    bind, also where the harness runs as root.
-    """
+    bind, also where the harness runs as root."""
 
     vanishing: Mapping[str, int] = field(default_factory=dict)
     is_native: bool = True

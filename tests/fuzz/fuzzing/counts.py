@@ -22,8 +22,7 @@ _DECODER = json.JSONDecoder(strict=False)
 @dataclass(frozen=True)
 class Touched:
     """Counts of a sound file's events: all, those that a mutation removed or changed, and whether the text after it is
-    still whole (then what is missing in it was never there for its reader).
-    """
+    still whole (then what is missing in it was never there for its reader)."""
 
     total: int
     touched: int

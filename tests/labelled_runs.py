@@ -47,7 +47,7 @@ class Labelled:
 
     @property
     def fault(self) -> dict[str, Any]:
-        """What the label says of the first fault."""
+        """First fault of the label."""
         fault: dict[str, Any] = self.label["faults"][0]
         return fault
 

@@ -26,7 +26,7 @@ def captured(out: Path, command: list[str], *options: str) -> Path:
 
 
 def told(command: str, run: Path, *options: str) -> dict[str, Any]:
-    """What `ddprof COMMAND RUN` says, of JSON."""
+    """JSON that `ddprof COMMAND RUN` prints."""
     said: dict[str, Any] = json.loads(call([sys.executable, "-m", "ddprof.cli.main", command, str(run), *options]))
     return said
 

@@ -39,7 +39,7 @@ def told(run: Labelled, folder: Path, *changes: Change) -> Labelled:
 
 
 def each(change: Callable[[Events], None]) -> Change:
-    """What is done to the files of all ranks alike."""
+    """Edit of the files of all ranks alike."""
 
     def all_of(ranks: Sequence[Events]) -> None:
         for events in ranks:

@@ -1,4 +1,4 @@
-"""What an instrument asks and writes to, without a session around it."""
+"""Stand-in for what an instrument asks and writes to, without a session around it."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -50,11 +50,11 @@ class Captured:
         }
 
     def names(self, rank: int) -> Counter[str]:
-        """How often each name stands in the rank's trace."""
+        """Counts of each name in the rank's trace."""
         return Counter(event.get("name", "") for event in self.traces[rank]["traceEvents"])
 
     def phases(self, rank: int) -> list[int]:
-        """How often the rank's trace has each of PHASES."""
+        """Counts of each of PHASES in the rank's trace."""
         names = self.names(rank)
         return [names[f"ddprof::{phase}"] for phase in PHASES]
 

@@ -22,7 +22,7 @@ def identity(rank: int, boot: str = "a") -> RankIdentity:
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What is in the job's store."""
+    """Content of the job's store."""
     content: dict[str, str] = {}
     made = SimpleNamespace(set=content.__setitem__, get=content.get, check=lambda keys: content.keys() >= set(keys))
     monkeypatch.setattr(clock, "_store", lambda: made)

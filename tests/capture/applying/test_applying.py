@@ -68,7 +68,7 @@ _UNCHANGED: dict[tuple[str, int], dict[str, str]] = {}
 
 
 def trained(folder: Path, workload: str, workers: int, *options: str) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """What both ranks say of the settings that are to be applied, and their checksums."""
+    """Rows of both ranks on the settings that are to be applied, and their checksums."""
     folder.mkdir()
     script = [str(REPO / "workloads" / f"{workload}.py"), "--steps", STEPS, "--workers", str(workers)]
     command = [*TWO_RANKS, str(SCRIPTS / "checksummed.py"), str(folder), *script]

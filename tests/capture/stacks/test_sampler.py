@@ -59,7 +59,7 @@ def sampler(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def stopped(sampler: Any, reason: str = "exit") -> dict[str, list[dict[str, Any]]]:
-    """What the sampler has written when it ends for this reason."""
+    """Lines that the sampler has written when it ends for this reason."""
     sampler.stop(reason)
     return lines(sampler.path)
 

@@ -26,7 +26,7 @@ FAULTS = {
 
 
 def calls(run: LoadedRun) -> dict[str, list[int]]:
-    """How many calls of each rank could go, by kind."""
+    """Counts of calls that each rank could leave out, by kind."""
     return {kind: [int(calls.sum()) for calls in found.comms] for kind, found in run.measures.needless.items()}
 
 

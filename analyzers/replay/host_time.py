@@ -54,9 +54,13 @@ class HostTimeline:
 
     def __init__(self, rank: RankGraph, scenario: Scenario) -> None:
         self._begins = np.concatenate(([rank.origin_ns], rank.anchors.end_ns)).astype(np.int64)
-        self._scaled: list[tuple[Intervals, float]] = []
-        for spans, factor in scenario.host_scale.get(rank.position, ()):
-            self._scaled.append((intervals.union(*spans), factor))
+        scaled = tuple(
+            (intervals.union(*spans), factor) for spans, factor in scenario.host_scale.get(rank.position, ())
+        )
+        each = intervals.EMPTY, *(spans for spans, _ in scaled)
+        # Two changes may scale the same time: what the one removes is not there for the other.
+        is_shared = sum(map(intervals.length, each)) > intervals.length(intervals.merge(*each))
+        self._scaled = on_top((), scaled) if is_shared else scaled
 
     def _passed(self, at_ns: Array) -> Array:
         passed = at_ns.astype(np.int64)

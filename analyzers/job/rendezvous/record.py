@@ -126,6 +126,8 @@ def _booked(facts: RankFacts) -> RankFacts:
     inferred = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
     spans = facts.comms.take(inferred).bounds
     gaps = facts.gaps
+    if not len(gaps):  # a device that is never idle waits for nobody
+        return facts
     is_idle = gaps["cause"] != CAUSE_CODE["memcpy"]
     idle = gaps.take(is_idle)
     start, end, row, _ = intervals.intersect_rows(spans, intervals.union(*idle.bounds))

@@ -126,7 +126,7 @@ def _recorded_whole(ranks: Sequence[RankFacts]) -> Comparable:
     """Ranks whose files hold their whole windows, for steps without numbers. A rank whose window is one step is
     compared only with its like; a rank with torn steps with none, as its first step may be its peers' second.
     """
-    one_window = [f.step_source == "inferred" and len(f.steps) == 1 for f in ranks]
+    one_window = [len(f.steps) == 1 for f in ranks]
     apart = one_window if not all(one_window) else [False] * len(ranks)
     whole = [_is_whole(facts, ranks) and not facts.torn_steps for facts in ranks]
     kept = [p for p in range(len(ranks)) if whole[p] and not apart[p]]
@@ -272,8 +272,11 @@ def _block(whole: Array) -> tuple[list[int], int, int]:
     members.
     """
     usable = int(whole.any(axis=1).sum())
+    changes = 1 + np.flatnonzero(
+        (whole[:, 1:] != whole[:, :-1]).any(axis=0)
+    )  # no largest block begins or ends elsewhere
     blocks = []
-    for first, end in combinations(range(whole.shape[1] + 1), 2):
+    for first, end in combinations([0, *changes.tolist(), whole.shape[1]], 2):
         kept = np.flatnonzero(whole[:, first:end].all(axis=1)).tolist()
         if kept:
             blocks.append((kept, first, end))

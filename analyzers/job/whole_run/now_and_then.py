@@ -64,8 +64,8 @@ def _beyond_quiet(
         [_own_ns(facts, each, in_forward, with_optimizer) for facts, each in zip(ranks, steps, strict=True)]
         for steps in (outside, traced)
     )
-    quickest, quiet = np.quantile(beyond, (QUICKEST, QUIET), axis=1)
-    quiet = np.minimum(quiet, [each.mean() for each in inside])
+    quickest, quiet = np.array([_quantiles(each) for each in beyond]).T
+    quiet = np.fmin(quiet, [_mean(each) for each in inside])
     more = np.array(beyond) - quiet[:, None]
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
     more /= np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
@@ -74,6 +74,17 @@ def _beyond_quiet(
         return None
     often = int((longest > 0).sum())
     return NowAndThen(more.mean(axis=1), float(longest.mean()), often, len(outside[0]), _is_in_turn(more > 0))
+
+
+def _quantiles(times_ns: Array) -> Array:
+    """The QUICKEST and QUIET quantiles of the known times; NaN for none."""
+    known = times_ns[np.isfinite(times_ns)]
+    return np.quantile(known, (QUICKEST, QUIET)) if len(known) else np.full(2, np.nan)
+
+
+def _mean(times_ns: Array) -> float:
+    known = times_ns[np.isfinite(times_ns)]
+    return float(known.mean()) if len(known) else np.nan
 
 
 def _is_in_turn(is_long: Array) -> bool:

@@ -19,7 +19,9 @@ MIN_STEPS = 30  # after them: the share of a shorter run says nothing about a lo
 
 @dataclass(frozen=True)
 class Pauses:
-    """Pauses of one kind on one rank between its first and its last recorded step, outside the trace windows."""
+    """Pauses of one kind on one rank between its first and its last recorded step, outside the trace windows, of which
+    `run_ns` and `steps` are free, too.
+    """
 
     position: int
     count: int
@@ -76,13 +78,19 @@ def _pauses(sidecar: Sidecar, position: int, pauses: Sequence[Pause]) -> Pauses 
     start = np.array([pause.start_ns for pause in pauses], np.int64)
     end = start + np.array([pause.dur_ns for pause in pauses], np.int64)
     inside = (start >= first) & (end <= last)
-    for window in sidecar.windows:
-        if window.start_ns is not None and window.end_ns is not None:
-            over = window.end_ns + (window.export_pause_ns or 0)  # the export is our own doing
-            inside &= (end <= window.start_ns) | (start >= over)
-    if not inside.any():
+    recorded = [
+        (window.start_ns, window.end_ns + (window.export_pause_ns or 0))  # the export is our own doing
+        for window in sidecar.windows
+        if window.start_ns is not None and window.end_ns is not None
+    ]
+    for begun_ns, over_ns in recorded:
+        inside &= (end <= begun_ns) | (start >= over_ns)
+    in_windows = intervals.union(*np.array(recorded, np.int64).reshape(-1, 2).T)
+    traced = int(intervals.contains(in_windows, np.array([span[0] for _, span in steps], np.int64)).sum())
+    if not inside.any() or 2 * traced > len(steps):  # else the steps outside the windows stand for the run
         return None
+    run_ns = last - first - int(intervals.overlap(in_windows, np.array([first]), np.array([last]))[0])
     spent = intervals.length(intervals.union(start[inside], end[inside]))
     longest = int((end - start)[inside].max())
     indices = [at if step.index is None else step.index for at, (step, _) in enumerate(steps)]
-    return Pauses(position, int(inside.sum()), spent, longest, last - first, indices[-1] - indices[0] + 1)
+    return Pauses(position, int(inside.sum()), spent, longest, run_ns, indices[-1] - indices[0] + 1 - traced)

@@ -176,12 +176,12 @@ def _fed_as(rank: RankGraph, others: list[RankGraph]) -> Scaled | None:
 
 def _loading_as(rank: RankGraph, others: list[RankGraph]) -> tuple[intervals.Intervals, float]:
     """The time in a rank's loader, and the factor that makes it the typical peer's; 1 where that is longer."""
-    spans = intervals.union(*rank.facts.spans_of("dataloader").bounds)
-    usual, loading = (
-        [float(intervals.overlap(each.facts.spans_of("dataloader").bounds, *each.facts.marks).mean()) for each in some]
-        for some in (others, [rank])
-    )
-    return spans, min(1.0, averages.typical(np.array(usual)) / max(loading[0], 1.0))
+    spans, *of_others = [intervals.union(*each.facts.spans_of("dataloader").bounds) for each in (rank, *others)]
+    usual = [
+        float(intervals.overlap(each, *other.facts.marks).mean()) for each, other in zip(of_others, others, strict=True)
+    ]
+    loading = float(intervals.overlap(spans, *rank.facts.marks).mean())
+    return spans, min(1.0, averages.typical(np.array(usual)) / max(loading, 1.0))
 
 
 def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario:

@@ -104,12 +104,12 @@ def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
         work = intervals.subtract(work, paused)
     without_gaps = intervals.subtract(work, _long_gaps(facts))
     handed_share, transfers = rank.execution.limits.handed_share, _exposed_transfers(rank)
-    timed = timed_phases(facts)
+    timed, in_steps = timed_phases(facts), intervals.union(*facts.marks)  # work outside the kept steps is not known
     spans: dict[Phase | None, Intervals] = {None: without_gaps}
     with_gaps: dict[Phase | None, Intervals] = {None: work}
     ratios: dict[Phase, float] = {}
     for phase in Phase:
-        whole = facts.phase_time(phase)
+        whole = intervals.intersect(facts.phase_time(phase), in_steps)
         for parts, of in ((spans, without_gaps), (with_gaps, work)):
             parts[phase] = intervals.intersect(of, whole)
             parts[None] = intervals.subtract(parts[None], whole)

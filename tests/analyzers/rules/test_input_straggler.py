@@ -39,7 +39,7 @@ def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fet
     [(38, []), (15, [3]), (None, [3])],  # of 40 ms that a batch of rank 3 takes longer than those of its peers
 )
 def test_workers_without_a_cpu_make_no_rank_late(labelled: Runs, waited_ms: int | None, late: list[int]) -> None:
-    """Sidecars of ranks that share their cores."""
+    """All ranks share their cores."""
     machine = {"host": "a", "processors": {"cores": "0-3"}}
     peer = {"workers": 2, "fetch_ns": 30_000_000, "cpu_ns": 26_000_000, "samples": 32, "waited_ns": 3_000_000}
     waited = {} if waited_ms is None else {"waited_ns": 3_000_000 + waited_ms * 1_000_000}

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.work import issued_ns, step_of_launch
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
-from ddprof.analyzers.job.steps.recorded_by_all import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, comparable
+from ddprof.analyzers.job.steps.recorded_by_all import NO_COMMON_STEP, NOTHING_WHOLE, Comparable, _block, comparable
 from ddprof.tables import NULL
 
 
@@ -179,3 +179,16 @@ def test_ranks_that_count_their_own_steps_are_paired_once_a_rank_without_steps_i
     found = comparable([blind, b, c, alone])
     assert kept(found) == [(rank, [0, 1, 2, 3, 4]) for rank in (1, 2, 3)]
     assert "recorded too few" in found.notes[0].issue
+
+
+def test_a_rank_of_one_step_is_not_compared_with_ranks_of_several(labelled: Runs) -> None:
+    ranks = [replace(facts, step_source="annotation") for facts in labelled("straggler.compute").job.ranks]
+    several = ranks[1:]
+    said = comparable([with_steps(ranks[0], 0), *several])
+    assert [facts.identity.rank for facts in said.ranks] == [facts.identity.rank for facts in several] and said.notes
+
+
+def test_the_largest_block_begins_and_ends_where_steps_differ() -> None:
+    whole = np.ones((16, 5_000), bool)  # every pair of steps would take minutes
+    whole[3, 1_000] = False
+    assert _block(whole) == (list(range(16)), 1_001, 5_000)

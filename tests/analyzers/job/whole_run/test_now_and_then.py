@@ -88,3 +88,10 @@ def test_few_steps_say_nothing(labelled: Runs) -> None:
     run = labelled("clean.ddp")
     few = [timed(lambda step: step % 3 == 0, count=14)] * len(run.job.ranks)
     assert now_and_then(with_sidecars(run, *few).job.ranks, in_forward=False) is None
+
+
+def test_a_step_without_a_timer_costs_that_step_alone(labelled: Runs) -> None:
+    sidecars = [timed(lambda step, rank=rank: rank == 1 and step % 5 == 0) for rank in range(4)]
+    sidecars[1]["steps"][31]["forward_ns"] = None
+    told = now_and_then(with_sidecars(labelled("clean.ddp"), *sidecars).job.ranks, False)
+    assert told is not None and told.often >= 7 and told.times.argmax() == 1

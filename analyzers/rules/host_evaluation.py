@@ -21,8 +21,10 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures, evaluations
 from ddprof.analyzers.job.script.occupying import line_that_evaluates
+from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
 from ddprof.analyzers.rules.evidence.script.called_beside import LARGE_SHARE, called_beside
@@ -41,16 +43,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     traced_us = measures.evaluating_us
     if outside is not None and outside.count >= FEWEST_TIMES:
         worst, share = outside.position, outside.share
-        times_us = measures.step_us * np.array(outside.shares)
+        times_us, without_cpu = measures.step_us * np.array(outside.shares), run_shares(measures.job.ranks)
         seen = run_evidence(measures, outside, "evaluations")
     elif traced_us.any():
         worst = int(np.argmax(traced_us))
         share = float(traced_us[worst]) / measures.step_us
-        times_us = traced_us
+        times_us, without_cpu = traced_us, traced_shares(measures.job.ranks)
         seen = Evidence(f"{format_us(float(traced_us[worst]))} per traced step", measures.job.rank_ids[worst])
     else:
         yield from _called_beside(measures)
         return
+    if execution_of(measures.job).computes_on_host and len(times_us):  # who had no CPU evaluated no longer for that
+        times_us = times_us / (1 + np.nan_to_num(without_cpu.stretch))
     numbers = measures.theirs(times_us)
     alone = len(numbers) > 0
     if share < (MIN_SHARE if alone else LARGE_SHARE):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import steps, with_sidecars
+from captured import on_cpu, steps, with_sidecars
 from cpu_loop import FORWARD, Chore, cpu_loop, operators, sampled
 from kineto_run import Script
 from labelled_runs import Runs, candidates, run_of
@@ -43,6 +43,14 @@ def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks:
     assert [one.ranks for one in found] == ([] if ranks is None else [ranks])
     for one in found:
         assert one.ceiling_us == pytest.approx(max(shares) * measures.step_us, rel=0.1)
+
+
+@pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, ()), (0, (0,))])
+def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(labelled: Runs, waited_ns: int, ranks: tuple[int, ...]) -> None:
+    waits = [{"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": ns}}} for ns in (waited_ns, 0, 0, 0)]
+    records = [evaluating(share) | each for share, each in zip((0.2, 0.04, 0.04, 0.04), waits, strict=True)]
+    (said,) = candidates(ID, on_cpu(labelled("clean.ddp"), *records))
+    assert said.ranks == ranks
 
 
 def scores(script: Script) -> None:

@@ -42,6 +42,7 @@ from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.sidecar import Processors, Sidecar
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import whose
@@ -166,26 +167,35 @@ def _every_us(measures: Measures, positions: Array) -> float:
 
 def rank_demand(measures: Measures, busy_us: float, position: int | None = None) -> Demand | None:
     """Workers that a rank's loader needs, by the planner's model (`position` None: the slowest rank)."""
-    if _has_unknown_workers(measures):
+    settings = _settings(measures, position)
+    if _has_unknown_workers(measures, settings):
         return None
-    had, cores = measures.settings.loader.num_workers or 0, measures.settings.processors.usable or 0
+    had, cores = settings.loader.num_workers or 0, settings.processors.usable or 0
     return demand(measures, busy_us, had, cores, position)
 
 
-def _has_unknown_workers(measures: Measures) -> bool:
+def _settings(measures: Measures, position: int | None) -> Sidecar:
+    """Settings of the rank at `position`; those of the job where that is None, or the rank was not captured."""
+    own = Sidecar() if position is None else measures.job.ranks[position].sidecar
+    return own if own.is_captured else measures.settings
+
+
+def _has_unknown_workers(measures: Measures, settings: Sidecar) -> bool:
     """True where worker processes made the batches, but their number is unknown."""
-    ranks = measures.job.ranks
-    return measures.settings.loader.num_workers is None and any(takes_from_workers(facts) for facts in ranks)
+    return settings.loader.num_workers is None and any(takes_from_workers(facts) for facts in measures.job.ranks)
 
 
-def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None) -> Fix:
-    """More workers: enough for a batch per step without waiting where capture timed them; else twice as many."""
-    workers = measures.settings.loader.num_workers
+def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = None, position: int | None = None) -> Fix:
+    """More workers for a rank's loader (`position` None: for all): enough for a batch per step without waiting where
+    capture timed them; else twice as many. As the fix is made on every rank, never fewer than a rank has.
+    """
+    settings = _settings(measures, position)
+    workers = settings.loader.num_workers
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
         why = f"each step waits {format_us(waited_us)} for its batch; {why}"
     arguments = execution_of(measures.job).loader_arguments
-    if _has_unknown_workers(measures):
+    if _has_unknown_workers(measures, settings):
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, up to the number of cores",
@@ -194,10 +204,11 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             source="torch.utils.data.DataLoader documentation",
         )
     if needs is None:
-        suggested = min(4 if not workers else 2 * workers, max(_cores_each(measures), workers or 0))
+        suggested = min(4 if not workers else 2 * workers, max(_cores_each(settings.processors), workers or 0))
     else:
-        suggested = max(needs.workers, workers or 0)
+        suggested = needs.workers
         why += _LIMITS[needs.limit]
+    suggested = max(suggested, *(facts.sidecar.loader.num_workers or 0 for facts in measures.job.ranks))
     if workers and suggested == workers:
         return Fix(
             setting="cost of a batch",
@@ -217,9 +228,8 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     )
 
 
-def _cores_each(measures: Measures) -> int:
+def _cores_each(processors: Processors) -> int:
     """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
-    processors = measures.settings.processors
     return max(1, processors.usable // max(1, processors.local_ranks or 1)) if processors.usable else 1 << 30
 
 

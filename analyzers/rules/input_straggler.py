@@ -25,9 +25,9 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, larg
 from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
 from ddprof.finding_ids import INPUT_STRAGGLER
-from ddprof.findings import Abstention, Basis, Candidate, Change, Fix, Rule
+from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_us
+from ddprof.units import format_count, format_ranks, format_us
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -62,12 +62,23 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], [measures.job.ranks[worst]])),
+            *_other_workers(measures, late, worst),
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),
         fixes=_fixes(measures, worst, numbers) if maker is None else (thread_fix(maker),),
     )
     yield with_line(measures, candidate) if fetch_themselves(measures) else candidate
+
+
+def _other_workers(measures: Measures, late: Array, worst: int) -> tuple[Evidence, ...]:
+    """Evidence of a late loader with another number of workers than its peers; none where that is not recorded."""
+    counts = [facts.sidecar.loader.num_workers for facts in measures.job.ranks]
+    own, peers = counts[worst], [n for p, n in enumerate(counts) if p not in late and n is not None]
+    if own is None or not set(peers) - {own}:
+        return ()
+    theirs = str(peers[0]) if min(peers) == max(peers) else f"{min(peers)} to {max(peers)}"
+    return (Evidence(f"{format_count(own, 'worker')}, its peers {theirs}", measures.job.rank_ids[worst]),)
 
 
 def _waited_us(measures: Measures, late: Array) -> float:
@@ -89,7 +100,7 @@ def _fixes(measures: Measures, worst: int, numbers: tuple[int, ...]) -> tuple[Fi
             f"{format_us(averages.typical(loader_us))}",
             source="TraceML diagnosis of input stragglers",
         ),
-        workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst)),
+        workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst), worst),
     )
 
 

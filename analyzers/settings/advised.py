@@ -52,11 +52,21 @@ def _advice(fix: Fix, prices: Pricer) -> float | None:
     plan = _PLANS.get(fix.setting)
     if plan is None or not fix.applies or prices.error is None:
         return None
+    now = present(prices.measures, {})
+    if _is_of_another_rank(fix, now):
+        return None
     try:
-        value, is_present = plan(prices, present(prices.measures, {}))
+        value, is_present = plan(prices, now)
     except DdprofError:
         return None  # what a batch or a message costs is not known: the rule's own value stands
     return _AS_IT_IS if is_present else value
+
+
+def _is_of_another_rank(fix: Fix, now: Present) -> bool:
+    """True where the fix is of a rank with another value than the run's, for which a plan is made."""
+    planned_for = getattr(now, fix.setting)
+    both_known = fix.current is not None and planned_for is not None
+    return both_known and not math.isclose(float(str(fix.current)), planned_for, rel_tol=1e-3, abs_tol=1e-4)
 
 
 def _with_value(fix: Fix, value: float) -> Fix:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from captured import sidecar_of, steps, with_sidecars
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-from labelled_runs import Runs, fires, on_every_rank, only_run, run_of
+from labelled_runs import Runs, candidate, fires, on_every_rank, only_run, run_of
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
@@ -23,6 +23,17 @@ def test_names_the_rank_of_the_late_loader_and_pins_memory_for_a_device_alone(la
     measures = labelled(ID).measures
     assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
     assert "pin_memory" not in str(workers_fix(on_every_rank(measures, is_device_rank=False), 1_000.0).patch)
+
+
+def test_a_late_loader_with_fewer_workers_is_told_so_and_gets_as_many_as_its_peers(labelled: Runs) -> None:
+    run = labelled(ID)
+    eight, one = ({"dataloader": {"num_workers": workers}} for workers in (8, 1))
+    report = replace(run.run, job=with_sidecars(run, eight, eight, eight, one).job).report
+    (late,) = [finding for finding in report.findings if finding.id == ID]
+    assert (3, "1 worker, its peers 8") in [(e.rank, e.text) for e in late.evidence]
+    workers = next(fix for fix in late.fixes if fix.setting == "num_workers")
+    assert (workers.current, workers.suggested, dict(workers.applies)["num_workers"]) == ("1", "8", 8)
+    assert "peers" not in str(candidate(ID, with_sidecars(run, eight)).evidence)
 
 
 @pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])

@@ -35,7 +35,6 @@ from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
-from ddprof.analyzers.rules.evidence.present import is_new
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.redundant.lines import lines_that_call
 from ddprof.analyzers.rules.evidence.settings import text
@@ -130,9 +129,9 @@ def _fewer_units(measures: Measures, costs: UnitCosts) -> Fix:
 
 def _fix(measures: Measures) -> Fix:
     buckets = _zero_buckets(measures) if measures.settings.deepspeed.zero_stage else _ddp_buckets(measures)
-    if is_new(buckets):
+    if buckets.current is None or float(buckets.current) < float(buckets.suggested):
         return buckets
-    why = f"{buckets.setting} is {buckets.suggested} already, so these calls are not buckets"
+    why = f"{buckets.setting} is {buckets.current} already, so these calls are not buckets"
     return _joined("collectives outside the buckets", why)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from captured import with_sidecars
 from labelled_runs import Runs, candidate, fires
 from msgspec import structs
 
@@ -35,7 +36,10 @@ def test_few_buckets_may_be_too_many(labelled: Runs, cap_mb: float | None, count
     assert [exposure.reason for exposure in exposures(measures) if exposure.reason == "latency"] == reasons
 
 
-@pytest.mark.parametrize(("now", "setting"), [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside")])
+@pytest.mark.parametrize(
+    ("now", "setting"),
+    [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside"), (2_000_000_000, "collectives outside")],
+)
 def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: str) -> None:
     measures = labelled(ID).measures
     deepspeed = DeepSpeedSettings(zero_stage=2, reduce_bucket_size=now)
@@ -43,6 +47,11 @@ def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: st
     said = candidate(ID, measures)
     assert said.fixes[0].setting.startswith(setting)
     assert dict(said.fixes[0].applies) == ({"reduce_bucket_size": 500_000_000} if now == 1000 else {})
+
+
+def test_buckets_larger_than_the_default_are_not_made_smaller(labelled: Runs) -> None:
+    said = candidate(ID, with_sidecars(labelled(ID), {"ddp": {"bucket_cap_mb": 50.0}}))
+    assert said.fixes[0].setting == "collectives outside the buckets" and "is 50 already" in said.fixes[0].why
 
 
 @pytest.mark.parametrize("name", ["three units a layer", "three units a layer, without sizes"])

@@ -69,6 +69,7 @@ PERSISTENT_FIX = Fix(
     why="persistent workers keep their data set and prefetch the first batches of an epoch",
     source="torch.utils.data.DataLoader documentation",
 )
+PREFETCH = 4  # batches that each worker holds, suggested where it holds fewer
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
 
@@ -190,7 +191,8 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     capture timed them; else twice as many. As the fix is made on every rank, never fewer than a rank has.
     """
     settings = _settings(measures, position)
-    workers = settings.loader.num_workers
+    workers, ranks = settings.loader.num_workers, measures.job.ranks
+    depth = max(PREFETCH, _deepest(measures))
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
         why = f"each step waits {format_us(waited_us)} for its batch; {why}"
@@ -199,7 +201,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, up to the number of cores",
-            patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor=4, persistent_workers=True{arguments})",
+            patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor={depth}, persistent_workers=True{arguments})",
             why=why + "; the present number is not recorded",
             source="torch.utils.data.DataLoader documentation",
         )
@@ -208,7 +210,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     else:
         suggested = needs.workers
         why += _LIMITS[needs.limit]
-    suggested = max(suggested, *(facts.sidecar.loader.num_workers or 0 for facts in measures.job.ranks))
+    suggested = max(suggested, *(facts.sidecar.loader.num_workers or 0 for facts in ranks))
     if workers and suggested == workers:
         return Fix(
             setting="cost of a batch",
@@ -221,10 +223,10 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         setting="num_workers",
         current=text(workers),
         suggested=str(suggested),
-        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor=4, persistent_workers=True{arguments})",
+        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor={depth}, persistent_workers=True{arguments})",
         why=why,
         source="torch.utils.data.DataLoader documentation",
-        applies=(("num_workers", suggested), ("prefetch_factor", 4), ("persistent_workers", True), *pinned),
+        applies=(("num_workers", suggested), ("prefetch_factor", depth), ("persistent_workers", True), *pinned),
     )
 
 
@@ -336,18 +338,24 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
     if cheaper is not None and needs is not None and needs.limit == "turns":
         more = needs.workers > (measures.settings.loader.num_workers or 0)
         return (cheaper, workers_fix(measures, _waited_us(measures), needs)) if more else (cheaper,)
+    deeper = Fix(
+        setting="prefetch_factor",
+        current=text(measures.settings.loader.prefetch_factor),
+        suggested=str(PREFETCH),
+        applies=(("prefetch_factor", PREFETCH),),
+        why="a deeper queue absorbs slow batches",
+        source="torch.utils.data.DataLoader documentation",
+    )
     return (
         workers_fix(measures, _waited_us(measures), needs),
         *(() if cheaper is None else (cheaper,)),
-        Fix(
-            setting="prefetch_factor",
-            current=text(measures.settings.loader.prefetch_factor),
-            suggested="4",
-            applies=(("prefetch_factor", 4),),
-            why="a deeper queue absorbs slow batches",
-            source="torch.utils.data.DataLoader documentation",
-        ),
+        *((deeper,) if _deepest(measures) < PREFETCH else ()),
     )
+
+
+def _deepest(measures: Measures) -> int:
+    """Batches that each worker of a rank holds at most, on the rank with the most; 0 where no rank recorded them."""
+    return max(facts.sidecar.loader.prefetch_factor or 0 for facts in measures.job.ranks)
 
 
 def _waited_us(measures: Measures) -> float:

@@ -55,6 +55,15 @@ def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: flo
     assert workers <= 8 or "waiting" in kind  # eight cores for each rank; a fetch that waits needs none
 
 
+@pytest.mark.parametrize(("prefetch", "advised"), [(2, [4, 4]), (4, [4]), (8, [8])])
+def test_a_queue_gets_no_shorter(labelled: Runs, prefetch: int, advised: list[int]) -> None:
+    """More workers come with a deep queue; a deeper one by itself is a fix where it is short."""
+    sidecar = {"dataloader": {"num_workers": 2, "prefetch_factor": prefetch}}
+    fixes = candidate(ID, with_sidecars(labelled(ID), sidecar)).fixes
+    assert [dict(fix.applies)["prefetch_factor"] for fix in fixes] == advised
+    assert f"prefetch_factor={advised[0]}" in str(fixes[0].patch)
+
+
 @pytest.mark.parametrize(("workers", "cores", "advised"), [(0, 2, 1), (0, 64, 4), (3, 8, 4), (3, 64, 6)])
 def test_workers_of_unknown_cost_respect_the_machine(labelled: Runs, workers: int, cores: int, advised: int) -> None:
     sidecar = {"dataloader": {"num_workers": workers}, "processors": {"usable": cores, "local_ranks": 2}}

@@ -5,7 +5,7 @@ What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute h
 Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and the forward pass cannot begin a unit before its
 parameters are there.
 How the gain is priced: the run is replayed without the all-gathers of its backward passes.
-How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node.
+How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node where the job has several.
 Limits: many small units are comm.latency_bound, gathers that are not ahead comm.no_overlap: both have a better fix. A
 hybrid shard is not priced by itself. Memory is judged only where the trace or the capture reports it.
 Sources: ZeRO paper (2 Psi against 3 Psi); torch.distributed.fsdp documentation.
@@ -19,12 +19,14 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
-from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
+from ddprof.analyzers.rules.evidence.present import is_new
+from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered, within_hosts
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.finding_ids import COMM_SHARDING
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
+LEAST = "parameters are gathered once per step already, and this job has no hybrid sharding: no setting moves less"
 HALF = 0.5  # of the exposed traffic, where the passes are not known or gather once: a shard group of half the ranks
 
 
@@ -43,6 +45,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not has_room(measures):
         return  # less sharding would not fit
     exposed = sum(e.traffic.exposed_us for e in exposures)
+    fixes = _fixes(measures, costs)
+    if not fixes:
+        yield Abstention(RULE.id, LEAST, spent_us=exposed)
+        return
     volume = sum(e.traffic.total_bytes for e in exposures)
     moved = format_bytes(volume) if volume else "parameters"
     yield Candidate(
@@ -63,7 +69,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
             *exposed_transfer(measures, exposures[0].traffic),
         ),
-        fixes=_fixes(measures, costs),
+        fixes=fixes,
         band=0.25 if _gathers_again(costs) else 0.4,
     )
 
@@ -80,15 +86,10 @@ def _less_sharding(costs: UnitCosts | None) -> Change:
 
 
 def _fixes(measures: Measures, costs: UnitCosts | None) -> tuple[Fix, ...]:
-    hybrid = Fix(
-        setting="hybrid sharding",
-        suggested="shards inside a node, replicas across nodes",
-        patch='mesh = init_device_mesh("cuda", (nodes, gpus_per_node), mesh_dim_names=("replicate", "shard"))',
-        why="parameters and gradients move over the fast links only; gradients are reduced once across nodes",
-        source="torch.distributed.fsdp documentation (HYBRID_SHARD, a mesh of two dimensions)",
-    )
-    kept = keep_gathered(measures)
-    return (kept, hybrid) if costs is None or costs.gathers_again else (hybrid,)
+    """Settings that move fewer bytes, the priced one first."""
+    kept, hybrid = keep_gathered(measures), within_hosts(measures)
+    gathers_again = is_new(kept) if costs is None else costs.gathers_again
+    return (*((kept,) if gathers_again else ()), *(() if hybrid is None else (hybrid,)))
 
 
 RULE = Rule(COMM_SHARDING, "Sharding traffic is exposed", detect, bound="communication", reads_traffic=True)

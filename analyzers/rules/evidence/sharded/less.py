@@ -1,4 +1,4 @@
-"""Less sharding: parameters that stay gathered between the passes where memory allows."""
+"""Less sharding: parameters that stay gathered between the passes where memory allows, or shards inside each host."""
 
 from __future__ import annotations
 
@@ -21,12 +21,44 @@ def has_room(measures: Measures) -> bool:
 
 def keep_gathered(measures: Measures) -> Fix:
     """The fix that gathers each unit once per step."""
+    settings = measures.settings
+    why = "parameters stay gathered between forward and backward, which saves one all-gather pass"
+    if settings.deepspeed.zero_stage:
+        return Fix(
+            setting="stage",
+            current=text(settings.deepspeed.zero_stage),
+            suggested="2",
+            patch='"zero_optimization": {"stage": 2}',
+            why=why,
+            source="ZeRO paper; DeepSpeed documentation on ZeRO",
+        )
+    is_first = settings.fsdp.version == 1
     return Fix(
         setting="reshard_after_forward",
-        current=text(measures.settings.fsdp.reshard_after_forward),
+        current=text(settings.fsdp.reshard_after_forward),
         suggested="False",
         applies=(("reshard_after_forward", False),),
-        patch="fully_shard(module, reshard_after_forward=False)",
-        why="parameters stay gathered between forward and backward, which saves one all-gather pass",
-        source="ZeRO paper; torch.distributed.fsdp.fully_shard documentation",
+        patch="FullyShardedDataParallel(model, ..., sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)"
+        if is_first
+        else "fully_shard(module, reshard_after_forward=False)",
+        why=why,
+        source=f"ZeRO paper; torch.distributed.fsdp{' documentation' if is_first else '.fully_shard documentation'}",
+    )
+
+
+def within_hosts(measures: Measures) -> Fix | None:
+    """The fix that shards inside each host and replicates across hosts; None where no two hosts were seen, or for
+    DeepSpeed, which has no such sharding any more (MiCS was removed).
+    """
+    if len({rank.identity.host for rank in measures.job.ranks}) < 2 or measures.settings.deepspeed.zero_stage:
+        return None
+    patch = 'mesh = init_device_mesh("cuda", (nodes, gpus_per_node), mesh_dim_names=("replicate", "shard"))'
+    if measures.settings.fsdp.version == 1:
+        patch = "FullyShardedDataParallel(model, ..., sharding_strategy=ShardingStrategy.HYBRID_SHARD)"
+    return Fix(
+        setting="hybrid sharding",
+        suggested="shards inside a node, replicas across nodes",
+        patch=patch,
+        why="parameters and gradients move over the fast links only; gradients are reduced once across nodes",
+        source="torch.distributed.fsdp documentation (HYBRID_SHARD, a mesh of two dimensions)",
     )

@@ -47,7 +47,9 @@ def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Itera
     """Candidates for samples read twice: by indices, by contents of iterable data sets, or by the sampler's class."""
     shared = overlap(measures.job.ranks)
     whole = tuple(rank for rank, sampler in samplers.items() if sampler.sharded is False)
-    name = next(iter(samplers.values())).name or "the loader"
+    names = [samplers[rank].name or "the loader" for rank in whole or samplers]
+    name = " and ".join(dict.fromkeys(names if whole else names[:1]))
+    some = whole if len(whole) < len(samplers) else ()
     if shared is not None:
         if shared.is_real and shared.contents_equal is False:
             yield Abstention(
@@ -59,7 +61,7 @@ def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Itera
             numbers = measures.ranks(list(shared.positions))
             # Where the indices overlap only in part, the ranks' data sets may still be different ones.
             basis = Basis.RECORDED if shared.contents_equal or shared.in_step else Basis.DEDUCED
-            yield _candidate(_words(name, shared), _evidence(shared, numbers), name, basis)
+            yield _candidate(_words(name, some, shared), _evidence(shared, numbers), name, basis)
     elif not any(sampler.name for sampler in samplers.values()) or name == "_InfiniteConstantSampler":
         if same_contents(list(measures.job.ranks)):
             text = "the first batch holds the same values on every rank"
@@ -67,13 +69,15 @@ def _repeated(measures: Measures, samplers: dict[int, SamplerSettings]) -> Itera
             yield _candidate(words, (Evidence(text),), "iterable data set", Basis.RECORDED)
     elif whole:
         evidence = tuple(Evidence(f"sampler {samplers[r].name} is not sharded", r) for r in whole[:4])
-        yield _candidate(f"{name} gives every rank the same samples", evidence, name, Basis.RECORDED)
+        yield _candidate(_words(name, some, None), evidence, name, Basis.RECORDED)
 
 
-def _words(name: str, shared: Overlap) -> str:
-    if shared.in_step:
+def _words(name: str, some: tuple[int, ...], shared: Overlap | None) -> str:
+    """Summary for a sampler that is not sharded; `some`: the ranks that have it, where others do not."""
+    if not some and (shared is None or shared.in_step):
         return f"{name} gives every rank the same samples"
-    return f"{name} draws from the whole data set on every rank: {format_share(shared.share)} were read twice"
+    twice = "" if shared is None else f": {format_share(shared.share)} were read twice"
+    return f"{name} draws from the whole data set on {format_ranks(some) if some else 'every rank'}{twice}"
 
 
 def _evidence(shared: Overlap, numbers: tuple[int, ...]) -> tuple[Evidence, ...]:

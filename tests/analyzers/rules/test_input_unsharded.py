@@ -59,6 +59,19 @@ def test_what_ranks_that_do_not_shard_leave(labelled: Runs, recorded: dict[str, 
     assert words != "same samples" or found.fixes[0].suggested == "DistributedSampler"
 
 
+@pytest.mark.parametrize("indices", [None, [*SHARDS[:3], list(range(64))]])
+def test_the_sampler_that_does_not_shard_is_named_with_its_rank(
+    labelled: Runs, indices: list[list[int]] | None
+) -> None:
+    samplers = [{"class": "DistributedSampler", "sharded": True}] * 3 + [{"class": "RandomSampler", "sharded": False}]
+    sidecars: list[dict[str, Any]] = [{"dataloader": {"sampler": sampler}} for sampler in samplers]
+    for sidecar, own in zip(sidecars, indices or [], strict=False):
+        sidecar["sample_indices"] = own
+    said = candidate(ID, with_sidecars(labelled("clean.ddp"), *sidecars))
+    assert said.summary.startswith("RandomSampler draws from the whole data set on rank 3")
+    assert ("were read twice" in said.summary) == (indices is not None) and said.fixes[0].current == "RandomSampler"
+
+
 @pytest.mark.parametrize(
     "recorded",
     [

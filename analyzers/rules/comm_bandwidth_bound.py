@@ -6,7 +6,7 @@ several, large buffers sent before each forward pass, logits gathered for a metr
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast), or
 without the calls that could go; those gain no more than they hold the ranks, and what the same call of the training
-loop computes on values of other ranks.
+loop computes on values of other ranks. Gradients that are 16-bit already have no price, unless a faster link was seen.
 How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
 the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
 narrow it; sockets beside an active InfiniBand port, or shared memory between GPUs that NVLink joins, come first.
@@ -30,6 +30,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
+from ddprof.analyzers.rules.evidence.gradient_types import are_narrow, reduced_by_ddp
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
@@ -39,6 +40,13 @@ from ddprof.units import format_bytes, format_share, format_us
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
 _HIDDEN = "compute can hide a transfer only if it does not need the data at once"
 _WAITED_FOR = "compute needs their data at once, so only a faster link helps"
+_HALVED = "half the bytes take half the transfer"
+_LINK = Fix(
+    setting="link of the gradients",
+    suggested="a faster one; check the NCCL transport and its bandwidth",
+    why="gradients are 16-bit already, so compression to 16 bit saves nothing",
+    source="ml-engineering",
+)
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
@@ -49,12 +57,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
+        fix = _fix(measures, traffic.role)
+        half = Change("scale_transfer", (), (HALF,), traffic.role)
+        has_price = fix is not None or len(faster) > 0  # else no setting halves it, and a faster link is a what-if
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
             ranks=(),
             lost_us=traffic.exposed_us,
-            changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
+            changes=(half,) if has_price else (),
             basis=stands_on(exposure),
             evidence=(
                 Evidence(
@@ -65,12 +76,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *moved_by,
                 *exposed_transfer(measures, traffic),
             ),
-            fixes=(*faster, _fix(traffic.role, execution_of(measures.job).compression_hook)),
+            fixes=(*faster, fix or _LINK),
+            also=() if has_price else (("a link twice as fast", half),),
         )
 
 
-def _fix(role: str, hook: str) -> Fix:
-    """The fix that halves the transfers of a role; `hook`: gradient compression hook, "" where it does not pay."""
+def _fix(measures: Measures, role: str) -> Fix | None:
+    """The fix that halves the transfers of a role; None for gradients that are 16-bit already."""
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),
@@ -80,6 +92,7 @@ def _fix(role: str, hook: str) -> Fix:
             else _WAITED_FOR,
             source="ml-engineering",
         )
+    hook = execution_of(measures.job).compression_hook
     if not hook:
         return Fix(
             setting="how often gradients are reduced",
@@ -89,12 +102,24 @@ def _fix(role: str, hook: str) -> Fix:
             source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
             alters=Alters.UPDATES,
         )
+    if are_narrow(measures.job, role):
+        return None
+    if not reduced_by_ddp(measures.job):
+        of_deepspeed = measures.settings.deepspeed.zero_stage is not None
+        return Fix(
+            setting="gradient compression",
+            suggested="gradients reduced in 16 bit",
+            patch='"communication_data_type": "bf16"' if of_deepspeed else None,
+            why=_HALVED,
+            source="DeepSpeed documentation on communication_data_type" if of_deepspeed else "ml-engineering",
+            alters=Alters.PRECISION,
+        )
     return Fix(
         setting="gradient compression",
         suggested=hook,
         applies=(("gradient_compression", "bf16"),) if hook == "bf16_compress_hook" else (),
         patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})",
-        why="half the bytes take half the transfer",
+        why=_HALVED,
         source="torch.distributed.algorithms.ddp_comm_hooks",
         alters=Alters.PRECISION,
     )

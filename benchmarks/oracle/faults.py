@@ -115,6 +115,12 @@ def slower_network(world: World, fault: Fault) -> None:
     world.set_cluster(intra_gbps=cluster.intra_gbps / fault.strength, inter_gbps=cluster.inter_gbps / fault.strength)
 
 
+def wide_gradients(world: World, fault: Fault) -> None:
+    """The slow network with gradients in single precision, which compression halves."""
+    slower_network(world, fault)
+    world.gradient_dtype = "Float"
+
+
 def no_overlap(world: World, fault: Fault) -> None:
     """Gradients are reduced after backward: in one huge bucket, or bucket by bucket at the end."""
     slower_network(world, fault)
@@ -131,7 +137,8 @@ def half_the_bytes(world: World, fault: Fault) -> None:
 
 
 def slow_link(world: World, fault: Fault) -> None:
-    """The links of some ranks are slower than their peers'."""
+    """The links of some ranks are slower than their peers'; gradients in single precision, as a slow network's."""
+    world.gradient_dtype = "Float"
     for rank in fault.ranks:
         world.link_scale[rank] *= 1.0 + fault.strength
 
@@ -238,7 +245,7 @@ EFFECTS: dict[str, Effect] = rarer_faults.EFFECTS | {
     "input.pageable_copy": pageable_copy,
     "comm.latency_bound": latency_bound,
     "comm.no_overlap": no_overlap,
-    "comm.bandwidth_bound": slower_network,
+    "comm.bandwidth_bound": wide_gradients,
     "comm.slow_link": slow_link,
     "comm.sharding": slower_network,
     "host.launch_bound": launch_bound,

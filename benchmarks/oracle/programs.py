@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.oracle.comm import collective
+from benchmarks.oracle.comm import ELEMENT_BYTES, collective
 from benchmarks.oracle.device import DeviceOp
 from benchmarks.oracle.finish import finish
 from benchmarks.oracle.loader import BatchQueue
@@ -71,7 +71,9 @@ class Buckets:
 
     def _issue(self, elems: int) -> None:
         self._rank.thread = BACKWARD
-        op = collective(self._rank, "dp", "allreduce", elems)
+        dtype = self._rank.world.gradient_dtype
+        elems = int(elems * GRADIENT_BYTES / ELEMENT_BYTES[dtype])  # the same bytes
+        op = collective(self._rank, "dp", "allreduce", elems, dtype)
         if op is not None:
             self.issued.append(op)
 

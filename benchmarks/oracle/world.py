@@ -57,6 +57,7 @@ class World:
     stage_scale: list[float]  # per pipeline stage: factor on its kernels
     stage_layers: list[int]  # per pipeline stage
     bytes_scale: float = 1.0  # gradient compression
+    gradient_dtype: str = "BFloat16"  # of DDP's buckets
     imbalance: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, step) -> work factor
     gc: Moments = field(default_factory=dict)
     stalls: Moments = field(default_factory=dict)  # descheduled host threads: no event shows them

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate, fires
+from labelled_runs import Labelled, Runs, abstains, candidate, fires, on_every_rank, run_of
+from msgspec import structs
 
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.execution.cpu import CpuExecution
 from ddprof.analyzers.job.efficiency import bus_bandwidth
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.findings import Basis, Candidate
+from ddprof.sidecar import DeepSpeedSettings
 from ddprof.tables import Array
 
 ID = "comm.bandwidth_bound"
@@ -27,6 +30,36 @@ def test_blames_the_volume_and_tells_devices_alone_to_compress(labelled: Runs, m
     monkeypatch.setattr("ddprof.analyzers.rules.comm_bandwidth_bound.execution_of", lambda _: CpuExecution())
     (fix,) = fires(labelled(ID), ID).fixes
     assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}" and "no_sync" in str(fix.patch)
+
+
+def with_elements(run: Labelled, dtype: str) -> LoadedRun:
+    """The run as if all its messages were of this element type."""
+    ranks = []
+    for facts in run.job.ranks:
+        comms = facts.comms.replace(dtype=np.full(len(facts.comms), len(facts.strings)))
+        ranks.append(replace(facts, strings=(*facts.strings, dtype), comms=comms))
+    return run_of(ranks)
+
+
+@pytest.mark.parametrize("dtype", ["BFloat16", "Half", "Float"])
+def test_gradients_of_16_bits_are_not_to_be_compressed_to_16_bits(labelled: Runs, dtype: str) -> None:
+    run = with_elements(labelled(ID), dtype)
+    said = candidate(ID, run.measures)
+    assert ("compression" in said.fixes[0].setting) == bool(said.changes) == (dtype == "Float") != bool(said.also)
+    port = {"state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)"}
+    sockets = {"hardware": {"topology": {"infiniband": {"mlx5_0/1": port}}}, "nccl": {"transports": {"NET/Socket": 4}}}
+    said = candidate(ID, with_sidecars(run, sockets))
+    assert "mlx5_0/1" in said.fixes[0].suggested and said.changes  # a faster link has its price
+
+
+def test_the_hook_of_ddp_is_offered_where_ddp_was_seen(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    others = on_every_rank(measures, strings=tuple(s.replace("Data", "Model") for s in measures.job.ranks[0].strings))
+    deepspeed = DeepSpeedSettings(zero_stage=1)
+    of_deepspeed = replace(others, settings=structs.replace(measures.settings, deepspeed=deepspeed))
+    hook, plain, key = (candidate(ID, one).fixes[0] for one in (measures, others, of_deepspeed))
+    assert "bf16_compress_hook" in str(hook.patch) and plain.patch is None and not plain.applies
+    assert key.patch == '"communication_data_type": "bf16"' and not key.applies
 
 
 def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **environment: str) -> Candidate:

@@ -6,7 +6,7 @@ several, large buffers sent before each forward pass, logits gathered for a metr
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast), or
 without the calls that could go; those gain no more than they hold the ranks, and what the same call of the training
-loop computes on values of other ranks. Gradients that are 16-bit already have no price, unless a faster link was seen.
+loop computes on values of other ranks.
 How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
 the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
 narrow it; sockets beside an active InfiniBand port, or shared memory between GPUs that NVLink joins, come first.
@@ -43,7 +43,7 @@ _WAITED_FOR = "compute needs their data at once, so only a faster link helps"
 _HALVED = "half the bytes take half the transfer"
 _LINK = Fix(
     setting="link of the gradients",
-    suggested="a faster one; check the NCCL transport and its bandwidth",
+    suggested="twice as fast; check the NCCL transport and its bandwidth, or reduce less often",
     why="gradients are 16-bit already, so compression to 16 bit saves nothing",
     source="ml-engineering",
 )
@@ -57,15 +57,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
         traffic = exposure.traffic
-        fix = _fix(measures, traffic.role)
-        half = Change("scale_transfer", (), (HALF,), traffic.role)
-        has_price = fix is not None or len(faster) > 0  # else no setting halves it, and a faster link is a what-if
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
             ranks=(),
             lost_us=traffic.exposed_us,
-            changes=(half,) if has_price else (),
+            changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
             basis=stands_on(exposure),
             evidence=(
                 Evidence(
@@ -76,13 +73,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *moved_by,
                 *exposed_transfer(measures, traffic),
             ),
-            fixes=(*faster, fix or _LINK),
-            also=() if has_price else (("a link twice as fast", half),),
+            fixes=(*faster, _fix(measures, traffic.role)),
         )
 
 
-def _fix(measures: Measures, role: str) -> Fix | None:
-    """The fix that halves the transfers of a role; None for gradients that are 16-bit already."""
+def _fix(measures: Measures, role: str) -> Fix:
+    """The fix that halves the transfers of a role."""
     if role not in GRADIENT_ROLES:
         return Fix(
             setting=_link_of(role),
@@ -103,7 +99,7 @@ def _fix(measures: Measures, role: str) -> Fix | None:
             alters=Alters.UPDATES,
         )
     if are_narrow(measures.job, role):
-        return None
+        return _LINK
     if not reduced_by_ddp(measures.job):
         of_deepspeed = measures.settings.deepspeed.zero_stage is not None
         return Fix(

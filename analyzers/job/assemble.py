@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.gaps import unexplained
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import align
-from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, groups_table
+from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, group_sizes, groups_table, world_size_of
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
 from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
@@ -43,16 +43,15 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     compared, own_once = _with_own_steps(comparable(ordered))
     met = _met(compared)
     rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(met.ranks))
-    sizes = [f.identity.world_size for f in ordered if f.identity.world_size]
     named = [f.identity.rank for f in ordered if f.identity.rank is not None]
-    world_size = max([*sizes, max(named, default=0) + 1 if len(ordered) > 1 else 1])
+    world_size = world_size_of(ordered)
     # A lone file that states no world size is no evidence of other ranks, whatever number its name holds.
-    alone = len(ordered) == 1 and not sizes
+    alone = len(ordered) == 1 and not ordered[0].identity.world_size
     read = set(rank_ids)
     missing = () if alone else tuple(rank for rank in range(world_size) if rank not in read)
     met, clock, notes = _with_inferred(met, world_size)
     ranks, matched, group_ids, keys = met.ranks, met.matched, met.group_ids, met.keys
-    size_of = np.array([len(members) for members, _ in keys], np.int64)
+    size_of = group_sizes(keys, ranks)
     wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
     instances, members = split_waits(ranks, matched, clock, wanted)
     if compared.why_not:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ddprof.model import ProcessGroup
 from ddprof.tables import Table
 
 GroupKey = tuple[tuple[int, ...], str]
+_MembersOf = Callable[[ProcessGroup], tuple[int, ...]]
 
 _ROLE_BY_NAME = (
     ("pp", PIPELINE_GROUP),
@@ -28,36 +29,68 @@ _ROLE_BY_NAME = (
 )
 
 
+def world_size_of(ranks: Sequence[RankFacts]) -> int:
+    """Number of ranks of the job, read or not: as any of these states, or as their numbers show.
+
+    The number of a lone file is no evidence of other ranks.
+    """
+    stated = [f.identity.world_size for f in ranks if f.identity.world_size]
+    numbers = [f.identity.rank for f in ranks if f.identity.rank is not None]
+    return max([*stated, max(numbers, default=0) + 1 if len(ranks) > 1 else 1])
+
+
 def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
     """For each rank, the job-wide key of each of its process groups (by the rank's own group index).
 
     Members identify a group; several groups over the same members differ by name if all ranks agree on it.
     """
-    everyone = tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
+    members_of = _members_of(ranks)
     alike = {id(f.process_groups): f.process_groups for f in ranks}  # ranks of the same groups hold one tuple of them
     times = Counter(id(f.process_groups) for f in ranks)
     names: dict[tuple[int, ...], Counter[str]] = defaultdict(Counter)
     for which, groups in alike.items():
         for group in groups:
             names[group.ranks or ()][group.name] += times[which]
-    keys = {which: _keys_of(groups, names, everyone) for which, groups in alike.items()}
+    keys = {which: _keys_of(groups, names, members_of) for which, groups in alike.items()}
     return [keys[id(f.process_groups)] for f in ranks]
 
 
 def _keys_of(
-    groups: Sequence[ProcessGroup], names: Mapping[tuple[int, ...], Counter[str]], everyone: tuple[int, ...]
+    groups: Sequence[ProcessGroup], names: Mapping[tuple[int, ...], Counter[str]], members_of: _MembersOf
 ) -> list[GroupKey]:
     keys: list[GroupKey] = []
     position: Counter[tuple[int, ...]] = Counter()
     for group in groups:
-        members = tuple(sorted(group.ranks))
-        if not members:
-            keys.append((everyone if group.size in (None, len(everyone)) else (), group.name))
+        members = members_of(group)
+        if not group.ranks:
+            keys.append((members, group.name))
             continue
         shared = names[group.ranks][group.name] > 1 or len(members) == 1
         keys.append((members, group.name if shared else f"#{position[members]}"))
         position[members] += 1
     return keys
+
+
+def _members_of(ranks: Sequence[RankFacts]) -> _MembersOf:
+    """Function from a group to the rank numbers of its members, sorted.
+
+    Long lists are abbreviated: a group as large as the world is of all its ranks, read or not, and the members of any
+    other are (), unknown. A group that states neither list nor size is taken to be of the ranks read.
+    """
+    everyone, world = _numbers_read(ranks), tuple(range(world_size_of(ranks)))
+
+    def members_of(group: ProcessGroup) -> tuple[int, ...]:
+        if group.ranks:
+            return tuple(sorted(group.ranks))
+        if group.size is None:
+            return everyone
+        return world if group.size == len(world) else ()
+
+    return members_of
+
+
+def _numbers_read(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
+    return tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
 
 
 def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
@@ -66,7 +99,7 @@ def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[G
     A communication without a named group counts as the world's (old traces carry no arguments).
     """
     keys = group_keys(ranks)
-    everyone: GroupKey = (tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None)), "world")
+    everyone: GroupKey = (_numbers_read(ranks), "world")
     ids: dict[GroupKey, int] = {}
     id_of: dict[tuple[int, int], int] = {}  # by the list of keys, which ranks of the same groups share, and the group
     inferred = nameless_groups(ranks)
@@ -105,6 +138,13 @@ def _nameless(
     return mapped
 
 
+def group_sizes(keys: Sequence[GroupKey], ranks: Sequence[RankFacts]) -> np.ndarray:
+    """Number of members of each group, shape (keys,): of their list, else as stated; 0 where it is not known."""
+    alike = {id(f.process_groups): f.process_groups for f in ranks}
+    stated = {g.name: g.size or 0 for groups in alike.values() for g in groups if not g.ranks}
+    return np.array([len(members) or stated.get(name, 0) for members, name in keys], np.int64)
+
+
 def groups_table(
     keys: Sequence[GroupKey], ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], world_size: int
 ) -> Table:
@@ -114,16 +154,21 @@ def groups_table(
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
             used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
     alike = {id(f.process_groups): f.process_groups for f in reversed(ranks)}  # the last rank's word counts
-    described = {(tuple(sorted(g.ranks)), g.name): g.description for groups in reversed(alike.values()) for g in groups}
+    members_of = _members_of(ranks)
+    described = {(members_of(g), g.name): g.description for groups in reversed(alike.values()) for g in groups}
     # Parameters are gathered and gradients scattered where something is trained. Without a sign of training the same
     # calls may serve any parallelism: then only the size of the group is known.
     trains = any(
         "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
     )
-    roles = [_role(key, described.get(key, ""), used[i], world_size, trains) for i, key in enumerate(keys)]
+    sizes = group_sizes(keys, ranks).tolist()
+    roles = [
+        _role(key[1], described.get(key, ""), used[i], size, world_size, trains)
+        for i, (key, size) in enumerate(zip(keys, sizes, strict=True))
+    ]
     return GROUPS.table(
         {
-            "size": [len(members) for members, _ in keys],
+            "size": sizes,
             "ranks": [",".join(map(str, members)) for members, _ in keys],
             "role": roles,
             "name": [name for _, name in keys],
@@ -136,8 +181,8 @@ def role_by_name(text: str) -> str | None:
     return next((role for role, pattern in _ROLE_BY_NAME if pattern.search(text)), None)
 
 
-def _role(key: GroupKey, description: str, used: Counter[str], world_size: int, trains: bool) -> str:
-    named = role_by_name(description) or role_by_name(key[1])
+def _role(name: str, description: str, used: Counter[str], size: int, world_size: int, trains: bool) -> str:
+    named = role_by_name(description) or role_by_name(name)
     if named is not None:
         return named
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
@@ -147,5 +192,5 @@ def _role(key: GroupKey, description: str, used: Counter[str], world_size: int, 
     if used["all_to_all"] > used["all_reduce"]:
         return "ep"
     if not trains:
-        return f"group of {len(key[0])}" if used else ""
-    return "dp" if len(key[0]) == world_size else ""
+        return f"group of {size}" if used else ""
+    return "dp" if size == world_size else ""

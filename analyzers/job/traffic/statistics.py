@@ -130,7 +130,8 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sum
     for group in groups.tolist():
         members = [int(r) for r in job.groups["ranks"][group].split(",") if r]
         unnamed = job.groups["name"][group] == "world"  # taken to be of everybody: see groups.py
-        whole &= all(r in number for r in members) and not (unnamed and job.missing_ranks)
+        all_read = bool(members) and all(r in number for r in members)  # without a list of members, nobody knows
+        whole &= not job.missing_ranks if unnamed else all_read
         crosses |= len({job.clock.domain_of[number[r]] for r in members if r in number}) > 1
     time_us = job.instances["transfer_ns"][of_kind] / 1e3
     seen_us = float(time_us[job.instances["complete"][of_kind].astype(bool)].sum())

@@ -1,11 +1,13 @@
 """The purpose of a process group follows from its name or its use; else it is a group of N."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from labelled_runs import Runs, only_run
+from labelled_runs import Runs, abstains, only_run, run_of, sample_run
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.report.phrases import run_words
 
 
@@ -20,3 +22,18 @@ def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_run: C
     report = only_run(shared_run("wild/recordings/horovod_late_rank_24")).report
     assert report.run.framework == ()
     assert "24 ranks · device not recorded · horovod ·" in run_words(report)  # no framework is named
+
+
+@pytest.mark.parametrize(("size", "ranks"), [(64, ",".join(map(str, range(64)))), (32, "")])
+def test_a_group_whose_list_is_abbreviated_has_the_size_it_states(size: int, ranks: str) -> None:
+    def abbreviated(facts: RankFacts) -> RankFacts:
+        groups = tuple(replace(g, ranks=(), size=size) if len(g.ranks) == 4 else g for g in facts.process_groups)
+        return replace(facts, process_groups=groups, identity=replace(facts.identity, world_size=64))
+
+    run = run_of([abbreviated(facts) for facts in sample_run("slow_gpu").job.ranks[:2]])  # rank 2 is late
+    (row,) = [i for i, name in enumerate(run.job.groups["name"]) if name == "0"]
+    assert (run.job.groups["size"][row], run.job.groups["ranks"][row]) == (size, ranks)
+    assert not run.job.instances["complete"][run.job.instances["group"] == row].any()
+    assert not any(t.is_whole for t in run.measures.comm.traffic if t.group_size == size)
+    assert "62 missing ranks" in abstains("comm.bandwidth_bound", run.measures)
+    assert [f.id for f in run.report.findings] == []

@@ -53,7 +53,7 @@ def last_arrivals(measures: Measures) -> dict[str, Any]:
 def _overlap(measures: Measures) -> float | None:
     """Share of the transfer time that compute hides."""
     total = sum(t.transfer_us for t in measures.comm.traffic)
-    return 1.0 - sum(t.exposed_us for t in measures.comm.traffic) / total if total > 0 else None
+    return sum(t.hidden_us for t in measures.comm.traffic) / total if total > 0 else None
 
 
 def bus_bandwidth(measures: Measures) -> dict[str, float]:

@@ -74,12 +74,12 @@ def _overlap(view: View) -> Exhibit:
     total = sum(t.transfer_us for t in traffic)
     if total <= 0:
         return Exhibit("overlap", question, "No communication was seen inside the steps.", sheet(columns, rows))
-    exposed = sum(t.exposed_us for t in traffic)
+    exposed, under_compute = sum(t.exposed_us for t in traffic), sum(t.hidden_us for t in traffic)
     reading = (
-        f"Of {format_us(total)} of data movement per step, {format_share(1 - exposed / total)} runs under compute; "
+        f"Of {format_us(total)} of data movement per step, {format_share(under_compute / total)} runs under compute; "
         f"{format_us(exposed)} is exposed, most of it in {names[0]}."
     )
-    hidden = [max(0.0, t.transfer_us - t.exposed_us) / 1e3 for t in traffic]
+    hidden = [t.hidden_us / 1e3 for t in traffic]
     parts = [
         Part("exposed", "exposed", "comm-transfer", [t.exposed_us / 1e3 for t in traffic]),
         Part("comm_hidden", "hidden under compute", "compute", hidden),

@@ -22,6 +22,7 @@ MIN_CALLS = 8  # of known size and time, before their rate explains them
 SIZES_APART = 4.0  # largest over smallest message: waiting as long as the large one takes is 4 times the small one
 FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at most a tenth of the calls is waiting
+_SUMS = ("count", "bytes", "transfer", "hidden", "exposed")
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,18 @@ class Traffic:
     count: float
     total_bytes: float
     transfer_us: float
-    exposed_us: float  # transfer that no compute hides
+    exposed_us: float  # transfer that no compute hides; of communications at once, that of the one that ends last
     sizes_bytes: Array  # (points,), one per matched instance, 0 where unknown
     times_us: Array  # (points,), its transfer
     crosses_hosts: bool
     needless: str = ""
+    hidden_us: float = 0.0  # transfer under compute; the rest is exposed, here or in another kind that runs beside it
     is_whole: bool = True  # every member of its groups recorded it: else waiting for the others is in its transfer
 
     @property
     def hidden_share(self) -> float:
         """Share of the transfer that runs under compute."""
-        return 1.0 - self.exposed_us / self.transfer_us if self.transfer_us > 0 else 1.0
+        return self.hidden_us / self.transfer_us if self.transfer_us > 0 else 1.0
 
     @property
     def mean_bytes(self) -> float:
@@ -75,29 +77,42 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
         if not len(facts.steps):
             continue
         ready = ready_by_comm(job.members, position, facts)
-        exposed = exposed_transfer(facts, ready)
-        held = intervals.overlap(exposed, ready, facts.comms["end_ns"])
+        took, exposed = facts.comms["end_ns"] - ready, _exposed(facts, ready)
+        hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, facts.comms["end_ns"])
         role, why = roles_by_comm(job, position, separable), _reasons(facts, position, needless)
         # Of the step that it begins in: some are left out, and what they hold may end in the next one.
         inside = intervals.contains(intervals.union(*facts.steps.bounds), facts.comms["start_ns"])
         for code, name, kind in sorted({(int(o), role[i], why[i]) for i, o in enumerate(facts.comms["op"])}):
             if COLLECTIVE_OPS[code] == INFERRED:
                 continue
-            rows = inside & (facts.comms["op"] == code) & (role == name) & (why == kind)
-            sums = keys.setdefault((code, name, kind), {"count": [], "bytes": [], "transfer": [], "exposed": []})
+            of_kind = (facts.comms["op"] == code) & (role == name) & (why == kind)
+            rows = inside & of_kind
+            sums = keys.setdefault((code, name, kind), {name: [] for name in _SUMS})
             scale = 1.0 / (len(facts.steps) * ranks)
             sums["count"].append(rows.sum() * scale)
             sums["bytes"].append(
                 float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[rows].sum()) * scale
             )
-            sums["transfer"].append(float((facts.comms["end_ns"] - ready)[rows].sum()) * scale / 1e3)
-            sums["exposed"].append(float(held[rows].sum()) * scale / 1e3)
+            sums["transfer"].append(float(took[rows].sum()) * scale / 1e3)
+            sums["hidden"].append(float(hidden[rows].sum()) * scale / 1e3)
+            sums["exposed"].append(float(exposed[of_kind].sum()) * scale / 1e3)
     of_instance = _instance_reasons(job, needless)
     traffic = [
         _traffic(job, code, role, kind, separable & (of_instance == kind), sums)
         for (code, role, kind), sums in keys.items()
     ]
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
+
+
+def _exposed(facts: RankFacts, ready: Array) -> Array:
+    """Exposed transfer of each communication of a rank inside the steps, ns, shape (comms,).
+
+    Each instant is of one, the one that ends last of those whose members have arrived: they sum to the ledger's.
+    """
+    start, end, holder = intervals.holders(ready, facts.comms["end_ns"])
+    inside = intervals.intersect(facts.exposed.bounds, intervals.union(*facts.steps.bounds))
+    begin, until, row, _ = intervals.intersect_rows((start, end), inside)
+    return np.bincount(holder[row], weights=until - begin, minlength=len(facts.comms))
 
 
 def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) -> Array:
@@ -143,6 +158,7 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sum
         total_bytes=sum(sums["bytes"]),
         transfer_us=sum(sums["transfer"]),
         exposed_us=sum(sums["exposed"]),
+        hidden_us=sum(sums["hidden"]),
         sizes_bytes=np.where(size == NULL, 0, size),
         times_us=time_us,
         crosses_hosts=crosses,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent
 MIN_MESSAGES = 2  # of the slowest group: one odd transfer accuses no link
@@ -68,7 +69,8 @@ def _judge(
     of_worst = job.instances["group"] == worst
     if of_worst.sum() < MIN_MESSAGES:
         return None
-    total = float(job.instances["transfer_ns"][of_worst].sum()) / steps / 1e3
+    of_steps = of_worst & instances_in_steps(job)
+    total = float(job.instances["transfer_ns"][of_steps].sum()) / steps / 1e3
     slow_us, peer_us = (float(np.median([v[i] for v in groups[worst]])) / 1e3 for i in (1, 2))
     return SlowGroups(
         role=role,

@@ -16,6 +16,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
+from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
 from ddprof.tables import NULL, Array, distinct
 
 OUTSIDE = -1  # a rank that is in none of the units
@@ -43,7 +44,7 @@ def pairs_of(job: JobFacts, unit_of: Array, units: int) -> Pairs:
     """
     steps = max(1, min((len(facts.steps) for facts in job.ranks), default=0))
     shared, moved, took_ns = (np.zeros((units, units)) for _ in range(3))
-    inside = _inside_steps(job)
+    inside = instances_in_steps(job)
     for group in np.unique(job.instances["group"][inside & ~_messages(job)]).tolist():
         of_group = inside & ~_messages(job) & (job.instances["group"] == group)
         both = _both(_members(job, group, of_group), unit_of, units)
@@ -64,19 +65,6 @@ def _or_nothing(total: Array) -> Array:
 
 def _messages(job: JobFacts) -> Array:
     return np.asarray(job.instances["is_message"].astype(bool))
-
-
-def _inside_steps(job: JobFacts) -> Array:
-    """Mask of instances that run while a member is in a step, shape (instances,)."""
-    inside, members = np.zeros(len(job.instances), bool), job.members
-    for position, facts in enumerate(job.ranks):
-        if len(facts.steps):
-            of_rank = members["rank"] == position
-            touches = (members["end_ns"][of_rank] > facts.steps["start_ns"][0]) & (
-                members["start_ns"][of_rank] < facts.steps["end_ns"][-1]
-            )
-            inside[members["instance"][of_rank][touches]] = True
-    return inside
 
 
 def _members(job: JobFacts, group: int, instances: Array) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
 from ddprof.analyzers.job.traffic.links import MIN_RATIO
 from ddprof.tables import NULL, Array, distinct
 
@@ -43,6 +44,7 @@ class _Messages:
     pair: Array  # lower position * ranks + higher position
     kind: Array  # messages of one kind are comparable
     dur_ns: Array
+    in_steps: Array  # the others are of steps that are left out, or around them
     crosses: Array  # between two hosts
     alike: Array  # of one kind but for that
 
@@ -105,7 +107,8 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
     count = len(job.ranks)
     pairs = tuple((pair // count, pair % count) for pair in slow)
     rest = {p for pair in overall if pair not in slow for p in divmod(pair, count)}
-    total_us = float(messages.dur_ns[messages.pair == worst].sum()) / max(1, len(job.per_step_ns)) / 1e3
+    of_steps = (messages.pair == worst) & messages.in_steps
+    total_us = float(messages.dur_ns[of_steps].sum()) / max(1, len(job.per_step_ns)) / 1e3
     slow_us, peer_us = (float(np.median([measured[i] for measured in ratios[worst]])) / 1e3 for i in (1, 2))
     return SlowLinks(
         pairs,
@@ -134,7 +137,7 @@ def _messages(job: JobFacts) -> _Messages:
     rows = _both_sides(job)
     if not len(rows):
         none = np.empty(0, np.int64)
-        return _Messages(none, none, none, none.astype(bool), none)
+        return _Messages(none, none, none, none.astype(bool), none.astype(bool), none)
     instance = members["instance"][rows[:, 0]]
     rank = np.sort(members["rank"][rows], axis=1)
     dur_ns = (members["end_ns"] - members["start_ns"])[rows].min(axis=1)
@@ -144,7 +147,8 @@ def _messages(job: JobFacts) -> _Messages:
     size = instances["size_bytes"][instance]
     between = np.where((size == NULL)[:, None], _stage_of(job)[rank], -1)
     alike = np.unique(np.column_stack((size, shares, between)), axis=0, return_inverse=True)[1].reshape(-1)
-    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], 2 * alike + crosses, dur_ns, crosses, alike)
+    in_steps = instances_in_steps(job)[instance]
+    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], 2 * alike + crosses, dur_ns, in_steps, crosses, alike)
 
 
 def _payloads(rank: Array, comm: Array) -> Array:

@@ -14,15 +14,15 @@ FAST, SLOW = 100_000, 300_000
 Link = tuple[int, int, int, int]  # two ranks, transfer (ns), bytes
 
 
-def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = None) -> Any:
-    """Six messages per link; the first rank of each is early by `late_ns`."""
+def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = None, until_ns: int = 10**9) -> Any:
+    """Six messages per link; the first rank of each is early by `late_ns`. The two steps end at `until_ns`."""
     sizes, rows = [], []
     for a, b, transfer, size in links:
         for _ in range(6):
             at = 1_000_000 * len(sizes)
             rows += [(len(sizes), p, len(sizes), begun, at + transfer) for p, begun in ((a, at - late_ns), (b, at))]
             sizes.append(size)
-    count = len(sizes)
+    count, steps = len(sizes), (np.array([-(10**9), 0]), np.array([0, until_ns]))
     names = ("instance", "rank", "comm", "start_ns", "end_ns")
     members = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     instances = {
@@ -32,7 +32,7 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
     return SimpleNamespace(
         instances=INSTANCES.table(instances),
         members=MEMBERS.table({**members, "ready_ns": members["start_ns"]}),
-        ranks=(None,) * len(hosts),
+        ranks=(SimpleNamespace(steps=SimpleNamespace(bounds=steps)),) * len(hosts),
         clock=SimpleNamespace(domain_of=tuple(hosts)),
         pipeline=SimpleNamespace(stages=stages) if stages else None,
         per_step_ns=(1, 1),
@@ -47,6 +47,11 @@ def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> 
     assert stage_links(job()) == (0, None) and all(len(ends) == 0 for ends in message_ends(job()))
     low, high = message_ends(job((2, 1, FAST, 8)))
     assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)
+
+
+def test_messages_outside_the_steps_cost_no_step_time() -> None:
+    _, slow = stage_links(job((1, 2, SLOW, 8), (0, 1, FAST, 8), (2, 3, FAST, 8), until_ns=2_900_000))
+    assert slow is not None and slow.excess_us == pytest.approx(3 / 2 * (SLOW - FAST) / 1e3)
 
 
 @pytest.mark.parametrize(

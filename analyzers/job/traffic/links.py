@@ -10,9 +10,12 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
+from ddprof.tables import NULL
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent
 MIN_MESSAGES = 2  # of the slowest group: one odd transfer accuses no link
+
+_Unsized = tuple[tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class SlowGroups:
 
 def slow_groups(job: JobFacts) -> list[SlowGroups]:
     """One entry per role and number of members whose groups are in part clearly slower than the typical one for the
-    same op and size.
+    same op and size. Where sizes were not recorded, groups are compared whose ranks are in the same stages and that
+    call equally often in a step.
 
     Where groups have no names, the number of members separates the dimensions of a mesh.
     """
@@ -44,10 +48,10 @@ def slow_groups(job: JobFacts) -> list[SlowGroups]:
     group, transfer = instances["group"][usable], instances["transfer_ns"][usable]
     for op, size in np.unique(key, axis=1).T.tolist():
         same = (key[0] == op) & (key[1] == size)
-        alike: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for g in np.unique(group[same]).tolist():
-            alike[serves[g]].append(g)
-        for served, members in alike.items():
+        alike: dict[tuple[tuple[str, int], _Unsized | None], list[int]] = defaultdict(list)
+        for g, calls in zip(*np.unique(group[same], return_counts=True), strict=True):
+            alike[serves[g], _unsized(job, int(g), int(calls)) if size == NULL else None].append(int(g))
+        for (served, _), members in alike.items():
             if len(members) < 2:
                 continue
             medians = {g: float(np.median(transfer[same & (group == g)])) for g in members}
@@ -56,6 +60,13 @@ def slow_groups(job: JobFacts) -> list[SlowGroups]:
                 ratios[served][g].append((value / typical, value, typical))
     steps = max(1, len(job.per_step_ns))
     return [s for (role, _), groups in ratios.items() if (s := _judge(job, role, groups, steps)) is not None]
+
+
+def _unsized(job: JobFacts, group: int, calls: int) -> _Unsized:
+    """Pipeline stages of a group's ranks, and its calls per step: what stands for sizes that were not recorded."""
+    members, stages = _members(job, [group]), job.pipeline.stages if job.pipeline is not None else ()
+    numbers = (number for number, ranks in enumerate(stages) if members & {job.rank_ids[p] for p in ranks})
+    return tuple(numbers), round(calls / max(1, len(job.per_step_ns)))
 
 
 def _judge(

@@ -118,7 +118,7 @@ MESSAGES = Schema(
     (
         Column("comm", "int64", "row of comms whose kernel carries the message"),
         Column("is_send", "bool", "sent (true) or received (false)"),
-        Column("peer", "int64", "the other rank, global", nullable=True),
+        Column("peer", "int64", "the other rank: its number, or its place in the group", nullable=True),
         Column("group", "int32", "index into process_groups; -2147483648 if unknown"),
         Column("size_bytes", "int64", "payload", nullable=True),
         Column("tag", "int64", "messages of one pair match only within a tag", nullable=True),

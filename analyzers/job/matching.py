@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.groups.groups import GroupKey
+from ddprof.analyzers.job.groups.groups import GroupKey, global_peers
 from ddprof.analyzers.job.message_order import numbers_in_order
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
@@ -266,7 +266,7 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
             continue
         me = facts.identity.rank if facts.identity.rank is not None else position
         group = group_ids[position][messages["comm"]]
-        peer = _global_peer(messages["peer"], group, keys, me)
+        peer = global_peers(messages["peer"], group, keys, me)
         order, step = _in_call_order(facts)
         is_send = messages["is_send"][order]
         columns["rank"].append(np.full(len(order), position))
@@ -281,20 +281,3 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
         columns["src"].append(np.where(is_send, me, peer[order]))
         columns["dst"].append(np.where(is_send, peer[order], me))
     return {n: np.concatenate(c) if c else np.empty(0, np.int64) for n, c in columns.items()}
-
-
-def _global_peer(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -> Array:
-    """Peers as global rank numbers.
-
-    Traces number them globally or within the group, as the group's members and this rank, `me`, show.
-    """
-    result = peer.copy()
-    for g in np.unique(group):
-        members = keys[int(g)][0]
-        of_group = group == g
-        values = np.unique(peer[of_group][peer[of_group] != NULL])
-        is_global = bool(np.all(np.isin(values, members))) and me not in values.tolist()
-        is_relative = bool(len(values)) and values.max() < len(members) and all(members[int(v)] != me for v in values)
-        if not is_global and is_relative:
-            result[of_group] = np.array([members[int(v)] if v != NULL else NULL for v in peer[of_group]], np.int64)
-    return result

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS, PIPELINE_GROUP, POINT_T
 from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 from ddprof.model import ProcessGroup
-from ddprof.tables import Table
+from ddprof.tables import NULL, Array, Table
 
 GroupKey = tuple[tuple[int, ...], str]
 _MembersOf = Callable[[ProcessGroup], tuple[int, ...]]
@@ -174,6 +174,23 @@ def groups_table(
             "name": [name for _, name in keys],
         }
     )
+
+
+def global_peers(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -> Array:
+    """Global rank numbers of the other ends of a rank's messages; `group`: the job-wide group id of each.
+
+    Traces number them globally or within the group, as the group's members and this rank, `me`, show.
+    """
+    result = peer.copy()
+    for g in np.unique(group):
+        members = keys[int(g)][0]
+        of_group = group == g
+        values = np.unique(peer[of_group][peer[of_group] != NULL])
+        is_global = bool(np.all(np.isin(values, members))) and me not in values.tolist()
+        is_relative = bool(len(values)) and values.max() < len(members) and all(members[int(v)] != me for v in values)
+        if not is_global and is_relative:
+            result[of_group] = np.array([members[int(v)] if v != NULL else NULL for v in peer[of_group]], np.int64)
+    return result
 
 
 def role_by_name(text: str) -> str | None:

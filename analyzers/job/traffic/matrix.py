@@ -14,6 +14,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.job.groups.groups import comm_group_ids, global_peers
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
@@ -95,23 +96,25 @@ def _sent(job: JobFacts, unit_of: Array, units: int) -> Array:
     """Bytes of the messages of the steps, from the end that recorded more of them; shape (units, units)."""
     by_end = np.zeros((2, units, units))
     place = {rank: position for position, rank in enumerate(job.rank_ids)}
+    group_ids, keys = comm_group_ids(job.ranks)
     for position, facts in enumerate(job.ranks):
-        unit = int(unit_of[position])
-        for sends, peer, size_bytes in _messages_of(facts):
+        unit, group = int(unit_of[position]), group_ids[position][facts.messages["comm"]]
+        peers = global_peers(facts.messages["peer"], group, keys, job.rank_ids[position])
+        for sends, peer, size_bytes in _messages_of(facts, peers):
             other = int(unit_of[place[peer]]) if peer in place else OUTSIDE
             if OUTSIDE not in (unit, other):
                 by_end[int(sends)][(unit, other) if sends else (other, unit)] += size_bytes
     return np.asarray(by_end.max(axis=0))
 
 
-def _messages_of(facts: RankFacts) -> list[tuple[bool, int, float]]:
-    """(sent, peer, bytes) of each peer and direction, in the steps."""
+def _messages_of(facts: RankFacts, peers: Array) -> list[tuple[bool, int, float]]:
+    """(sent, peer, bytes) of each peer and direction, in the steps. `peers`: rank numbers, shape (messages,)."""
     messages = facts.messages
     if not len(messages):
         return []
     called = np.where(messages["called_ns"] == NULL, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
-    is_sized = facts.is_issued_in_steps(called) & (messages["peer"] != NULL) & (messages["size_bytes"] != NULL)
-    sends, peer, size = (messages[name][is_sized] for name in ("is_send", "peer", "size_bytes"))
+    is_sized = facts.is_issued_in_steps(called) & (peers != NULL) & (messages["size_bytes"] != NULL)
+    sends, peer, size = messages["is_send"][is_sized], peers[is_sized], messages["size_bytes"][is_sized]
     keys, which = distinct(sends, peer)
     total = np.bincount(which, weights=size, minlength=keys.shape[1])
     return [(bool(sent), int(other), float(size)) for (sent, other), size in zip(keys.T.tolist(), total, strict=True)]

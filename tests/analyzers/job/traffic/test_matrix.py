@@ -1,11 +1,13 @@
 """Who communicates with whom: matrices that sum to the ledger and to the messages, and invent no pairs."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from labelled_runs import sample_run
+from labelled_runs import Runs, run_of, sample_run
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.matrix import OUTSIDE, Pairs, pairs_of
 from ddprof.causes import CAUSE_CODE
@@ -57,3 +59,17 @@ def test_stages_send_to_their_neighbours_alone() -> None:
     assert found == wanted
     rate = ranks_of(job).rate_gbps
     assert np.isfinite(rate[sorted(wanted)[0]]) and rate == pytest.approx(rate.T, nan_ok=True)
+
+
+def test_a_peer_that_is_numbered_within_its_group_is_the_rank_it_stands_for(labelled: Runs) -> None:
+    told = labelled("slow host of a whole stage").job
+    assert {group.ranks for facts in told.ranks for group in facts.process_groups} >= {(0, 2), (1, 3)}
+
+    def within_group(facts: RankFacts) -> RankFacts:
+        ranks = [facts.process_groups[group].ranks for group in facts.messages["group"].tolist()]
+        places = [of.index(peer) for of, peer in zip(ranks, facts.messages["peer"].tolist(), strict=True)]
+        return replace(facts, messages=facts.messages.replace(peer=np.array(places)))
+
+    relative = run_of([within_group(facts) for facts in told.ranks]).job
+    assert np.isfinite(ranks_of(told).sent_bytes[[0, 1, 2, 3], [2, 3, 0, 1]]).all()
+    assert ranks_of(relative).sent_bytes == pytest.approx(ranks_of(told).sent_bytes, nan_ok=True)

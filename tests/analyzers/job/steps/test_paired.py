@@ -1,13 +1,16 @@
-"""Steps that nobody numbered are paired by when they run."""
+"""Steps that nobody numbered are paired by what they issue, else by when they run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import retold
 from labelled_runs import Labelled, Runs
 from retold import Events
 
+from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.analyzers.job.steps.paired import paired_steps
 
@@ -41,3 +44,16 @@ def test_steps_that_the_profiler_numbered_stay(labelled: Runs) -> None:
     ranks = labelled("clean.ddp").job.ranks
     found, are_numbered = paired_steps(ranks, *comm_group_ids(ranks))
     assert are_numbered and all(a is b for a, b in zip(found, ranks, strict=True))
+
+
+@pytest.mark.parametrize("late", [(), (7,), (0, 2, 4, 6)])
+def test_steps_are_those_of_the_collectives_that_they_issue(labelled: Runs, late: tuple[int, ...]) -> None:
+    """On the device every second rank begins its steps nearer to the others' next; ranks 0 and 7 share no call."""
+    ranks = []
+    for facts in labelled("comm.slow_link").job.ranks:
+        held = with_steps(facts, np.arange(int(facts.identity.rank in late), len(facts.steps)))
+        own = held.steps.replace(index=np.arange(len(held.steps)))
+        ranks.append(replace(held, step_source="annotation", steps=own))
+    paired, are_numbered = paired_steps(ranks, *comm_group_ids(ranks))
+    assert are_numbered
+    assert [facts.steps["index"][0] for facts in paired] == [int(facts.identity.rank in late) for facts in paired]

@@ -40,7 +40,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     late = np.array([p for p in slow.tolist() if not loads_for_evaluation(measures.job.ranks[p])], np.int64)
     if not len(late):
         if len(slow):
-            yield Abstention(RULE.id, f"{format_ranks(measures.ranks(slow))} loads batches to evaluate, not to train")
+            verb = "loads" if len(slow) == 1 else "load"
+            yield Abstention(RULE.id, f"{format_ranks(measures.ranks(slow))} {verb} batches to evaluate, not to train")
         elif (taken := taking(measures, RULE.id, alone=True)) is not None:
             yield taken
         return
@@ -91,13 +92,15 @@ def _waited_us(measures: Measures, late: Array) -> float:
 def _fixes(measures: Measures, worst: int, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
     """Fixes for the late data loaders of these ranks."""
     loader_us = measures.host_spans_us["dataloader"]
-    waited_us = float(loader_us[worst])
+    waited_us, usual_us = float(loader_us[worst]), averages.typical(loader_us)
+    others, balance = "no other rank loads", ""  # as the first stage of a pipeline
+    if usual_us > 0:
+        others, balance = f"the typical one {format_us(usual_us)}", "rebalance shards by size, "
     return (
         Fix(
             setting="shard or storage of " + format_ranks(numbers),
-            suggested="move the shard to local storage, rebalance shards by size, free the CPU of that host",
-            why=f"its loader takes {format_us(waited_us)} per step, the typical one "
-            f"{format_us(averages.typical(loader_us))}",
+            suggested=f"move the shard to local storage, {balance}free the CPU of that host",
+            why=f"its loader takes {format_us(waited_us)} per step, {others}",
             source="TraceML diagnosis of input stragglers",
         ),
         workers_fix(measures, waited_us, rank_demand(measures, measures.step_us - waited_us, worst), worst),

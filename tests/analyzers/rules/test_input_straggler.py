@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from captured import sidecar_of, steps, with_sidecars
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
@@ -127,3 +128,15 @@ def test_a_rank_whose_workers_keep_ahead_waits_for_no_batch(tmp_path: Path) -> N
     # Each fetch of its peer takes long, too, and a batch of its workers a fortieth of a step.
     run = shared_host(tmp_path, 60_000.0, 12_000.0, (64_000.0, 1_000.0))
     assert [(f.id, f.ranks) for f in run.report.findings if f.id.startswith("input.")] == [(ID, (0,))]
+
+
+def test_where_one_rank_alone_loads_no_shards_are_to_be_balanced(labelled: Runs) -> None:
+    measures = labelled(ID).measures
+    assert "rebalance" in candidate(ID, measures).fixes[0].suggested
+    loader_us = measures.host_spans_us["dataloader"]
+    alone = replace(
+        measures,
+        host_spans_us={**measures.host_spans_us, "dataloader": np.where(loader_us < loader_us.max(), 0.0, loader_us)},
+    )
+    fix = candidate(ID, alone).fixes[0]
+    assert "rebalance" not in fix.suggested and fix.why.endswith("no other rank loads")

@@ -122,7 +122,7 @@ def follow_children(session: Session) -> None:
 
 def _end_threads(session: Session) -> None:
     """End our threads before the interpreter exits, as their calls would then end the process by a signal. `finish`
-    does not end them where capture is off.
+    does not end them where it fails, or where this process is no rank.
 
     A signal waits meanwhile, as during the flush, since its handler would take locks that this thread holds.
     """

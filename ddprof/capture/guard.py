@@ -42,6 +42,7 @@ class Guard:
         self._led: SelfGuarded | None = None
         self._plain = True
         self.faults: list[str] = []
+        self.on_fault: Callable[[], object] = lambda: None  # called once, after the fault that switched capture off
 
     def wrap(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """A guarded `function`, which returns None instead of raising, and does nothing once capture is off."""
@@ -132,6 +133,7 @@ class Guard:
         if self.enabled:
             self.disable()
             say(f"capture is off in this process, the job goes on: {self.faults[-1]}")
+            self.attempt("after the fault", self.on_fault)
 
     def disable(self) -> None:
         """Stop doing anything, without an error."""

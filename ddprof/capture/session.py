@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing import parent_process
@@ -78,7 +79,8 @@ class Session:
         self.attach([])
         self._make_tracker()
         self.stacks = self._make_sampler()
-        self.finish = self.guard.wrap(self._finish)
+        self.guard.on_fault = self._end_window
+        self.finish = self.guard.shield(self._finish)  # after a fault too: the sidecar is where it is kept
         self.watchdog = Watchdog(self.finish)
         self.process_group_exists: Callable[[], Any] = self.guard.wrap(self._identify)
         self.user_profiler_starts: Callable[[], Any] = self.guard.wrap(self._user_profiler_starts)
@@ -272,7 +274,7 @@ class Session:
     def _close_window(self, last_step: int, same_thread: bool = True, between_steps: bool = False) -> None:
         """Stop, export, dump the flight recorder, refresh the sidecar."""
         for window_closed in self._listeners.window_closed:
-            window_closed()
+            self.guard.attempt("end of a trace window", window_closed)  # whatever it raises, the profiler stops
         index = len(self.journal.windows)
         with self.stacks.paused():
             record = self.window.close(self.path("", index), last_step, same_thread)
@@ -280,13 +282,9 @@ class Session:
         if record is None:
             return
         self.journal.window_closed(record)
+        path, span = self.path(layout.FLIGHT_RECORDER_SUFFIX, index), (record["start_ns"], record["end_ns"])
         self.journal.window_called(self.calls.recent() if self.calls else [], record["start_ns"])
-        reason = self.guard.attempt(
-            "flight recorder",
-            lambda: flight_recorder.dump_window(
-                self.path(layout.FLIGHT_RECORDER_SUFFIX, index), record["start_ns"], record["end_ns"]
-            ),
-        )
+        reason = self.guard.attempt("flight recorder", lambda: flight_recorder.dump_window(path, *span))
         if reason:
             self.journal.note(f"window {index}: {reason}")
         if between_steps:
@@ -296,6 +294,11 @@ class Session:
             self.write_sidecar("running")
             self.clock.ping_again(f"window{index}")
         record["export_pause_ns"] = time.time_ns() - record["end_ns"]
+
+    def _end_window(self) -> None:
+        """Close an open window as capture goes off: a profiler left running fills the memory, and then crashes."""
+        if self.window.is_open:
+            self._close_window(self.tracker.index, same_thread=threading.get_ident() == self.tracker.thread)
 
     def _profiles(self, profiled: bool) -> None:
         self.tracker.profiled = profiled
@@ -335,9 +338,8 @@ class Session:
 
     def _dump_flight_recorder(self) -> None:
         """Dump every collective that is still in the recorder, to explain a hang."""
-        self.guard.attempt(
-            "flight recorder", lambda: flight_recorder.dump_all(self.path(layout.FLIGHT_RECORDER_SUFFIX))
-        )
+        path = self.path(layout.FLIGHT_RECORDER_SUFFIX)
+        self.guard.attempt("flight recorder", lambda: flight_recorder.dump_all(path))
 
     def _stuck(self) -> None:
         """Write the evidence when a stop was requested but the training thread hangs; leave the job as it is."""
@@ -347,11 +349,9 @@ class Session:
 
     def _answer(self, request: int) -> None:
         """Report this rank's stacks to the launcher, called from the thread that reads requests."""
-        answer = {
-            "request": request,
-            **whereabouts(self.identity, self.calls, self.tracker.booked),
-            "flight_recorder": self.guard.attempt("flight recorder", lambda: flight_recorder.read_entries(stacks=True)),
-        }
+        where = whereabouts(self.identity, self.calls, self.tracker.booked)
+        entries = self.guard.attempt("flight recorder", lambda: flight_recorder.read_entries(stacks=True))
+        answer = {"request": request, **where, "flight_recorder": entries}
         self.guard.attempt("where", lambda: write_json(self.path(layout.ANSWER_SUFFIX), answer))
 
     def write_sidecar(self, state: str) -> None:

@@ -1,0 +1,35 @@
+"""A session without a job around it: what becomes of a trace window, and of the end, after a fault of ddprof."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+
+from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.files.layout import SIDECAR_SUFFIX
+from ddprof.capture.files.storage import read_object
+from ddprof.capture.identity import RankIdentity
+from ddprof.capture.session import Session
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """That of a rank which nothing has happened to yet."""
+    made = Session(CaptureConfig(run_dir=str(tmp_path)))
+    made.identity = RankIdentity(0, 1, 0, "h", 7, 0, "single", None)
+    return made
+
+
+def test_a_fault_closes_the_window_and_is_kept_in_the_sidecar(session: Session) -> None:
+    profiler = SimpleNamespace(stop=Mock(), profiler=None)
+    session.window._profiler = profiler
+    broken = SimpleNamespace(window_closed=Mock(side_effect=KeyError("broken")))
+    session._listeners = Mock(window_closed=[broken.window_closed])
+    session.guard.wrap(lambda: 1 / 0)()
+    assert profiler.stop.call_count == 1 and not session.window.is_open and not session.guard.enabled
+    session.finish("exit")
+    written = read_object(session.path(SIDECAR_SUFFIX))
+    assert written["state"] == "exit" and len(written["windows"]) == 1
+    assert any("ZeroDivisionError" in note for note in written["notes"])
+    assert "end of a trace window: KeyError: 'broken'" in written["notes"]

@@ -110,7 +110,8 @@ def follow_children(session: Session) -> None:
     (CPython: multiprocessing/popen_fork.py, process.py). A script that ends by `os._exit` itself, so as not to wait for
     threads that hang, loses neither its last step nor an open window.
     """
-    os.register_at_fork(after_in_child=session.guard.wrap(session.restart_in_child))
+    # Where capture is off, too: a signal to the child would go on to the parent's watchdog, which ends the parent.
+    os.register_at_fork(after_in_child=session.guard.shield(session.restart_in_child))
     if parent_process() is not None:  # started by spawn: this very process is a child of multiprocessing
         _flush_at_end(session)
     # Registered in the parent: a finalizer made inside register_at_fork would be wiped by multiprocessing's own start

@@ -24,12 +24,13 @@ class Session: ...
 
 
 session = Session()
-session.guard, session.restart_in_child, session.finish = guard, nothing, guard.wrap(nothing)
+session.guard, session.finish = guard, guard.wrap(nothing)
 session.control = ControlReader(folder, nothing, nothing, nothing)
 session.stacks = StackSampler(tracker, lambda: True, nothing, hz=1000)
 session.clock = types.SimpleNamespace(stop=lambda: sys.argv[2] == "signal" and os.kill(os.getpid(), signal.SIGTERM))
 session.watchdog = Watchdog(lambda _: print("flushed in the middle", flush=True))
 session.watchdog.arm(folder / "threads.txt")
+session.restart_in_child = session.watchdog.disarm_in_child
 session.stacks.start(folder / "a.stacks.jsonl", {})
 session.control.start()
 
@@ -43,6 +44,11 @@ follow_children(session)
 guard.disable()
 for number in range(200_000):
     str(number)
+if sys.argv[2] == "fork":
+    child = os.fork()
+    if not child:
+        os._exit(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)
+    print("detached" if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) else "the parent's")
 """
 
 
@@ -53,3 +59,8 @@ def test_no_thread_is_left_where_capture_is_off(tmp_path: Path, native: str, eve
     done = bare_run([sys.executable, "-c", PROGRAM, str(tmp_path), event], DDPROF_NATIVE=native)
     assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
     assert '"kind":"end"' in (tmp_path / "a.stacks.jsonl").read_text()
+
+
+def test_a_signal_to_a_forked_child_is_the_childs_alone_where_capture_is_off(tmp_path: Path) -> None:
+    done = bare_run([sys.executable, "-c", PROGRAM, str(tmp_path), "fork"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "detached\n[]\n", "")

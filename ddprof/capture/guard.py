@@ -1,16 +1,19 @@
 """The only place where ddprof swallows its own errors: a defect of the tool must never become a defect of the job.
 
-Only the tool's own work runs under a guard, never the user's call. The first error switches capture off in this
-process, is printed as one line on stderr and kept for the sidecar.
+Only the tool's own work runs under a guard, never the user's call, except a handler of a signal that comes meanwhile:
+what that raises goes on to the script. The first error of the tool switches capture off in this process, is printed as
+one line on stderr and kept for the sidecar.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import CodeType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ddprof.untrusted.plain_text import clean
@@ -142,9 +145,28 @@ class Guard:
             self._led.enabled = False
 
     def _keep(self, where: str, error: BaseException) -> None:
+        """Keep an error of the tool. Raises it where it is the script's, whose handler of a signal ran meanwhile."""
+        if _is_of_a_handler(error):
+            raise error
         if len(self.faults) < _MAX_KEPT:
             message = " ".join(str(error).split())[:300]
             self.faults.append(f"{where}: {type(error).__name__}: {message}")
+
+
+def handler_codes(numbers: Iterable[int]) -> set[CodeType]:
+    """The code that handles these signals: of functions, methods and objects that are called."""
+    handlers: list[Any] = [signal.getsignal(number) for number in numbers]
+    handlers = [getattr(handler, "func", handler) for handler in handlers]  # of functools.partial
+    handlers += [getattr(handler, "__call__", None) for handler in handlers]  # noqa: B004  it is not asked whether
+    return {code for handler in handlers if (code := getattr(handler, "__code__", None)) is not None}
+
+
+def _is_of_a_handler(error: BaseException) -> bool:
+    """True where a signal's handler raised it, as to leave the training: the frames here are those below ours."""
+    codes, trace = handler_codes(signal.valid_signals()), error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in codes:
+        trace = trace.tb_next
+    return trace is not None
 
 
 def say(line: str) -> None:

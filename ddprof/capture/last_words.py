@@ -18,6 +18,7 @@ from ddprof.capture.describe.stacks import frames_from, last_error
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.files.layout import END_SUFFIX, SCHEMA
 from ddprof.capture.files.storage import write_json
+from ddprof.capture.guard import handler_codes
 from ddprof.capture.identity import identify
 
 # Of launchers: their own end is their ranks'. Of whoever ends a job by Ctrl-C.
@@ -28,7 +29,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.
 
 def note_exit(status: Any, caller: FrameType) -> None:
     """Record that the script calls `sys.exit(status)`, and where, except in a signal handler."""
-    handlers = {getattr(signal.getsignal(number), "__code__", None) for number in _ENDING}
+    handlers = handler_codes(_ENDING)
     frame: FrameType | None = caller
     while frame is not None:
         if frame.f_code in handlers:

@@ -1,9 +1,12 @@
 """Foundations of capture: its guard, the process's identity, the import hook, and a bounded journal."""
 
+import functools
 import importlib
+import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock, create_autospec
 
 import pytest
@@ -28,6 +31,35 @@ def test_a_failure_costs_one_line_and_the_capture_interrupts_pass(capsys: pytest
     assert hook(6) == 6 and hook(6, 3) == 2 and hook("x", 1) is None and hook(6, 3) is None
     assert len(guard.faults) == 1
     assert capsys.readouterr().err.count("capture is off") == 1
+
+
+class Preempted(Exception):
+    pass
+
+
+class Leaving:
+    """What a script may have a signal handled by."""
+
+    def handle(self, *_: object) -> None:
+        raise Preempted
+
+    __call__ = handle
+
+
+@pytest.mark.parametrize("handler", [Leaving().handle, Leaving(), functools.partial(Leaving().handle, 1)])
+def test_what_the_scripts_handler_raises_inside_our_code_reaches_the_script(handler: Any) -> None:
+    guard, before = Guard(), signal.signal(signal.SIGUSR1, handler)
+    ways = [guard.wrap(signal.raise_signal), guard.wrap_hook(lambda number, _: signal.raise_signal(number))]
+    ways += [guard.shield(signal.raise_signal), lambda number: guard.attempt("", lambda: signal.raise_signal(number))]
+    try:
+        for timed in (False, True):
+            guard.time_hooks(timed)
+            for way in ways:
+                with pytest.raises(Preempted):
+                    way(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert guard.enabled and guard.faults == []
 
 
 @pytest.mark.parametrize(

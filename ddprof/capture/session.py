@@ -125,7 +125,7 @@ class Session:
             self._identify()
         if self.unmarked:
             self._optimizers_mark_steps()
-        if id(optimizer) not in self.observed.optimizers:
+        if (known := self.observed.optimizers.get(id(optimizer))) is None or known() is not optimizer:
             self.observed.saw_optimizer(optimizer)
         if self._at_optimizer_step:
             self._at_optimizer_step = [hook for hook in self._at_optimizer_step if hook()]

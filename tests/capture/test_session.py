@@ -1,5 +1,6 @@
 """A session without a job around it: what becomes of a trace window, and of the end, after a fault of ddprof."""
 
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -11,6 +12,12 @@ from ddprof.capture.files.layout import SIDECAR_SUFFIX
 from ddprof.capture.files.storage import read_object
 from ddprof.capture.identity import RankIdentity
 from ddprof.capture.session import Session
+
+
+class Optimizer:
+    """What is known of one."""
+
+    param_groups: tuple[object, ...] = ()
 
 
 @pytest.fixture
@@ -33,3 +40,11 @@ def test_a_fault_closes_the_window_and_is_kept_in_the_sidecar(session: Session) 
     assert written["state"] == "exit" and len(written["windows"]) == 1
     assert any("ZeroDivisionError" in note for note in written["notes"])
     assert "end of a trace window: KeyError: 'broken'" in written["notes"]
+
+
+def test_an_optimizer_is_not_taken_for_one_that_was_freed_and_had_its_id(session: Session) -> None:
+    freed, trains = Optimizer(), Optimizer()
+    session.observed.optimizers[id(trains)] = weakref.ref(freed)
+    del freed
+    session.optimizer_stepped(trains)
+    assert session.observed.living_optimizers() == [trains]

@@ -33,8 +33,8 @@ class Observed:
         self.training_thread: int | None = None  # the thread in which the first optimizer stepped
         self._made: dict[int, tuple[weakref.ref[Any], Any]] = {}  # what settings belong to, with the line that made it
         self._lines: dict[tuple[str, str, int], str] = {}  # (what, file, line) -> function
-        self._loaders: dict[int, weakref.ref[Any]] = {}
-        self._loader_keys: dict[int, str] = {}
+        self._loaders: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id(), each with its number
+        self._loaders_seen = 0
         self._training_loader = "dataloader"
         self.frameworks: list[str] = []
         self._described: dict[str, Any] = {}
@@ -79,7 +79,7 @@ class Observed:
         """Note an optimizer's first step, in this thread."""
         if self.training_thread is None:
             self.training_thread = get_ident()
-        self.optimizers.setdefault(id(optimizer), weakref.ref(optimizer))
+        self.optimizers[id(optimizer)] = weakref.ref(optimizer)
 
     def was_made(self, thing: Any, kind: str) -> None:
         """Note that the running line of the script creates an optimizer, a loader or a wrapper."""
@@ -108,20 +108,27 @@ class Observed:
             for (kind, file, line), function in self._lines.items()
         ]
 
-    def saw_loader(self, loader: Any) -> None:
-        """Note the iteration of a DataLoader."""
-        if id(loader) not in self._loaders and len(self._loaders) < _MAX_LOADERS:
-            key = "dataloader" if not self._loaders else f"dataloader.{len(self._loaders)}"
-            self._loaders[id(loader)] = weakref.ref(loader)
-            self._loader_keys[id(loader)] = key
-            # Now: of `for batch in DataLoader(..)` only the iterator stays alive.
-            self._refresh(
-                key, loader, lambda loader: {**describe_loader.describe(loader), "line": self.made_at(loader)}
-            )
+    def saw_loader(self, loader: Any) -> int | None:
+        """The number of a DataLoader whose iteration begins; None beyond the first `_MAX_LOADERS`."""
+        known = self._loaders.get(id(loader))
+        if known is not None and known[0]() is loader:  # else the id was that of a loader that is gone
+            return known[1]
+        number = self._loaders_seen
+        if number == _MAX_LOADERS:
+            return None
+        self._loaders_seen += 1
+        self._loaders[id(loader)] = weakref.ref(loader), number
+        # Now: of `for batch in DataLoader(..)` only the iterator stays alive.
+        self._refresh(
+            _loader_key(number),
+            loader,
+            lambda loader: {**describe_loader.describe(loader), "line": self.made_at(loader)},
+        )
+        return number
 
-    def trains_with(self, loader_id: int) -> None:
+    def trains_with(self, number: int) -> None:
         """The loader that feeds the optimizer; until that is known, the first loader."""
-        self._training_loader = self._loader_keys.get(loader_id, self._training_loader)
+        self._training_loader = _loader_key(number)
 
     def describe(self) -> dict[str, Any]:
         """The sidecar's keys about the job's objects; a freed object keeps its last description."""
@@ -186,6 +193,10 @@ class Observed:
                 if seen == kind and model is not None:
                     return model
         return None
+
+
+def _loader_key(number: int) -> str:
+    return f"dataloader.{number}" if number else "dataloader"
 
 
 def _numbered(described: dict[str, Any], prefix: str) -> list[Any]:

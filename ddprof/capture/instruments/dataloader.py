@@ -29,10 +29,10 @@ class DataLoading(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         source = sys.modules["torch.utils.data.dataloader"]
         hub = self.hub
-        self._indices: dict[int, list[int]] = {}  # by loader: what its first pass asked for
-        self._loader_of: dict[int, int] = {}  # id of the sampler that the iterators hold -> id of the loader
-        self._last: int | None = None  # the loader of the latest batch
-        self._trains: int | None = None  # the loader that feeds the training, once known
+        self._indices: dict[int, list[int]] = {}  # by loader's number: what its first pass asked for
+        self._loader_of: dict[int, int] = {}  # id of the sampler that the iterators hold -> number of the loader
+        self._last: int | None = None  # number of the loader of the latest batch
+        self._trains: int | None = None  # number of the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
         self._passes = SamplerPasses()
         self._tensor: Any = sys.modules["torch"].Tensor
@@ -86,7 +86,7 @@ class DataLoading(Instrumentor):
         """The first 512 indices of the training loader's first pass, in order, and passes of shuffling samplers."""
         first = next(iter(self._indices.values()), [])
         return {
-            "sample_indices": first if self._trains is None else self._indices.get(self._trains, first),
+            "sample_indices": first if self._trains is None else self._indices.get(self._trains, []),
             "sampler_passes": self._passes.recorded(self._trains),
         }
 
@@ -96,20 +96,19 @@ class DataLoading(Instrumentor):
 
     def _begins(self, loader: Any) -> None:
         """Handle the beginning of a pass over a loader."""
-        self.hub.observed.saw_loader(loader)
-        self._passes.begins(loader)
-        if id(loader) not in self._indices and len(self._indices) >= _MAX_LOADERS:
-            return
+        number = self.hub.observed.saw_loader(loader)
+        self._passes.begins(loader, number)
         sampler = id(getattr(loader, "_index_sampler", None))
-        self._loader_of[sampler] = id(loader)
-        self._wanted.add(sampler)
-        kept = self._indices.get(id(loader))
-        if kept is None or 0 < len(kept) < _MIN_INDICES:
-            self._indices[id(loader)] = []
-        elif kept:
-            # A later epoch is shuffled anew: what two ranks read then says nothing about how they share one.
+        self._wanted.discard(sampler)
+        if number is None:
             self._loader_of.pop(sampler, None)
-            self._wanted.discard(sampler)
+            return
+        self._loader_of[sampler] = number
+        # A later epoch is shuffled anew: what two ranks read then says nothing about how they share one.
+        is_kept = len(self._indices.get(number, ())) >= _MIN_INDICES
+        if not is_kept and (number in self._indices or len(self._indices) < _MAX_LOADERS):
+            self._indices[number] = []
+            self._wanted.add(sampler)
 
     def _watch_indices(self, cls: Any) -> None:
         """Record a rank's first indices, which show whether ranks read the same samples."""
@@ -128,7 +127,7 @@ class DataLoading(Instrumentor):
         sampler = id(getattr(iterator, "_index_sampler", None))
         if sampler not in self._wanted:
             return
-        kept = self._indices.get(self._loader_of.get(sampler, 0))
+        kept = self._indices.get(self._loader_of.get(sampler, -1))
         if kept is None or len(kept) >= _MAX_INDICES:
             self._wanted.discard(sampler)
             return

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from hubs import installed, make_hub
 
+from ddprof.capture.describe.observed import Observed
+from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.dataloader import EVALUATION, DataLoading
 
 pytestmark = pytest.mark.torch
 
 
 def hub_of_a_loader(**timers: Any) -> Any:
-    observed = SimpleNamespace(saw_loader=lambda loader: None, trains_with=lambda loader: None)
-    return make_hub(observed=observed, tracker=SimpleNamespace(index=0), **timers)
+    return make_hub(observed=Observed(Guard()), tracker=SimpleNamespace(index=0), **timers)
 
 
 def seen(batch: Any) -> Any:
@@ -41,6 +42,24 @@ def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluat
         next(iter(train))
         assert ranges[-2:] == [None, None]
     assert sum(each["batches"] for each in hub.journal.batches()) == 3
+
+
+def test_a_loader_is_not_taken_for_one_that_was_freed_and_had_its_id() -> None:
+    """A first look at all samples, then training on this rank's half of them."""
+    torch, hub = pytest.importorskip("torch"), hub_of_a_loader()
+    loader, samples = torch.utils.data.DataLoader, range(200)
+    with installed(DataLoading(hub), torch) as loading:
+        first = loader(samples, batch_size=1)
+        list(first)
+        freed, others = id(first), list[Any]()
+        del first
+        while id(train := loader(samples, batch_size=4, sampler=range(0, 200, 2))) != freed:
+            others.append(train)
+        list(train)
+        list(train)
+        loading.optimizer_stepped()
+        assert loading.recorded()["sample_indices"] == [*range(0, 200, 2)]
+    assert hub.observed.describe()["dataloader"]["batch_size"] == 4
 
 
 def test_samples_and_elements_of_lists_and_mappings() -> None:

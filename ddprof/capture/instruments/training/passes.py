@@ -23,10 +23,11 @@ class _Passes:
         self._order: Any = None  # what decides the order of the pass under way
         self._complete = False
 
-    def begins(self, sampler: Any, loader_id: int) -> None:
+    def begins(self, sampler: Any, loader: int | None) -> None:
         order = (getattr(sampler, "epoch", None), getattr(sampler, "seed", None))
         self.repeated += self._complete and order == self._order
-        self.loaders.add(loader_id)
+        if loader is not None:
+            self.loaders.add(loader)
         self.begun += 1
         self.line = script_line()
         self._order, self._complete = order, False
@@ -42,8 +43,8 @@ class SamplerPasses:
     def __init__(self) -> None:
         self._passes: dict[int, _Passes] = {}
 
-    def begins(self, loader: Any) -> None:
-        """Handle the beginning of a pass over a loader."""
+    def begins(self, loader: Any, number: int | None) -> None:
+        """Handle the beginning of a pass over a loader, with its number."""
         sampler = distributed_sampler(loader)
         if sampler is None or not _is_shuffled_by_epoch(sampler):
             return
@@ -52,7 +53,7 @@ class SamplerPasses:
             if len(self._passes) >= _MAX_SAMPLERS:
                 return
             passes = self._passes[id(sampler)] = _Passes(sampler)
-        passes.begins(sampler, id(loader))
+        passes.begins(sampler, number)
 
     def ends(self, iterator: Any) -> None:
         """Handle a loader's last batch."""
@@ -62,7 +63,7 @@ class SamplerPasses:
             passes.ends()
 
     def recorded(self, trains: int | None) -> list[dict[str, Any]]:
-        """The record for the sidecar; `trains`: id of the loader that feeds the training."""
+        """The record for the sidecar; `trains`: number of the loader that feeds the training."""
         return [
             {
                 "begun": passes.begun,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from types import ModuleType
+from threading import get_ident
+from types import FrameType, ModuleType
 from typing import Any
 
 from ddprof.capture.files.step import OPTIMIZER
@@ -36,17 +37,30 @@ class OptimizerSteps(Instrumentor):
             handle.remove()
 
     def _hooks(self) -> tuple[Hook, Hook]:
-        """Functions rather than methods: fewer look-ups with cold caches."""
+        """Functions rather than methods: fewer look-ups with cold caches.
+
+        After a step that raises, torch calls no hook: the script may go on, so the next hook ends what it began.
+        """
         hub, stepped = self.hub, self._stepped
         begin, end, begins = hub.begin, hub.end, hub.optimizer_begins
         tokens: list[Token | None] = []
 
+        def end_raised(around: int) -> None:
+            if hub.observed.training_thread in (None, get_ident()):
+                under_way = _depth(sys._getframe(2)) - around  # the caller of our caller is torch
+                while len(tokens) > under_way:
+                    end(OPTIMIZER, tokens.pop())
+
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if tokens:
+                end_raised(1)
             if not tokens:
                 begins(id(optimizer))
             tokens.append(begin(OPTIMIZER))
 
         def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if len(tokens) > 1:
+                end_raised(0)
             if tokens:
                 end(OPTIMIZER, tokens.pop())
             if not tokens:  # the innermost of nested optimizers (DeepSpeed, Accelerate) is not a step of its own
@@ -90,3 +104,12 @@ class OptimizerSteps(Instrumentor):
         if id(optimizer) not in self._stepped:
             self.hub.journal.skipped_optimizer_steps += 1
             self.hub.optimizer_stepped(optimizer)
+
+
+def _depth(frame: FrameType) -> int:
+    """The number of optimizer steps under way, by `frame` of torch's function that calls the hooks: each has one."""
+    code, above, depth = frame.f_code, frame.f_back, 1
+    while above is not None:
+        depth += above.f_code is code
+        above = above.f_back
+    return depth

@@ -232,7 +232,7 @@ class Session:
             self._open_window(next_index, reason)
         if window.is_open:
             window.mark_step(next_index)
-        self.clock.step_boundary(self.identity)
+        self.guard.attempt("clock", lambda: self.clock.step_boundary(self.identity))
         tracker.disturbed = window.compressing
         heavy = time.perf_counter_ns() - started > _HEAVY_NS
         if next_index >= self.own_cost.next_step:

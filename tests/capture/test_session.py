@@ -1,5 +1,6 @@
 """A session without a job around it: what becomes of a trace window, and of the end, after a fault of ddprof."""
 
+import dataclasses
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ddprof.capture import clock
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.files.layout import SIDECAR_SUFFIX
 from ddprof.capture.files.storage import read_object
@@ -48,3 +50,12 @@ def test_an_optimizer_is_not_taken_for_one_that_was_freed_and_had_its_id(session
     del freed
     session.optimizer_stepped(trains)
     assert session.observed.living_optimizers() == [trains]
+
+
+def test_a_store_that_cannot_be_asked_costs_the_clock_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's FakeStore, and stores of a script's own."""
+    assert session.identity is not None
+    session.identity = dataclasses.replace(session.identity, source="c10d")
+    monkeypatch.setattr(clock, "_store", object)
+    session.guard.wrap(session._boundary)(1)
+    assert session.guard.enabled and len(session.guard.faults) == 1

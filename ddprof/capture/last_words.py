@@ -36,11 +36,8 @@ def note_exit(status: Any, caller: FrameType) -> None:
             return
         frame = frame.f_back
     message = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
-    sys._ddprof_exit = {  # type: ignore[attr-defined]
-        "type": "SystemExit",
-        "message": message,
-        "frames": frames_from(caller),
-    }
+    error = {"type": "SystemExit", "message": message, "frames": frames_from(caller)}
+    sys._ddprof_exit = time.time_ns(), error  # type: ignore[attr-defined]
 
 
 def write(settings: str, is_told: bool) -> None:

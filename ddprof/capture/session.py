@@ -328,7 +328,7 @@ class Session:
             self.tracker.write_to(None)  # whoever watches takes a step in the ring for a job that goes on
             self.tracker.finish()
             self.guard.attempt("stacks", lambda: self.stacks.stop(reason))
-            self.ending = ended(reason)
+            self.ending = ended(reason, max((step.start_ns for step, _ in self.tracker.logged()), default=0))
             if reason in ("watchdog", "signal") or self.ending["error"]:
                 self._dump_flight_recorder()
             self.clock.stop()

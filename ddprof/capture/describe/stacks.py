@@ -89,14 +89,15 @@ def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
     return frames
 
 
-def last_error() -> dict[str, Any] | None:
+def last_error(step_ns: int = 0) -> dict[str, Any] | None:
     """The exception that ends this process, or its `sys.exit` with another code than 0 (last_words.py), known once
-    Python has printed it; None where it ends normally.
+    Python has printed it; None where it ends normally. `step_ns`: when its last step began; the script caught a
+    `sys.exit` before that.
     """
     error = getattr(sys, "last_value", None)
     if not isinstance(error, BaseException):
-        left: dict[str, Any] | None = getattr(sys, "_ddprof_exit", None)
-        return left
+        at_ns, left = getattr(sys, "_ddprof_exit", (0, None))
+        return left if at_ns >= step_ns else None
     return {
         "type": type(error).__name__,
         "message": str(error)[:_MAX_MESSAGE_CHARACTERS],
@@ -135,11 +136,13 @@ def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int
     }
 
 
-def ended(reason: str) -> dict[str, Any]:
-    """End of this process: time, exception, and the main thread's stack where a signal ends it."""
+def ended(reason: str, step_ns: int) -> dict[str, Any]:
+    """End of this process, whose last step began at `step_ns`: time, exception, and the main thread's stack where a
+    signal ends it.
+    """
     stopped = reason in ("watchdog", "signal")
     return {
         "at_ns": time.time_ns(),
-        "error": None if stopped else last_error(),
+        "error": None if stopped else last_error(step_ns),
         "frames": main_frames() if stopped else [],
     }

@@ -53,9 +53,11 @@ class Lateness:
 
 
 def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STEPS) -> list[LiveRank]:
-    """The running ranks, in rank order. Damaged or unfinished rings are skipped."""
+    """The running ranks, in rank order. Damaged or unfinished rings are skipped, and those of a rank's earlier lives,
+    which an elastic restart leaves behind.
+    """
     now_ns = time.time_ns() if now_ns is None else now_ns
-    ranks = []
+    newest: dict[int, tuple[int, LiveRank]] = {}  # by rank: when it began, and its state
     for path in names_in(folder, RING_SUFFIX):
         try:
             ring = read_ring(path, recent)
@@ -63,8 +65,10 @@ def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STE
             continue
         since_ns = ring.steps[-1].end_ns if ring.steps else ring.started_ns
         age_ns = 0 if since_ns is None else max(now_ns - since_ns, 0)
-        ranks.append(LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns))
-    return sorted(ranks, key=lambda rank: rank.rank)
+        began_ns = ring.started_ns or 0
+        if ring.rank not in newest or newest[ring.rank][0] <= began_ns:
+            newest[ring.rank] = began_ns, LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns)
+    return [newest[rank][1] for rank in sorted(newest)]
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:

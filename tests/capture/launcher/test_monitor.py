@@ -8,7 +8,7 @@ from pathlib import Path
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.live import LiveRank, latest_late, request_window
+from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 from ddprof.capture.launcher.monitor import JobMonitor, Watcher, WindowBudget
 
 MS = 1_000_000
@@ -63,6 +63,15 @@ def test_windows_are_bounded_in_an_hour_and_in_megabytes_a_day() -> None:
     for minute in range(0, 2 * 24 * 60, 15):
         written += 40 << 20 if budget.allows(60.0 * minute, written) else 0
     assert written <= 2 * ((1 << 30) + (40 << 20))
+
+
+def test_of_a_rank_that_was_restarted_the_newest_life_counts(tmp_path: Path) -> None:
+    for pid, restart, steps, began_ns in ((9, 0, 500, MS), (7, 1, 40, 2 * MS), (8, 2, 3, 3 * MS)):
+        about = {"rank": 0, "host": "h", "restart": restart, "started_ns": began_ns}
+        ring = StepRing(tmp_path / f"rank0.h.{pid}.{restart}.ring", about)
+        for number in range(steps):
+            ring.write(step(number))
+    assert [(rank.rank, rank.last_step) for rank in read_ranks(tmp_path)] == [(0, 2)]
 
 
 def test_window_is_asked_for_ahead_of_every_rank(tmp_path: Path) -> None:

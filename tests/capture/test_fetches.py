@@ -1,4 +1,4 @@
-"""DataLoader workers, forked and spawned: their fetches are kept, and they are not taken for ranks."""
+"""DataLoader workers, however they are started: their fetches are kept, and they are not taken for ranks."""
 
 import json
 import sys
@@ -10,7 +10,9 @@ from runs import SCRIPTS, good_run
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "method", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spawn", "forkserver"))]
+)
 def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
     run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
     assert run.manifest["ranks"] == [0]

@@ -1,8 +1,9 @@
 """Fetches of batches with their times and costs, recorded in the process that makes them.
 
 A DataLoader worker appends one line per batch to its rank's `.workers.jsonl`, by one `write` of less than a page to an
-O_APPEND descriptor, so that workers share the file without a lock. The worker's parent process tells its rank, under
-fork and spawn alike. A loader without workers fetches in the training process; its recent fetches go to the sidecar.
+O_APPEND descriptor, so that workers share the file without a lock. The process that asked for the worker tells its
+rank, under fork, spawn and forkserver alike. A loader without workers fetches in the training process; its recent
+fetches go to the sidecar.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import util
+from multiprocessing import parent_process, util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -133,7 +134,9 @@ class LoaderWorkers(Instrumentor):
         """
         if self._owner != os.getpid():
             self._owner, self._file, self._lines, self._waits = os.getpid(), None, 0, _run_delays()
-        for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{os.getppid()}.*{SIDECAR_SUFFIX}"):
+        asked = parent_process()  # under forkserver, the parent is the server
+        rank_pid = os.getppid() if asked is None else asked.pid
+        for sidecar in self.hub.folder.glob(f"rank*.{host_label()}.{rank_pid}.*{SIDECAR_SUFFIX}"):
             stem = sidecar.with_name(sidecar.name.removesuffix(SIDECAR_SUFFIX))
             self._file = open_to_append(stem.with_name(stem.name + WORKERS_SUFFIX))
             if self.hub.config.stacks:

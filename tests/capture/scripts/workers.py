@@ -1,4 +1,4 @@
-"""One process, two DataLoader workers started the given way (fork or spawn), one millisecond per sample."""
+"""One process, two DataLoader workers started the given way (fork, spawn or forkserver), one millisecond per sample."""
 
 import os
 import sys

@@ -16,7 +16,9 @@ _RECENT_CALLS = 1024
 
 
 class Journal:
-    """Written by the session and its instrumentors, read by the sidecar."""
+    """Written by the session and its instrumentors, read by the sidecar, in other threads, too: whoever goes through a
+    deque copies it first.
+    """
 
     def __init__(self) -> None:
         self.windows: list[dict[str, Any]] = []
@@ -51,7 +53,7 @@ class Journal:
         """Keep a trace window with the batches fetched in its steps, over which the analysis compares ranks."""
         self.windows.append(record)
         self._traced_batches.extend(
-            row for row in self._batches if record["first_step"] <= row[0] <= record["last_step"]
+            row for row in list(self._batches) if record["first_step"] <= row[0] <= record["last_step"]
         )
 
     def batches(self) -> list[dict[str, int]]:

@@ -81,7 +81,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         "syncs": _syncs(journal.syncs),
         "batch": journal.batch,
         "batches": journal.batches(),
-        "fetches": [dict(zip(FETCH_FIELDS, fetch, strict=True)) for fetch in journal.fetches],
+        "fetches": [dict(zip(FETCH_FIELDS, fetch, strict=True)) for fetch in list(journal.fetches)],
         **{key: value for instrumentor in session.instrumentors for key, value in instrumentor.recorded().items()},
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),

@@ -2,6 +2,8 @@
 
 import dataclasses
 import weakref
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -42,6 +44,24 @@ def test_a_fault_closes_the_window_and_is_kept_in_the_sidecar(session: Session) 
     assert written["state"] == "exit" and len(written["windows"]) == 1
     assert any("ZeroDivisionError" in note for note in written["notes"])
     assert "end of a trace window: KeyError: 'broken'" in written["notes"]
+
+
+class Fetch(list[int]):
+    """One as whose fields are read another thread fetches."""
+
+    def __init__(self, fetches: deque[list[int]]) -> None:
+        super().__init__(range(5))
+        self.fetches = fetches
+
+    def __iter__(self) -> Iterator[int]:
+        self.fetches.append([0] * 5)
+        return super().__iter__()
+
+
+def test_a_sidecar_is_written_while_another_thread_fetches(session: Session) -> None:
+    session.journal.fetches.append(Fetch(session.journal.fetches))
+    session.write_sidecar("running")
+    assert len(read_object(session.path(SIDECAR_SUFFIX))["fetches"]) == 1
 
 
 def test_an_optimizer_is_not_taken_for_one_that_was_freed_and_had_its_id(session: Session) -> None:

@@ -14,6 +14,7 @@ import mmap
 import os
 import shutil
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from ddprof.untrusted.regular_files import read_bounded
@@ -86,7 +87,7 @@ def _plain(value: Any) -> str:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write to a temporary name and rename it. Raises OSError; then nothing is left behind."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{get_ident()}.tmp")
     try:
         with os.fdopen(open_new(temporary), "wb") as sink:
             sink.write(content)

@@ -128,7 +128,7 @@ class TraceWindow:
         _remove_leftovers(path)  # a link in its place would be followed
         try:
             profiler.export_chrome_trace(str(path))
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, TypeError) as error:  # TypeError: C++ takes no path that is not UTF-8
             self._note(f"{path.name}: export failed: {error}")
         if not path.is_file() or not path.stat().st_size:
             self._note(f"{path.name}: not written, the disk of the run folder is full or read-only")

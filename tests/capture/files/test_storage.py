@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hubs import on_another_thread
 
 from ddprof.capture.files.storage import MAX_JSON_BYTES, compress, names_in, open_to_append, read_object, write_json
 
@@ -62,6 +63,20 @@ def test_links_in_place_of_our_files_are_not_followed(tmp_path: Path) -> None:
         open_to_append(tmp_path / "lines")
     assert mine.read_text() == "precious" and read_object(tmp_path / "a.json") == {"a": 1}
     assert gzip.decompress((tmp_path / "t.json.gz").read_bytes()) == b"{}"
+
+
+def test_two_threads_can_write_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other begins and ends as the first is about to rename what it wrote."""
+    path, rename = tmp_path / "a.json", os.replace
+
+    def interrupted(*names: Path) -> None:
+        monkeypatch.setattr(os, "replace", rename)
+        on_another_thread(write_json, path, {"a": 1})
+        rename(*names)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    write_json(path, {"a": 2})
+    assert read_object(path) == {"a": 2} and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_that_is_gone_has_no_names(tmp_path: Path) -> None:

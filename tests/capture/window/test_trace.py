@@ -4,6 +4,8 @@ import gc
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,3 +35,15 @@ def test_windows_leave_no_threads_behind(tmp_path: Path) -> None:
     kept = [thing for thing in gc.get_objects() if isinstance(thing, threading.Thread)]
     assert sum(thread.name == "ddprof-compress" for thread in kept) == 1
     assert len(list(tmp_path.glob("*.gz"))) == 4 and notes == []
+
+
+def test_a_path_that_the_export_cannot_take_costs_the_trace_alone(tmp_path: Path) -> None:
+    """As one that is not UTF-8."""
+    notes: list[str] = []
+    window = TraceWindow(Annotator(), notes.append, record_shapes=False)
+    results = SimpleNamespace(trace_start_ns=lambda: 1)
+    window._profiler = Mock(profiler=SimpleNamespace(kineto_results=results))
+    window._profiler.export_chrome_trace.side_effect = TypeError("incompatible function arguments")
+    record = window.close(tmp_path / "rank0", 9)
+    assert record is not None and record["trace_path"] is None
+    assert "export failed: incompatible function arguments" in notes[0]

@@ -17,6 +17,7 @@ from ddprof.cli.load import load_open_run, load_reports, require_complete
 from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
+from ddprof.errors import UsageError
 from ddprof.readers.source import OnlyLogs
 from ddprof.report import phrases
 from ddprof.report.model import Report
@@ -72,6 +73,8 @@ def command(
     if was_answered(paths, asked):
         return
     form = chosen_format(form, output)
+    if fixes is not None and (key or form == "html"):
+        raise UsageError(f"--fixes: not with {'--redact' if key else '--format html'}")
     with redacted_errors(key):
         how = (reading, strict, max_bytes)
         try:
@@ -85,6 +88,8 @@ def command(
         if form != "html":
             reports = redacted_reports(reports, key)
             alone = len(reports) == 1
+            if fixes is not None and not alone:
+                raise UsageError(f"--fixes: these are {len(reports)} runs; name one of them")
             left = leave_fixes(reports[0], paths, fixes) if alone and not key else None
             following = [next_commands(("RUN",) if key else paths, report, alone, left) for report in reports]
             deliver(reports, form, output, following, full)

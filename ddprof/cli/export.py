@@ -94,7 +94,7 @@ def parse_ranks(text: str) -> set[int]:
     ranks: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"--ranks {text}: want a list like 0,3 or 0-7")
         ranks |= set(range(int(first), int(last or first) + 1))
     return ranks

@@ -119,6 +119,8 @@ def _flushed(code: int) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_left()
+    except OSError:
+        _reader_left()  # of a full disk, which `load.tell` has told
     return code
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.cli.export import parse_ranks
+from ddprof.errors import UsageError
+
 
 def test_arrows_of_chosen_ranks_are_counted_and_reports_have_none(ddprof, sample, tmp_path: Path, saved: Path) -> None:
     for ranks, has_arrows in (("0-3", True), ("0", False)):
@@ -17,6 +20,12 @@ def test_arrows_of_chosen_ranks_are_counted_and_reports_have_none(ddprof, sample
     code, _, err = ddprof("export", str(saved), "-o", str(tmp_path / "x.json"))
     assert (code, len(err.splitlines())) == (4, 1) and str(saved) in err and "holds no events" in err
     assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0
+
+
+@pytest.mark.parametrize("ranks", ["²", "0-²", "x", "0,,1"])  # "²".isdigit(), and int() refuses it
+def test_ranks_that_are_no_numbers_are_refused(ranks: str) -> None:
+    with pytest.raises(UsageError, match="want a list like"):
+        parse_ranks(ranks)
 
 
 def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof, sample, tmp_path: Path) -> None:

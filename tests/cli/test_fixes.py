@@ -44,8 +44,18 @@ def test_other_inputs_get_none_unless_it_is_asked_for(ddprof, run: Path, tmp_pat
     assert not (run / "FIXES.toml").exists()
     code, _, _ = ddprof("analyze", str(run), "--fixes", str(tmp_path / "mine.toml"))
     assert code == 0 and parse_fixes((tmp_path / "mine.toml").read_text())
-    ddprof("analyze", str(run), "--redact", "--fixes", str(tmp_path / "redacted.toml"))
-    assert not (tmp_path / "redacted.toml").exists()
+
+
+def test_what_leaves_no_file_of_fixes_says_so(ddprof, run: Path, sample, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    for words, why in (
+        (["--redact"], "not with --redact"),
+        (["-o", str(tmp_path / "page.html")], "not with --format html"),
+        ([sample("healthy")], "these are 2 runs; name one of them"),
+    ):
+        code, out, err = ddprof("analyze", str(run), "--fixes", str(path), *words)
+        assert (code, out) == (2, "") and err.splitlines()[-1] == f"ddprof: --fixes: {why}"
+    assert not path.exists()
 
 
 def test_a_plan_as_fixes(ddprof, run: Path, tmp_path: Path) -> None:

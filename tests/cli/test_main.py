@@ -105,13 +105,18 @@ def test_what_is_heavy_is_imported_by_who_needs_it_and_stores_by_who_names_one(s
     assert not HEAVY & package and not HEAVY & told_help and not STORES & (run | analyze)
 
 
-def test_a_reader_that_leaves_is_no_error_and_an_internal_error_is_one_line_and_1(saved: Path) -> None:
+def test_a_reader_that_leaves_is_no_error_a_full_disk_is_one_line_and_2_and_an_internal_error_is_one_line_and_1(
+    saved: Path,
+) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with open(writes, "wb") as nobody_reads:
         line = ("-m", "ddprof.cli.main", "analyze", str(saved), "--format", "json")
         done = _run(*line, capture_output=False, stdout=nobody_reads, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, "")
+    with open("/dev/full", "wb") as full:
+        done = _run(*line, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (2, "ddprof: stdout: not written: No space left on device\n")
     code = (
         "import ddprof.cli.analyze as analyze\nfrom ddprof.cli import main\n"
         "def broken(*_):\n    raise RuntimeError('two\\nlines')\n"

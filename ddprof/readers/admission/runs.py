@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
 
 from ddprof.errors import UsageError
 from ddprof.model import HealthNote
@@ -86,7 +86,10 @@ def _one_window(members: list[Source], window: int | None, notes: list[HealthNot
         by_writer.setdefault((_writer(source), source.part), []).append(source)
     kept, dropped = [], 0
     for written in by_writer.values():
-        written.sort(key=_order)
+        newest: dict[str, int] = {}  # by process
+        for source in written:
+            newest[_process(source)] = max(newest.get(_process(source), 0), source.mtime_ns)
+        written.sort(key=partial(_order, newest))
         kept += written[-1:] if window is None else written[window - 1 : window]
         dropped = max(dropped, len(written) - 1)
     if not kept:
@@ -120,11 +123,20 @@ def _writer(source: Source) -> str:
     )
 
 
-def _order(source: Source) -> tuple[int, int, list[int], int]:
+def _process(source: Source) -> str:
+    """The process that wrote a file, by capture's name for it; "" for other names."""
+    ours = _RESTART.match(file_name(source.member or source.path))
+    return ours["pid"] if ours else ""
+
+
+def _order(newest: Mapping[str, int], source: Source) -> tuple[int, int, int, list[int], int]:
+    """The place of a file in its rank's sequence. `newest`: the last time that each process wrote: of a job that was
+    started again in the same folder, no number says which attempt was the last.
+    """
     ours = _RESTART.match(file_name(source.member or source.path))
     if ours:
-        return int(ours["restart"]), int(ours["window"] or 0), [], source.mtime_ns
-    return 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.path))], source.mtime_ns
+        return int(ours["restart"]), newest[ours["pid"]], int(ours["window"] or 0), [], source.mtime_ns
+    return 0, 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.path))], source.mtime_ns
 
 
 def labels(full: Sequence[str], given: Sequence[str]) -> list[str]:

@@ -34,6 +34,17 @@ def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) 
         discover([tmp_path / "run"], window=5)
 
 
+def test_the_last_attempt_in_a_folder_that_is_used_again_is_taken_whatever_its_windows(tmp_path: Path) -> None:
+    for written_s, (pid, windows) in enumerate([(9, 5), (8, 2)]):
+        for window in range(windows):
+            path = rank_file(tmp_path / f"rank0.host.{pid}.0.{window}.pt.trace.json", 0)
+            os.utime(path, (written_s, 100 * written_s + 100 - window))  # within a process, the windows' numbers count
+    (source,) = discover([tmp_path]).sources
+    assert Path(source.path).name == "rank0.host.8.0.1.pt.trace.json"
+    (source,) = discover([tmp_path], window=5).sources
+    assert Path(source.path).name == "rank0.host.9.0.4.pt.trace.json"
+
+
 def test_the_latest_link_is_one_run(tmp_path: Path) -> None:
     our_run(tmp_path / "20261121-a", windows=1)
     our_run(tmp_path / "20261121-b", windows=1)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddprof.capture.files.layout import MANIFEST, host_label
+from ddprof.capture.files.storage import read_object, write_bytes
 from ddprof.capture.launcher.identity import SharedJob
 
 LATEST = "latest"
@@ -97,8 +98,30 @@ def join(path: Path, shared: bool = False) -> RunFolder:
         # Exactly one of them gets the main manifest and leads: it asks for windows.
         manifest.open("x", encoding="utf-8").close()
     except FileExistsError:
-        manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"
+        if not _took_over(manifest):
+            manifest = path / f"manifest.{host_label()}.{os.getpid()}.json"
     return RunFolder(path.resolve(), manifest)
+
+
+def _took_over(manifest: Path) -> bool:
+    """True where the folder's job had ended, and this is the one of the next attempt that emptied its manifest.
+
+    They claim it by a link of a fixed name, kept until it is empty: what the link then shows is nobody else's.
+    """
+    claim = manifest.with_name(f".{manifest.name}.tmp")
+    try:
+        if "ended_ns" not in read_object(manifest):
+            return False
+        os.link(manifest, claim)
+        try:
+            is_ended = "ended_ns" in read_object(claim)
+            if is_ended:
+                write_bytes(manifest, b"")
+        finally:
+            claim.unlink(missing_ok=True)
+    except (OSError, ValueError):  # being written, claimed by another, or on a file system without links
+        return False
+    return is_ended
 
 
 def _mode(shared: bool) -> int:

@@ -4,8 +4,10 @@ import json
 import os
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from runs import ddprof_run
 
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.launcher.identity import SharedJob
-from ddprof.capture.launcher.run_folder import create, private_folder
+from ddprof.capture.launcher.run_folder import create, join, private_folder
 
 NOBODY = 65534
 SLURM = SharedJob("slurm77.0", 2)
@@ -40,6 +42,24 @@ def test_a_later_job_gets_its_own_folder(tmp_path: Path, parts: int, ended: bool
         part.manifest.write_text(json.dumps({"ended_ns": 5} if ended else {"ended_utc": None}))
     found = create(tmp_path, "train", time.time() + later_s, AT)
     assert found.path.name == ("train-at-node0-29500" if is_met else "train-at-node0-29500-2")
+
+
+def test_one_of_the_next_attempt_leads_in_a_folder_whose_job_has_ended(tmp_path: Path) -> None:
+    own = f"manifest.{host_label()}.{os.getpid()}.json"
+    first = join(tmp_path).manifest
+    for content in ("", '{"ended_utc": null}', "{", "[]"):
+        first.write_text(content)
+        assert join(tmp_path).manifest.name == own
+    first.write_text('{"ended_ns": 5}')
+    start = threading.Barrier(4)
+
+    def joined(_: int) -> str:
+        start.wait()
+        return join(tmp_path).manifest.name
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(joined, range(4))) == ["manifest.json", own, own, own]
+    assert first.read_text() == "" and list(tmp_path.iterdir()) == [first]
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ class Preempted(Exception):
 
 
 class Leaving:
-    """What a script may have a signal handled by."""
+    """A signal's handler as a script may have it."""
 
     def handle(self, *_: object) -> None:
         raise Preempted

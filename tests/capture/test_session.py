@@ -19,14 +19,14 @@ from ddprof.capture.session import Session
 
 
 class Optimizer:
-    """What is known of one."""
+    """An optimizer as far as it is read."""
 
     param_groups: tuple[object, ...] = ()
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Session:
-    """That of a rank which nothing has happened to yet."""
+    """The session of a rank that nothing has happened to yet."""
     made = Session(CaptureConfig(run_dir=str(tmp_path)))
     made.identity = RankIdentity(0, 1, 0, "h", 7, 0, "single", None)
     return made

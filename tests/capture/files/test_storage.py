@@ -3,6 +3,7 @@
 import gzip
 import os
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 from hubs import on_another_thread
@@ -54,7 +55,8 @@ def test_numbers_that_json_has_not_are_missing_and_large_files_not_read(tmp_path
 def test_links_in_place_of_our_files_are_not_followed(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("precious")
-    for name in ("a.json", f"a.json.{os.getpid()}.tmp", f"t.json.gz.{os.getpid()}.tmp", "t.json.gz", "lines"):
+    temporary = (f"a.json.{os.getpid()}.{get_ident()}.tmp", f"t.json.gz.{os.getpid()}.tmp")
+    for name in ("a.json", "t.json.gz", "lines", *temporary):
         (tmp_path / name).symlink_to(mine)
     write_json(tmp_path / "a.json", {"a": 1})
     (tmp_path / "t.json").write_text("{}")

@@ -38,7 +38,7 @@ def test_windows_leave_no_threads_behind(tmp_path: Path) -> None:
 
 
 def test_a_path_that_the_export_cannot_take_costs_the_trace_alone(tmp_path: Path) -> None:
-    """As one that is not UTF-8."""
+    """A path that is not UTF-8, for one."""
     notes: list[str] = []
     window = TraceWindow(Annotator(), notes.append, record_shapes=False)
     results = SimpleNamespace(trace_start_ns=lambda: 1)

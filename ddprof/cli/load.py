@@ -129,12 +129,5 @@ def say(message: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Print a result to stdout with characters that any terminal takes, ending in one newline. Raises UsageError where
-    it cannot be written, as to a file on a full disk.
-    """
-    try:
-        click.echo(clean_lines(text.removesuffix("\n")))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"stdout: not written: {error.strerror}") from error
+    """Print a result to stdout with characters that any terminal takes, ending in one newline."""
+    click.echo(clean_lines(text.removesuffix("\n")))

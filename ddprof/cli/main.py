@@ -5,6 +5,7 @@ Only click and the standard library are imported here; a command's own module is
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ import click
 
 from ddprof._version import __version__
 from ddprof.cli.lazy_group import LazyGroup
-from ddprof.errors import DdprofError
+from ddprof.errors import DdprofError, UsageError
 from ddprof.slice import Slice, all_slices, own_slices
 from ddprof.untrusted.plain_text import clean
 
@@ -63,6 +64,9 @@ Results are written to stdout, everything else to stderr. NO_COLOR is honoured;
 DDPROF_DEBUG=1 shows the traceback of an internal error."""
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 @click.group(
     cls=LazyGroup,
     listed=commands(own_slices()),
@@ -106,6 +110,11 @@ def guarded(call: Callable[[], Any]) -> int:
     except DdprofError as error:
         click.echo(f"ddprof: {error}", err=True)
         return error.exit_code
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:  # else of stdout, which alone is written so
+            raise
+        click.echo(f"ddprof: stdout: not written: {error.strerror}", err=True)
+        return UsageError.exit_code
     except SystemExit:
         if sys.stdout is stdout:
             raise
@@ -120,7 +129,7 @@ def _flushed(code: int) -> int:
     except BrokenPipeError:
         return _reader_left()
     except OSError:
-        _reader_left()  # of a full disk, which `load.tell` has told
+        _reader_left()  # of a full disk, which `guarded` has told
     return code
 
 

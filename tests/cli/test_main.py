@@ -115,8 +115,9 @@ def test_a_reader_that_leaves_is_no_error_a_full_disk_is_one_line_and_2_and_an_i
         done = _run(*line, capture_output=False, stdout=nobody_reads, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, "")
     with open("/dev/full", "wb") as full:
-        done = _run(*line, capture_output=False, stdout=full, stderr=subprocess.PIPE)
-    assert (done.returncode, done.stderr) == (2, "ddprof: stdout: not written: No space left on device\n")
+        for words in (line, ("-m", "ddprof.cli.main", "explain", "host.gc")):
+            done = _run(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+            assert (done.returncode, done.stderr) == (2, "ddprof: stdout: not written: No space left on device\n")
     code = (
         "import ddprof.cli.analyze as analyze\nfrom ddprof.cli import main\n"
         "def broken(*_):\n    raise RuntimeError('two\\nlines')\n"

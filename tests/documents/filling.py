@@ -26,6 +26,7 @@ NAMES = (
     (r"\bSNAPSHOT\b", "snapshot.pickle"),
     (r"\bdemo NAME\b", "demo sync"),
     (r"\bexplain ID\b", "explain input.starved"),
+    (r"(?<=--finding )[a-z.]+", "input.starved"),  # all runs here are one, with this finding
     (r"\bhang PATH\b", "hang hung"),
     (r"/tmp/nccl_trace_rank_\*", "hung/nccl_trace_rank_*"),
     (r"PATH/TO/PYTHON", "python"),

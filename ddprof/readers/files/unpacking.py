@@ -162,9 +162,9 @@ class ByteStream:
                     return
             if unpacker.eof:
                 data = unpacker.unused_data.lstrip(b"\0")
-                if not data:
-                    data = self._raw.read(_RAW_BYTES)
-                    packed_bytes += len(data)
+                while len(data) < len(magic) and (more := self._raw.read(_RAW_BYTES)):
+                    packed_bytes += len(more)
+                    data = (data + more).lstrip(b"\0")
                 if not data.startswith(magic):
                     ignored = "data after the end of the compressed part was ignored" if data else None
                     self.damage = self._stored_damage() or ignored

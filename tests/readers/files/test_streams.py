@@ -1,6 +1,9 @@
 """Bytes of a file, however it is packed, encoded or cut."""
 
+import bz2
 import gzip
+import lzma
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -11,6 +14,7 @@ from reading import broken, healthy, issues
 
 from ddprof.model import RankTrace
 from ddprof.readers import Source, read
+from ddprof.readers.files import unpacking
 from ddprof.readers.files.streams import open_blocks
 
 pytestmark = pytest.mark.usefixtures("decoding")
@@ -66,6 +70,16 @@ def test_garbage_after_and_inside_gzip(tmp_path: Path) -> None:
 def _unpacked(path: Path) -> tuple[bytes, str | None]:
     with open_blocks(str(path)) as blocks:
         return b"".join(blocks), blocks.damage
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_part_whose_first_byte_ends_a_read_is_not_garbage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
+    first = pack(b"first")
+    monkeypatch.setattr(unpacking, "_RAW_BYTES", len(first) + 1)
+    (tmp_path / "t").write_bytes(first + pack(b" second") + pack(b" third"))
+    assert _unpacked(tmp_path / "t") == (b"first second third", None)
 
 
 @pytest.mark.parametrize("parts", [1, 3])

@@ -41,7 +41,7 @@ _SINCE_START_NS = 2**55  # below: times since the profile began (a year), above:
 _NAME = re.compile(rb"\A\n[\x00-\xff]{1,40}?(?:/host:|/device:|/task:|/virtualdevice:|Task Environment|#Chip)")
 # One per closure of a thread pool, and the ends of spans, of no length: half of the events, of no use.
 _NOISE = ("ThreadpoolListener::", "end: ")
-_SIZE = re.compile(rb"(?:^|[ ,])size:(\d{1,18})")
+_SIZE = re.compile(r"(?:^|[ ,])size:(\d{1,18})", re.ASCII)
 
 
 def _parts(source: Source) -> list[str]:
@@ -231,7 +231,11 @@ class Plane:
 
     def text(self, name: str) -> str:
         """A text of the plane itself."""
-        return next((text_of(s.str_value) for s in self._own if self._stats.get(s.metadata_id) == name), "")
+        return next((self._said(stat) for stat in self._own if self._stats.get(stat.metadata_id) == name), "")
+
+    def _said(self, stat: Any) -> str:
+        """A stat's text, which may be stored once for many as the name of another stat."""
+        return text_of(stat.str_value) or self._stats.get(stat.ref_value, "")
 
     def spans(self, line: Any) -> Spans:
         """The events of a line, in the order of their starts, without noise."""
@@ -245,7 +249,9 @@ class Plane:
                 for stat in event.stats:
                     name = wanted.get(stat.metadata_id)
                     if name is not None:
-                        columns[name][row] = _copied_bytes(stat) if name == "memcpy_details" else _integer(stat)
+                        columns[name][row] = (
+                            _copied_bytes(self._said(stat)) if name == "memcpy_details" else _integer(stat)
+                        )
         start = line.timestamp_ns + _to_ns(offset)
         end = line.timestamp_ns + _to_ns(offset + length)
         spans = Spans(names, start, end - start, *(columns[name] for name in _USED))
@@ -283,8 +289,8 @@ def _integer(stat: Any) -> int:
     return int(value) if value < 2**62 else NULL
 
 
-def _copied_bytes(stat: Any) -> int:
-    match = _SIZE.search(stat.str_value)
+def _copied_bytes(details: str) -> int:
+    match = _SIZE.search(details)
     return NULL if match is None else int(match[1])
 
 

@@ -63,10 +63,11 @@ def test_each_device_is_a_rank_and_has_the_steps_where_the_host_marks_none(tmp_p
     assert [trace.identity.local_device for trace in traces(tmp_path)] == [0, 1]
 
 
-def test_streams_copies_and_launches_of_a_gpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("details", ["kind_src:1 size:4096 dest:0", b"kind_src:1 size:4096 dest:0"])
+def test_streams_copies_and_launches_of_a_gpu(tmp_path: Path, details: str | bytes) -> None:
     device = PlaneMaker("/device:GPU:0")
     device.line("Stream #13(Compute)", [("gemm", 200, 500, {"correlation_id": 7})], 13)
-    device.line("Stream #14(MemcpyH2D)", [("MemcpyH2D", 0, 90, {"memcpy_details": "kind_src:1 size:4096 dest:0"})], 14)
+    device.line("Stream #14(MemcpyH2D)", [("MemcpyH2D", 0, 90, {"memcpy_details": details})], 14)
     device.line("XLA Ops", [("gemm", 200, 500)], 99)
     calls = PlaneMaker("/host:CUPTI").line("77", [("cuLaunchKernel", 150, 10, {"correlation_id": 7})])
     (trace,) = traces(write(tmp_path, host(), calls, device))

@@ -20,16 +20,20 @@ class PlaneMaker:
         self._stats: dict[str, int] = {}
 
     def line(self, name: str, events: list[tuple[Any, ...]], number: int = 0) -> "PlaneMaker":
-        """Events as (name, start us, length us, {stat: value})."""
+        """Events as (name, start us, length us, {stat: value}); a value in bytes is stored as the name of a stat."""
         line = self.plane.lines.add(id=number, name=name.encode(), timestamp_ns=START_NS)
         for text, start_us, dur_us, *stats in events:
             key = self._key(self.plane.event_metadata, self._names, text)
             event = line.events.add(metadata_id=key, offset_ps=start_us * 10**6, duration_ps=dur_us * 10**6)
             for stat, value in (stats[0] if stats else {}).items():
                 at = self._key(self.plane.stat_metadata, self._stats, stat)
-                given = {"str_value": value.encode()} if isinstance(value, str) else {"int64_value": value}
-                event.stats.add(metadata_id=at, **given)
+                event.stats.add(metadata_id=at, **self._given(value))
         return self
+
+    def _given(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, bytes):
+            return {"ref_value": self._key(self.plane.stat_metadata, self._stats, value.decode())}
+        return {"str_value": value.encode()} if isinstance(value, str) else {"int64_value": value}
 
     def _key(self, table: Any, known: dict[str, int], name: str) -> int:
         if name not in known:

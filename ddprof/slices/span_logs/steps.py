@@ -50,19 +50,22 @@ def _windows(spans: Sequence[Span]) -> dict[int, tuple[float, float]]:
     """Begin of each step of a rank by its number, and that of the next, or the end of the last; s.
 
     Steps are the spans named so, else all spans of one number. A job that began again from a checkpoint has logged some
-    twice: the last ones count.
+    twice: the last ones count, and the step before them ends where its own spans do.
     """
     main = [span for span in spans if not span.beside]
-    steps = [span for span in main if span.name == STEP] or [span for span in main if span.number >= 0]
+    named = [span for span in main if span.name == STEP]
     begins: dict[int, float] = {}
     ends: dict[int, float] = {}
-    last = -1
-    for at, span in enumerate(steps):
+    starts_of: dict[int, int] = {}  # how often the job had begun again by then
+    last, again = -1, 0
+    for at, span in enumerate(named or [span for span in main if span.number >= 0]):
         number = span.number if span.number >= 0 else at
-        if number != last:
-            begins[number] = span.begin_s
+        if number != last or named:
+            again += number <= last
+            begins[number], starts_of[number] = span.begin_s, again
         ends[number], last = max(span.end_s, ends.get(number, span.end_s)), number
-    return {n: (t, begins[n + 1] if begins.get(n + 1, t) > t else max(ends[n], t + 1e-9)) for n, t in begins.items()}
+    goes_on = {n for n, t in begins.items() if begins.get(n + 1, t) > t and starts_of[n + 1] == starts_of[n]}
+    return {n: (t, begins[n + 1] if n in goes_on else max(ends[n], t + 1e-9)) for n, t in begins.items()}
 
 
 def _own_times(spans: Sequence[Span], low: Array, high: Array) -> dict[str, Array]:

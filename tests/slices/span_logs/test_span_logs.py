@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from ddprof.cli.main import cli
 from ddprof.errors import NoUsableInput, UsageError
-from tests.slices.span_logs.spans import RANKS, write
+from tests.slices.span_logs.spans import RANKS, STEPS, write
 
 
 def analyze(*arguments: str) -> Result:
@@ -55,6 +55,19 @@ def test_steps_that_take_longer_while_something_runs_beside_them(tmp_path: Path)
     (found,) = told(write(tmp_path / "logs", save=lambda rank, step: 0.2 * (step % 4 == 0))).values()
     assert found["id"] == "beside.slows_steps" and "async_save" in found["summary"]
     assert found["share"] == pytest.approx(0.2 / 4 / (0.456 + 0.05), rel=0.1)
+
+
+@pytest.mark.parametrize("first", [50, STEPS])
+@pytest.mark.parametrize("titan", [True, False])
+def test_the_time_until_a_job_began_again_is_of_no_step(tmp_path: Path, titan: bool, first: int) -> None:
+    folder, at = write(tmp_path / "logs", titan=titan), "time_us" if titan else "start_us"
+    for file in folder.iterdir():
+        said = [json.loads(line) for line in file.read_text().splitlines()]
+        said += [{**one, at: one[at] + 600_000_000} for one in said if one["step"] >= first]
+        file.write_text("".join(json.dumps(one) + "\n" for one in said))
+    assert told(folder) == {}
+    phases = {row["phase"]: row for row in json.loads(analyze(str(folder), "--format", "json").stdout)["phases"]}
+    assert phases["fwd_bwd"]["mean_us"] == pytest.approx(402_600, rel=0.01)
 
 
 def test_too_few_steps_torn_lines_and_what_only_traces_have(tmp_path: Path) -> None:

@@ -89,11 +89,11 @@ def _record(line: bytes) -> _Record | None:
 
 
 def _on_threads(records: Sequence[_Record]) -> list[Span]:
-    """The spans of a rank by begin; those on other threads than the one with its steps, or with most spans, are
-    beside."""
-    steps = Counter(record[6] for record in records if record[2] == STEP)
-    main, _ = (steps or Counter(record[6] for record in records)).most_common(1)[0]
+    """The spans of a rank by begin; those on other threads than those with its steps (one in each process that went on
+    with the job), or the one with most spans, are beside."""
+    with_steps = {record[6] for record in records if record[2] == STEP}
+    main = with_steps or {Counter(record[6] for record in records).most_common(1)[0][0]}
     return sorted(
-        (Span(name, begin, end, number, thread != main) for _, _, name, begin, end, number, thread in records),
+        (Span(name, begin, end, number, thread not in main) for _, _, name, begin, end, number, thread in records),
         key=lambda span: (span.begin_s, -span.end_s),
     )

@@ -9,6 +9,8 @@ from click.testing import CliRunner, Result
 
 from ddprof.cli.main import cli
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.readers.source import Source
+from ddprof.slices.span_logs.read import read_span_logs
 from tests.slices.span_logs.spans import RANKS, STEPS, write
 
 
@@ -60,14 +62,18 @@ def test_steps_that_take_longer_while_something_runs_beside_them(tmp_path: Path)
 @pytest.mark.parametrize("first", [50, STEPS])
 @pytest.mark.parametrize("titan", [True, False])
 def test_the_time_until_a_job_began_again_is_of_no_step(tmp_path: Path, titan: bool, first: int) -> None:
-    folder, at = write(tmp_path / "logs", titan=titan), "time_us" if titan else "start_us"
+    """The process that goes on has threads of other numbers."""
+    folder = write(tmp_path / "logs", titan=titan)
+    at, thread = ("time_us", "tid") if titan else ("start_us", "thread")
     for file in folder.iterdir():
         said = [json.loads(line) for line in file.read_text().splitlines()]
-        said += [{**one, at: one[at] + 600_000_000} for one in said if one["step"] >= first]
+        later = [one for one in said if one["step"] >= first]
+        said += [{**one, at: one[at] + 600_000_000, thread: 77} for one in later]
         file.write_text("".join(json.dumps(one) + "\n" for one in said))
     assert told(folder) == {}
     phases = {row["phase"]: row for row in json.loads(analyze(str(folder), "--format", "json").stdout)["phases"]}
     assert phases["fwd_bwd"]["mean_us"] == pytest.approx(402_600, rel=0.01)
+    assert read_span_logs([Source(str(file), "span_log")]).spans.popitem()[1][-1].beside is False
 
 
 def test_too_few_steps_torn_lines_and_what_only_traces_have(tmp_path: Path) -> None:

@@ -93,26 +93,30 @@ def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negoti
     """
     negotiations: list[Negotiation] = []
     depth = lost = 0
+    is_last_of_them = False  # what comes is of the last one, not of one whose begin is missing
     for event in events:
         begun = _NEGOTIATE.match(event.name)
         if event.ph == "B":
             if begun:
                 lost += depth > 0
-                if depth > 0 and negotiations:
+                if depth > 0 and is_last_of_them:
                     negotiations.pop()
                 negotiations.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
-                depth = 0
+                depth, is_last_of_them = 0, True
             depth += 1
+            continue
+        is_rank = event.ph == "X" and event.name.isdecimal() and one_rank(event.name) is not None
+        if event.ph == "E" or is_rank:
+            lost += depth == 0
+            is_last_of_them &= depth > 0
+        if is_rank and is_last_of_them:
+            negotiations[-1].ready_ns[int(event.name)] = event.ts_ns
         elif event.ph == "E":
-            lost += depth == 0
             depth = max(0, depth - 1)
-            if negotiations and depth == 0:  # of the negotiation, then of the execution as a whole
+            if is_last_of_them and depth == 0:  # of the negotiation, then of the execution as a whole
                 negotiations[-1].end_ns = max(negotiations[-1].end_ns, event.ts_ns)
-        elif event.name.isdecimal() and (rank := one_rank(event.name)) is not None:
-            lost += depth == 0
-            if depth and negotiations:
-                negotiations[-1].ready_ns[rank] = event.ts_ns
-    return negotiations[: len(negotiations) - (depth > 0)], lost
+    is_cut_off = depth > 0 and is_last_of_them
+    return negotiations[: len(negotiations) - is_cut_off], lost
 
 
 def rank_parts(source: Source) -> list[str]:

@@ -75,3 +75,13 @@ def test_collectives_without_a_begin_or_an_end_are_left_out_and_said(tmp_path: P
         (tmp_path / "timeline.json").write_text(json.dumps(kept))
         for trace in traces(tmp_path):
             assert {note.severity for note in trace.health if "are missing beside" in note.issue} == severities
+
+
+def test_a_collective_ends_before_one_whose_begin_is_missing(tmp_path: Path) -> None:
+    timeline(tmp_path, *training(3))
+    events = json.loads((tmp_path / "timeline.json").read_text())
+    begins = [at for at, event in enumerate(events) if event.get("ph") == "B"]
+    (tmp_path / "timeline.json").write_text(json.dumps(events[: begins[3]] + events[begins[3] + 1 :]))
+    for trace in traces(tmp_path):
+        lengths_s = trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL] / 1e9
+        assert len(lengths_s) == 6 and (lengths_s[lengths_s < 30] < 0.8).all()

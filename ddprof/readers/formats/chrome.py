@@ -28,6 +28,7 @@ from ddprof.tables import NULL
 
 _DEVICE = re.compile(r"/device:(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE)
 _CALL = re.compile(r"^(?:cuda|hip|cu|hsa_|aclrt|ze)[A-Z_]?\w*")
+_XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
     r"^(?:Steps|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
 )
@@ -86,7 +87,7 @@ def _fill(
     columns: EventColumns, spans: list[TimelineEvent], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
 ) -> set[int]:
     """Append every span that is work; returns the devices that did work."""
-    kept = [s for s in spans if not (s.pid in devices and _SUMMARY_TRACK.match(threads.get((s.pid, s.tid), "")))]
+    kept = _work(spans, threads, devices)
     ts, dur = np.array([s.ts_ns for s in kept], np.int64), np.array([s.dur_ns for s in kept], np.int64)
     kinds = np.array([_kind(s, devices) for s in kept], np.uint8)
     first = columns.append(kinds, [_readable(s.name) for s in kept], [(s.pid, s.tid) for s in kept], ts, dur)
@@ -103,6 +104,35 @@ def _fill(
             stream = re.search(r"(\d{1,9})\D*$", name or str(tid))
             columns.name_track(pid, tid, name, devices[pid], int(stream[1]) if stream else 0)
     return used
+
+
+def _work(
+    spans: list[TimelineEvent], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
+) -> list[TimelineEvent]:
+    """All spans but those that repeat the work of a device by step, module or scope.
+
+    On a GPU with streams the line "XLA Ops" repeats theirs; on a TPU it is the work.
+    """
+    with_streams = {pid for (pid, _), name in threads.items() if name.lower().startswith("stream")}
+    kept: list[TimelineEvent] = []
+    lines: dict[Any, list[TimelineEvent]] = defaultdict(list)
+    for span in spans:
+        line = threads.get((span.pid, span.tid), "") if span.pid in devices else ""
+        if line == _XLA_OPS and span.pid not in with_streams:
+            lines[span.pid, span.tid].append(span)
+        elif not _SUMMARY_TRACK.match(line):
+            kept.append(span)
+    for its in lines.values():
+        kept += _leaves(its)
+    return kept
+
+
+def _leaves(spans: list[TimelineEvent]) -> list[TimelineEvent]:
+    """Spans of one line without another inside: a loop or a call is the operations inside it."""
+    spans = sorted(spans, key=lambda span: (span.ts_ns, -span.dur_ns))
+    ends = [span.ts_ns + span.dur_ns for span in spans]
+    holds = [spans[at + 1].ts_ns < ends[at] >= ends[at + 1] for at in range(len(spans) - 1)]
+    return [span for span, is_holder in zip(spans, [*holds, False], strict=False) if not is_holder]
 
 
 def _kind(span: TimelineEvent, devices: dict[Any, int]) -> int:

@@ -1,0 +1,38 @@
+"""Traces in Chrome's format of other tools than PyTorch."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reading import names, traces
+
+from ddprof.model import Kind, RankTrace
+
+
+def span(pid: int, tid: int, name: str, ts: float, dur: float) -> dict[str, Any]:
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": ts, "dur": dur, "args": {}}
+
+
+def jax(folder: Path, device: str, *lines: str) -> RankTrace:
+    """A trace of JAX's viewer: a loop of two operations on each of some lines of a device, and a host."""
+    events: list[dict[str, Any]] = []
+    for pid, process, threads in ((3, device, lines), (7, "/host:CPU", ("python",))):
+        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": process}})
+        for tid, thread in enumerate(threads):
+            events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": thread}})
+    for tid in range(len(lines)):
+        events += [span(3, tid, "while.1", 100, 700), span(3, tid, "fusion.7", 100, 300)]
+        events.append(span(3, tid, "all-reduce.3", 400, 300))
+    events.append(span(7, 0, "zero_grad", 0, 1000))
+    (folder / "jax.trace.json").write_text(json.dumps({"traceEvents": events}))
+    (trace,) = traces(folder)
+    return trace
+
+
+@pytest.mark.parametrize("more", [(), ("Steps", "XLA Modules", "Framework Ops")])
+def test_xla_operations_are_the_work_of_a_tpu_but_repeat_that_of_streams(tmp_path: Path, more: tuple[str, ...]) -> None:
+    on_tpu = jax(tmp_path, "/device:TPU:0", "XLA Ops", *more)
+    assert names(on_tpu, Kind.KERNEL) == ["fusion.7", "all-reduce.3"]
+    assert not any("no device events" in note.issue for note in on_tpu.health)
+    assert len(names(jax(tmp_path, "/device:GPU:0", "Stream #1(Compute)", "XLA Ops", *more), Kind.KERNEL)) == 3

@@ -27,7 +27,7 @@ from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
 _DEVICE = re.compile(r"/device:(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE)
-_CALL = re.compile(r"^(?:cuda|hip|cu|hsa_|aclrt|ze)[A-Z_]?\w*")
+_CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_)\w*")
 _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
     r"^(?:Steps|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE

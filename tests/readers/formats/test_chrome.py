@@ -36,3 +36,12 @@ def test_xla_operations_are_the_work_of_a_tpu_but_repeat_that_of_streams(tmp_pat
     assert names(on_tpu, Kind.KERNEL) == ["fusion.7", "all-reduce.3"]
     assert not any("no device events" in note.issue for note in on_tpu.health)
     assert len(names(jax(tmp_path, "/device:GPU:0", "Stream #1(Compute)", "XLA Ops", *more), Kind.KERNEL)) == 3
+
+
+@pytest.mark.parametrize("name", ["zero_grad", "zeros", "cumsum", "custom_op", "current_loss"])
+def test_functions_that_begin_like_a_call_of_a_driver_are_none(tmp_path: Path, name: str) -> None:
+    calls = ["cudaLaunchKernel", "cuMemcpyAsync", "hipFree", "hsa_queue_create", "aclrtMemcpy", "zeInit"]
+    events = [span(1, 1, each, 10 * at, 5) for at, each in enumerate([*calls, name])]
+    (tmp_path / "t.json").write_text(json.dumps(events))
+    (trace,) = traces(tmp_path)
+    assert (names(trace, Kind.RUNTIME), names(trace, Kind.CPU_OP)) == (calls, [name])

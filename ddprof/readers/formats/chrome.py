@@ -27,6 +27,8 @@ from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
 _DEVICE = re.compile(r"/device:(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE)
+_OTHER_THAN_GPU = re.compile(r"(?:/device:|^)(TPU|XPU|NPU|Ascend)", re.IGNORECASE)
+_DEVICES = {"xpu": Device("xpu"), "npu": Device("npu"), "ascend": Device("npu"), "tpu": Device("unknown", "TPU")}
 _CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_)\w*")
 _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
@@ -48,7 +50,8 @@ def read_chrome(source: Source) -> RankTrace:
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
-    return finish(source, columns, identity, Device(_vendor(spans) if devices else "cpu"), notes)
+    device = _device(processes[next(iter(devices)), None], spans) if devices else Device("cpu")
+    return finish(source, columns, identity, device, notes)
 
 
 def _named(events: list[TimelineEvent], what: str) -> dict[tuple[Any, Any], str]:
@@ -156,8 +159,12 @@ def _device_index(name: str) -> int:
     return one_rank(digits) or 0
 
 
-def _vendor(spans: list[TimelineEvent]) -> str:
-    return "rocm" if any(s.name.startswith("hip") for s in spans) else "cuda"
+def _device(name: str, spans: list[TimelineEvent]) -> Device:
+    """The accelerator that the name of its process tells; a GPU's vendor by its calls."""
+    other = _OTHER_THAN_GPU.search(name)
+    if other is not None:
+        return _DEVICES[other[1].lower()]
+    return Device("rocm" if any(s.name.startswith("hip") for s in spans) else "cuda")
 
 
 def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: int) -> list[HealthNote]:

@@ -45,3 +45,18 @@ def test_functions_that_begin_like_a_call_of_a_driver_are_none(tmp_path: Path, n
     (tmp_path / "t.json").write_text(json.dumps(events))
     (trace,) = traces(tmp_path)
     assert (names(trace, Kind.RUNTIME), names(trace, Kind.CPU_OP)) == (calls, [name])
+
+
+@pytest.mark.parametrize(
+    ("process", "kind"),
+    [
+        ("/device:GPU:0", "cuda"),
+        ("GPU1", "cuda"),
+        ("/device:TPU:3", "unknown"),
+        ("/device:XPU:0", "xpu"),
+        ("Ascend Hardware", "npu"),
+        ("NPU 2", "npu"),
+    ],
+)
+def test_a_device_is_what_its_process_says(tmp_path: Path, process: str, kind: str) -> None:
+    assert jax(tmp_path, process, "XLA Ops").device.kind == kind

@@ -30,6 +30,7 @@ _DEVICE = re.compile(r"/device:(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend
 _OTHER_THAN_GPU = re.compile(r"(?:/device:|^)(TPU|XPU|NPU|Ascend)", re.IGNORECASE)
 _DEVICES = {"xpu": Device("xpu"), "npu": Device("npu"), "ascend": Device("npu"), "tpu": Device("unknown", "TPU")}
 _CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_)\w*")
+_STREAM = re.compile(r"stream #?(\d{1,9})", re.IGNORECASE)  # what it does follows: (MemcpyH2D)
 _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
     r"^(?:Steps|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
@@ -104,7 +105,7 @@ def _fill(
         columns.thread_names[pid, tid] = name
         if pid in devices:
             used.add(devices[pid])
-            stream = re.search(r"(\d{1,9})\D*$", name or str(tid))
+            stream = _STREAM.match(name) or re.search(r"(\d{1,9})\D*$", name or str(tid))
             columns.name_track(pid, tid, name, devices[pid], int(stream[1]) if stream else 0)
     return used
 

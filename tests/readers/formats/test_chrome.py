@@ -60,3 +60,8 @@ def test_functions_that_begin_like_a_call_of_a_driver_are_none(tmp_path: Path, n
 )
 def test_a_device_is_what_its_process_says(tmp_path: Path, process: str, kind: str) -> None:
     assert jax(tmp_path, process, "XLA Ops").device.kind == kind
+
+
+def test_streams_have_the_numbers_that_their_names_begin_with(tmp_path: Path) -> None:
+    trace = jax(tmp_path, "/device:GPU:0", "Stream #13(Compute)", "Stream #14(MemcpyH2D)", "Stream #20(MemcpyD2H)")
+    assert [row["stream"] for row in trace.tracks.rows() if row["device"] is not None] == [13, 14, 20]

@@ -295,7 +295,8 @@ class _Groups:
         group = given.groups.add(ProcessGroup(f"{kind}{ranks}", kind, ranks, len(ranks), "nccl"))
         forward = name.startswith("forward")
         downstream = forward == name.endswith("send")
-        peer = self._rank + size if downstream else self._rank - size
+        # With several chunks of layers per stage the last stage sends to the first.
+        peer = (self._rank + (size if downstream else -size)) % (size * self._pp_size)
         src, dst = (NULL, peer) if op == "send" else (peer, NULL) if op == "recv" else (NULL, NULL)
         strings = self._columns.strings
         given.collectives.append((row, strings[op], group, NULL, NULL, NULL, strings[""], len(ranks), src, dst))

@@ -1,5 +1,6 @@
 """Operation-level timelines of Megatron jobs."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -61,3 +62,15 @@ def test_a_call_waits_from_the_end_of_the_computation_before_it() -> None:
     # What one batch moves together waited equally long.
     spans = (("forward-compute", 0.0, 1.0), ("forward-send", 4.0, 0.1), ("backward-recv", 4.00001, 0.1))
     assert starts_with_waits(*spans)[1:] == [1.0, 1.0]
+
+
+def test_the_last_stage_sends_to_the_first_where_stages_have_several_chunks(tmp_path: Path) -> None:
+    events: list[dict[str, object]] = []
+    for stage, name in enumerate(("forward-recv", "forward-compute", "forward-send")):
+        events.append({"ph": "M", "pid": 0, "tid": stage, "name": "thread_name", "args": {"name": f"PP rank {stage}"}})
+        args = {"step": 1, "model_chunk": 1, "mb_id": 0}
+        events.append({"ph": "X", "pid": 0, "tid": stage, "name": name, "ts": 10, "dur": 5, "args": args})
+    (tmp_path / "t.json").write_text(json.dumps(events))
+    first, _, last = traces(tmp_path)
+    assert [row["src"] for row in first.collectives.rows()] == [2]
+    assert [row["dst"] for row in last.collectives.rows()] == [0]

@@ -33,7 +33,8 @@ class _Memory(ctypes.Structure):
 class Nvml:
     """An initialised library. A query the driver does not support gives no value."""
 
-    def __init__(self, library: Any, handles: list[Any]) -> None:
+    def __init__(self, library: Any, handles: dict[int, Any]) -> None:
+        """`handles`: of each GPU that answers, by its index."""
         self._library = library
         self._handles = handles
 
@@ -47,20 +48,20 @@ class Nvml:
         count = ctypes.c_uint()
         if library.nvmlInit_v2() or library.nvmlDeviceGetCount_v2(ctypes.byref(count)):
             return None
-        handles = []
+        handles = {}
         for index in range(count.value):
             handle = ctypes.c_void_p()
             if not library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
-                handles.append(handle)
+                handles[index] = handle
         return cls(library, handles)
 
     def devices(self) -> list[dict[str, Any]]:
         """GPUs of this host: `{index, uuid, power_limit_mw, max_sm_clock_mhz}`."""
-        return [self._constants(index, handle) for index, handle in enumerate(self._handles)]
+        return [self._constants(index, handle) for index, handle in self._handles.items()]
 
     def sample(self) -> list[dict[str, Any]]:
         """One entry per GPU of this host."""
-        return [self._device(index, handle) for index, handle in enumerate(self._handles)]
+        return [self._device(index, handle) for index, handle in self._handles.items()]
 
     def _constants(self, index: int, handle: Any) -> dict[str, Any]:
         entry: dict[str, Any] = {"index": index}

@@ -1,8 +1,11 @@
 """GPUs of a host through a library that answers as NVIDIA's does, and the tally that goes into the manifest."""
 
+import ctypes
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
@@ -39,7 +42,7 @@ def library(samples: list[tuple[int, int, int]], busy_percent: int = 90) -> Any:
 
 
 def watch(samples: list[tuple[int, int, int]], busy_percent: int = 90) -> GpuWatch:
-    gpus = GpuWatch(Nvml(library(samples, busy_percent), [0, 1]))
+    gpus = GpuWatch(Nvml(library(samples, busy_percent), {0: 0, 1: 1}))
     for _ in samples:
         gpus.sample()
     return gpus
@@ -62,9 +65,25 @@ def test_busy_samples_are_counted_by_reason_and_an_idle_gpu_or_no_driver_says_no
 
 
 def test_ticks_are_a_second_apart_and_monitor_mode_books_its_own_samples() -> None:
-    gpus = GpuWatch(Nvml(library([(0, 90, 1000)] * 3), [0, 1]))
+    gpus = GpuWatch(Nvml(library([(0, 90, 1000)] * 3), {0: 0, 1: 1}))
     gpus.tick()
     gpus.tick()
     assert gpus.summary()[0]["samples"] == 1
     assert [gpu["index"] for gpu in HostCounters(gpus).sample()["gpus"]] == [0, 1]
     assert gpus.summary()[0]["samples"] == 2
+
+
+def test_a_gpu_that_fell_off_its_bus_leaves_the_others_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def handle_of(index: int, handle: Any) -> int:
+        handle._obj.value = index
+        return 15 if index == 1 else 0  # NVML_ERROR_GPU_IS_LOST
+
+    answers = SimpleNamespace(
+        nvmlInit_v2=lambda: 0,
+        nvmlDeviceGetCount_v2=lambda count: setattr(count._obj, "value", 3) or 0,
+        nvmlDeviceGetHandleByIndex_v2=handle_of,
+    )
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: answers)
+    gpus = Nvml.open()
+    assert gpus is not None and [gpu["index"] for gpu in gpus.sample()] == [0, 2]
+    assert [gpu["index"] for gpu in gpus.devices()] == [0, 2]

@@ -34,14 +34,14 @@ def parse_matrix(text: str) -> dict[str, Any]:
     """The output of `nvidia-smi topo -m`: `links{"GPU0-GPU1": "NV18", ...}`, each pair once, and names of `nics`."""
     lines = [_COLOUR.sub("", line) for line in text.splitlines()]
     head = next((line.split() for line in lines if line.split()[:1] == ["GPU0"]), [])
-    columns = [name for name in head if _DEVICE.match(name)]
+    devices = {name for name in head if _DEVICE.match(name)}
     links: dict[str, str] = {}
     for line in lines:
         cells = line.split()
-        if not cells or cells[0] not in columns or cells == head:
+        if not cells or cells[0] not in devices or cells == head:
             continue
-        for other, link in zip(columns, cells[1:], strict=False):
-            if link != "X" and f"{other}-{cells[0]}" not in links:
+        for other, link in zip(head, cells[1:], strict=False):
+            if other in devices and link != "X" and f"{other}-{cells[0]}" not in links:
                 links[f"{cells[0]}-{other}"] = link
     nics = {match[1]: match[2] for line in lines if (match := _NIC.match(line))}
     return {"links": links, "nics": nics}

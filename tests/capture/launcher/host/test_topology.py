@@ -32,6 +32,12 @@ def test_the_matrix_pair_by_pair() -> None:
     assert parse_matrix("") == {"links": {}, "nics": {}}
 
 
+def test_a_card_of_an_unknown_name_leaves_the_columns_behind_it_their_places() -> None:
+    """Older drivers name cards as the system does."""
+    found = parse_matrix("\tGPU0\tibp1s0\tmlx5_1\tCPU Affinity\nGPU0\t X \tSYS\tPIX\t0-55\nmlx5_1\tPIX\tNODE\t X \n")
+    assert found["links"] == {"GPU0-mlx5_1": "PIX"}
+
+
 def write(root: Path, **files: str) -> None:
     root.mkdir(parents=True)
     for name, text in files.items():

@@ -56,6 +56,7 @@ class _Done:
     def bytes_in_and_out(self) -> tuple[int, int]:
         """Bytes that this rank sends and receives."""
         whole = self.size_bytes * self.members if self.size_bytes != NULL and self.members else NULL
+        whole = whole if whole < _MOST_BYTES else NULL
         if self.op == "AllGather":
             return self.size_bytes, whole
         return (whole, self.size_bytes) if self.op == "ReduceScatter" else (self.size_bytes, NULL)

@@ -107,6 +107,13 @@ def test_sizes_are_those_of_the_whole_messages_name_their_peer_and_functions_cou
     assert not first & second
 
 
+def test_a_message_that_fits_no_memory_has_no_size(tmp_path: Path) -> None:
+    odd = of_op(line(0, 1), "AllGather")
+    odd["coll_perf"]["coll_msg_size_bytes"], odd["header"]["n_ranks"] = 2**49, 2**20
+    (trace,) = traces(write(tmp_path, {0: [odd, odd]}))
+    assert {row["out_bytes"] for row in trace.collectives.rows()} == {None}
+
+
 def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any]]:
     """A batch as v4.3 writes it: one line that names communicator and process, then operations alone."""
     lines = [line(rank, n, version="v4.0") for n in numbers]

@@ -99,8 +99,11 @@ def worker_parts(source: Source) -> list[str]:
 
 
 def is_simulated(source: Source) -> bool:
-    """True for the output of a simulator, which states no microbatches."""
-    return load(source.path, source.member, source.state).is_simulated
+    """True for the output of a simulator, which states no microbatches; False for a file that its reader refuses."""
+    try:
+        return load(source.path, source.member, source.state).is_simulated
+    except NoUsableInput:
+        return False
 
 
 def _from_json(path: str, member: str | None) -> TimelineOperations:

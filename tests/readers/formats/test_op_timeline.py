@@ -8,8 +8,10 @@ import pytest
 from reading import traces
 
 from ddprof.model import Kind, RankTrace
+from ddprof.readers import discover
 from ddprof.readers.formats.op_timeline import TimelineOperations, _with_waits
 
+FORWARD = {"ph": "X", "pid": 0, "tid": 0, "name": "forward-compute", "dur": 5}
 FOLDER = "traces/multi_rank/megatron_pp_last_stage_slow_8gpu"
 
 
@@ -74,3 +76,13 @@ def test_the_last_stage_sends_to_the_first_where_stages_have_several_chunks(tmp_
     first, _, last = traces(tmp_path)
     assert [row["src"] for row in first.collectives.rows()] == [2]
     assert [row["dst"] for row in last.collectives.rows()] == [0]
+
+
+def test_a_timeline_without_stages_costs_no_other(tmp_path: Path) -> None:
+    for thread in ("PP rank 0", "main"):
+        named = {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name", "args": {"name": thread}}
+        events = [{**FORWARD, "ts": 100 * step, "args": {"step": step, "mb_id": 0}} for step in range(3)]
+        (tmp_path / f"{thread}.json").write_text(json.dumps([named, *events]))
+    given = discover([tmp_path])
+    assert [source.path for source in given.sources] == [str(tmp_path / "PP rank 0.json")]
+    assert any("which pipeline stage" in note.issue for note in given.health)

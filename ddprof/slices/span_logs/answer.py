@@ -9,14 +9,14 @@ from dataclasses import replace
 from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
 from ddprof.cli.load import say, tell
 from ddprof.cli.output import chosen_format, write_file
-from ddprof.errors import UsageError
+from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
 from ddprof.slices.span_logs.format import FORMAT
 
 
 def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
     """Print or write the reading. Raises UsageError where the format is one of traces, NoUsableInput where there is too
-    little to read."""
+    little to read, or under --strict not all of it."""
     if asked.fails_on:
         raise UsageError("--fail-on judges traces, and only logs of spans were given")
     form, output = chosen_format(asked.form, asked.output), asked.output
@@ -38,10 +38,12 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
         text = f"```text\n{text.replace('```', '???')}```\n"
     if output is None:
         tell(text)
-        return
-    write_file(output, text)
-    say(report.sentence)
-    say(f"wrote {output}")
+    else:
+        write_file(output, text)
+        say(report.sentence)
+        say(f"wrote {output}")
+    if asked.is_strict and (log.torn or log.damaged):
+        raise NoUsableInput(f"--strict: {log.label}: lines or files of its logs are damaged")
 
 
 ANSWER = SliceAnswer(FORMAT.name, _deliver)

@@ -29,6 +29,7 @@ class SpanLog:
     writer: str
     spans: dict[int, list[Span]]
     torn: int = 0  # lines that are no whole record
+    damaged: int = 0  # files whose packing ends early or is broken
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.files.streams import open_blocks
@@ -31,14 +31,16 @@ _Record = tuple[str, int, str, float, float, int, str]  # source, rank, name, be
 def read_span_logs(sources: Sequence[Source]) -> SpanLog:
     """The spans of the files of one run. Raises NoUsableInput where no line is a whole span."""
     by_source: dict[str, list[_Record]] = defaultdict(list)
-    torn = 0
+    torn = damaged = 0
     for source in sources:
-        for line in _lines(source):
-            record = _record(line)
-            if record is None:
-                torn += b"_end" in line or b'"span"' in line
-            else:
-                by_source[record[0]].append(record)
+        with open_blocks(source.path, source.member) as blocks:
+            for line in _lines(blocks):
+                record = _record(line)
+                if record is None:
+                    torn += b"_end" in line or b'"span"' in line
+                else:
+                    by_source[record[0]].append(record)
+            damaged += blocks.damage is not None
     if not by_source:
         raise NoUsableInput(f"{sources[0].label}: a log of spans in which no span is whole")
     # Trainers beside generators of samples have a log each: the one with steps trains.
@@ -47,16 +49,15 @@ def read_span_logs(sources: Sequence[Source]) -> SpanLog:
     for record in by_source[trainer]:
         of_rank[record[1]].append(record)
     spans = {rank: _on_threads(records) for rank, records in sorted(of_rank.items())}
-    return SpanLog(sources[0].label, "torchtitan" if trainer else "spans", spans, torn)
+    return SpanLog(sources[0].label, "torchtitan" if trainer else "spans", spans, torn, damaged)
 
 
-def _lines(source: Source) -> Iterator[bytes]:
+def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
-    with open_blocks(source.path, source.member) as blocks:
-        for block in blocks:
-            whole, _, rest = (rest + block).rpartition(b"\n")
-            yield from (line for line in whole.split(b"\n") if b'_end"' in line or b'"span"' in line)
-            rest = rest if len(rest) <= _LONGEST_LINE else b""
+    for block in blocks:
+        whole, _, rest = (rest + block).rpartition(b"\n")
+        yield from (line for line in whole.split(b"\n") if b'_end"' in line or b'"span"' in line)
+        rest = rest if len(rest) <= _LONGEST_LINE else b""
     if rest.rstrip().endswith(b"}"):
         yield rest
 

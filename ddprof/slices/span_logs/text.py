@@ -46,6 +46,8 @@ def _abstained(log: SpanLog, run: Run) -> Iterator[str]:
         yield f"Slow devices: ranks wait for one another in {', '.join(meeting)}, so that all take equally long there."
     if log.torn:
         yield f"{format_count(log.torn, 'line')} that are no whole record."
+    if log.damaged:
+        yield f"What {format_count(log.damaged, 'damaged file')} held after the damage."
 
 
 def render(report: SpanReport) -> str:

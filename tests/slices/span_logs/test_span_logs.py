@@ -1,5 +1,6 @@
 """Logs of spans: who is late in which phase and since when, what stops ranks in turn, and what runs beside."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -88,3 +89,13 @@ def test_too_few_steps_torn_lines_and_what_only_traces_have(tmp_path: Path) -> N
         assert isinstance(analyze(str(folder), *arguments).exception, UsageError)
     shown = analyze(str(write(tmp_path / "secret-customer")), "--redact").stdout
     assert "secret-customer" not in shown and "A step takes" in shown
+
+
+def test_a_log_that_was_cut_is_said_and_refused_under_strict(tmp_path: Path) -> None:
+    folder = write(tmp_path / "logs")
+    assert analyze(str(folder), "--strict").exit_code == 0
+    file = folder / "training.global_rank_1.jsonl"
+    packed = gzip.compress(file.read_bytes())
+    file.write_bytes(packed[: len(packed) // 2])
+    assert "1 damaged file held after the damage" in analyze(str(folder)).stdout
+    assert isinstance(analyze(str(folder), "--strict").exception, NoUsableInput)

@@ -19,6 +19,8 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
     little to read, or under --strict not all of it."""
     if asked.fails_on:
         raise UsageError("--fail-on judges traces, and only logs of spans were given")
+    if asked.wants_fixes:
+        raise UsageError("--fixes writes what traces show, and only logs of spans were given")
     form, output = chosen_format(asked.form, asked.output), asked.output
     if form == "html":
         raise UsageError("ddprof draws no timeline of logs of spans: --format text, json or markdown")

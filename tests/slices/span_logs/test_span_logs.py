@@ -85,7 +85,7 @@ def test_too_few_steps_torn_lines_and_what_only_traces_have(tmp_path: Path) -> N
     assert told(folder) == {} and "no whole record" in analyze(str(folder)).stdout
     file.write_text("\n".join(text.splitlines()[:24]), encoding="utf-8")
     assert isinstance(analyze(str(folder)).exception, NoUsableInput)
-    for arguments in (["--format", "html"], ["--fail-on", "warning"]):
+    for arguments in (["--format", "html"], ["--fail-on", "warning"], ["--fixes", str(tmp_path / "fixes.json")]):
         assert isinstance(analyze(str(folder), *arguments).exception, UsageError)
     shown = analyze(str(write(tmp_path / "secret-customer")), "--redact").stdout
     assert "secret-customer" not in shown and "A step takes" in shown

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ddprof.slices.hangs.evidence import Call, RankEvidence, WorkerEvidence
+from ddprof.slices.hangs.evidence import Call, RankEvidence, StackFrame, WorkerEvidence
 
 # What gloo, NCCL, the store and c10d say when it is a peer that is gone or late.
 _OF_A_PEER = re.compile(
@@ -16,6 +16,9 @@ _OF_A_PEER = re.compile(
 )
 _GLOO_TIMED_OUT = re.compile(r"Timed out waiting \d+ms for (?:recv|send) operation")
 _PEER_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
+# What c10d raises beside these. Others (ConnectionResetError) are of another connection, unless they quote it.
+_C10D_TYPES = (*_PEER_TYPES, "DistError", "RuntimeError", "TimeoutError")
+_QUOTES_C10D = re.compile(r"gloo|nccl|c10d|TCPStore|Watchdog caught|remote process exited|client socket", re.IGNORECASE)
 _INTERRUPTIONS = ("KeyboardInterrupt", "SignalException")  # wherever the rank is
 _STORE = re.compile(r"DistStoreError|wait timeout after|keys: /|Timed out after .* waiting for clients|StoreTimeout")
 _STORE_FUNCTIONS = {"_store_based_barrier", "store_based_barrier", "rendezvous", "_tcp_rendezvous_handler"} | {
@@ -40,6 +43,10 @@ def is_own_error(evidence: RankEvidence) -> bool:
     ending = evidence.ending
     if ending.how != "error" or ending.error in _INTERRUPTIONS:
         return False
+    if _is_of_loader(ending.frames[:1]):
+        return True
+    if ending.error not in _C10D_TYPES and not _QUOTES_C10D.search(ending.message):
+        return True
     return ending.error not in _PEER_TYPES and not _OF_A_PEER.search(ending.message)
 
 
@@ -53,9 +60,13 @@ def waits_for_store(evidence: RankEvidence) -> bool:
 
 def stuck_workers(evidence: RankEvidence) -> list[WorkerEvidence]:
     """The loader workers that make a batch while their rank waits for its loader; [] where it does not wait."""
-    if not any(_LOADER.search(frame.file.replace("\\", "/")) for frame in evidence.frames):
+    if not _is_of_loader(evidence.frames):
         return []
     return [w for w in evidence.workers if any(_FETCHER.search(f.file.replace("\\", "/")) for f in w.frames)]
+
+
+def _is_of_loader(frames: Sequence[StackFrame]) -> bool:
+    return any(_LOADER.search(frame.file.replace("\\", "/")) for frame in frames)
 
 
 def with_late_kills(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause
-from ddprof.slices.hangs.judging.exits import stuck_workers
+from ddprof.slices.hangs.judging.exits import stuck_workers, waits_for_store
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.model import Passed, Stuck, Variant
 from ddprof.units import format_ranks
@@ -239,13 +239,13 @@ def _not_started(evidence: RankEvidence, stuck: Stuck) -> bool:
 
 
 def _store(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    waiting = tuple(rank for rank, e in of.items() if rank not in cause.ranks)
-    line = line_words(user_frame(of[waiting[0]].frames)) if waiting else ""
-    where = where_of(of.get(cause.ranks[0]))
-    if not waiting:
-        verb = by_count(len(cause.ranks), "waits", "wait")
-        return f"{_who(cause.ranks)} {verb} for the store ({where.removeprefix('is at ')})."
+    first = of[cause.ranks[0]]
+    waiting = cause.ranks if waits_for_store(first) else tuple(rank for rank in of if rank not in cause.ranks)
+    line = line_words(user_frame(of[waiting[0]].frames))
     text = f"{_who(waiting)} {by_count(len(waiting), 'waits', 'wait')} for the store{f' ({line})' if line else ''}"
+    if waiting == cause.ranks:
+        return _ended(text, _waiters(cause.stuck, groups, cause.ranks))
+    where = where_of(first)
     return f"{text}, for what is to come from {format_ranks(cause.ranks)}{f', which {where}' if where else ''}."
 
 

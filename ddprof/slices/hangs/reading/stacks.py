@@ -52,13 +52,12 @@ def parse_stacks(text: str) -> StackText:
         if match := _FATAL.match(line):
             fatal = match["what"]
             threads, seen = [], set()
-        elif match := _FAULTHANDLER_THREAD.match(line):
+        elif match := _FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line):
             if match[1] in seen:  # the next dump begins
                 threads, seen = [], set()
             seen.add(match[1])
-            threads.append((match["name"] or "", None, []))
-        elif match := _PY_SPY_THREAD.match(line):
-            threads.append((match["name"] or "", match["name"] == "MainThread", []))
+            is_main = match["name"] == "MainThread" if match.re is _PY_SPY_THREAD else None
+            threads.append((match["name"] or "", is_main, []))
         elif threads and (frame := _frame(line)) and len(threads[-1][2]) < MAX_FRAMES:
             threads[-1][2].append(frame)
     return StackText(tuple(ThreadStack(name, tuple(frames), main) for name, main, frames in threads), fatal)

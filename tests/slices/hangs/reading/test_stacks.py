@@ -33,8 +33,14 @@ Thread 4250 (idle): "ddprof-control"
         (FAULTHANDLER.format(op="all_reduce", line=10), [("all_reduce", 2500), ("train", 10), ("<module>", 99)]),
         ("".join(FAULTHANDLER.format(op=f"op{n}", line=n) for n in (10, 12)), [("op12", 2500), ("train", 12)]),
         (PY_SPY, [("load", 31), ("<module>", 99)]),
+        (PY_SPY + PY_SPY.replace("load (train.py:31)", "save (train.py:60)"), [("save", 60), ("<module>", 99)]),
     ],
-    ids=["faulthandler lists the main thread last", "the last of several dumps counts", "py-spy names the main thread"],
+    ids=[
+        "faulthandler lists the main thread last",
+        "the last of several dumps counts",
+        "py-spy names the main thread",
+        "the last of several dumps by py-spy counts",
+    ],
 )
 def test_frames_of_the_training_thread(text: str, frames: list[tuple[str, int]]) -> None:
     assert [(f.function, f.line) for f in training_frames(parse_stacks(text))][: len(frames)] == frames

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import click
@@ -95,6 +96,9 @@ def scale(run: str | None, world: int, node_factor: float, form: str, reading: R
 def _search(world: int | None, given: dict[str, Any]) -> tuple[Shape, Cluster, int, list[Estimate]]:
     if not (world and given["layers"] and given["hidden"]):
         raise UsageError("without a RUN: --layers, --hidden and --world are needed (and --params where known)")
+    for name in ("params", "node_gbps"):
+        if given[name] is not None and not 0 < given[name] < inf:
+            raise UsageError(f"--{name.replace('_', '-')} {given[name]:g}: want a number above 0")
     if given["optimizer"] not in OPTIMIZERS:
         raise UsageError(f"--optimizer {given['optimizer']}: one of {', '.join(OPTIMIZERS)}")
     params = given["params"] or parameters_of(given["layers"], given["hidden"], given["vocab"])

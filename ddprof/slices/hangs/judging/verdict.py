@@ -88,7 +88,7 @@ def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
     for evidence in inside:
         times = sorted(call.entered_ns for call in evidence.calls if call.entered_ns)
         usual = max((later - earlier for earlier, later in pairwise(times)), default=0)
-        if stuck.since_ns and (evidence.seen_ns or 0) - times[-1] > max(LONG_WAIT * usual, LEAST_WAIT_NS):
+        if times and stuck.since_ns and (evidence.seen_ns or 0) - times[-1] > max(LONG_WAIT * usual, LEAST_WAIT_NS):
             return True
     return False
 

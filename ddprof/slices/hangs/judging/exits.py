@@ -116,7 +116,7 @@ def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
     tells_no_call = is_own_error(evidence) or is_elsewhere
     if not evidence.calls or (tells_no_call and not operation_in(evidence)) or waits_for_store(evidence):
         return evidence
-    at = max(range(len(evidence.calls)), key=lambda at: evidence.calls[at].entered_ns or 0)
+    at = max(range(len(evidence.calls)), key=lambda at: (evidence.calls[at].entered_ns or 0, at))
     calls = list(evidence.calls)
     calls[at] = replace(calls[at], done=False)
     return replace(evidence, calls=tuple(calls))

@@ -100,14 +100,21 @@ def command(
         if Path(state.cwd) != Path.cwd():
             raise UsageError(f"--resume {resume}: started in {state.cwd}: run it from there")
         state.options = state.options.with_command(_command_of(resume, state, command_line))
-        stated = ctx.get_parameter_source("budget")
-        if stated is not None and stated.name == "COMMANDLINE":
+        for name, given in (("steps", steps), ("only", only), ("allow_numerics", allow_numerics)):
+            if _is_stated(ctx, name) and given != getattr(state.options, name):
+                raise UsageError(f"--resume {resume}: its --{name.replace('_', '-')} differs: leave the option out")
+        if _is_stated(ctx, "budget"):
             state.options = state.options.with_budget(budget)
     else:
         folder, state = _started(Path(out), TuneOptions(command_line, budget, steps, only, allow_numerics))
     _ask(state, yes)
     with _interruptible(folder):
         _tune(folder, state, dry_run, write_patch, not no_record)
+
+
+def _is_stated(ctx: click.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _command_of(resume: Path, state: TuneState, given: tuple[str, ...]) -> tuple[str, ...]:

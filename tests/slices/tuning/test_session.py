@@ -35,8 +35,8 @@ pytestmark = [pytest.mark.torch, pytest.mark.skipif(not has_proc, reason="proces
 
 
 def _start(tmp_path: Path, *options: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
-    out = ["--yes", "--out", str(tmp_path / "out"), "--steps", "10", "--no-record", *options]
-    command = [] if "--resume" in options else ["--", *JOB]
+    out = ["--yes", "--out", str(tmp_path / "out"), "--no-record", *options]
+    command = [] if "--resume" in options else ["--steps", "10", "--", *JOB]
     line = [sys.executable, "-m", "ddprof.cli.main", "tune", *out, *command]
     own = {"OMP_NUM_THREADS": "1", "DDPROF_DATA_HOME": str(tmp_path / "data"), "MARK": str(tmp_path)}
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": _as_in_a_terminal}

@@ -44,6 +44,16 @@ def test_a_folder_of_another_place_or_another_user_is_not_resumed(tmp_path: Path
         assert "another user's" in _refusal("--yes", "--resume", str(tmp_path))
 
 
+@pytest.mark.parametrize("option", [("--allow-numerics",), ("--only", "num_workers"), ("--steps", "20")])
+def test_an_option_that_a_tuning_was_not_started_with_is_not_passed_over(
+    option: tuple[str, ...], tmp_path: Path
+) -> None:
+    state = TuneState(options=TuneOptions(("true",), 60.0, 40), cwd=str(Path.cwd()), started_utc="", schema=SCHEMA)
+    (tmp_path / "tune.json").write_bytes(msgspec.json.encode(state))
+    assert f"its {option[0]} differs" in _refusal("--resume", str(tmp_path), *option)
+    assert "no terminal to confirm" in _refusal("--resume", str(tmp_path), "--steps", "40")
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1.5h", 5400.0)])
 def test_times_are_seconds(text: str, seconds: float) -> None:
     assert tune._seconds(None, None, text) == seconds  # type: ignore[arg-type]

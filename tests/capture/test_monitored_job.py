@@ -52,8 +52,8 @@ def test_status_beside_damaged_rings(tmp_path: Path, damage: str) -> None:
     DAMAGES[damage](tmp_path / "rank1.h.2.0.ring")
     shown = CliRunner().invoke(status.command, [str(tmp_path), "--once"])
     assert shown.exit_code == 0, shown.exception
-    ranks = 2 if damage == "unreadable" and os.getuid() == 0 else 1
-    assert shown.output.startswith(f"{ranks} ranks of ")
+    ranks = "2 ranks" if damage == "unreadable" and os.getuid() == 0 else "1 rank"
+    assert shown.output.startswith(f"{ranks} of ")
 
 
 @pytest.mark.parametrize("name", ["file", "fifo", "loop", "n" * 300, "gone"])

@@ -20,7 +20,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.sidecar import Real, Whole
 from ddprof.slices.live.ranks import silent_ranks
-from ddprof.units import format_bytes, format_ranks, format_us
+from ddprof.units import format_bytes, format_count, format_ranks, format_us
 
 # Phases, and the ledger cause in whose colour each is drawn.
 _PHASES = {"data": "dataloader", "forward": "compute", "backward": "checkpoint", "optimizer": "gc"}
@@ -69,7 +69,7 @@ def _ms(rank: LiveRank, phase: str) -> float:
 
 def _who(ranks: Sequence[LiveRank]) -> str:
     """Sentence on the ranks: one is stuck, one is late, or all are even."""
-    words = f"{len(ranks)} ranks at step {max(r.last_step for r in ranks)}."
+    words = f"{format_count(len(ranks), 'rank')} at step {max(r.last_step for r in ranks)}."
     if stuck := silent_ranks(ranks):
         return f"{words} No step for a while on {format_ranks(stuck)}."
     late = latest_late(ranks)

@@ -15,7 +15,7 @@ from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
 from ddprof.slices.live.ranks import ranks_of, silent_ranks
-from ddprof.units import format_ranks
+from ddprof.units import format_count, format_ranks
 from ddprof.untrusted.plain_text import clean
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _table(ranks: Sequence[LiveRank]) -> Table:
 
 def _headline(run: Path, ranks: Sequence[LiveRank]) -> str:
     late = latest_late(ranks)
-    text = f"{len(ranks)} ranks of {run}: step {max(max(rank.last_step for rank in ranks), 0)}"
+    text = f"{format_count(len(ranks), 'rank')} of {run}: step {max(max(rank.last_step for rank in ranks), 0)}"
     if stuck := silent_ranks(ranks):
         return f"{text}; no step for a while on {format_ranks(stuck)}: ddprof hang {run} says why"
     if late is not None:

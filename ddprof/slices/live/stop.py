@@ -9,6 +9,7 @@ import click
 from ddprof.capture.launcher.live import request_stop
 from ddprof.errors import DdprofError
 from ddprof.slices.live.ranks import ranks_of
+from ddprof.units import format_count
 
 
 @click.command("stop")
@@ -20,4 +21,4 @@ def command(run: Path) -> None:
         request_stop(run.resolve())
     except OSError as error:
         raise DdprofError(f"{run}: cannot be written: {error.strerror}") from None
-    click.echo(f"capture ends on {len(ranks)} ranks at their next step; the job goes on", err=True)
+    click.echo(f"capture ends on {format_count(len(ranks), 'rank')} at the next step; the job goes on", err=True)

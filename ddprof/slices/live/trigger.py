@@ -10,6 +10,7 @@ from ddprof.capture.files.control import LONGEST_WINDOW
 from ddprof.capture.launcher.live import request_window
 from ddprof.errors import DdprofError
 from ddprof.slices.live.ranks import ranks_of
+from ddprof.units import format_count
 
 
 @click.command("trigger")
@@ -23,4 +24,5 @@ def command(run: Path, steps: int, reason: str) -> None:
         first_step = request_window(run.resolve(), ranks, steps, reason)
     except OSError as error:
         raise DdprofError(f"{run}: cannot be written: {error.strerror}") from None
-    click.echo(f"steps {first_step} to {first_step + steps - 1} will be traced on {len(ranks)} ranks", err=True)
+    words = f"steps {first_step} to {first_step + steps - 1}" if steps > 1 else f"step {first_step}"
+    click.echo(f"{words} will be traced on {format_count(len(ranks), 'rank')}", err=True)

@@ -25,6 +25,8 @@ def test_a_run_without_a_trace_yet_is_watched_and_opens_every_page(running: Path
     shown = {e.id: e for e in exhibits(View(opened, {}, (opened,)))}
     assert "Rank 1 is 5 ms late per step, in data" in shown["live-now"].reading
     assert [row[0] for row in shown["live-now"].sheet.rows] == [0, 1]
+    alone = next(iter(exhibits(View(opened, {"ranks": "0"}, (opened,)))))
+    assert shown["live-now"].reading.startswith("2 ranks at") and alone.reading.startswith("1 rank at")
     assert len(shown["live-steps"].sheet.rows) == RUNNING_STEPS
     for page in PAGES:
         assert page.content(View(opened, {}, (opened,))), page.path

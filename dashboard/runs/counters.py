@@ -6,6 +6,7 @@ Only samples of the traced time, and the one before and after it. A rate stands 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ def _of_host(path: Path, origin_ns: int, lo_ns: int, hi_ns: int) -> Iterator[dic
     around = [n for n, s in enumerate(samples) if s["at_ns"] - origin_ns < lo_ns]
     first = (inside or around or [0])[0] if inside else (around or [0])[-1]
     last = inside[-1] if inside else first
-    shown = samples[max(0, first - 2) : last + 2][:MAX_SAMPLES]  # two before: a rate needs one more
+    shown = samples[max(0, first - 2) : last + 2]  # two before: a rate needs one more
+    shown = shown[:: max(1, math.ceil(len(shown) / MAX_SAMPLES))]
     host = clean(path.name.split(".")[1])
     for (name, unit), points in _points(shown).items():
         placed = [(at - origin_ns, value) for at, value in points]

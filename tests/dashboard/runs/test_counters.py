@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.dashboard.runs.counters import counter_tracks
+from ddprof.dashboard.runs.counters import MAX_SAMPLES, counter_tracks
 from ddprof.dashboard.runs.open_run import OpenRun
 from tests.dashboard.browsing import Page
 
@@ -47,6 +47,14 @@ def test_samples_of_the_traced_time_are_tracks(job: JobFacts, tmp_path: Path) ->
     assert set(tracks["node-a network eth0"]["values"]) == {3.0}
     at_us = tracks["node-a cores busy"]["at_us"]
     assert at_us[0] <= 0 and 3e6 <= at_us[-1] <= 4e6
+
+
+def test_a_long_run_has_counters_to_its_end(job: JobFacts, tmp_path: Path) -> None:
+    _write(tmp_path, [_sample(job.origin_ns + n * SECOND, n) for n in range(2 * MAX_SAMPLES)])
+    tracks = {t["label"]: t for t in counter_tracks(job, str(tmp_path), 0, 2 * MAX_SAMPLES * SECOND)}
+    busy = tracks["node-a cores busy"]
+    assert len(busy["values"]) <= MAX_SAMPLES and set(busy["values"]) == {30.0}
+    assert busy["at_us"][-1] / 1e6 > 2 * MAX_SAMPLES - 3
 
 
 def test_nothing_recorded_is_no_track_and_a_restart_no_negative_rate(job: JobFacts, tmp_path: Path) -> None:

@@ -58,14 +58,17 @@ def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:
 
 def _distance(first: Mapping[str, Held], second: Mapping[str, Held]) -> float:
     """Relative distance of the sampled values: norm of their difference over their own."""
-    apart, size = 0.0, 0.0
+    apart: list[float] = []
+    size: list[float] = []
     for rank in set(first) & set(second):
         a, b = first[rank].sample, second[rank].sample
         if len(a) != len(b):
             return math.inf
-        apart += sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
-        size += sum(x * x for x in b)
-    return math.sqrt(apart / size) if size else (math.inf if apart else 0.0)
+        apart += (x - y for x, y in zip(a, b, strict=True))
+        size += b
+    # hypot: the squares of diverged parameters may be no floats any more.
+    norm, own = math.hypot(*apart), math.hypot(*size)
+    return norm / own if own else (math.inf if norm else 0.0)
 
 
 def _losses(first: Mapping[str, Held], second: Mapping[str, Held]) -> tuple[float, float] | None:

@@ -25,3 +25,8 @@ def test_a_baseline_that_varies_is_the_measure_and_one_alone_tells_nothing() -> 
     assert compare(_held("c", 1.2), baselines).kind == "differs"  # other tensors
     assert compare(_held("b", 1.0), [_held("a", 1.0)]).kind == "unknown"
     assert compare({}, [_held("a", 1.0)]).kind == compare(_held("a"), []).kind == "unknown"
+
+
+def test_diverged_parameters_have_a_distance() -> None:
+    found = compare(_held("c", 2e200), [_held("a", 1e200), _held("b", 3e200)])
+    assert found.kind == "like_baseline" and found.distance == pytest.approx(1 / 3)

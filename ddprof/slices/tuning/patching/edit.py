@@ -11,6 +11,7 @@ from ddprof.errors import UsageError
 from ddprof.settings.catalogue import DDP, FSDP1, FSDP2, LOADER, OPTIMIZER, ZERO_GRAD, Value
 from ddprof.settings.wanted import WantedFix
 
+_MARK = "\ufeff"  # of UTF-8 at the start of a file, by editors of Windows
 _EXCLUDES = {"fused": "foreach", "foreach": "fused"}
 
 
@@ -34,7 +35,7 @@ def edited(source: str, fix: WantedFix) -> str:
     except ImportError:
         raise UsageError("a patch needs libcst: pip install 'ddprof[patch]'") from None
     try:
-        wrapper = metadata.MetadataWrapper(libcst.parse_module(source))
+        wrapper = metadata.MetadataWrapper(libcst.parse_module(source.removeprefix(_MARK)))
     except (libcst.ParserSyntaxError, RecursionError):
         raise NotEdited("the file cannot be parsed") from None
     call = _call_at(libcst, metadata, wrapper, fix)
@@ -42,7 +43,7 @@ def edited(source: str, fix: WantedFix) -> str:
     changed = _with_keywords(libcst, call, values)
     text = str(wrapper.module.deep_replace(call.node, changed).code)
     _check(source, text)
-    return text
+    return _MARK * source.startswith(_MARK) + text
 
 
 def _call_at(libcst: Any, metadata: Any, wrapper: Any, fix: WantedFix) -> _Found:

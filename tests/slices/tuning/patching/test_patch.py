@@ -84,6 +84,13 @@ def test_a_class_of_that_name_from_elsewhere_is_not_torchs(tmp_path: Path) -> No
     assert "imported from torch" in patch.by_hand[0][1]
 
 
+def test_a_byte_order_mark_stays_and_is_no_edit(tmp_path: Path) -> None:
+    patch = _patch(tmp_path, f"\ufeff{DATA}DataLoader(data)\n", FOUR)
+    assert [line for line in patch.diff.splitlines() if line[0] == "-" and line[:3] != "---"] == ["-DataLoader(data)"]
+    patch = _patch(tmp_path, f"\ufeff{DATA}DataLoader(data, num_workers=4)\n", FOUR)
+    assert patch.diff == "" and len(patch.already) == 1
+
+
 def test_several_fixes_of_several_scripts_are_one_patch(tmp_path: Path) -> None:
     source = (
         f"import torch\n{DATA}\n\ndef main(model):\n"

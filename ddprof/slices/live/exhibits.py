@@ -194,6 +194,7 @@ def _cpu_percent(samples: list[_Sample]) -> float | None:
     jiffies = [s.cpu.jiffies for s in samples if s.cpu.jiffies]
     if len(jiffies) < 2:
         return None
-    spent = {key: jiffies[-1].get(key, 0) - jiffies[0].get(key, 0) for key in jiffies[-1]}
+    # Linux lets iowait fall (Documentation/filesystems/proc.rst).
+    spent = {key: max(0, jiffies[-1].get(key, 0) - jiffies[0].get(key, 0)) for key in jiffies[-1]}
     total = sum(spent.values())
     return 100.0 * (total - spent.get("idle", 0) - spent.get("iowait", 0)) / total if total > 0 else None

@@ -51,6 +51,12 @@ def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path:
     assert host.cpu_percent == pytest.approx(50.0)
 
 
+def test_a_counter_that_falls_makes_no_host_busier_than_it_can_be(tmp_path: Path) -> None:
+    samples = [{"cpu": {"jiffies": {"user": n, "idle": n, "iowait": 90 - n}}} for n in (0, 40)]
+    (tmp_path / "host.h1.7.counters.jsonl").write_text("\n".join(map(json.dumps, samples)))
+    assert hosts_now(str(tmp_path))[0].cpu_percent == pytest.approx(50.0)
+
+
 @pytest.mark.parametrize("line", [*ODD_LINES, "[" * 9_000])
 def test_samples_of_another_type_are_skipped(tmp_path: Path, line: str) -> None:
     good = '{"memory": {"total_bytes": 10, "available_bytes": 4}}'

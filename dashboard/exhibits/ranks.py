@@ -135,7 +135,8 @@ def _steps(view: View) -> Exhibit:
     columns = ("step", "all (ms)", *(f"{row.label} (ms)" for row in CAUSES.values()))
     table = matrix(columns, steps, np.column_stack((total, causes)))
     if len(steps) < 2:
-        reading = "Only one step was recorded, so the spread is unknown."
+        was = "recorded" if view.steps is None else "chosen"
+        reading = f"{'Only one' if steps else 'No'} step was {was}, so the spread is unknown."
         return Exhibit("step-causes", question, reading, table)
     slow = int(total.argmax())
     extra = CAUSE_IDS[int((causes[slow] - np.median(causes, axis=0)).argmax())]

@@ -26,6 +26,7 @@ def test_each_exhibit_says_which_filters_it_does_not_follow(straggler: OpenRun) 
     view = View(straggler, {"ranks": "0", "steps": "0"}, (straggler,))
     said = {e.id: str(exhibit_card(e, "/ranks", view)) for e in ranks(view)}
     assert "whatever the filter" not in said["lateness"] + said["step-causes"]
+    assert "Only one step was chosen" in said["step-causes"]
     assert "All steps, whatever the filter." in said["blame"]
     assert "All ranks and steps, whatever the filter." in said["critical"]
     for path in ("/", "/findings", "/what-if"):

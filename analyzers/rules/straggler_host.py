@@ -137,7 +137,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("scale_host", numbers, factors, "peers"),),
         basis=Basis.COMPARED,
         evidence=tuple(_evidence(measures, worst, float(typical_us[worst]))),
-        fixes=(_fix(measures, numbers, worst),),
+        fixes=(_fix(measures, numbers, worst, float(typical_us[worst])),),
     )
 
 
@@ -164,10 +164,10 @@ def _summary(numbers: tuple[int, ...], factor: float) -> str:
     return f"the host of {whom} takes {times} as long as its peers to launch a step"
 
 
-def _fix(measures: Measures, numbers: tuple[int, ...], worst: int) -> Fix:
-    """The fix for slow hosts, which differs for Python at one place of each step."""
+def _fix(measures: Measures, numbers: tuple[int, ...], worst: int, typical_us: float) -> Fix:
+    """The fix for slow hosts, which differs for Python at one place of each step. `typical_us`: of its typical peer."""
     held = held_between(measures.job.ranks, worst, measures.cpu_stops)
-    excess_us = float(measures.host.time_us[worst]) - averages.typical(np.delete(measures.host.time_us, worst))
+    excess_us = float(measures.host.time_us[worst]) - typical_us
     if held is not None and held[2] >= MOST_SHARE * excess_us:
         before, after, more_us = held
         return Fix(

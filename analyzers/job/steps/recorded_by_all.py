@@ -272,9 +272,8 @@ def _block(whole: Array) -> tuple[list[int], int, int]:
     members.
     """
     usable = int(whole.any(axis=1).sum())
-    changes = 1 + np.flatnonzero(
-        (whole[:, 1:] != whole[:, :-1]).any(axis=0)
-    )  # no largest block begins or ends elsewhere
+    # No largest block begins or ends but where steps differ: all pairs of steps of a long recording take minutes.
+    changes = 1 + np.flatnonzero((whole[:, 1:] != whole[:, :-1]).any(axis=0))
     blocks = []
     for first, end in combinations([0, *changes.tolist(), whole.shape[1]], 2):
         kept = np.flatnonzero(whole[:, first:end].all(axis=1)).tolist()

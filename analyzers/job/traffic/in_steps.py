@@ -7,9 +7,11 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.derived_once import remembered
 from ddprof.tables import Array
 
 
+@remembered
 def instances_in_steps(job: JobFacts) -> Array:
     """Mask of instances that run while a member is in a step, shape (instances,)."""
     inside, members = np.zeros(len(job.instances), bool), job.members

@@ -87,7 +87,7 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
                 continue
             of_kind = (facts.comms["op"] == code) & (role == name) & (why == kind)
             rows = inside & of_kind
-            sums = keys.setdefault((code, name, kind), {name: [] for name in _SUMS})
+            sums = keys.setdefault((code, name, kind), {column: [] for column in _SUMS})
             scale = 1.0 / (len(facts.steps) * ranks)
             sums["count"].append(rows.sum() * scale)
             sums["bytes"].append(

@@ -57,8 +57,8 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     none, common = np.zeros(len(ranks)), _timed_by_all(ranks)
     if len(ranks) < 2 or not common or len(common[0]) < MIN_STEPS or any(map(meets_elsewhere, ranks)):
         return none, none
-    of_ranks = zip(ranks, common, strict=True)
-    times_ns, shares = np.array([own_ns(facts, steps, True) for facts, steps in of_ranks]), run_shares(ranks)
+    own = [own_ns(facts, steps, beside_loader=True) for facts, steps in zip(ranks, common, strict=True)]
+    times_ns, shares = np.array(own), run_shares(ranks)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE

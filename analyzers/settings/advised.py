@@ -65,8 +65,11 @@ def _advice(fix: Fix, prices: Pricer) -> float | None:
 def _is_of_another_rank(fix: Fix, now: Present) -> bool:
     """True where the fix is of a rank with another value than the run's, for which a plan is made."""
     planned_for = getattr(now, fix.setting)
-    both_known = fix.current is not None and planned_for is not None
-    return both_known and not math.isclose(float(str(fix.current)), planned_for, rel_tol=1e-3, abs_tol=1e-4)
+    try:
+        of_rank = float(fix.current or "")
+    except ValueError:  # not recorded, or a word of a rule from elsewhere
+        return False
+    return planned_for is not None and not math.isclose(of_rank, planned_for, rel_tol=1e-3, abs_tol=1e-4)
 
 
 def _with_value(fix: Fix, value: float) -> Fix:

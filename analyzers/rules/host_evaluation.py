@@ -30,6 +30,7 @@ from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
 from ddprof.analyzers.rules.evidence.script.called_beside import LARGE_SHARE, called_beside
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
+from ddprof.averages import typical
 from ddprof.finding_ids import HOST_EVALUATION
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
@@ -57,6 +58,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         times_us = times_us / (1 + np.nan_to_num(without_cpu.stretch))
     numbers = measures.theirs(times_us)
     alone = len(numbers) > 0
+    if not alone:  # what one rank has beyond the typical one makes that rank late
+        share = typical(times_us) / measures.step_us
     if share < (MIN_SHARE if alone else LARGE_SHARE):
         return
     facts = measures.job.ranks[worst]
@@ -98,7 +101,7 @@ def _called_beside(measures: Measures) -> Iterator[Candidate]:
         evidence=(Evidence(f"{seen.called:.0f} of {seen.every:.0f} samples of all ranks are in it"),),
         fixes=(replace(_less(line), alters=Alters.CHORE),),
         ceiling_us=seen.lost_us,
-        band=0.5,
+        band=1.0,  # a teacher or a target network is wanted whole: only the user knows the purpose
         times_us=tuple(seen.times_us.tolist()),
         is_bound=True,
     )

@@ -16,6 +16,7 @@ from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
+from ddprof.averages import typical
 from ddprof.sidecar import StepTimes
 from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import Array
@@ -26,8 +27,9 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 
 @dataclass(frozen=True)
 class NowAndThen:
-    """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and what all wait for
-    whoever is longest. `often`: in how many of so many `steps`; `in_turn`: one rank at a time, beyond chance."""
+    """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and the `cost`, what
+    all wait for whoever is longest, less what one rank has beyond the typical one: that rank is late by it. `often`: in
+    how many of so many `steps`; `in_turn`: one rank at a time, beyond chance."""
 
     times: Array
     cost: float
@@ -72,8 +74,9 @@ def _beyond_quiet(
     longest = more.max(axis=0)
     if longest.mean() < (waited_share(ranks) or 0.0):
         return None
-    often = int((longest > 0).sum())
-    return NowAndThen(more.mean(axis=1), float(longest.mean()), often, len(outside[0]), _is_in_turn(more > 0))
+    often, times, in_turn = int((longest > 0).sum()), more.mean(axis=1), _is_in_turn(more > 0)
+    of_one = 0.0 if in_turn else float(times.max()) - typical(times)
+    return NowAndThen(times, float(longest.mean()) - of_one, often, len(outside[0]), in_turn)
 
 
 def _quantiles(times_ns: Array) -> Array:

@@ -45,12 +45,19 @@ def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks:
         assert one.ceiling_us == pytest.approx(max(shares) * measures.step_us, rel=0.1)
 
 
-@pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, ()), (0, (0,))])
-def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(labelled: Runs, waited_ns: int, ranks: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, []), (0, [(0,)])])
+def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(
+    labelled: Runs, waited_ns: int, ranks: list[tuple[int, ...]]
+) -> None:
     waits = [{"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": ns}}} for ns in (waited_ns, 0, 0, 0)]
     records = [evaluating(share) | each for share, each in zip((0.2, 0.04, 0.04, 0.04), waits, strict=True)]
-    (said,) = candidates(ID, on_cpu(labelled("clean.ddp"), *records))
-    assert said.ranks == ranks
+    assert [one.ranks for one in candidates(ID, on_cpu(labelled("clean.ddp"), *records))] == ranks
+
+
+def test_all_ranks_evaluate_for_what_they_have_alike(labelled: Runs) -> None:
+    """Rank 0 evaluates for 30 % of its time, the others for 15 %: the whole job has 15 %."""
+    (said,) = candidates(ID, with_sidecars(labelled("clean.ddp"), *map(evaluating, (0.3, 0.15, 0.15, 0.15))))
+    assert not said.ranks and "takes 15 % of the time on all ranks" in said.summary
 
 
 def scores(script: Script) -> None:

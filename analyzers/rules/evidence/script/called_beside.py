@@ -9,6 +9,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.occupying import calls_beside
+from ddprof.averages import typical
 from ddprof.tables import Array
 
 LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
@@ -24,8 +25,8 @@ class CalledBeside:
 
     @property
     def lost_us(self) -> float:
-        """Mean over the ranks."""
-        return float(self.times_us.mean())
+        """Time that all ranks have alike: what one has beyond makes that rank late."""
+        return typical(self.times_us)
 
 
 def called_beside(measures: Measures) -> CalledBeside | None:

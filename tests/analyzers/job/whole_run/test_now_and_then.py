@@ -65,6 +65,16 @@ def test_time_beyond(
     assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
 
 
+def test_what_one_rank_has_beyond_the_others_is_not_of_all(labelled: Runs) -> None:
+    """All ranks have 8 ms more in every fifth step, rank 0 in every second of the others, too."""
+    run = labelled("clean.ddp")
+    every = [lambda step: step % 5 == 0 or step % 2 == 0, *[lambda step: step % 5 == 0] * (len(run.job.ranks) - 1)]
+    timed_run = now_and_then(with_sidecars(run, *map(timed, every)).job.ranks, in_forward=False)
+    assert timed_run is not None and not timed_run.in_turn
+    assert timed_run.cost == pytest.approx(timed_run.times[1], abs=0.001)
+    assert timed_run.times[0] > 2 * timed_run.times[1]
+
+
 def within_closure(script: Script) -> None:
     """A closure that the optimizer calls, with a function beside the passes."""
     with script.frame("train.py(30): closure"), script.frame("train.py(40): log_values"):

@@ -32,8 +32,9 @@ DAY_NS = 86_400 * 10**9
 OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds
 OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are worth a note
 
-# What only jobs on a GPU record on their hosts; AMD's libraries keep NCCL's name.
-_OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_|miopen_)")
+# What only jobs on a GPU record on their hosts; AMD's libraries keep NCCL's name. Recurrent networks ask on CPUs, too,
+# whether cuDNN accepts their input (`aten::cudnn_is_acceptable`, the one such operator with a CPU version).
+_OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
 
 
 @dataclass(frozen=True)

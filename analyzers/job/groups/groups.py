@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts
-from ddprof.analyzers.facts.names import COLLECTIVE_OPS, PIPELINE_GROUP, POINT_TO_POINT
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
 from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 from ddprof.model import ProcessGroup
@@ -17,6 +18,9 @@ from ddprof.tables import NULL, Array, Table
 
 GroupKey = tuple[tuple[int, ...], str]
 _MembersOf = Callable[[ProcessGroup], tuple[int, ...]]
+
+ACTIVATIONS = 0.25  # of the summed bytes of a group; with tensor parallel layers about half are in forward passes
+SUMS = tuple(OP_CODE[name] for name in ("all_reduce", "reduce_scatter"))
 
 _ROLE_BY_NAME = (
     ("pp", PIPELINE_GROUP),
@@ -162,8 +166,9 @@ def groups_table(
         "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
     )
     sizes = group_sizes(keys, ranks).tolist()
+    sums = _sums_activations(ranks, ids, len(keys))
     roles = [
-        _role(key[1], described.get(key, ""), used[i], size, world_size, trains)
+        _role(key[1], described.get(key, ""), used[i], size, world_size, trains, bool(sums[i]))
         for i, (key, size) in enumerate(zip(keys, sizes, strict=True))
     ]
     return GROUPS.table(
@@ -198,12 +203,33 @@ def role_by_name(text: str) -> str | None:
     return next((role for role, pattern in _ROLE_BY_NAME if pattern.search(text)), None)
 
 
-def _role(name: str, description: str, used: Counter[str], size: int, world_size: int, trains: bool) -> str:
+def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups: int) -> Array:
+    """True for each group a good part of whose bytes are summed in forward passes: gradients are in backward passes.
+
+    Sums of statistics (SyncBatchNorm) and losses in a forward pass are few bytes beside the gradients.
+    """
+    in_forward, everywhere = np.zeros(groups), np.zeros(groups)
+    for facts, column in zip(ranks, ids, strict=True):
+        comms = facts.comms
+        is_sum = np.isin(comms["op"], SUMS)
+        issued_ns = np.where(comms["launch_ns"] == NULL, comms["start_ns"], comms["launch_ns"])
+        summed = np.where(is_sum & (comms["size_bytes"] != NULL), comms["size_bytes"], 0)
+        forward = intervals.contains(facts.phase_time(Phase.FORWARD), issued_ns)
+        everywhere += np.bincount(column, weights=summed, minlength=groups)
+        in_forward += np.bincount(column, weights=summed * forward, minlength=groups)
+    return in_forward > ACTIVATIONS * everywhere
+
+
+def _role(
+    name: str, description: str, used: Counter[str], size: int, world_size: int, trains: bool, sums_activations: bool
+) -> str:
     named = role_by_name(description) or role_by_name(name)
     if named is not None:
         return named
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
         return "pp"
+    if sums_activations and trains:
+        return "tp"
     if used["all_gather"] and used["reduce_scatter"] and trains:
         return "fsdp_shard"
     if used["all_to_all"] > used["all_reduce"]:

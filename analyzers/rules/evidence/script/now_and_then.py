@@ -35,13 +35,14 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     if timed is None or timed.cost < BESIDE:
         timed, seen = now_and_then(ranks, in_forward=True), _seen(ranks, FORWARD, of_libraries=True)
         timed = None if timed is None or timed.cost < IN_FORWARD else timed
-    words = max(seen, key=lambda one: seen[one], default="")
-    # What few ranks alone take is said with what makes them late.
-    if timed is None or len(whose(timed.times)) or seen.get(words, 0.0) < MIN_TIMES:
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    # What few ranks alone take or run is said with what makes them late.
+    if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     summary += ", on one rank at a time" if timed.in_turn else ""
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
+    samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
     return Candidate(
@@ -53,7 +54,7 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
         basis=Basis.TIMED,
         evidence=(
             Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
-            Evidence(f"{seen[words]:.0f} of {sum(seen.values()):.0f} samples of the script are in {words}"),
+            Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
         ),
         fixes=(
             Fix(
@@ -106,11 +107,12 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     )
 
 
-def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, float]:
-    """Samples of the run in lines of the script, on all ranks and in a phase. Of a model's call the line
+def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, list[float]]:
+    """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line
     that makes it counts; none of torch's own code where samples of libraries are asked for."""
-    by_words, called = dict[str, float](), dict[str, tuple[float, str]]()
-    for facts in filter(has_frames, ranks):
+    by_words, called = dict[str, list[float]](), dict[str, tuple[float, str]]()
+    framed = list(filter(has_frames, ranks))
+    for position, facts in enumerate(framed):
         tree = call_tree(facts)
         is_own = own_stacks(facts, tree) & ~tree.is_loss
         is_own &= ((tree.folded != np.arange(len(tree))) & ~tree.in_torch) | (not of_libraries)
@@ -127,6 +129,6 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
                 seen[at[stack]] += samples * (inside & ~tree.in_torch)[stack]
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             words = written(line.file, line.line, line.function)
-            by_words[words] = by_words.get(words, 0.0) + line.time_ns
+            by_words.setdefault(words, [0.0] * len(framed))[position] += line.time_ns
             called[words] = max(called.get(words, (0.0, "")), (line.time_ns, line.call))
     return {f"{words}, in {called[words][1]}" if called[words][1] else words: n for words, n in by_words.items()}

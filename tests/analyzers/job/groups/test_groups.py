@@ -18,6 +18,18 @@ def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: set
     assert set(labelled(name).job.groups["role"].tolist()) == roles
 
 
+def test_a_group_that_sums_activations_is_tensor_parallel(labelled: Runs) -> None:
+    """Nameless groups: what is summed in forward passes are no gradients."""
+
+    def nameless(facts: RankFacts) -> RankFacts:
+        groups = [replace(g, name=str(i), description="") for i, g in enumerate(facts.process_groups)]
+        return replace(facts, process_groups=tuple(groups))
+
+    job = labelled("clean.tpdp").job
+    roles = run_of([nameless(facts) for facts in job.ranks]).job.groups["role"].tolist()
+    assert [a == "tp" for a in roles] == [b == "tp" for b in job.groups["role"].tolist()]
+
+
 def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_run: Callable[[str], Path]) -> None:
     report = only_run(shared_run("wild/recordings/horovod_late_rank_24")).report
     assert report.run.framework == ()

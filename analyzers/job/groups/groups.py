@@ -206,7 +206,8 @@ def role_by_name(text: str) -> str | None:
 def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups: int) -> Array:
     """True for each group a good part of whose bytes are summed in forward passes: gradients are in backward passes.
 
-    Sums of statistics (SyncBatchNorm) and losses in a forward pass are few bytes beside the gradients.
+    Sums of statistics (SyncBatchNorm) and losses in a forward pass are few bytes beside the gradients. Ranks without a
+    known backward pass say nothing.
     """
     in_forward, everywhere = np.zeros(groups), np.zeros(groups)
     for facts, column in zip(ranks, ids, strict=True):
@@ -214,9 +215,12 @@ def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], gro
         is_sum = np.isin(comms["op"], SUMS)
         issued_ns = np.where(comms["launch_ns"] == NULL, comms["start_ns"], comms["launch_ns"])
         summed = np.where(is_sum & (comms["size_bytes"] != NULL), comms["size_bytes"], 0)
-        forward = intervals.contains(facts.phase_time(Phase.FORWARD), issued_ns)
+        passes = [facts.phase_time(phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+        if not all(len(times[0]) for times in passes):
+            continue
+        forward, backward = (intervals.contains(times, issued_ns) for times in passes)
         everywhere += np.bincount(column, weights=summed, minlength=groups)
-        in_forward += np.bincount(column, weights=summed * forward, minlength=groups)
+        in_forward += np.bincount(column, weights=summed * (forward & ~backward), minlength=groups)
     return in_forward > ACTIVATIONS * everywhere
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kineto_run import Script, loaded
 from labelled_runs import Runs, abstains, only_run, run_of, sample_run
 
 from ddprof.analyzers.facts.model import RankFacts
@@ -18,16 +19,20 @@ def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: set
     assert set(labelled(name).job.groups["role"].tolist()) == roles
 
 
-def test_a_group_that_sums_activations_is_tensor_parallel(labelled: Runs) -> None:
-    """Nameless groups: what is summed in forward passes are no gradients."""
-
-    def nameless(facts: RankFacts) -> RankFacts:
-        groups = [replace(g, name=str(i), description="") for i, g in enumerate(facts.process_groups)]
-        return replace(facts, process_groups=tuple(groups))
-
-    job = labelled("clean.tpdp").job
-    roles = run_of([nameless(facts) for facts in job.ranks]).job.groups["role"].tolist()
-    assert [a == "tp" for a in roles] == [b == "tp" for b in job.groups["role"].tolist()]
+@pytest.mark.parametrize(("in_forward", "role"), [(2**20, "tp"), (2**10, "dp"), (0, "dp")])
+def test_a_group_that_sums_activations_is_tensor_parallel(tmp_path: Path, in_forward: int, role: str) -> None:
+    """Nameless ranks sum 2^20 elements in each backward pass; few in forward ones are losses or statistics."""
+    scripts = [Script(), Script()]
+    for script in scripts:
+        for _ in script.steps(3):
+            for phase, elements in (("forward", in_forward), ("backward", 2**20)):
+                with script.frame(f"ddprof::{phase}", "user_annotation"):
+                    script.launch()
+                    if elements:
+                        script.reduce(script.now_us + 100.0, elements)
+                    script.synchronise()
+            script.host("Optimizer.step#SGD.step", 10.0)
+    assert loaded(scripts, tmp_path).job.groups["role"].tolist() == [role]
 
 
 def test_a_group_without_a_sign_of_its_role_is_a_group_of_its_size(shared_run: Callable[[str], Path]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import call_tree
-from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
+from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, waited_share
 from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.averages import typical
@@ -70,13 +70,18 @@ def _beyond_quiet(
     quiet = np.fmin(quiet, [_mean(each) for each in inside])
     more = np.array(beyond) - quiet[:, None]
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
-    more /= np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
-    longest = more.max(axis=0)
+    step_ns = np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
+    more /= step_ns
+    longest, times = more.max(axis=0), more.mean(axis=1)
     if longest.mean() < (waited_share(ranks) or 0.0):
         return None
-    often, times, in_turn = int((longest > 0).sum()), more.mean(axis=1), _is_in_turn(more > 0)
+    often, in_turn = int((longest > 0).sum()), _is_in_turn(more > 0)
     of_one = 0.0 if in_turn else float(times.max()) - typical(times)
-    return NowAndThen(times, float(longest.mean()) - of_one, often, len(outside[0]), in_turn)
+    # A wait for a CPU falls anywhere in what a rank runs, and one rank waits when another does not.
+    stretch = np.nan_to_num(run_shares(ranks).stretch)
+    without_cpu = np.nan_to_num([_mean(each) / step_ns for each in beyond]) * stretch / (1 + stretch)
+    own = float(np.maximum(0.0, times - without_cpu).sum() / (times.sum() or 1.0))
+    return NowAndThen(times, own * (float(longest.mean()) - of_one), often, len(outside[0]), in_turn)
 
 
 def _quantiles(times_ns: Array) -> Array:

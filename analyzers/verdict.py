@@ -9,6 +9,7 @@ from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_out_ns
+from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_step_ns
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
@@ -92,15 +93,21 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
 
 
 def _other_reading(measures: Measures) -> str:
-    """The step if a long one recurs, where few steps cannot tell whether it does; "" where that is little more."""
+    """The mean step of the whole run, or what it is if a long one recurs, where few traced steps cannot tell whether it
+    does; "" where that is little more."""
     left_out, step_us = measures.job.left_out, measures.step_us
     if measures.steps + len(left_out) >= TELLING_STEPS:
         return ""
-    mean_us = with_left_out_ns(left_out, 1e3 * step_us, measures.steps) / 1e3 if left_out else step_us
+    timed_ns = timed_step_ns(measures.job.ranks)
+    mean_us = step_us if timed_ns is None else timed_ns / 1e3
+    if left_out and timed_ns is None:
+        mean_us = with_left_out_ns(left_out, 1e3 * step_us, measures.steps) / 1e3
     long = max((s for s in left_out if s.why.startswith(MOSTLY)), key=lambda s: s.wall_ns, default=None)
     if long is None or mean_us - step_us < WARNING_SHARE * step_us or none_is_steady(measures.job.ranks, left_out):
         return ""
     why = long.why.removeprefix(MOSTLY).strip()
+    if timed_ns is not None:
+        return f"; the mean step of the whole run takes {format_us(mean_us)}: the traced ones may lack {why}"
     return f"; a step takes {format_us(mean_us)}, with {why}, if step {long.number} recurs: record more steps to tell"
 
 

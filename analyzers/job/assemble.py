@@ -82,7 +82,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *_of_left_out(ordered, ranks),
             *notes,
             *matched.notes,
-            *left_out_note(left_out, step_ns, len(ranks[0].steps), none_is_steady(ranks, left_out)),
+            *left_out_note(ranks, left_out, step_ns, len(ranks[0].steps)),
             *_health(ranks, tuple(rank for rank in missing if rank not in set(named)), world_size),
             *_recorded_with_less(ranks),
             *oversubscription_note(ranks),

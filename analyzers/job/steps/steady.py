@@ -38,7 +38,7 @@ from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.model import Clock, LeftOut
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
-from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, timed_step_ns, unprofiled_steps
 from ddprof.causes import CAUSES
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
@@ -151,15 +151,22 @@ def none_is_steady(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut]) -> b
     return bool(numbers) and all(np.isin(facts.steps["index"], numbers).all() for facts in ranks)
 
 
-def left_out_note(left_out: Sequence[LeftOut], step_ns: int, kept: int, is_all: bool) -> list[HealthNote]:
-    """Note on the steps left out, with their mean if they recur. `kept`: other steps of `step_ns`; `is_all`: none."""
+def left_out_note(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut], step_ns: int, kept: int) -> list[HealthNote]:
+    """Note on the steps left out, with the mean step of the whole run, or what it is if they recur. `kept`: other
+    steps of `step_ns`.
+    """
     if not left_out:
         return []
     took = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
     effect = f"excluded from the {format_us(step_ns / 1e3)} step"
     if any(step.why.startswith(MOSTLY) for step in left_out):
-        mean = format_us(with_left_out_ns(left_out, step_ns, kept) / 1e3)
-        effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
+        timed_ns = timed_step_ns(ranks)
+        if timed_ns is not None:
+            effect += f"; by the timers of the whole run the mean step takes {format_us(timed_ns / 1e3)}"
+        else:
+            mean = format_us(with_left_out_ns(left_out, step_ns, kept) / 1e3)
+            effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
+    is_all = none_is_steady(ranks, left_out)
     return [HealthNote(took, "no other step is left to judge" if is_all else effect, "info")]
 
 

@@ -41,6 +41,14 @@ def unprofiled_step_us(job: JobFacts) -> float | None:
     return median(timed) / 1e3 if timed and len(timed) == len(means) else None
 
 
+def timed_step_ns(ranks: Sequence[RankFacts]) -> float | None:
+    """The mean unprofiled step, whatever it holds, mean over ranks; None where a rank has fewer than MIN_STEPS."""
+    lengths = [[step.length_ns for step in unprofiled_steps(facts)] for facts in ranks]
+    return (
+        float(np.mean([np.mean(each) for each in lengths])) if min(map(len, lengths), default=0) >= MIN_STEPS else None
+    )
+
+
 def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
     """Timer records of a rank's steps in which nothing was traced or written, those with a start and an end.
 

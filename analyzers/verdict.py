@@ -9,8 +9,8 @@ from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_out_ns
-from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_step_ns
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
+from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_step_ns
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of

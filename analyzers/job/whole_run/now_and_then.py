@@ -70,7 +70,7 @@ def _beyond_quiet(
     quiet = np.fmin(quiet, [_mean(each) for each in inside])
     more = np.array(beyond) - quiet[:, None]
     more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
-    step_ns = np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)])
+    step_ns = float(np.mean([step.length_ns or 0 for facts in ranks for step in unprofiled_steps(facts)]))
     more /= step_ns
     longest, times = more.max(axis=0), more.mean(axis=1)
     if longest.mean() < (waited_share(ranks) or 0.0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from ddprof.report.model import Report
 from ddprof.units import format_ranks, format_us
@@ -10,18 +11,29 @@ from ddprof.untrusted.plain_text import clean
 
 
 def health_words(report: Report) -> list[tuple[str, str]]:
-    """(severity, sentence) of every input defect; one sentence for all ranks that share a defect."""
+    """(severity, sentence) of every input defect; one sentence for all ranks that share a defect, whatever their files
+    are called.
+    """
+    folders = sorted({os.path.dirname(path) for path in report.run.paths} - {""}, key=len, reverse=True)
+    names = {os.path.basename(path) for path in report.run.paths}
+    alike: dict[tuple[str, str, str], list[tuple[str, list[int]]]] = {}
+    for (severity, issue, effect), ranks in health_groups(report).items():
+        for folder in folders:  # all files of the run share them
+            issue = issue.replace(folder + os.sep, "")
+        file, _, said = issue.partition(": ")
+        if not ranks or file not in names:
+            file, said = "", issue
+        alike.setdefault((severity, said, effect), []).append((file, ranks))
     return [
-        (severity, clean(f"{format_ranks(ranks) + ': ' if ranks else ''}{_file_alone(report, issue)}; {effect}"))
-        for (severity, issue, effect), ranks in health_groups(report).items()
+        (severity, clean(f"{_where(places)}{issue}; {effect}")) for (severity, issue, effect), places in alike.items()
     ]
 
 
-def _file_alone(report: Report, issue: str) -> str:
-    """A note on a file without its folders, which all files of the run share."""
-    for folder in sorted({os.path.dirname(path) for path in report.run.paths} - {""}, key=len, reverse=True):
-        issue = issue.replace(folder + os.sep, "")
-    return issue
+def _where(places: Sequence[tuple[str, list[int]]]) -> str:
+    """The ranks and the files of a note, before it; "" for a note on the run."""
+    ranks, files = sorted(rank for _, which in places for rank in which), [file for file, _ in places if file]
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    return (f"{format_ranks(ranks)}: " if ranks else "") + (f"{files[0]}{more}: " if files else "")
 
 
 def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:

@@ -18,6 +18,9 @@ def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_r
     item = HealthItem("/data/runs/a/rank1.json: the trace ends early", "its last step is left out", rank=1)
     ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=(item,)))
     assert words == "rank 1: rank1.json: the trace ends early; its last step is left out"
+    first = replace(item, issue="/data/runs/a/rank0.json: the trace ends early", rank=0)
+    ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=(first, item)))
+    assert words == "ranks 0, 1: rank0.json and 1 more: the trace ends early; its last step is left out"
 
 
 def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: Report) -> None:

@@ -138,7 +138,7 @@ def _fix(measures: Measures) -> Fix:
 def _joined(setting: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
     return Fix(
         setting=setting,
-        suggested="one for many tensors: flattened, or issued together",
+        suggested="one for many tensors: flattened, or issued together; fewer, where each needs the one before",
         patch="flat = torch.cat([t.flatten() for t in tensors])\ndist.all_reduce(flat)  # one latency for all",
         why=why,
         source="PyTorch DDP (VLDB'20) section 5 on bucket size",

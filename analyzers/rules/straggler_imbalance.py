@@ -276,7 +276,8 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
         worst = int(extra[np.argmax(measures.compute.more_work[extra])])
         share = format_share(float(measures.compute.more_work[worst]))
         rank = measures.job.rank_ids[worst]
-        yield Evidence(f"rank {rank} spends {share} of its time in kernels that its peers do not launch", rank)
+        noun = execution_of(measures.job).work_noun
+        yield Evidence(f"rank {rank} spends {share} of its time in {noun} that its peers do not run", rank)
 
 
 def _without(measures: Measures, extra: Array, heavy: Array, target: str) -> Change:
@@ -294,7 +295,6 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting=f"work of {format_ranks(numbers)} alone",
         suggested="share it over all ranks (evaluation, generation, metrics), run it beside training, or less often",
-        patch="loader = DataLoader(valid, sampler=DistributedSampler(valid, shuffle=False))  # each rank a part",
         why="the other ranks wait for it in the next collective",
         source="PyTorch DistributedDataParallel documentation: work on one rank",
     )

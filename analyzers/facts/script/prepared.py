@@ -32,6 +32,8 @@ MAKES_BATCHES = re.compile(
 )
 # What allocates or renames a tensor computes nothing: it tells neither what a line is for nor how long it takes.
 _CARRIES = re.compile(r"^aten::(?:empty\w*|detach_?|to|_to_copy|view|reshape|squeeze_?|unsqueeze_?|alias|resolve_\w+)$")
+# What is drawn at random is made of nothing that a function before it returned.
+_DRAWN = re.compile(r"^aten::(?:rand\w*|normal_?|uniform_|random_)$")
 OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
 _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
 # Functions that are named for something else: what they make is no batch.
@@ -154,7 +156,9 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
 
 
 def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array, weight_ns: Array) -> int | None:
-    """The function that prepares batches: the loop's call with the operators that make them, else its longest call."""
+    """The function that prepares batches: the loop's call with the operators that make them, else its longest call,
+    where the loop makes its tensors of what that returned.
+    """
     operators = operators.take(~matches(_CARRIES, trace.strings)[operators["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
     if not len(operators) or any(
@@ -167,9 +171,12 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     if not by_call.any():
         return None
     makes = called[operators["stack"][is_making & (operators["stack"] != NULL)]]
-    call = int(np.argmax(by_call))
-    maker = max(makes[makes >= 0].tolist(), key=lambda one: by_call[one], default=call)
-    call = maker if 2 * by_call[maker] >= by_call[call] else call
+    longest = int(np.argmax(by_call))
+    maker = max(makes[makes >= 0].tolist(), key=lambda one: by_call[one], default=NULL)
+    takes = is_making & ~matches(_DRAWN, trace.strings)[operators["name"]]
+    call = longest if takes.any() and (maker == NULL or 2 * by_call[maker] < by_call[longest]) else maker
+    if call == NULL:
+        return None
     functions = {str(tree.frames["function"][frame]) for frame in tree.frame[tree.aside[called == call]].tolist()}
     return None if any(_NOT_DATA.search(function) for function in functions) else call
 

@@ -44,6 +44,7 @@ cuts_texts = played((IDS, 5_000.0, LIFT, 10.0))
 cuts_texts_into_a_large_tensor = played((IDS, 5_000.0, ("empty", "to", "detach_"), 100.0), (IDS, 0.0, LIFT, 1.0))
 hands_over = played(("train.py(50): hand_over", 500.0, (), 0.0))
 sends_then_draws = played(("train.py(50): put", 5_000.0, (), 0.0), ("", 0.0, ("randn",), 2_000.0))
+reads_then_draws = played((IDS, 5_000.0, (), 0.0), ("", 0.0, ("randn",), 100.0))
 averages = played(("train.py(70): blend", 0.0, ("mul", "add") * 100, 10.0), ("", 0.0, ("randn",), 20.0))
 DROPS, DRAWS = "torch/optim/optimizer.py(1069): zero_grad", ("randn", "randint")
 drops_then_draws = played((DROPS, 3_000.0, (), 0.0), ("train.py(9): warp", 0.0, WARP, 400.0))
@@ -89,10 +90,15 @@ def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_pa
     assert not named(cpu_loop(tmp_path, before=draws_and_sleeps_on_one_line))
 
 
-@pytest.mark.parametrize(("beside_ns", "share"), [(0, 1.0), (900, 0.5)])
-def test_samples_of_the_run_tell_it_where_the_window_has_none(tmp_path: Path, beside_ns: int, share: float) -> None:
-    """A rank that was sampled too seldom in its window prepares its batches all the same."""
-    facts = cpu_loop(tmp_path, before=cuts_texts, after=hands_over)
+@pytest.mark.parametrize(
+    ("before", "beside_ns", "share"), [(cuts_texts, 0, 1.0), (cuts_texts, 900, 0.5), (reads_then_draws, 0, 0.0)]
+)
+def test_samples_of_the_run_tell_it_where_the_window_has_none(
+    tmp_path: Path, before: Chore, beside_ns: int, share: float
+) -> None:
+    """A rank that was sampled too seldom in its window prepares its batches all the same; what is drawn at random is
+    made of nothing that a function before it read."""
+    facts = cpu_loop(tmp_path, before=before, after=hands_over)
     ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
     trace = with_named_frames(read(sources[0]))
     tree = call_tree(trace)

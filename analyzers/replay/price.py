@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ddprof import intervals
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
@@ -114,6 +116,11 @@ class Pricer:
                 is_work = ~rank.ops.is_comm
                 before_ns = float(rank.ops.dur_ns[is_work].sum())
                 compute_us[rank.position] *= float(taken_ns[is_work].sum()) / before_ns if before_ns else 1.0
+            work = intervals.intersect(host_work(rank.facts), intervals.union(*rank.facts.marks))  # of a CPU rank
+            for spans, factor in scenario.host_scale.get(rank.position, ()):
+                scaled_ns = intervals.length(intervals.intersect(work, intervals.union(*spans)))
+                compute_us[rank.position] -= max(0.0, 1.0 - factor) * scaled_ns / 1e3 / max(1, len(rank.facts.steps))
+        compute_us = np.maximum(compute_us, 0.0)
         touches = scenario.transfer_ns or scenario.dissolved or scenario.on_time
         keeps_transfers = bool(changes) and not touches
         transfer_us = self.measures.cause_us("comm_transfer") if keeps_transfers else np.zeros(len(compute_us))

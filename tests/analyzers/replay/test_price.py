@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_loop import cpu_loop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kineto_run import Script, loaded, meet
-from labelled_runs import Runs
+from labelled_runs import Runs, run_of
 
 from ddprof.analyzers.replay.price import scenario_of
 from ddprof.findings import Basis, Candidate, Change
@@ -51,6 +52,14 @@ def test_the_floor_is_compute_as_the_changes_leave_it_and_transfers_that_they_le
     ):
         assert prices.floor_us((change,)) == pytest.approx(floor_us, rel=1e-3)
         assert prices.step_us((change,)) >= floor_us
+
+
+def test_the_floor_of_a_cpu_rank_lacks_the_operators_that_the_changes_remove(tmp_path: Path) -> None:
+    prices = run_of([cpu_loop(tmp_path)]).pricer
+    change = Change("scale_compute", (), (4.0,))
+    floor_us = float(prices.measures.cause_us("compute").mean()) / 4
+    assert prices.floor_us((change,)) == pytest.approx(floor_us, rel=1e-3)
+    assert prices.step_us((change,)) >= floor_us
 
 
 def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(tmp_path: Path) -> None:

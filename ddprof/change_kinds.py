@@ -14,6 +14,7 @@ KindOfChange = Literal[
     "no_stalls",
     "no_script",
     "no_hook",
+    "no_anomaly",
     "on_time",
     "graph_launch",
     "scale_kernels",

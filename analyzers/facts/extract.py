@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.anomaly import anomaly_work
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
@@ -97,6 +98,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         phases=marked,
         tracks=trace.tracks,
         engine_passes=engine_passes(trace, marked),
+        anomaly_work=anomaly_work(trace, marked, threads),
         gradients=gradients(trace, marked, threads),
         stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,

@@ -24,6 +24,16 @@ ENGINE_PASSES = Schema(
     ),
 )
 
+ANOMALY_WORK = Schema(
+    "anomaly_work",
+    (
+        Column("start_ns", "int64", "a search for NaN after a node of the backward pass, or an operator begins"),
+        Column("end_ns", "int64", "it ends"),
+        Column("share", "float64", "part of it that is there for autograd's anomaly mode"),
+        Column("is_check", "bool", "a search; else an operator that writes down the Python stack that called it"),
+    ),
+)
+
 UNUSED_SEARCHES = Schema(
     "unused_searches",
     (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.gradient_tables import ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
+from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, union
@@ -294,6 +294,7 @@ class RankFacts:
     call_waits: Table = field(default_factory=CALL_WAITS.empty)
     comm_hooks: Table = field(default_factory=COMM_HOOKS.empty)
     engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
+    anomaly_work: Table = field(default_factory=ANOMALY_WORK.empty)  # empty: the mode is off
     unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
     gradients: Table = field(default_factory=GRADIENTS.empty)
     script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)  # of the threads that launch; all three of model.py
@@ -374,6 +375,7 @@ TABLES: dict[str, Schema] = {
         CALL_WAITS,
         COMM_HOOKS,
         ENGINE_PASSES,
+        ANOMALY_WORK,
         UNUSED_SEARCHES,
         GRADIENTS,
         SCRIPT_SPANS,

@@ -10,6 +10,7 @@ from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import in_hooks
 from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.host_time import by_level
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
@@ -116,3 +117,19 @@ def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Communication hooks only start their communication."""
     held = {rank.position: in_hooks(rank.facts) for rank, _ in chosen(change, graph, measures)}
     return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})
+
+
+def no_anomaly(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Nothing is searched for NaN after nodes of the backward pass, and no operator writes down its stack."""
+    dur: dict[int, Array] = {}
+    queue: dict[int, Array] = {}
+    host, freed = {}, {}
+    for rank, _ in chosen(change, graph, measures):
+        work = rank.facts.anomaly_work
+        host[rank.position] = by_level(work.bounds, 1.0 - work["share"])
+        checks = intervals.union(*work.take(work["is_check"]).bounds)
+        freed[rank.position] = frozenset(np.flatnonzero(intervals.contains(checks, rank.anchors.start_ns)).tolist())
+        launched = intervals.contains(checks, rank.ops.launch_ns) & ~rank.ops.is_comm
+        for scaled, times in ((dur, rank.ops.dur_ns), (queue, rank.ops.queue_lag_ns)):
+            scaled[rank.position] = np.where(launched, 0, times)
+    return Scenario(dur_ns=dur, host_scale=host, freed=freed, queue_ns=queue)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ddprof.analyzers.job.anomaly_mode import anomaly_held_us, anomaly_us
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import held_by_hooks_us
@@ -26,6 +27,7 @@ from ddprof.analyzers.replay.changes.communication.sharded_units import resharde
 from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
     instant_loader,
+    no_anomaly,
     no_hook,
     no_script,
     no_stalls,
@@ -104,6 +106,8 @@ _ROWS = (
                ledger=Booked(booked.less_script), doubt=0.25),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
+    ChangeKind("no_anomaly", "autograd's anomaly mode is off", no_anomaly,
+               ledger=Booked(booked.of_rank(anomaly_held_us), most=booked.of_rank(anomaly_us)), doubt=0.15),
     ChangeKind("on_time", "no rank waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,

@@ -74,12 +74,10 @@ def _checked(trace: RankTrace, nodes: Array, ran: Array, checks: Array, searches
     """
     events = trace.events
     start_ns, end_ns = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
-    node, function = (np.searchsorted(start_ns[rows], start_ns[checks], side="right") - 1 for rows in (nodes, ran))
-    is_inside = (node >= 0) & (function >= 0)
-    checks, node, function = checks[is_inside], node[is_inside], function[is_inside]
-    ended_ns = np.maximum.accumulate(end_ns[ran])
-    is_after = (end_ns[checks] <= end_ns[nodes][node]) & (start_ns[checks] >= ended_ns[function])
-    is_after &= start_ns[ran][function] >= start_ns[nodes][node]
+    function = np.searchsorted(start_ns[ran], start_ns[nodes])  # of each node: the first that begins in it
+    ended_ns = np.append(end_ns[ran], np.iinfo(np.int64).max)[function]
+    node = np.searchsorted(start_ns[nodes], start_ns[checks], side="right") - 1  # nodes may hold a backward pass
+    is_after = (node >= 0) & (end_ns[checks] <= end_ns[nodes][node]) & (start_ns[checks] >= ended_ns[node])
     checks, node = checks[is_after], node[is_after]
     first, last = np.full(len(nodes), np.iinfo(np.int64).max), np.zeros(len(nodes), np.int64)
     is_search = searches[events["name"][checks]]

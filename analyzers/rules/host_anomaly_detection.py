@@ -8,8 +8,9 @@ How the gain is priced: the run is replayed without the searches, their kernels 
 shorter by a stack. What a stack takes is told by views, which take a microsecond without, as in backward passes.
 How to fix: `torch.autograd.set_detect_anomaly(False)`; switch it on only while looking for a NaN.
 Limits: where the forward pass makes no views, what stacks take is not known, and the gain is at least that of the
-searches. The line that switches the mode on is not recorded. `detect_anomaly(check_nan=False)` searches for nothing
-and is not told. A script's own calls of `isnan`, in functions of nodes or in a few hooks, are not taken for it.
+searches; what a forward pass that is computed again writes is not counted. The line that switches the mode on is not
+recorded. `detect_anomaly(check_nan=False)` searches for nothing and is not told. A script's own calls of `isnan`, in
+functions of nodes or in a few hooks, are not taken for it.
 Sources: PyTorch performance tuning guide (disable debugging APIs); torch.autograd.detect_anomaly documentation.
 """
 

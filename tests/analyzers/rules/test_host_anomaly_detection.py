@@ -91,6 +91,20 @@ def test_searches_of_the_script_are_not_the_mode(tmp_path: Path, plays: Plays, w
     assert candidates(ID, on_cpu(tmp_path, plays, where).measures) == []
 
 
+def test_nodes_of_a_backward_pass_inside_a_node_are_checked(tmp_path: Path) -> None:
+    """A checkpoint with reentrant autograd runs a backward pass in the function of a node."""
+    script = Script()
+    for _ in script.steps(4):
+        operators(script, "linear", count=NODES)
+        with script.frame("autograd::engine::evaluate_function: CheckpointFunctionBackward", "cpu_op"):
+            with script.frame("CheckpointFunctionBackward", "cpu_op"):
+                operators(script, "linear", count=NODES)
+                backward(script, after=mode)
+            mode(script, 0)
+    said = candidate(ID, run_of([script.facts(tmp_path, on_cpu=True)]).measures)
+    assert said.lost_us == pytest.approx(NODES * 30.0)
+
+
 def test_a_script_that_looks_at_its_loss_does_not_match(tmp_path: Path) -> None:
     script = Script()
     for _ in script.steps(4):

@@ -24,6 +24,7 @@ from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+_GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"  # launches of CUDA graphs, whose kernels are in no table (nsys's default)
 _MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 _MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 _RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -59,13 +60,14 @@ def process_parts(source: Source) -> list[str]:
     its processes with ranges. Raises NoUsableInput where the capture is empty.
     """
     with open_database(source) as database:
-        if _KERNEL in database.tables:
-            rows = database.rows(
-                f"SELECT DISTINCT globalPid, deviceId FROM {_KERNEL} WHERE typeof(globalPid) = 'integer' AND "
-                f"typeof(deviceId) = 'integer' AND deviceId BETWEEN 0 AND {LARGEST_RANK} ORDER BY deviceId, globalPid"
-            )
-            if rows:
-                return [f"pid {_pid(p)} device {d}" for p, d in rows]
+        given = [
+            f"SELECT DISTINCT globalPid, deviceId FROM {table} WHERE typeof(globalPid) = 'integer' AND "
+            f"typeof(deviceId) = 'integer' AND deviceId BETWEEN 0 AND {LARGEST_RANK}"
+            for table in (_KERNEL, _GRAPH)
+            if table in database.tables
+        ]
+        if given and (rows := database.rows(f"{' UNION '.join(given)} ORDER BY deviceId, globalPid")):
+            return [f"pid {_pid(p)} device {d}" for p, d in rows]
         if _NVTX in database.tables:
             ranges = database.rows(
                 f"SELECT DISTINCT globalTid & {_PROCESS_MASK} FROM {_NVTX} WHERE typeof(globalTid) = 'integer'"
@@ -136,13 +138,14 @@ class _Reader:
         """Read all used tables of the capture."""
         if self.device is not None:
             self._kernels()
+            self._graphs()
             self._copies()
             self._syncs()
         self._calls()
         self._ranges()
         self._thread_names()
         for table in (_KERNEL, _MEMCPY, _RUNTIME):
-            if not self.database.count(table):
+            if not self.database.count(table) and not (table == _KERNEL and self.database.count(_GRAPH)):
                 what, effect = _MISSING[table]
                 self.notes.append(HealthNote(f"{self.label}: no {what} were recorded", effect))
 
@@ -166,6 +169,17 @@ class _Reader:
             for a, b in zip(long.tolist(), short.tolist(), strict=True)
         ]
         self._add(Kind.KERNEL, text, self._streams(device, stream), start, end, ids)
+
+    def _graphs(self) -> None:
+        """CUDA graphs: nsys records a launch as one operation, unless told to record the nodes."""
+        names = ("start", "end", "deviceId", "streamId", "correlationId")
+        start, end, device, stream, ids = self.database.integers(_GRAPH, names, self._of_device)
+        if not len(start):
+            return
+        self._add(Kind.KERNEL, ["CUDA graph"] * len(start), self._streams(device, stream), start, end, ids)
+        issue = f"{self.label}: {len(start)} launches of CUDA graphs were recorded as one operation each"
+        effect = "their collectives count as compute (`nsys profile --cuda-graph-trace=node` records what is in them)"
+        self.notes.append(HealthNote(issue, effect))
 
     def _copies(self) -> None:
         names = ("start", "end", "deviceId", "streamId", "correlationId", "bytes", "copyKind", "srcKind", "dstKind")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reading import FORMATS, names, refusal, traces
+from reading import FORMATS, issues, names, refusal, traces
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.tables import NULL
@@ -50,3 +50,21 @@ def test_a_capture_of_calls_alone_is_not_called_empty(tmp_path: Path, calls: lis
             made.executemany(f"INSERT INTO {table} VALUES (?, ?, 1, 1)", calls)
     told = refusal(tmp_path / "report1.sqlite")
     assert said in told and ("empty" in told) == (not calls)
+
+
+@pytest.mark.parametrize("kernels", [[(100, 110)], []])
+def test_launches_of_cuda_graphs_are_device_time(tmp_path: Path, kernels: list[tuple[int, int]]) -> None:
+    columns = (
+        "(start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER)"
+    )
+    rows = {"KERNEL": kernels, "GRAPH_TRACE": [(200, 900), (1000, 1700)]}
+    with sqlite3.connect(tmp_path / "report1.sqlite") as made:
+        for table, spans in rows.items():
+            made.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_{table} {columns}")
+            values = [(*span, 0, 7, at, 111 << 24) for at, span in enumerate(spans)]
+            made.executemany(f"INSERT INTO CUPTI_ACTIVITY_KIND_{table} VALUES (?, ?, ?, ?, ?, ?)", values)
+    (trace,) = traces(tmp_path / "report1.sqlite")
+    assert names(trace, Kind.KERNEL) == ["kernel"] * len(kernels) + ["CUDA graph"] * 2
+    assert trace.events["dur_ns"].sum() == 1400 + 10 * len(kernels)
+    assert "2 launches of CUDA graphs were recorded as one operation each" in issues(trace)
+    assert "no kernels" not in issues(trace)

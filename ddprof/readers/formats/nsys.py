@@ -38,7 +38,8 @@ _DLPROF = "read_only_model_info"  # a table that DLProf makes and Nsight Systems
 _TORCH_RANGE = re.compile(r"^(?P<name>.*?), (?:seq|op_id) = ")
 _OP_ID = re.compile(r"op_id = (\d+)")
 _SIZES = re.compile(r"sizes = (\[.*?\])(?:, input_op_ids|$)")
-_OPERATOR = re.compile(r"^(?:aten|c10d|autograd|torch|prims|profiler)::|Backward\d*$")
+# Nodes of autograd are named after what they undo (AddmmBackward0); a script's own range is just "Backward".
+_OPERATOR = re.compile(r"^(?:aten|c10d|autograd|torch|prims|profiler)::|^\w+Backward\d*$")
 _COPY_KINDS = {
     1: "HtoD",
     2: "DtoH",

@@ -68,3 +68,14 @@ def test_launches_of_cuda_graphs_are_device_time(tmp_path: Path, kernels: list[t
     assert trace.events["dur_ns"].sum() == 1400 + 10 * len(kernels)
     assert "2 launches of CUDA graphs were recorded as one operation each" in issues(trace)
     assert "no kernels" not in issues(trace)
+
+
+def test_a_range_called_backward_is_the_scripts_own(tmp_path: Path) -> None:
+    texts = ["Forward", "Backward", "loss Backward", "AddmmBackward0", "MulBackward, seq = 5, op_id = 7"]
+    with sqlite3.connect(tmp_path / "report1.sqlite") as made:
+        made.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType, globalTid INTEGER, text TEXT)")
+        rows = [(at * 10, at * 10 + 9, 59, 111 << 24, text) for at, text in enumerate(texts)]
+        made.executemany("INSERT INTO NVTX_EVENTS VALUES (?, ?, ?, ?, ?)", rows)
+    (trace,) = traces(tmp_path / "report1.sqlite")
+    assert names(trace, Kind.ANNOTATION) == texts[:3]
+    assert names(trace, Kind.CPU_OP) == ["AddmmBackward0", "MulBackward"]

@@ -138,8 +138,13 @@ is_gc = _naming(r"^Python GC$|^ddprof::gc$|^gc\.collect|\bgc:? ?collect|^gc$")
 # runtime calls that make one stream wait for another
 is_wait_event = _naming(r"^(?:cuda|hip|cu)StreamWaitEvent$", 0)
 is_launch = _naming(r"launch\w*kernel|kernel\w*launch")  # runtime calls that launch a kernel
-# kernels that are matrix products or convolutions
-is_gemm = _naming(r"gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv|wgrad|dgrad|fprop|winograd|mma_|tensorop")
+# kernels that are matrix products or convolutions. Inductor names pointwise kernels and sums, too, after all that they
+# follow (triton_poi_fused_convolution_relu_0 adds the bias); lgamma is no mma, convert no convolution.
+is_gemm = _naming(
+    r"^(?!triton_(?:poi|per|red|for)_).*(?:gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv(?!ert|ersion|ex)"
+    r"|wgrad|dgrad|fprop|winograd|(?<!ga)mma_|tensorop)",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def is_checkpoint(strings: Sequence[str]) -> Array:

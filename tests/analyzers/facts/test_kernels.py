@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from kineto_run import Script
 
+from ddprof.analyzers.facts.names import is_gemm
+
 
 @pytest.mark.parametrize(
     ("kernel", "is_fp32"),
@@ -26,3 +28,22 @@ def test_single_precision_operands_on_tensor_cores_are_tf32(tmp_path: Path, kern
         operator["args"] |= {"Input Dims": [[64, 64], [64, 64]], "Input type": ["float", "float"]}
     groups = script.facts(tmp_path).kernel_groups
     assert groups["is_gemm"].all() and groups["is_fp32"].astype(bool).tolist() == [is_fp32] * len(groups)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "is_product"),
+    [
+        ("triton_poi_fused_convolution_relu_6", False),
+        ("triton_red_fused_convolution_backward_native_batch_norm_backward_3", False),
+        ("triton_tem_fused_convolution_12", True),
+        (
+            "void at::native::vectorized_elementwise_kernel<4, at::native::lgamma_kernel_cuda(at::TensorIterator&)>",
+            False,
+        ),
+        ("void cudnn::ops::convertTensor_kernel<float, float, float, (cudnnKernelDataType_t)2>(float)", False),
+        ("void implicit_convolve_sgemm<float, float, 512, 6, 8, 3, 3, 5, 1, false, true, true>(int)", True),
+        ("sm80_wmma_kernel_mma_16816", True),
+    ],
+)
+def test_kernels_named_after_what_they_follow_are_no_matrix_products(kernel: str, is_product: bool) -> None:
+    assert is_gemm([kernel]).tolist() == [is_product]

@@ -164,8 +164,13 @@ class ArgumentTables:
                 self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
-        """A collective of a library that states no arguments (gloo), with the size of its input tensors."""
+        """A collective of a library that states no arguments (gloo), with the size of its input tensors.
+
+        Of a sparse tensor only the shape that it stands for is recorded, not how much of that is sent.
+        """
         size, dtype = _tensor_bytes(dims, types)
+        if op.startswith("sparse_"):
+            size = NULL
         no_group = np.iinfo(np.int32).min
         self.collectives.append(
             (row, self.strings[op], no_group, NULL, size, NULL, self.strings[dtype], NULL, NULL, NULL)

@@ -73,3 +73,11 @@ def test_copies_shapes_syncs_and_memory(tmp_path: Path) -> None:
     assert list(trace.copies.rows()) == [{"row": 2, "size_bytes": 128}]
     assert [(r["wait_stream"], r["wait_correlation"]) for r in trace.syncs.rows()] == [(20, 1385), (None, None)]
     assert list(trace.memory.rows()) == [{"ts_ns": 5000, "device": 0, "allocated_bytes": 100, "reserved_bytes": 200}]
+
+
+def test_a_sparse_gradient_is_not_as_large_as_its_shape(tmp_path: Path) -> None:
+    args = {"Input Dims": [[10_000_000, 64]], "Input type": ["float"]}
+    names = ("gloo:sparse_all_reduce", "gloo:all_reduce")
+    spans = [kt.span(name, at * 20, 10, "user_annotation", **args) for at, name in enumerate(names)]
+    trace = trace_of(tmp_path / "t.json", spans)
+    assert [row["in_bytes"] for row in trace.collectives.rows()] == [None, 2_560_000_000]

@@ -36,6 +36,10 @@ OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are wort
 # whether cuDNN accepts their input (`aten::cudnn_is_acceptable`, the one such operator with a CPU version).
 _OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
 
+# Calls that give a device nothing to do. torch's profiler waits for the device when it stops, whatever the job used,
+# and loaders pin batches.
+_ASKS_OR_WAITS = re.compile(r"^(?:cuda|hip)(?:DeviceSynchronize$|Host|FreeHost|\w*Get|\w*Query)|^cu(?:Init$|\w*Get)")
+
 
 @dataclass(frozen=True)
 class Assembled:
@@ -245,6 +249,12 @@ def lengthless_note(events: Table, label: str) -> list[HealthNote]:
         return []
     issue = f"{label}: none of {int(is_device.sum())} device operations has a length"
     return [HealthNote(issue, "device time of this rank is unknown")]
+
+
+def calls_device(events: Table, strings: tuple[str, ...]) -> bool:
+    """True where a call of the runtime gives a device something to do."""
+    called = np.unique(events["name"][events["kind"] == Kind.RUNTIME]).tolist()
+    return not all(_ASKS_OR_WAITS.match(strings[name]) for name in called)
 
 
 def runs_on_device(events: Table, strings: tuple[str, ...], backend: str | None) -> bool:

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import DEVICE_KINDS, Device, HealthNote, Identity, Kind, RankTrace
-from ddprof.readers.columns.assemble import assemble, lengthless_note, missing_device_note, overlap_note, runs_on_device
+from ddprof.readers.columns.assemble import (
+    assemble,
+    calls_device,
+    lengthless_note,
+    missing_device_note,
+    overlap_note,
+    runs_on_device,
+)
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.kinds import DEVICE_FLOWS
 from ddprof.readers.files.names import host_in_name, rank_in_name
@@ -81,7 +88,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
     notes += lengthless_note(events, source.label)
     has_device = device_index is not None or arrows > 0
-    has_device |= bool(of_kinds(events["kind"], (*DEVICE_KINDS, Kind.RUNTIME)).any())
+    has_device |= bool(of_kinds(events["kind"], DEVICE_KINDS).any()) or calls_device(events, built.strings)
     unrecorded = not has_device and runs_on_device(events, built.strings, header.backend)
     notes += missing_device_note(events, built.strings, arrows, source.label, unrecorded)
     if header.stopped_early:

@@ -107,6 +107,22 @@ def test_a_job_on_a_gpu_that_was_recorded_without_it_is_no_job_on_cpus(tmp_path:
     assert trace.device.kind == kind and ("recorded without it" in issues(trace)) == (kind == "cuda")
 
 
+@pytest.mark.parametrize(
+    ("calls", "kind"),
+    [
+        (["cudaDeviceSynchronize"], "cpu"),
+        (["cudaGetDeviceCount", "cudaHostAlloc", "cudaEventQuery", "hipDeviceSynchronize"], "cpu"),
+        (["cudaDeviceSynchronize", "cudaLaunchKernel"], "cuda"),
+        (["cudaMemcpyAsync"], "cuda"),
+        (["aclrtSynchronizeDevice"], "cuda"),
+    ],
+)
+def test_a_job_on_cpus_of_a_machine_with_a_gpu_is_one_on_cpus(tmp_path: Path, calls: list[str], kind: str) -> None:
+    spans = [kt.span(name, 20 * at + 20, 10, "cuda_runtime", correlation=at) for at, name in enumerate(calls)]
+    header = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}]}
+    assert trace_of(tmp_path / "t.json", [kt.span("aten::mm", 0, 10), *spans], header=header).device.kind == kind
+
+
 def test_old_external_ids_and_launches_without_device_events(tmp_path: Path) -> None:
     events = [kt.span("Kernel", 0, 1, "Kernel", **{"external id": 7}), kt.span("op", 5, 1, **{"External id": 8})]
     assert trace_of(tmp_path / "t.json", events).events["external_id"].tolist() == [7, 8]

@@ -14,6 +14,7 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.files.names import rank_in_name
@@ -34,6 +35,7 @@ _OS_CALLS = "OSRT_API"
 _PROCESS_MASK = ~0xFFFFFF  # globalTid = hardware, vm, pid (24 bits), tid (24 bits)
 _RANGES = (59, 60, 70, 71)  # push/pop, start/end, and the same in domains (ENUM_NSYS_EVENT_TYPE)
 _CALL_VERSION = re.compile(r"_(?:v\d+|ptsz|ptds)(?:_v\d+)?$")
+LEAST_SHARE = 0.01  # of the kernel time on a process's busiest device; with less of it a device is not the process's
 _DLPROF = "read_only_model_info"  # a table that DLProf makes and Nsight Systems does not
 _TORCH_RANGE = re.compile(r"^(?P<name>.*?), (?:seq|op_id) = ")
 _OP_ID = re.compile(r"op_id = (\d+)")
@@ -61,14 +63,8 @@ def process_parts(source: Source) -> list[str]:
     its processes with ranges. Raises NoUsableInput where the capture is empty.
     """
     with open_database(source) as database:
-        given = [
-            f"SELECT DISTINCT globalPid, deviceId FROM {table} WHERE typeof(globalPid) = 'integer' AND "
-            f"typeof(deviceId) = 'integer' AND deviceId BETWEEN 0 AND {LARGEST_RANK}"
-            for table in (_KERNEL, _GRAPH)
-            if table in database.tables
-        ]
-        if given and (rows := database.rows(f"{' UNION '.join(given)} ORDER BY deviceId, globalPid")):
-            return [f"pid {_pid(p)} device {d}" for p, d in rows]
+        if parts := _used_devices(_device_times(database)):
+            return [f"pid {p} device {d}" for p, d in parts]
         if _NVTX in database.tables:
             ranges = database.rows(
                 f"SELECT DISTINCT globalTid & {_PROCESS_MASK} FROM {_NVTX} WHERE typeof(globalTid) = 'integer'"
@@ -98,6 +94,46 @@ def process_parts(source: Source) -> list[str]:
     )
 
 
+def _device_times(database: Database) -> dict[tuple[int, int], float]:
+    """Nanoseconds of kernels by process and device, by device first."""
+    given = [
+        f'SELECT globalPid, deviceId, CASE WHEN "end" - "start" BETWEEN 0 AND {DAY_NS} THEN "end" - "start" END AS ns '
+        f"FROM {table} "
+        "WHERE typeof(globalPid) = 'integer' AND typeof(deviceId) = 'integer' "
+        f"AND deviceId BETWEEN 0 AND {LARGEST_RANK}"
+        for table in (_KERNEL, _GRAPH)
+        if table in database.tables
+    ]
+    if not given:
+        return {}
+    query = f"SELECT globalPid, deviceId, TOTAL(ns) FROM ({' UNION ALL '.join(given)}) GROUP BY 1, 2 ORDER BY 2, 1"
+    times: dict[tuple[int, int], float] = {}
+    for process, device, ns in database.rows(query):
+        key = _pid(process), device
+        times[key] = times.get(key, 0.0) + ns
+    return times
+
+
+def _used_devices(times: dict[tuple[int, int], float]) -> list[tuple[int, int]]:
+    """Processes and devices without those on which a process ran hardly anything: a tensor made before
+    `torch.cuda.set_device` runs one kernel of every process on device 0.
+    """
+    most: dict[int, float] = {}
+    for (pid, _), ns in times.items():
+        most[pid] = max(ns, most.get(pid, ns))
+    return [(pid, device) for (pid, device), ns in times.items() if ns >= LEAST_SHARE * most[pid]]
+
+
+def _left_out(database: Database, label: str, pid: int) -> list[HealthNote]:
+    """A note on the kernels of a process on devices that are not its own."""
+    times = _device_times(database)
+    others = [device for of, device in times.keys() - set(_used_devices(times)) if of == pid]
+    if not others:
+        return []
+    issue = f"{label}: the process ran a few kernels on other devices too: {', '.join(map(str, sorted(others)))}"
+    return [HealthNote(issue, "left out; `torch.cuda.set_device` before the first tensor avoids them", "info")]
+
+
 def read_nsys(source: Source) -> RankTrace:
     """One process (and device) of a capture; `source.part` names it, the first one where it is None."""
     parts = process_parts(source)
@@ -107,6 +143,7 @@ def read_nsys(source: Source) -> RankTrace:
     with open_database(source) as database:
         reader = _Reader(database, source.label, pid, device)
         reader.read()
+        reader.notes += _left_out(database, source.label, pid)
         named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
         position = parts.index(part) if part in parts else 0
         identity = Identity(

@@ -52,22 +52,38 @@ def test_a_capture_of_calls_alone_is_not_called_empty(tmp_path: Path, calls: lis
     assert said in told and ("empty" in told) == (not calls)
 
 
-@pytest.mark.parametrize("kernels", [[(100, 110)], []])
-def test_launches_of_cuda_graphs_are_device_time(tmp_path: Path, kernels: list[tuple[int, int]]) -> None:
-    columns = (
-        "(start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER)"
-    )
-    rows = {"KERNEL": kernels, "GRAPH_TRACE": [(200, 900), (1000, 1700)]}
-    with sqlite3.connect(tmp_path / "report1.sqlite") as made:
+_KERNELS = "(start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER)"
+
+
+def _capture(path: Path, **rows: list[tuple[int, int, int, int]]) -> Path:
+    """A capture with kernels, or graphs: (start, end, device, pid) of each."""
+    with sqlite3.connect(path) as made:
         for table, spans in rows.items():
-            made.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_{table} {columns}")
-            values = [(*span, 0, 7, at, 111 << 24) for at, span in enumerate(spans)]
+            made.execute(f"CREATE TABLE CUPTI_ACTIVITY_KIND_{table} {_KERNELS}")
+            values = [(start, end, device, 7, at, pid << 24) for at, (start, end, device, pid) in enumerate(spans)]
             made.executemany(f"INSERT INTO CUPTI_ACTIVITY_KIND_{table} VALUES (?, ?, ?, ?, ?, ?)", values)
-    (trace,) = traces(tmp_path / "report1.sqlite")
+    return path
+
+
+@pytest.mark.parametrize("kernels", [[(100, 110, 0, 111)], []])
+def test_launches_of_cuda_graphs_are_device_time(tmp_path: Path, kernels: list[tuple[int, int, int, int]]) -> None:
+    graphs = [(200, 900, 0, 111), (1000, 1700, 0, 111)]
+    (trace,) = traces(_capture(tmp_path / "report1.sqlite", KERNEL=kernels, GRAPH_TRACE=graphs))
     assert names(trace, Kind.KERNEL) == ["kernel"] * len(kernels) + ["CUDA graph"] * 2
     assert trace.events["dur_ns"].sum() == 1400 + 10 * len(kernels)
     assert "2 launches of CUDA graphs were recorded as one operation each" in issues(trace)
     assert "no kernels" not in issues(trace)
+
+
+def test_a_device_on_which_a_process_ran_hardly_anything_is_no_rank(tmp_path: Path) -> None:
+    stray = [(10, 11, 0, 102), (10, 11, 0, 103), (10, 2**62, 0, 103)]  # the last one's end is damage
+    own = [(100, 1000, device, 101 + device) for device in range(3)]
+    ranks = traces(_capture(tmp_path / "report1.sqlite", KERNEL=[*stray, *own, (1100, 1000, 3, 104)]))
+    assert [(t.identity.rank, t.identity.pid, t.identity.local_device) for t in ranks] == [
+        (at, 101 + at, at) for at in range(4)
+    ]
+    told = ["a few kernels on other devices too: 0" in issues(trace) for trace in ranks]
+    assert told == [False, True, True, False]
 
 
 def test_a_range_called_backward_is_the_scripts_own(tmp_path: Path) -> None:

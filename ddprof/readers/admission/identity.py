@@ -5,6 +5,7 @@ Decided over all files together, from the strongest evidence to the weakest; dup
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -106,7 +107,7 @@ def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNo
         return []
     by_pid = len(unknown) > 1 and all(result[at].pid is not None for at in unknown)
     by_pid = by_pid and len({result[at].pid for at in unknown}) == len(unknown)
-    unknown.sort(key=lambda at: (result[at].pid or 0, paths[at]) if by_pid else (0, paths[at]))
+    unknown.sort(key=lambda at: ((result[at].pid or 0) if by_pid else 0, _counted(paths[at])))
     free, world = _vacant_ranks(result), _world_size(result)
     notes = []
     for at in list(unknown):
@@ -127,6 +128,12 @@ def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNo
     of = "files" if len({paths[at].partition(" [")[0] for at in unknown}) == len(unknown) else "parts of files"
     notes.append(HealthNote(f"{len(unknown)} {of} do not state their rank", f"{format_ranks(ranks)} given by {how}"))
     return notes
+
+
+def _counted(path: str) -> list[tuple[str, int, str]]:
+    """A sort key by which worker-2 precedes worker-10: where each host runs one process, all may have one pid."""
+    parts = ((text, digits.lstrip("0")) for text, digits in re.findall(r"(\D*)(\d*)", path))
+    return [(text, len(number), number) for text, number in parts]
 
 
 def _vacant_ranks(result: Sequence[Identity]) -> Iterator[int]:

@@ -33,6 +33,9 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     by_name, notes = resolve_identities([Identity(None, "order"), Identity(None, "order")], ["b", "a"])
     assert [(i.rank, i.source) for i in by_name] == [(1, "order"), (0, "order")]
     assert "order of their names" in notes[0].effect
+    pods = [f"job-worker-{at}_7.1764638676000000000.pt.trace.json" for at in range(12)]  # each with one pid
+    in_text_order, _ = resolve_identities([Identity(None, "order", pid=7)] * 12, sorted(pods))
+    assert [i.rank for i in in_text_order] == [pods.index(pod) for pod in sorted(pods)]
     known = [Identity(0, "distributedInfo", 3), Identity(None, "order"), Identity(2, "file name")]
     resolved, _ = resolve_identities(known, ["a", "b", "c"])
     assert [i.rank for i in resolved] == [0, 1, 2]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind
@@ -19,6 +20,7 @@ from ddprof.readers.numbers import LARGEST_RANK, lengths_ns
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
+LEAST_SHARE = 0.01  # of the work of a device's main process; a process with less of it is of another device
 _IS_DEVICE = "(typeof(gpuId) = 'integer' AND gpuId BETWEEN 0 AND ?)"
 
 
@@ -86,18 +88,27 @@ def _correlation(ids: Array, links: Array) -> Array:
 
 def _calls(columns: EventColumns, database: Database, text: dict[int, str], gpu: int | None) -> int | None:
     """HIP calls: all of them, or those of the process that used the device."""
-    where, values = "", ()
-    if gpu is not None:
-        where = (
-            "WHERE pid IN (SELECT a.pid FROM rocpd_api a JOIN rocpd_api_ops l ON l.api_id = a.id "
-            f"JOIN rocpd_op o ON o.id = l.op_id WHERE o.gpuId = {gpu})"
-        )
+    where = "" if gpu is None else f"WHERE pid IN ({', '.join(map(str, _users(database, gpu)))})"
     names = ("id", "pid", "tid", "start", "end", "apiName_id")
-    ids, pid, tid, start, end, name = database.integers("rocpd_api", names, where, values)
+    ids, pid, tid, start, end, name = database.integers("rocpd_api", names, where)
     tracks: list[tuple[Any, Any]] = list(zip(pid.tolist(), tid.tolist(), strict=True))
     columns.append(Kind.RUNTIME, [text.get(n, "") for n in name.tolist()], tracks, start, lengths_ns(start, end), ids)
     given = np.unique(pid[pid != NULL])
     return int(given[0]) if len(given) == 1 else None
+
+
+def _users(database: Database, gpu: int) -> list[int]:
+    """Processes that used a device, without those that ran hardly anything there, whose device is another one."""
+    if not {"rocpd_api", "rocpd_api_ops"} <= database.tables:
+        return []
+    length = f'CASE WHEN o."end" - o."start" BETWEEN 0 AND {DAY_NS} THEN o."end" - o."start" END'
+    given = database.rows(
+        f"SELECT a.pid, TOTAL({length}) FROM rocpd_api a JOIN rocpd_api_ops l ON l.api_id = a.id "
+        "JOIN rocpd_op o ON o.id = l.op_id WHERE o.gpuId = ? AND typeof(a.pid) = 'integer' GROUP BY 1",
+        (gpu,),
+    )
+    most = max((ns for _, ns in given), default=0.0)
+    return [pid for pid, ns in given if ns >= LEAST_SHARE * most]
 
 
 def _kind(operation: str, name: str) -> int:

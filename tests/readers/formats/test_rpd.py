@@ -107,3 +107,20 @@ def test_missing_tables_and_columns_are_absent_facts_or_one_line(tmp_path: Path,
             events(path)
         except DdprofError as error:
             assert "\n" not in str(error) and name in str(error)
+
+
+def test_calls_of_a_process_that_ran_hardly_anything_on_a_device_are_not_of_its_rank(tmp_path: Path) -> None:
+    work = [(101, 0, 900), (102, 0, 5), (102, 1, 900)]  # process, device, ns
+    numbered = list(enumerate(work, 1))
+    tables = {
+        "rocpd_string": RPD["rocpd_string"],
+        "rocpd_op": (RPD["rocpd_op"][0], [(n, gpu, 1, 1000 * n, 1000 * n + ns, 1, 3) for n, (_, gpu, ns) in numbered]),
+        "rocpd_api": (RPD["rocpd_api"][0], [(n, pid, 9, 1000 * n - 50, 1000 * n, 2) for n, (pid, _, _) in numbered]),
+        "rocpd_api_ops": (RPD["rocpd_api_ops"][0], [(n, n) for n, _ in numbered]),
+    }
+    write(tmp_path / "trace.rpd", tables, None, None)
+    ranks = traces(tmp_path / "trace.rpd")
+    assert [(t.identity.local_device, t.identity.pid, len(names(t, Kind.RUNTIME))) for t in ranks] == [
+        (0, 101, 1),
+        (1, 102, 2),
+    ]

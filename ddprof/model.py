@@ -283,15 +283,15 @@ class RankTrace:
 
 # Bytes of one element, by the names of c10::ScalarType and by the C++ names that shapes are recorded with.
 ELEMENT_BYTES: Mapping[str, int] = {
-    **dict.fromkeys(
-        ("double", "long", "long int", "complexfloat", "int64", "float64", "int64_t", "c10::complex<float>"), 8
-    ),
-    **dict.fromkeys(("float", "int", "int32", "float32", "complexhalf", "uint32"), 4),
-    **dict.fromkeys(
-        ("half", "bfloat16", "short", "short int", "c10::half", "c10::bfloat16", "float16", "int16", "uint16"), 2
-    ),
-    **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
     **dict.fromkeys(("complexdouble", "c10::complex<double>"), 16),
+    **dict.fromkeys(("double", "long", "long int", "int64", "float64", "int64_t", "uint64", "long unsigned int"), 8),
+    **dict.fromkeys(("complexfloat", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int", "int32", "float32", "uint32", "unsigned int"), 4),
+    **dict.fromkeys(("complexhalf", "c10::complex<c10::half>"), 4),
+    **dict.fromkeys(("half", "bfloat16", "short", "short int", "c10::half", "c10::bfloat16", "float16", "int16"), 2),
+    **dict.fromkeys(("uint16", "short unsigned int"), 2),
+    **dict.fromkeys(("byte", "char", "bool", "uint8", "int8", "unsigned char", "signed char", "float8"), 1),
+    **dict.fromkeys(("float4_e2m1fn_x2", "c10::float4_e2m1fn_x2"), 1),  # two numbers
 }
 _FLOAT8 = re.compile(r"^(?:c10::)?float8_", re.IGNORECASE)
 

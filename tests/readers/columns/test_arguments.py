@@ -7,6 +7,8 @@ import kineto_text as kt
 import pytest
 from reading import trace_of
 
+from ddprof.model import element_bytes
+
 pytestmark = pytest.mark.usefixtures("decoding")
 
 
@@ -81,3 +83,9 @@ def test_a_sparse_gradient_is_not_as_large_as_its_shape(tmp_path: Path) -> None:
     spans = [kt.span(name, at * 20, 10, "user_annotation", **args) for at, name in enumerate(names)]
     trace = trace_of(tmp_path / "t.json", spans)
     assert [row["in_bytes"] for row in trace.collectives.rows()] == [None, 2_560_000_000]
+
+
+def test_elements_of_every_type_that_torch_names_have_a_size() -> None:
+    names = {"long unsigned int": 8, "unsigned int": 4, "short unsigned int": 2, "UInt64": 8, "UInt16": 2}
+    names |= {"c10::complex<c10::Half>": 4, "c10::complex<float>": 8, "c10::Float4_e2m1fn_x2": 1, "long int": 8}
+    assert {name: element_bytes(name) for name in names} == names

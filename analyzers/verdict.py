@@ -8,7 +8,8 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
-from ddprof.analyzers.job.steps.steady import MOSTLY, none_is_steady, with_left_out_ns
+from ddprof.analyzers.job.steps.left_out import none_is_steady, with_left_out_ns
+from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_step_ns
 from ddprof.causes import CAUSE_CODE, CAUSES

@@ -27,8 +27,9 @@ from ddprof.analyzers.job.rendezvous.possible import (
     unmatched,
 )
 from ddprof.analyzers.job.rendezvous.record import inferred_note, with_meetings
+from ddprof.analyzers.job.steps.left_out import left_out_note, none_is_steady
 from ddprof.analyzers.job.steps.recorded_by_all import Comparable, comparable, left_out_ranks_note
-from ddprof.analyzers.job.steps.steady import left_out_note, none_is_steady, own_steady_steps, steady_steps
+from ddprof.analyzers.job.steps.steady import own_steady_steps, steady_steps
 from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note

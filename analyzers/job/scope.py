@@ -7,7 +7,7 @@ from ddprof.analyzers.facts.model import Once, Work
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING, start_up
 from ddprof.analyzers.facts.work import compute_work, is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.steps.steady import none_is_steady
+from ddprof.analyzers.job.steps.left_out import none_is_steady
 from ddprof.derived_once import remembered
 from ddprof.units import format_share, format_us
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import retold
-from captured import sidecar_of, steps, with_sidecars
+from captured import sidecar_of
 from corpus import MODEL
 from kineto_run import Script, in_step, loaded
 from labelled_runs import Labelled, Runs, drawn, serious
@@ -18,8 +18,7 @@ from retold import Events
 from benchmarks.oracle.small_runs import fault, small_run
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.model import LeftOut
-from ddprof.analyzers.job.steps.steady import left_out_note, recurring, steady_steps
+from ddprof.analyzers.job.steps.steady import recurring, steady_steps
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 ONCE = {
@@ -95,18 +94,6 @@ def test_one_save_counts_unless_repeating_it_leaves_no_time(tmp_path: Path, leng
 )
 def test_what_recurs_or_may_recur_stays_in_the_average(labelled: Runs, name: str) -> None:
     assert not labelled(name).job.left_out
-
-
-def test_a_long_step_that_start_up_does_not_explain_is_told_with_both_readings(labelled: Runs) -> None:
-    ranks = labelled("clean.ddp").job.ranks
-    waited, cold = LeftOut(8, 194_000_000, "mostly waiting for the next batch"), LeftOut(7, 900_000_000, "loading code")
-    (note,) = left_out_note(ranks, (cold, waited), 27_000_000, 1)
-    assert "excluded from the 27 ms step; if it comes again as often, a step takes 110 ms" in note.effect
-    assert "again" not in left_out_note(ranks, (cold,), 27_000_000, 1)[0].effect
-    record = {"steps": [step | {"profiled": step["index"] < 3} for step in steps(40, 31_000_000)]}
-    timed = with_sidecars(labelled("clean.ddp"), *[record] * len(ranks)).job.ranks
-    (note,) = left_out_note(timed, (cold, waited), 27_000_000, 1)
-    assert note.effect.endswith("by the timers of the whole run the mean step takes 31 ms")
 
 
 def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled: Runs, tmp_path: Path) -> None:

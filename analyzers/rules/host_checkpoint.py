@@ -29,6 +29,7 @@ from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, is_told_by_t
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
 from ddprof.finding_ids import HOST_CHECKPOINT
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
+from ddprof.tables import Array
 from ddprof.units import format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
@@ -58,7 +59,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, ONE_STEP)
         return
     worst = int(np.argmax(spent))
-    numbers = measures.theirs(spent)
+    times_us = _over_all_steps(measures, spent, outside)
+    numbers = measures.theirs(times_us)
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
     seen = occurrences(measures, worst, "checkpoint")
     often = "".join(f": {said.text}" for said in seen.evidence)
@@ -77,8 +79,18 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         fixes=(FIX if line is None or not EVALUATES.search(line) else _evaluation(line),),
         doubts=(Doubt.ONE_EVENT,) if outside is None and seen.is_once else (),
-        times_us=tuple(spent.tolist()),
+        times_us=tuple(times_us.tolist()),
     )
+
+
+def _over_all_steps(measures: Measures, traced_us: Array, outside: Pauses | None) -> Array:
+    """Saving of each rank per step, us, in the traced steps and in those outside, where all ranks recorded them: few
+    traced steps may hold one rank's saves by chance.
+    """
+    if outside is None or not outside.shares:
+        return traced_us
+    others_us = measures.step_us * np.array(outside.shares)
+    return (measures.steps * traced_us + outside.steps * others_us) / (measures.steps + outside.steps)
 
 
 def _doing(line: str | None) -> str:

@@ -220,6 +220,8 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     late_rank = measures.job.rank_ids[worst]
     often = int((per_step > 1 + MIN_LOST_SHARE).sum())
     noun = execution_of(measures.job).work_noun
+    longer = f"rank {late_rank} computes longer than its peers in {often} of {len(per_step)} steps, up to "
+    longer += f"{np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long"
     is_fed = bool(fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[heavy].all())
     shard = next((s for s in measures.hot if s.position == worst), None)
     if shard is not None:
@@ -249,11 +251,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         evidence=(
             *(hot_evidence(shard, late_rank) if shard else fed_evidence(measures)),
             *_more_work(measures, extra if shard is None else extra[:0]),
-            Evidence(
-                f"rank {late_rank} computes longer than its peers in {often} of {len(per_step)} steps, "
-                f"up to {np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long",
-                late_rank,
-            ),
+            *([Evidence(longer, late_rank)] if often else []),
             *largest_wait(measures, worst),
         ),
         fixes=(fix,),

@@ -29,6 +29,21 @@ def test_suggests_asynchronous_saving_also_of_saves_outside_the_trace(labelled: 
         assert "rank 0" in said.summary and said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)
 
 
+@pytest.mark.parametrize(("of_others", "ranks"), [(8, ()), (1, (0,))])
+def test_who_saves_is_told_by_the_whole_run(labelled: Runs, of_others: int, ranks: tuple[int, ...]) -> None:
+    """Rank 0 saves for half of a traced step and in 16 of 100 others; its peers in 8 or in 1 of these."""
+    run = labelled("clean.ddp")
+    length_ns = round(1e3 * run.measures.step_us)
+    records = [
+        {"steps": steps(100, length_ns)}
+        | {"checkpoints": [{"start_ns": at * 5 * length_ns, "dur_ns": length_ns} for at in range(count)]}
+        for count in (16, of_others, of_others, of_others)
+    ]
+    measures = with_sidecars(run, *records)
+    spans = {**measures.host_spans_us, "checkpoint": np.array([0.5 * measures.step_us, 0.0, 0.0, 0.0])}
+    assert candidate(ID, replace(measures, host_spans_us=spans)).ranks == ranks
+
+
 def test_of_one_step_that_saves_it_is_not_known_how_often_the_job_does(labelled: Runs, tmp_path: Path) -> None:
     source = labelled(ID)
     for step in range(source.label["steps"]):

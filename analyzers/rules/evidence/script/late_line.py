@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.script.threads import threads_alone
-from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_UNEXPLAINED
+from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
 
@@ -42,7 +42,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
         candidate,
         summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
         evidence=(seen, *candidate.evidence),
-        fixes=fixes + tuple(fix for fix in _others(candidate, rank) if fix not in fixes),
+        fixes=fixes + tuple(fix for fix in _others(candidate, rank, line.peers_us < 1) if fix not in fixes),
     )
 
 
@@ -71,14 +71,16 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
         candidate,
         summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
         evidence=(seen, *candidate.evidence),
-        fixes=(fix, *_others(candidate, rank)),
+        fixes=(fix, *_others(candidate, rank, is_alone=False)),
     )
 
 
-def _others(candidate: Candidate, rank: int) -> tuple[Fix, ...]:
-    """The candidate's own fixes; none where they are guesses about a late host, whose cause is known here."""
-    is_guess = candidate.id in (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED) and candidate.ranks == (rank,)
-    return () if is_guess else candidate.fixes
+def _others(candidate: Candidate, rank: int, is_alone: bool) -> tuple[Fix, ...]:
+    """The candidate's own fixes; none where they are guesses about a late rank whose cause is known here. `is_alone`:
+    its peers do not run that at all.
+    """
+    guesses = (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED, *((STRAGGLER_IMBALANCE,) if is_alone else ()))
+    return () if candidate.id in guesses and candidate.ranks == (rank,) else candidate.fixes
 
 
 def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:

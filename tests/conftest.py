@@ -41,6 +41,7 @@ hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_c
 hypothesis.settings.load_profile("untimed")
 
 _LATER = {"torch": 1, "browser": 2, "slow": 3}
+_LONG = "test_drawn.py"  # one file of jobs for two minutes: begun last, one worker ends it while the others are idle
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,7 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first, then those that start training processes, then the browser: a defect shows early."""
-    items.sort(key=lambda item: max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0))
+
+    def place(item: pytest.Item) -> tuple[int, bool]:
+        later = max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0)
+        return later, item.path.name != _LONG
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -87,3 +87,8 @@ def _of_yaml(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _of_yaml(inner)
+
+
+def python(page: str) -> str:
+    """The Python of a page as one script."""
+    return "\n".join(blocks(ROOT / "docs" / page, "python"))

@@ -1,6 +1,9 @@
-"""Every command line of README and docs, run as a reader would; slow where it trains or asks a store or a cluster."""
+"""Command lines of README and docs, and examples that need a run, as a reader would run them; slow where it trains or
+asks a store or a cluster.
+"""
 
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -8,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import pyarrow.parquet
 import pytest
 from filling import NOT_RUN, ends, filled, has_to_train, shape, takes_long, trains
 from scratch import Ended, Scratch, fresh
-from snippets import PAGES, ROOT, command_lines
+from snippets import PAGES, ROOT, blocks, command_lines, python
 
 from ddprof.cli.main import cli, main
 
@@ -161,3 +165,49 @@ def test_a_command_line_that_is_new_and_wrong_is_found(here: Run) -> None:
         judge("ddprof analyze nowhere", here("ddprof analyze nowhere"))
     assert names_a_command("ddprof run --mode monitor") == "ddprof run --help"
     assert names_a_command("ddprof analyze run") is None
+
+
+@pytest.mark.torch
+def test_the_interface_as_it_is_shown(scratch: Scratch) -> None:
+    (scratch.folder / "shown.py").write_text(python("api.md"), encoding="utf-8")
+    ended = scratch.run("python shown.py")
+    assert ended.code == "0" and "Every rank waits for its data loader" in ended.said, ended.said
+
+
+@pytest.mark.torch
+def test_the_exported_tables_are_read_as_it_is_shown(scratch: Scratch) -> None:
+    """Each line by itself: a reader has one of these libraries; those that are not here are left out."""
+    ended = scratch.run("ddprof export run --to parquet -o ddprof-parquet")
+    assert ended.code == "0", ended.said
+    lines = python("dashboard-pages.md").splitlines()
+    assert len(lines) == 3
+    for line in lines:
+        library = line.partition(".")[0]
+        if importlib.util.find_spec(library) is None:
+            continue
+        (scratch.folder / "shown.py").write_text(f"import {library}\nprint({line})\n", encoding="utf-8")
+        ended = scratch.run("python shown.py")
+        assert ended.code == "0" and ended.said.strip(), ended.said
+    rows = pyarrow.parquet.read_table(scratch.folder / "ddprof-parquet" / "rank_causes.parquet")
+    assert {"rank", "cause", "mean_us"} <= set(rows.column_names) and "rank_causes.parquet" in lines[0]
+
+
+@pytest.mark.torch
+@pytest.mark.slow  # two real jobs; tests/plugin asks the same of one
+def test_the_gates_of_pytest_as_they_are_shown(scratch: Scratch) -> None:
+    """The run of the scratch folder has a fault, so that the gates refuse it, each for what it says."""
+    folder = scratch.folder / "gated"
+    folder.mkdir(exist_ok=True)
+    (folder / "ddprof-runs").symlink_to(scratch.folder / "ddprof-runs")
+    (folder / "test_gate.py").write_text("import pytest\n\n" + python("ci.md"), encoding="utf-8")
+    written = scratch.run("cd gated && pytest -p no:cacheprovider --rootdir=. --ddprof-update-baselines test_gate.py")
+    assert (folder / "tests" / "baselines" / "small.json").is_file(), written.said
+    ended = scratch.run("cd gated && pytest -p no:cacheprovider --rootdir=. test_gate.py")
+    assert ended.code == "1" and "1 passed" in ended.said and "input.starved" in ended.said, ended.said
+
+
+def test_an_assistant_is_told_a_server_that_starts(scratch: Scratch) -> None:
+    (text,) = blocks(ROOT / "docs" / "assistants.md", "json")
+    for server in json.loads(text)["mcpServers"].values():
+        arguments = [word.replace("/path/to/", "") for word in server["args"]]
+        assert scratch.run(" ".join([server["command"], *arguments])).code == "0"

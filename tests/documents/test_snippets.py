@@ -1,16 +1,13 @@
 """Snippets of README and docs other than command lines: Python runs; YAML, JSON and TOML are valid and meaningful."""
 
 import ast
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet
 import pytest
 import yaml
-from scratch import Scratch
-from snippets import PAGES, ROOT, blocks, command_lines, tomllib
+from snippets import PAGES, ROOT, blocks, command_lines, python, tomllib
 
 from ddprof.settings.fixes_file import read_fixes
 
@@ -20,53 +17,9 @@ WANTS_A_GPU = {"memory.md"}  # torch records snapshots of CUDA's allocator alone
 SHOWN = {(page.name, text) for page in PAGES for text in blocks(page, "python")}
 
 
-def python(page: str) -> str:
-    """The Python of a page as one script."""
-    return "\n".join(blocks(ROOT / "docs" / page, "python"))
-
-
 def test_every_page_with_python_is_run_by_a_test() -> None:
     here = {"api.md", "dashboard-pages.md", "tuning-reference.md", "ci.md", "python.md"}
     assert {page for page, _ in SHOWN} == here | WANTS_A_GPU | RUN_ELSEWHERE.keys()
-
-
-@pytest.mark.torch
-def test_the_interface_as_it_is_shown(scratch: Scratch) -> None:
-    (scratch.folder / "shown.py").write_text(python("api.md"), encoding="utf-8")
-    ended = scratch.run("python shown.py")
-    assert ended.code == "0" and "Every rank waits for its data loader" in ended.said, ended.said
-
-
-@pytest.mark.torch
-def test_the_exported_tables_are_read_as_it_is_shown(scratch: Scratch) -> None:
-    """Each line by itself: a reader has one of these libraries; those that are not here are left out."""
-    ended = scratch.run("ddprof export run --to parquet -o ddprof-parquet")
-    assert ended.code == "0", ended.said
-    lines = python("dashboard-pages.md").splitlines()
-    assert len(lines) == 3
-    for line in lines:
-        library = line.partition(".")[0]
-        if importlib.util.find_spec(library) is None:
-            continue
-        (scratch.folder / "shown.py").write_text(f"import {library}\nprint({line})\n", encoding="utf-8")
-        ended = scratch.run("python shown.py")
-        assert ended.code == "0" and ended.said.strip(), ended.said
-    rows = pyarrow.parquet.read_table(scratch.folder / "ddprof-parquet" / "rank_causes.parquet")
-    assert {"rank", "cause", "mean_us"} <= set(rows.column_names) and "rank_causes.parquet" in lines[0]
-
-
-@pytest.mark.torch
-@pytest.mark.slow  # two real jobs; tests/plugin asks the same of one
-def test_the_gates_of_pytest_as_they_are_shown(scratch: Scratch) -> None:
-    """The run of the scratch folder has a fault, so that the gates refuse it, each for what it says."""
-    folder = scratch.folder / "gated"
-    folder.mkdir(exist_ok=True)
-    (folder / "ddprof-runs").symlink_to(scratch.folder / "ddprof-runs")
-    (folder / "test_gate.py").write_text("import pytest\n\n" + python("ci.md"), encoding="utf-8")
-    written = scratch.run("cd gated && pytest -p no:cacheprovider --rootdir=. --ddprof-update-baselines test_gate.py")
-    assert (folder / "tests" / "baselines" / "small.json").is_file(), written.said
-    ended = scratch.run("cd gated && pytest -p no:cacheprovider --rootdir=. test_gate.py")
-    assert ended.code == "1" and "1 passed" in ended.said and "input.starved" in ended.said, ended.said
 
 
 def test_the_folder_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,10 +68,3 @@ def test_yaml_and_other_tools_give_their_command_lines_too() -> None:
     assert "ddprof report run -o report.html && ddprof analyze run -o report.json" in found
     launched = command_lines(ROOT / "docs" / "launchers.md")
     assert "ddprof run --run-dir /runs/$JOB_NAME -- torchrun train.py" in launched
-
-
-def test_an_assistant_is_told_a_server_that_starts(scratch: Scratch) -> None:
-    (text,) = blocks(ROOT / "docs" / "assistants.md", "json")
-    for server in json.loads(text)["mcpServers"].values():
-        arguments = [word.replace("/path/to/", "") for word in server["args"]]
-        assert scratch.run(" ".join([server["command"], *arguments])).code == "0"

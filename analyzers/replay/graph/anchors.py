@@ -47,13 +47,7 @@ def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrive
     outer[1:] = start[1:] >= reach[:-1]
     kind, start, stop = kind[outer], start[outer], stop[outer]
     end, latest_ns = ops.end_ns, execution.latest_release_ns(facts, start, stop, arrived_ns)
-    target = np.array(
-        [
-            _target(ops, end, s, latest) if k != Anchor.LOADER else -1
-            for k, s, latest in zip(kind, start, latest_ns, strict=True)
-        ],
-        np.int64,
-    )
+    target = np.where(kind == Anchor.LOADER, -1, _targets(ops, start, latest_ns))
     released = np.where(target >= 0, end[target] if len(end) else 0, NEVER)
     tail = np.where(kind == Anchor.LOADER, stop - start, stop - np.maximum(start, released))
     return Anchors(kind, start, stop, target, np.maximum(tail, 0))
@@ -95,9 +89,15 @@ def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     return Anchor.SYNC, ops["launch_ns"][slow], ops["launch_end_ns"][slow]
 
 
-def _target(ops: Operations, end: Array, start: int, latest: int) -> int:
-    """Index of the last operation to end among those launched before `start` and ended by `latest`; -1 for none."""
-    eligible = np.flatnonzero((ops.launch_ns <= start) & (end <= latest))
-    if not len(eligible):
-        return -1
-    return int(eligible[np.argmax(end[eligible])])
+def _targets(ops: Operations, start_ns: Array, latest_ns: Array) -> Array:
+    """Index, for each call, of the last operation to end among those launched before its start and ended by its latest
+    release; -1 for none. Of several that end at once the first.
+    """
+    end = ops.end_ns
+    order = np.lexsort((-np.arange(len(end)), end))
+    launch, at = ops.launch_ns[order], np.searchsorted(end[order], latest_ns, side="right") - 1
+    calls = np.flatnonzero(at >= 0)
+    while len(calls := calls[launch[at[calls]] > start_ns[calls]]):  # few end sooner that were launched later
+        at[calls] -= 1
+        calls = calls[at[calls] >= 0]
+    return np.asarray(np.append(order, -1)[at])

@@ -10,6 +10,8 @@ from typing import Any
 from ddprof._version import __version__
 
 _COMMUNICATION_PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "TORCH_NCCL_", "FI_", "UCX_")
+# Debugging aids, by which each launch waits for its kernel and each collective is checked across ranks first.
+_DEBUGGING = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL", "TORCH_DISTRIBUTED_DEBUG")
 _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE")
 _SECRET_MARKERS = ("TOKEN", "KEY", "SECRET", "PASSWORD")
 
@@ -140,9 +142,10 @@ def process_groups() -> list[dict[str, Any]]:
 
 
 def communication_environment() -> dict[str, str]:
-    """NCCL_* and similar variables of this process."""
+    """NCCL_* and similar variables of this process, and those that debug launches and collectives."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(_COMMUNICATION_PREFIXES) and not any(marker in name for marker in _SECRET_MARKERS)
+        if name.startswith((*_COMMUNICATION_PREFIXES, *_DEBUGGING))
+        and not any(marker in name for marker in _SECRET_MARKERS)
     }

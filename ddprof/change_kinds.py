@@ -11,6 +11,7 @@ KindOfChange = Literal[
     "remove_host",
     "instant_loader",
     "no_sync",
+    "async_launch",
     "no_stalls",
     "no_script",
     "no_hook",

@@ -24,6 +24,7 @@ from ddprof.analyzers.facts.names import (
 )
 from ddprof.analyzers.facts.script.occupants import script_occupants
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop, taken_from_queue
+from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.causes import CAUSE_CODE
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
@@ -69,7 +70,11 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
     tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
-    tables += [_blocking_copies(ops, threads), script_occupants(trace, threads, marks_ns)]
+    tables += [
+        _blocking_copies(ops, threads),
+        _blocking_launches(ops, threads),
+        script_occupants(trace, threads, marks_ns),
+    ]
     tables.append(taken_from_queue(trace, threads, in_phase, marks_ns))
     tables.append(_prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
@@ -133,15 +138,26 @@ def _blocking_copies(ops: Table, threads: Array) -> Table:
     """Copy calls that blocked; even an asynchronous copy of pageable memory returns only when done."""
     blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & among(ops["thread"], threads)
     blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
-    rows = np.flatnonzero(blocked)
+    copies = ops.take(blocked)
+    return _waits(copies, copies["launch_ns"], copies["launch_end_ns"])
+
+
+def _blocking_launches(ops: Table, threads: Array) -> Table:
+    """Waits of launch calls for their own kernels; until a kernel begins, a call takes what it takes anyway."""
+    kernels = ops.take(waiting_launches(ops) & among(ops["thread"], threads))
+    return _waits(kernels, *kernels.bounds)
+
+
+def _waits(ops: Table, start_ns: Array, end_ns: Array) -> Table:
+    """HOST_SPANS in which the host waits for these operations."""
     return HOST_SPANS.table(
         {
-            "start_ns": ops["launch_ns"][rows],
-            "end_ns": ops["launch_end_ns"][rows],
-            "thread": ops["thread"][rows],
-            "cause": np.full(len(rows), CAUSE_CODE["host_sync"]),
-            "name": ops["name"][rows],
-            "operator": np.full(len(rows), NO_STRING),
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+            "thread": ops["thread"],
+            "cause": np.full(len(ops), CAUSE_CODE["host_sync"]),
+            "name": ops["name"],
+            "operator": np.full(len(ops), NO_STRING),
         }
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
+from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, among, first_rows, of_kinds
@@ -61,8 +62,8 @@ def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
 def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) -> Table:
     """STALLS of the launching threads (`bounds`: of their events), by start.
 
-    Excluded are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in the queue, and the first
-    call of each name and launch of each kernel, which load libraries and modules.
+    Excluded are stops that `spans` (HOST_SPANS) explain, launch calls that wait for room in the queue or for their
+    kernels, and the first call of each name and launch of each kernel, which load libraries and modules.
     """
     events, rows, at_ns, owner, long = trace.events, bounds.rows, bounds.at_ns, bounds.owner, bounds.stops
     if len(rows) < MIN_OCCURRENCES or not len(long):
@@ -74,8 +75,9 @@ def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) 
     drained = _is_drained(ops, end)
     order = np.argsort(ops["launch_ns"], kind="stable")
     order = order[ops["launch_ns"][order] != NULL]
-    first = first_rows(ops["name"][order])
-    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(ops, order[np.sort(first)]), start, end)
+    excused = waiting_launches(ops)[order]
+    excused[first_rows(ops["name"][order])] = True
+    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(ops, order[excused]), start, end)
     keep &= drained | ~_within(_calls(ops, order), start, end)
     kept = np.flatnonzero(keep)
     around = _innermost(trace, rows, start[kept], end[kept])

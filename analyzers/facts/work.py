@@ -10,6 +10,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS, busy
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
@@ -155,7 +156,8 @@ def stalled_launches(ops: Table) -> Array:
 
 
 def _long_launches(ops: Table) -> Array:
-    return np.asarray((ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS))
+    is_long = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] - ops["launch_ns"] > FULL_QUEUE_NS)
+    return np.asarray(is_long & ~waiting_launches(ops))  # those wait for no other kernel
 
 
 def launched_in(facts: RankFacts, phase: Phase) -> Array:

@@ -11,6 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.charged import waited_for_part_us
+from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import MEETING, Measures
 from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.traffic.cost import fit_cost
@@ -185,6 +186,11 @@ def all_exposed(role: str = "") -> Own:
 def all_communication(measures: Measures, _: Change) -> Array:
     """All exposed communication, waiting included: a faster rank makes others wait less."""
     return sum((measures.cause_us(cause) for cause in MEETING), np.zeros(len(measures.job.ranks)))
+
+
+def idle_or_exposed(measures: Measures, change: Change) -> Array:
+    """Idle time after blocking calls, and communication that would run beside compute."""
+    return all_communication(measures, change) + of_rank(idle_from_calls_us)(measures, change)
 
 
 def of_cause(cause: str) -> Own:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import in_hooks
@@ -75,6 +76,18 @@ def no_sync(change: Change, graph: Graph, measures: Measures) -> Scenario:
         waits = (rank.anchors.kind == Anchor.SYNC) & ~kept & ~_leads_to_unrecorded_code(rank.facts, rank.anchors.end_ns)
         freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
     return Scenario(freed=freed)
+
+
+def async_launch(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Calls that launch kernels return once their kernels begin."""
+    host, freed = {}, {}
+    for rank, _ in chosen(change, graph, measures):
+        ops = rank.facts.device_ops
+        kernels = ops.take(waiting_launches(ops))
+        host[rank.position] = (((kernels["end_ns"], kernels["launch_end_ns"]), 0.0),)
+        waits = np.isin(rank.anchors.start_ns, kernels["start_ns"])
+        freed[rank.position] = frozenset(np.flatnonzero(waits).tolist())
+    return Scenario(host_scale=host, freed=freed)
 
 
 def _leads_to_unrecorded_code(facts: RankFacts, at_ns: Array) -> Array:

@@ -26,6 +26,7 @@ from ddprof.analyzers.replay.changes.communication.retiming import (
 from ddprof.analyzers.replay.changes.communication.sharded_units import resharded
 from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
+    async_launch,
     instant_loader,
     no_anomaly,
     no_hook,
@@ -100,6 +101,8 @@ _ROWS = (
                ledger=Booked(booked.of_cause("dataloader"), ("dataloader",), levels=("dataloader",))),
     ChangeKind("no_sync", "synchronising calls return at once", no_sync,
                ledger=Booked(booked.of_cause("host_sync"), ("host_sync",), most=booked.of_rank(idle_from_calls_us))),
+    ChangeKind("async_launch", "launch calls return before their kernels end", async_launch,
+               ledger=Booked(booked.of_cause("host_sync"), ("host_sync",), most=booked.idle_or_exposed)),
     ChangeKind("no_stalls", "calls in which a host stalled take their usual time", no_stalls,
                ledger=Booked(booked.starved(lambda measures: measures.stalled_us)), doubt=0.25),
     ChangeKind("no_script", "the script runs `values[0]` of its Python between the phases", no_script,

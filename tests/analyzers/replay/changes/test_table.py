@@ -15,5 +15,5 @@ def test_every_kind_is_applied_in_one_way(name: str) -> None:
 
 
 def test_an_unknown_kind_is_named_with_the_known_ones() -> None:
-    with pytest.raises(DdprofError, match=r"'no_such'; it knows balance_compute, .*speed_links$"):
+    with pytest.raises(DdprofError, match=r"'no_such'; it knows async_launch, .*speed_links$"):
         kind_of(Change("no_such"))

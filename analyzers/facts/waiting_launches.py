@@ -1,0 +1,32 @@
+"""Launch calls that return only after their kernel has ended, as CUDA_LAUNCH_BLOCKING=1 makes all of them.
+
+A synchronising call after each kernel is another thing: there the launch call itself returns early.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.tables import NULL, Array, Table
+
+# Of the kernels: at most 5 % on 29 recordings of V100 to H200 and MI300X (2026-11-28), where calls were slow by chance.
+# Copies inside the device and memsets count among them, and need not wait.
+MOST = 0.8
+FEWEST = 20  # kernels; fewer are chance
+
+
+def waiting_launches(ops: Table) -> Array:
+    """Mask of the device operations (DEVICE_OPS) whose launch call waited for their end: none where not nearly all
+    kernels are such.
+    """
+    waited = (ops["work"] != Work.COPY) & (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] >= ops["end_ns"])
+    waited &= ops["launch_ns"] <= ops["start_ns"]
+    computing = waited[(ops["work"] == Work.COMPUTE) & (ops["launch_ns"] != NULL)]
+    is_usual = len(computing) >= FEWEST and computing.sum() >= MOST * len(computing)
+    return waited if is_usual else np.zeros(len(ops), bool)
+
+
+def launches_wait(facts: RankFacts) -> bool:
+    """True where nearly all launch calls of a rank wait for their kernels."""
+    return bool(waiting_launches(facts.device_ops).any())

@@ -86,6 +86,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *left_out_note(ranks, left_out, step_ns, len(ranks[0].steps)),
             *_health(ranks, tuple(rank for rank in missing if rank not in set(named)), world_size),
             *_recorded_with_less(ranks),
+            *_checked_collectives(ranks),
             *oversubscription_note(ranks),
             *busy_machine_note(ranks),
         ),
@@ -104,6 +105,17 @@ def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
         return []
     issue = f"{len(less)} of {len(windows)} trace windows were recorded without {' and '.join(less[-1])}"
     return [HealthNote(issue, "steps in earlier ones took longer than --max-overhead allows", "info")]
+
+
+def _checked_collectives(ranks: Sequence[RankFacts]) -> list[HealthNote]:
+    """A note on collectives that PyTorch checks across ranks before it runs them."""
+    set_to = {facts.sidecar.communication_environment.get("TORCH_DISTRIBUTED_DEBUG", "").upper() for facts in ranks}
+    if "DETAIL" not in set_to:
+        return []
+    effect = (
+        "a barrier and two gathers of all ranks before each collective count as its time: unset it unless you debug"
+    )
+    return [HealthNote("TORCH_DISTRIBUTED_DEBUG=DETAIL is set", effect)]
 
 
 def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ...]]:

@@ -50,6 +50,14 @@ def memberships(job: JobFacts) -> set[frozenset[tuple[int, int]]]:
     return {frozenset(group) for group in found.values()}
 
 
+@pytest.mark.parametrize(("level", "is_said"), [("detail", True), ("INFO", False)])
+def test_collectives_that_are_checked_first_are_said(labelled: Runs, level: str, is_said: bool) -> None:
+    sidecar = Sidecar(communication_environment={"TORCH_DISTRIBUTED_DEBUG": level})
+    first, *others = labelled("clean.ddp").job.ranks
+    said = [note.effect for note in job_facts([replace(first, sidecar=sidecar), *others]).health]
+    assert any("before each collective" in effect for effect in said) == is_said
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_member_of_every_operation_is_matched(labelled: Runs, name: str) -> None:
     job = labelled(name).job

@@ -62,7 +62,8 @@ def test_a_lock_of_loader_workers_is_named(tmp_path: Path) -> None:
     run = good_run(tmp_path, forked("planted.py", "--place", "lock", "--steps", "25"))
     workers = sorted(run.folder.glob("rank0.*.worker*.stacks.jsonl"))
     assert sorted(json.loads(path.read_text().splitlines()[0])["worker"] for path in workers) == [0, 1]
-    found: Counter[tuple[int, int, str]] = sum((seen(path) for path in workers), Counter())
-    (_, line, function), _ = found.most_common(1)[0]
+    lines: Counter[tuple[int, int, str]] = sum((seen(path) for path in workers), Counter())
+    # A worker that waits for an index, as on a busy machine, is in the frame of the script that started it.
+    (_, line, function), _ = next(most for most in lines.most_common() if most[0][2] != "<module>")
     assert function.endswith("__getitem__") and planted_line("lock") <= line <= planted_line("lock") + 1
     assert any("with self.lock:" in path.read_text() for path in workers)  # the text of its lines

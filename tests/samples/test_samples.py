@@ -14,8 +14,9 @@ TRUTHS: dict[str, dict[str, Any]] = {
     file.parent.name: json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*/truth.json"))
 }
 MAX_BYTES = 3_000_000
-# What fits no listed cause, and stalls, whose place is chance: no run of the generator is their picture.
-WITHOUT_SAMPLE = {"straggler.unexplained", "host.evaluation", "host.stalled"}
+# What fits no listed cause, stalls, whose place is chance, and debugging aids: the generator plays none of them.
+DEBUGGING = {"host.anomaly_detection", "host.launch_blocking"}
+WITHOUT_SAMPLE = {"straggler.unexplained", "host.evaluation", "host.stalled"} | DEBUGGING
 WITHOUT_PRICE = {"input.unsharded"}  # work done twice, not time of a step
 
 

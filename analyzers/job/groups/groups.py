@@ -166,10 +166,11 @@ def groups_table(
         "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
     )
     sizes = group_sizes(keys, ranks).tolist()
-    sums = _sums_activations(ranks, ids, len(keys))
+    named = [role_by_name(described.get(key, "")) or role_by_name(key[1]) for key in keys]
+    sums = np.zeros(len(keys), bool) if all(named) or not trains else _sums_activations(ranks, ids, len(keys))
     roles = [
-        _role(key[1], described.get(key, ""), used[i], size, world_size, trains, bool(sums[i]))
-        for i, (key, size) in enumerate(zip(keys, sizes, strict=True))
+        name or _role(used[i], size, world_size, trains, bool(sums[i]))
+        for i, (name, size) in enumerate(zip(named, sizes, strict=True))
     ]
     return GROUPS.table(
         {
@@ -224,15 +225,11 @@ def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], gro
     return in_forward > ACTIVATIONS * everywhere
 
 
-def _role(
-    name: str, description: str, used: Counter[str], size: int, world_size: int, trains: bool, sums_activations: bool
-) -> str:
-    named = role_by_name(description) or role_by_name(name)
-    if named is not None:
-        return named
+def _role(used: Counter[str], size: int, world_size: int, trains: bool, sums_activations: bool) -> str:
+    """The parallelism of a group by its use."""
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
         return "pp"
-    if sums_activations and trains:
+    if sums_activations:
         return "tp"
     if used["all_gather"] and used["reduce_scatter"] and trains:
         return "fsdp_shard"

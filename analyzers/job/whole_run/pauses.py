@@ -9,6 +9,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.whole_run.unprofiled_steps import pauses_in, unprofiled_steps
 from ddprof.sidecar import Pause, Sidecar
 from ddprof.tables import Array
 
@@ -53,12 +54,16 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
 
 
 def paused_shares(ranks: Sequence[RankFacts]) -> Array:
-    """Share of each rank's run that it collects garbage, saves or loads, and evaluates; shape (ranks,)."""
-    every = [
-        [_pauses(sidecar, at, pauses) for pauses in (sidecar.gc, sidecar.checkpoints, sidecar.evaluations)]
-        for at, sidecar in enumerate(facts.sidecar for facts in ranks)
-    ]
-    return np.array([sum(one.share for one in kinds if one is not None) for kinds in every], float)
+    """Share of the unprofiled steps of each rank in which it collects garbage, saves or loads, and evaluates; shape
+    (ranks,). Timers of the same steps hold these pauses, however few steps they are.
+    """
+    shares = []
+    for facts in ranks:
+        sidecar, steps = facts.sidecar, unprofiled_steps(facts)
+        paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
+        length_ns = sum(step.length_ns or 0 for step in steps)
+        shares.append(sum(paused(step) or 0 for step in steps) / length_ns if length_ns else 0.0)
+    return np.array(shares, float)
 
 
 def is_timed(ranks: Sequence[RankFacts]) -> bool:

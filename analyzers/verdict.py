@@ -8,10 +8,9 @@ from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
-from ddprof.analyzers.job.steps.left_out import none_is_steady, with_left_out_ns
+from ddprof.analyzers.job.steps.left_out import mean_step_ns, none_is_steady
 from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
-from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_step_ns
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of
@@ -99,15 +98,15 @@ def _other_reading(measures: Measures) -> str:
     left_out, step_us = measures.job.left_out, measures.step_us
     if measures.steps + len(left_out) >= TELLING_STEPS:
         return ""
-    timed_ns = timed_step_ns(measures.job.ranks)
-    mean_us = step_us if timed_ns is None else timed_ns / 1e3
-    if left_out and timed_ns is None:
-        mean_us = with_left_out_ns(left_out, 1e3 * step_us, measures.steps) / 1e3
     long = max((s for s in left_out if s.why.startswith(MOSTLY)), key=lambda s: s.wall_ns, default=None)
-    if long is None or mean_us - step_us < WARNING_SHARE * step_us or none_is_steady(measures.job.ranks, left_out):
+    if long is None or none_is_steady(measures.job.ranks, left_out):
+        return ""
+    mean_ns, is_timed = mean_step_ns(measures.job.ranks, left_out, 1e3 * step_us, measures.steps)
+    mean_us = mean_ns / 1e3
+    if mean_us - step_us < WARNING_SHARE * step_us:
         return ""
     why = long.why.removeprefix(MOSTLY).strip()
-    if timed_ns is not None:
+    if is_timed:
         return f"; the mean step of the whole run takes {format_us(mean_us)}: the traced ones may lack {why}"
     return f"; a step takes {format_us(mean_us)}, with {why}, if step {long.number} recurs: record more steps to tell"
 

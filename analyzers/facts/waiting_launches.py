@@ -8,12 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array, Table
 
 # Of the kernels: at most 5 % on 29 recordings of V100 to H200 and MI300X (2026-11-28), where calls were slow by chance.
 # Copies inside the device and memsets count among them, and need not wait.
 MOST = 0.8
 FEWEST = 20  # kernels; fewer are chance
+HIDES = "launch calls wait for their kernels, which hides what else the device waits for"
 
 
 def waiting_launches(ops: Table) -> Array:
@@ -27,6 +29,7 @@ def waiting_launches(ops: Table) -> Array:
     return waited if is_usual else np.zeros(len(ops), bool)
 
 
+@remembered
 def launches_wait(facts: RankFacts) -> bool:
     """True where nearly all launch calls of a rank wait for their kernels."""
     return bool(waiting_launches(facts.device_ops).any())

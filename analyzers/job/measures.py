@@ -113,6 +113,13 @@ class Measures:
         """
         return self.ranks(whose(times))
 
+    def with_any(self, times: Array) -> tuple[int, ...]:
+        """Numbers of the ranks that a finding on a mode names, which some ranks are in and others need not be: those
+        with a time (of each rank) at all; () where it is all of them.
+        """
+        some = np.flatnonzero(times)
+        return self.theirs(times) or (self.ranks(some) if len(some) < len(times) else ())
+
     def ranks(self, positions: Array | list[int]) -> tuple[int, ...]:
         """Numbers of the ranks at these positions."""
         return tuple(self.job.rank_ids[int(p)] for p in positions)

@@ -116,8 +116,10 @@ class Pricer:
                 is_work = ~rank.ops.is_comm
                 before_ns = float(rank.ops.dur_ns[is_work].sum())
                 compute_us[rank.position] *= float(taken_ns[is_work].sum()) / before_ns if before_ns else 1.0
-            work = intervals.intersect(host_work(rank.facts), intervals.union(*rank.facts.marks))  # of a CPU rank
-            for spans, factor in scenario.host_scale.get(rank.position, ()):
+            scaled = scenario.host_scale.get(rank.position, ())
+            steps = intervals.union(*rank.facts.marks) if scaled else intervals.EMPTY
+            work = intervals.intersect(host_work(rank.facts), steps)  # of a CPU rank
+            for spans, factor in scaled:
                 scaled_ns = intervals.length(intervals.intersect(work, intervals.union(*spans)))
                 compute_us[rank.position] -= max(0.0, 1.0 - factor) * scaled_ns / 1e3 / max(1, len(rank.facts.steps))
         compute_us = np.maximum(compute_us, 0.0)

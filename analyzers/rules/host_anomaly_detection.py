@@ -42,8 +42,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     times_us = np.array([anomaly_us(facts) for facts in measures.job.ranks])
     if not times_us.any():
         return
-    some = np.flatnonzero(times_us)
-    numbers = measures.theirs(times_us) or (measures.ranks(some) if len(some) < len(times_us) else ())
+    numbers = measures.with_any(times_us)
     worst = int(np.argmax(times_us))
     facts = measures.job.ranks[worst]
     at_least = "" if _writes(facts) else "at least "

@@ -34,8 +34,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     times_us = np.array([us for _, us in waiting])
     if not times_us.any():
         return
-    some = np.flatnonzero(times_us)
-    numbers = measures.theirs(times_us) or (measures.ranks(some) if len(some) < len(times_us) else ())
+    numbers = measures.with_any(times_us)
     worst = int(np.argmax(times_us))
     count, us = waiting[worst]
     names = VARIABLES.get(ranks[worst].device.kind, VARIABLES["cuda"])

@@ -22,7 +22,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.waiting_launches import launches_wait
+from ddprof.analyzers.facts.waiting_launches import HIDES, launches_wait
 from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
@@ -54,7 +54,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if typical < MIN_SHARE * measures.step_us:
         return
     if any(launches_wait(facts) for facts in job.ranks):
-        yield Abstention(RULE.id, "launch calls wait for their kernels, which hides what else the device waits for")
+        yield Abstention(RULE.id, HIDES)
         return
     recording_us = averages.typical(measures.recording_us)
     if typical - recording_us < min(WARNING_SHARE * measures.step_us, typical):

@@ -23,7 +23,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
-from ddprof.analyzers.facts.waiting_launches import launches_wait
+from ddprof.analyzers.facts.waiting_launches import HIDES, launches_wait
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.present import present_in
@@ -102,7 +102,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if idle.max(initial=0.0) < MIN_SHARE * measures.step_us:
         return
     if any(launches_wait(facts) for facts in measures.job.ranks):
-        yield Abstention(RULE.id, "launch calls wait for their kernels, which hides what else the device waits for")
+        yield Abstention(RULE.id, HIDES)
         return
     typical = averages.typical(idle)
     worst = int(np.argmax(idle))

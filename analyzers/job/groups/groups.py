@@ -11,6 +11,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
+from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 from ddprof.model import ProcessGroup
@@ -214,12 +215,11 @@ def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], gro
     for facts, column in zip(ranks, ids, strict=True):
         comms = facts.comms
         is_sum = np.isin(comms["op"], SUMS)
-        issued_ns = np.where(comms["launch_ns"] == NULL, comms["start_ns"], comms["launch_ns"])
         summed = np.where(is_sum & (comms["size_bytes"] != NULL), comms["size_bytes"], 0)
         passes = [facts.phase_time(phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
         if not all(len(times[0]) for times in passes):
             continue
-        forward, backward = (intervals.contains(times, issued_ns) for times in passes)
+        forward, backward = (intervals.contains(times, issued_ns(comms)) for times in passes)
         everywhere += np.bincount(column, weights=summed, minlength=groups)
         in_forward += np.bincount(column, weights=summed * (forward & ~backward), minlength=groups)
     return in_forward > ACTIVATIONS * everywhere

@@ -29,17 +29,24 @@ def left_out_note(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut], step_
     took = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
     effect = f"excluded from the {format_us(step_ns / 1e3)} step"
     if any(step.why.startswith(MOSTLY) for step in left_out):
-        timed_ns = timed_step_ns(ranks)
-        if timed_ns is not None:
-            effect += f"; by the timers of the whole run the mean step takes {format_us(timed_ns / 1e3)}"
+        mean_ns, is_timed = mean_step_ns(ranks, left_out, step_ns, kept)
+        mean = format_us(mean_ns / 1e3)
+        if is_timed:
+            effect += f"; by the timers of the whole run the mean step takes {mean}"
         else:
-            mean = format_us(with_left_out_ns(left_out, step_ns, kept) / 1e3)
             effect += f"; if it comes again as often, a step takes {mean}: record more steps to tell"
     is_all = none_is_steady(ranks, left_out)
     return [HealthNote(took, "no other step is left to judge" if is_all else effect, "info")]
 
 
-def with_left_out_ns(left_out: Sequence[LeftOut], step_ns: float, kept: int) -> float:
-    """The mean step, ns, with those that may come again. `kept`: steps of `step_ns` that are left."""
+def mean_step_ns(
+    ranks: Sequence[RankFacts], left_out: Sequence[LeftOut], step_ns: float, kept: int
+) -> tuple[float, bool]:
+    """The mean step, ns, and whether timers of the whole run say so; else it is the mean with those left out that may
+    come again. `kept`: steps of `step_ns` that are left.
+    """
+    timed_ns = timed_step_ns(ranks)
+    if timed_ns is not None:
+        return timed_ns, True
     again = [step.wall_ns for step in left_out if step.why.startswith((MOSTLY, APART))]
-    return (step_ns * kept + sum(again)) / (kept + len(again))
+    return (step_ns * kept + sum(again)) / (kept + len(again)), False

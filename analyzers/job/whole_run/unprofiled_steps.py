@@ -155,12 +155,15 @@ def _average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.me
 
 def pauses_in(pauses: Sequence[Pause]) -> Part:
     """Time of the pauses that begin inside a step."""
-    begun = np.array([pause.start_ns for pause in pauses], np.int64)
-    taken = np.array([pause.dur_ns for pause in pauses], np.int64)
+    in_order = sorted(pauses, key=lambda pause: pause.start_ns)
+    begun = np.array([pause.start_ns for pause in in_order], np.int64)
+    taken = np.append(0, np.cumsum([pause.dur_ns for pause in in_order], dtype=np.int64))
 
     def inside(step: StepTimes) -> int | None:
-        span = step.span_ns
-        return None if span is None else int(taken[(begun >= span[0]) & (begun < span[1])].sum())
+        if step.span_ns is None:
+            return None
+        first, end = np.searchsorted(begun, step.span_ns)
+        return int(taken[end] - taken[first])
 
     return inside
 

@@ -42,9 +42,9 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     summary += ", on one rank at a time" if timed.in_turn else ""
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
-    samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
+    samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     return Candidate(
         id=rule_id,
         summary=f"{summary}, mostly {words}",

@@ -71,8 +71,11 @@ def _by_pauses(prices: Pricer, candidate: Candidate, gain: Recoverable, paused: 
 
 def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recoverable:
     """The gain from a rank that the timers of the whole run show late beyond chance, where a finding explains most of
-    it or names what the rank alone has: they have neither the replay's error nor the scatter of few steps."""
+    it or names what the rank alone has: they have neither the replay's error nor the scatter of few steps. The host of
+    a device may be late and nobody waits, as the device still has work: there the replay tells."""
     measures = prices.measures
+    if not execution_of(measures.job).computes_on_host:
+        return gain
     blamed = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     in_loader = candidate.id == INPUT_STRAGGLER
     timed_us = measures.loading_late_us if in_loader else measures.timed_us

@@ -12,14 +12,13 @@ from ddprof.analyzers.execution.limits import Limits
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
+from ddprof.analyzers.facts.waiting_launches import RETURNS_EARLY_NS
 from ddprof.analyzers.facts.work import free_host, stalled_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.slowdown import interference
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE, TransferPrior
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
-
-SLACK_NS = 20_000  # a blocked call may return this long before the recorded end of what it waited for
 
 
 class DeviceExecution:
@@ -90,8 +89,8 @@ class DeviceExecution:
         return comms.take(is_inferred).bounds
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-        """SLACK_NS after the call returned."""
-        return end + SLACK_NS
+        """The end of what a call waited for lies at most so much after the call returned."""
+        return end + RETURNS_EARLY_NS
 
     def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
         """Start of the first kernel launched after forward; without forward, of the one in which a third is done."""

@@ -24,7 +24,7 @@ from ddprof.analyzers.facts.names import (
 )
 from ddprof.analyzers.facts.script.occupants import script_occupants
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop, taken_from_queue
-from ddprof.analyzers.facts.waiting_launches import waiting_launches
+from ddprof.analyzers.facts.waiting_launches import waited_for, waiting_launches
 from ddprof.causes import CAUSE_CODE
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
@@ -39,8 +39,6 @@ _PHASES = (
     (Phase.BACKWARD, re.compile(r"^ddprof::backward$|^##? ?backward|^backward$", re.I)),
     (Phase.OPTIMIZER, re.compile(r"^ddprof::optimizer$|^Optimizer\.step#|^##? ?optimizer", re.I)),
 )
-# A call that returns at most this long before the end of its copy waited for it; an asynchronous call returns earlier.
-BLOCKING_TOLERANCE_NS = 2_000
 # An operator that launches nothing and computes nothing (a view, an allocation) takes some microseconds: as with
 # stalls, what takes this long is no scatter of such calls.
 MIN_WORK_NS = 100_000
@@ -136,9 +134,7 @@ def _without_what_loaders_read(spans: Table) -> Table:
 
 def _blocking_copies(ops: Table, threads: Array) -> Table:
     """Copy calls that blocked; even an asynchronous copy of pageable memory returns only when done."""
-    blocked = (ops["work"] == Work.COPY) & (ops["launch_ns"] != NULL) & among(ops["thread"], threads)
-    blocked &= ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS
-    copies = ops.take(blocked)
+    copies = ops.take((ops["work"] == Work.COPY) & waited_for(ops) & among(ops["thread"], threads))
     return _waits(copies, copies["launch_ns"], copies["launch_end_ns"])
 
 

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.host import BLOCKING_TOLERANCE_NS
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device, matches
+from ddprof.analyzers.facts.waiting_launches import waited_for
 from ddprof.tables import NULL, Array
 
 _PAGEABLE = re.compile(r"pageable", re.IGNORECASE)
@@ -25,6 +25,5 @@ def pageable_copies(facts: RankFacts) -> Array:
     upload = (ops["work"] == Work.COPY) & is_to_device(facts.strings)[ops["name"]]
     named = matches(_PAGEABLE, facts.strings)[ops["name"]]
     pinned = matches(_PINNED, facts.strings)[ops["name"]]
-    blocked = (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] >= ops["end_ns"] - BLOCKING_TOLERANCE_NS)
     large = (ops["size_bytes"] == NULL) | (ops["size_bytes"] >= MIN_SIZE_BYTES)
-    return np.asarray(upload & (named | (blocked & large & ~pinned)))
+    return np.asarray(upload & (named | (waited_for(ops) & large & ~pinned)))

@@ -129,11 +129,26 @@ def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
             return None
         aligned = rows.end_ns - offset
         number = _nearest(kind, end_ns, rows.kind, aligned, 2 * near_ns)
+        _pair_the_rest(number, kind, end_ns, rows.kind, aligned)
         new = number < 0
         number[new] = len(kind) + np.arange(int(new.sum()))
         kind, end_ns = np.append(kind, rows.kind[new]), np.append(end_ns, aligned[new])
         numbers.append(number)
     return numbers
+
+
+def _pair_the_rest(number: Array, kind: Array, end_ns: Array, other_kind: Array, other_ns: Array) -> None:
+    """Fill in `number` where members left a collective apart, as over sockets or on a shared device: once others tell
+    the clocks' difference, two ends nearer than half the way to the next of the kind can be no other pair.
+    """
+    for each in np.unique(other_kind[number < 0]).tolist():
+        late = np.flatnonzero((number < 0) & (other_kind == each))
+        of_kind = np.flatnonzero(kind == each)
+        free = np.setdiff1d(of_kind, number)
+        spacing = np.diff(np.sort(end_ns[of_kind]))
+        if len(free) and len(spacing):
+            nearest = _nearest(kind[free], end_ns[free], other_kind[late], other_ns[late], int(np.median(spacing) / 2))
+            number[late[nearest >= 0]] = free[nearest[nearest >= 0]]
 
 
 def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int | None:

@@ -85,25 +85,30 @@ def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list
 
 
 def _is_in_order(members: Sequence[_Rows]) -> bool:
-    """True where order identifies instances: equal counts per kind in every common step, or in total, and most end
+    """True where order identifies instances: of each kind equal counts in every common step, or in total, and most end
     together.
     """
     first = members[0]
     near_ns = _near_ns(first)
     for rows in members[1:]:
-        common = np.intersect1d(rows.step, first.step)
-        common = common[common != NULL]
-        one, other = (
-            np.isin(each.step, common) if len(common) else np.ones(len(each.row), bool) for each in (first, rows)
-        )
-        if one.sum() != other.sum() or not np.array_equal(first.kind[one], rows.kind[other]):
+        common = _in_common(first, rows)
+        if common is None:
             return False
-        if not np.array_equal(first.step[one], rows.step[other]):
-            return False
-        apart = rows.end_ns[other] - first.end_ns[one]
+        apart = rows.end_ns[common[1]] - first.end_ns[common[0]]
         if (np.abs(apart - np.median(apart)) > near_ns).mean() > 1 - NEARLY:
             return False
     return True
+
+
+def _in_common(first: _Rows, rows: _Rows) -> tuple[Array, Array] | None:
+    """Masks of the collectives of two members in their common steps, in all where they have none; None where those of
+    one are not the other's, in this order.
+    """
+    common = np.intersect1d(rows.step, first.step)
+    common = common[common != NULL]
+    one, other = (np.isin(each.step, common) if len(common) else np.ones(len(each.row), bool) for each in (first, rows))
+    is_same = one.sum() == other.sum() and np.array_equal(first.kind[one], rows.kind[other])
+    return (one, other) if is_same and np.array_equal(first.step[one], rows.step[other]) else None
 
 
 def _near_ns(rows: _Rows) -> int:
@@ -129,7 +134,8 @@ def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
             return None
         aligned = rows.end_ns - offset
         number = _nearest(kind, end_ns, rows.kind, aligned, 2 * near_ns)
-        _pair_the_rest(number, kind, end_ns, rows.kind, aligned)
+        if _in_common(members[longest], rows) is not None:
+            _pair_the_rest(number, kind, end_ns, rows.kind, aligned)
         new = number < 0
         number[new] = len(kind) + np.arange(int(new.sum()))
         kind, end_ns = np.append(kind, rows.kind[new]), np.append(end_ns, aligned[new])
@@ -138,8 +144,8 @@ def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
 
 
 def _pair_the_rest(number: Array, kind: Array, end_ns: Array, other_kind: Array, other_ns: Array) -> None:
-    """Fill in `number` where members left a collective apart, as over sockets or on a shared device: once others tell
-    the clocks' difference, two ends nearer than half the way to the next of the kind can be no other pair.
+    """Fill in `number` where members of a whole recording left a collective apart, as over sockets or on one device:
+    once others tell the clocks' difference, two ends nearer than half the way to the next of the kind are one pair.
     """
     for each in np.unique(other_kind[number < 0]).tolist():
         late = np.flatnonzero((number < 0) & (other_kind == each))

@@ -1,12 +1,14 @@
 """The steady steps, those of the rhythm that repeats; all averages and prices use them alone.
 
 A recording begins and ends with one-off work: contexts, modules and loader workers start, the profiler starts and
-stops. Five kinds of step are excluded:
+stops. Six kinds of step are excluded:
 
   - a step that holds such a cost, more of it than all other steps together, where the cost explains most of the time by
     which the ranks' devices idled longer than in the other steps;
   - the first step, where the ranks' recordings opened further apart than any other step begins: the later ones kept the
     others waiting;
+  - the first step, where the start of the profiler left the device without queued work and the host is far ahead of it
+    in all others: what is late on the host shows there, and nobody waits for it otherwise;
   - a step in which every rank's device runs far more kernels than in any other, where the others all run as many: what
     the script does there (an evaluation) it does once in the recording;
   - a step in which a rank idles for longer than all other steps together take. Whether that comes again, and how often,
@@ -66,6 +68,7 @@ MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
+EMPTY_QUEUE = "the device had no work queued as the profiler started:"
 OPENED_APART = "ranks started recording {} apart"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
@@ -82,6 +85,7 @@ class _Walls:
     saving: Array  # (ranks, steps), idle while the host saves, loads or logs
     once: Array  # (kinds, ranks, steps)
     kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
+    lead: Array  # (ranks, steps), by which the host begins the step before the device does; 0 on CPU ranks
     apart: Array  # (steps,), from the first rank that begins to the last, at least; 0 where clocks are not known
 
     @cached_property
@@ -146,13 +150,14 @@ def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...],
 
 def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:
     shape = (len(ranks), len(numbers))
-    begin, wall, busy, idle, paused, saving, kernels = (np.full(shape, np.nan) for _ in range(7))
+    begin, wall, busy, idle, paused, saving, kernels, lead = (np.full(shape, np.nan) for _ in range(8))
     once = np.full((len(Once), *shape), np.nan)
     for position, (facts, recorded) in enumerate(zip(ranks, held, strict=True)):
         steps = recorded.take(np.flatnonzero(np.isin(recorded["index"], numbers)))
         at = np.searchsorted(numbers, steps["index"])
         lo, hi = steps.bounds
         wall[position, at] = hi - lo
+        lead[position, at] = lo - steps["mark_ns"]
         begin[position, at] = lo - (clock.offset_ns(position) if clock else 0)
         busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
         idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
@@ -171,7 +176,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
     errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
     uncertain_ns = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
-    return _Walls(wall, busy, idle, paused, saving, once, kernels, np.maximum(0.0, apart - uncertain_ns))
+    return _Walls(wall, busy, idle, paused, saving, once, kernels, lead, np.maximum(0.0, apart - uncertain_ns))
 
 
 def _longest_in(spans: Intervals, lo: Array, hi: Array) -> Array:
@@ -208,6 +213,7 @@ def _occurring_once(walls: _Walls) -> Array:
                 continue
             if (
                 _holds_start(walls, step, others)
+                or _begins_empty_ns(walls, step, others)
                 or _opened_apart(walls, step)
                 or _runs_more(walls, step, others)
                 or _outweighs(walls, step, others)
@@ -259,6 +265,16 @@ def _opened_apart(walls: _Walls, step: int) -> bool:
         return False
     usual_ns = float(np.median(walls.job_wall[1:]))
     return float(walls.apart[0] - walls.apart[1:].max()) > WORTH_SAYING * usual_ns
+
+
+def _begins_empty_ns(walls: _Walls, step: int, others: Array) -> float:
+    """Excess of a first step that the host's lead in every other step would hide; 0.0 without one worth saying."""
+    if step or int(others.sum()) < FEWEST_OTHERS:
+        return 0.0
+    usual_ns = float(np.median(walls.job_wall[others]))
+    excess_ns = float(walls.job_wall[step]) - usual_ns
+    hidden_ns = float(np.nanmin(np.nanmin(walls.lead[:, others], axis=1) - walls.lead[:, step]))
+    return excess_ns if WORTH_SAYING * usual_ns < excess_ns <= hidden_ns else 0.0
 
 
 def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
@@ -325,6 +341,8 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
     kinds.sort(key=lambda kind: -np.nanmax(walls.once[kind, :, step]))
     usual_ns = float(np.median(walls.job_wall[others]))
     held = [(WORDS[k], float(np.nanmax(walls.once[k, :, step]))) for k in kinds]
+    if not any(ns for _, ns in held) and (late_ns := _begins_empty_ns(walls, step, others)):
+        held.append((EMPTY_QUEUE, late_ns))
     if _runs_more(walls, step, others):
         held.append((MORE_KERNELS, float(walls.job_wall[step]) - usual_ns))
     if _opened_apart(walls, step):

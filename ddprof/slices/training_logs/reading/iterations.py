@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float
-from ddprof.slices.training_logs.reading.fields import number
+from ddprof.slices.training_logs.reading.fields import MOST_MS, number
 from ddprof.slices.training_logs.reading.lines import LogLine
 from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
 
@@ -60,7 +60,6 @@ _PRINTED = tuple(
         ("verl", "timing_s/step:", r"\bstep:(?P<number>\d{1,12}) - .*?timing_s/step:(?P<s>\d[\d.]{0,20})"),
     )
 )
-_MOST_MS = 1e9  # twelve days: no iteration
 
 
 class LoggedRecord(NamedTuple):
@@ -150,5 +149,5 @@ def _timed(
     tflops: float | None = None,
     batch: int | None = None,
 ) -> Iterator[tuple[str, LoggedRecord]]:
-    if at is not None and 0 <= at < 2**53 and ms is not None and 0 < ms < _MOST_MS:
+    if at is not None and 0 <= at < 2**53 and ms is not None and 0 < ms < MOST_MS:
         yield writer, LoggedRecord(round(at), ms, clock, tflops or None, batch or None)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float, one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
+from ddprof.slices.training_logs.reading.fields import MOST_MS, time_ms
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
 from ddprof.slices.training_logs.reading.lines import OF_TRAINING, LogLine
 from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
@@ -62,6 +63,7 @@ _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(
 _HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]")
 _RATE = re.compile(r"throughput/(?:device/)?batches_per_sec(?:ond)?[:=]\s?(?P<value>\d[\d.]{0,20})(?![\w:])")
 _MS = {"ms": 1.0, "us": 1e-3}  # else seconds
+_MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 
 
 class _Line(NamedTuple):
@@ -137,9 +139,9 @@ _KEYS = frozenset((*_TIMES, *DATA, _UPDATE))
 def _fields(text: str) -> dict[str, tuple[float, float]]:
     """Key -> (ms, grain) of the times in a line."""
     given = {
-        match["key"].lower(): _in_ms(match["value"], match["unit"] or match["of"])
+        key: _in_ms(match["value"], match["unit"] or match["of"], _MOST_TOTAL_MS if key in _OF_ALL else MOST_MS)
         for match in _FIELD.finditer(text)
-        if match["key"].lower() in _KEYS
+        if (key := match["key"].lower()) in _KEYS
     }
     if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
         given["per step"] = _in_ms(per_step["value"], per_step["unit"])
@@ -158,11 +160,10 @@ def _rank(text: str) -> int | None:
     return None if rank is None else one_rank(rank["named"] or rank["prefixed"])
 
 
-def _in_ms(value: str, unit: str | None) -> tuple[float, float] | None:
-    given, each = one_float(value), _MS.get(unit or "s", 1e3)
-    if given is None:
-        return None
-    return given * each, each * 10.0 ** -len(value.partition("e")[0].partition(".")[2])
+def _in_ms(value: str, unit: str | None, most_ms: float = MOST_MS) -> tuple[float, float] | None:
+    each = _MS.get(unit or "s", 1e3)
+    ms = time_ms(value, each, most_ms)
+    return None if ms is None else (ms, each * 10.0 ** -len(value.partition("e")[0].partition(".")[2]))
 
 
 def _total(line: _Line, key: str, times: int) -> LoggedRecord:

@@ -19,9 +19,9 @@ import re
 from collections import defaultdict
 from functools import lru_cache
 
-from ddprof.readers.numbers import one_float, one_rank
+from ddprof.readers.numbers import one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
-from ddprof.slices.training_logs.reading.fields import number
+from ddprof.slices.training_logs.reading.fields import time_ms
 
 _HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")
 _ALL_HEAD = re.compile(r"(?<!\w)times across ranks \(ms\):")
@@ -86,7 +86,7 @@ class TimerLines:
             if not self._rows(block, text) and " iteration " in text:
                 del self._open[who]
         elif (match := _RANK.match(text)) is not None and who in self._timer:
-            rank, ms = one_rank(match["rank"]), one_float(match["ms"])
+            rank, ms = one_rank(match["rank"]), time_ms(match["ms"])
             self._since = 0
             if rank is not None and ms is not None:
                 self.by_rank.append(RankReading(self._timer[who], block, rank, ms))
@@ -99,7 +99,7 @@ class TimerLines:
     def _rows(self, block: int, text: str) -> bool:
         match = None
         for match in _ROW.finditer(text):
-            longest, shortest = one_float(match["most"] or match["alone"]), one_float(match["least"])
+            longest, shortest = time_ms(match["most"] or match["alone"]), time_ms(match["least"])
             if longest is not None:
                 self._since = 0
                 self.readings.append(TimerReading(match["name"], block, longest, shortest, True))
@@ -111,11 +111,11 @@ class TimerLines:
         marked = _WHO.search(text)
         rank = one_rank(match["rank"] or (marked["rank"] if marked else None))
         parts = [part.partition(":") for part in match["rest"].split("|")]
-        said = [(key.strip(), number(value.strip())) for key, colon, value in parts if colon]
+        said = [(key.strip(), time_ms(value.strip())) for key, colon, value in parts if colon]
         first = next((key for key, _ in said), "")
         block = self._next("flat", f"{who}/{rank}/{first}")
         for name, ms in said:
-            if ms is None or ms < 0:
+            if ms is None:
                 continue
             self.readings.append(TimerReading(name, block, ms, None, False))
             self.writers.add(_writer(name))

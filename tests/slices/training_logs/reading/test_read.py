@@ -254,6 +254,18 @@ def test_numbers_that_cannot_be_are_left_out(tmp_path: Path) -> None:
     assert [one.number for one in read_text(tmp_path, f"{dated}\n").iterations] == [4]
 
 
+def test_times_longer_than_any_job_are_left_out(tmp_path: Path) -> None:
+    """1e308 s is beyond a float in ms."""
+    for time in ("1e308", "9e307", "1e12"):
+        loops = [f"iter {at}: loss 3.2, time {time if at == 4 else 0.5}, data_time 0.1\n" for at in range(8)]
+        log = read_text(tmp_path, "".join(loops))
+        assert {one.mean_ms for one in log.iterations} == {500.0}
+        log = read_text(tmp_path, f"[Rank 0] rank=0 time (ms) | fwd: 27.46 | step: {time} | bwd: 73.60\n")
+        assert [reading.name for reading in log.timers] == ["fwd", "bwd"]
+        total = "".join(f"step:{at}/9 train_loss:7 train_time:{time if at == 8 else at * 176}ms\n" for at in range(9))
+        assert max(one.mean_ms for one in read_text(tmp_path, total).iterations) == pytest.approx(176)
+
+
 def loop(line: str) -> str:
     """Twelve lines of a loop, of 0.4 s and of 0.41 s in turns."""
     line = line.replace("|         ", "\n         ").replace("|    ", "\n    ") + "\n"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+UNKNOWN_OP = "collective"  # of a call whose name is not recorded
+
 
 @dataclass(frozen=True)
 class StackFrame:

@@ -55,5 +55,5 @@ def explain(paths: Sequence[str]) -> Hang:
         reasons = "; ".join(note.issue for note in gathered.notes[:3])
         raise NoUsableInput(reasons or f"{', '.join(paths)}: no dump, no stack and no sidecar of any rank")
     hang = _judged(gathered)
-    notes = tuple(f"{note.issue}; {note.effect}" for note in gathered.notes if note.severity != "info")
+    notes = tuple(f"{note.issue}; {note.effect}" for note in gathered.notes)
     return replace(hang, notes=(*hang.notes, *notes))

@@ -47,6 +47,19 @@ def test_gloo_which_names_no_ranks_and_knows_no_states(name: str, tmp_path: Path
     assert (hang.kind, hang.ranks) == (case.kind, case.ranks), hang.sentence
 
 
+@pytest.mark.parametrize("key", ["input_sizes", "output_sizes", "input_dtypes", "profiling_name"])
+@pytest.mark.parametrize("rank", [0, 3])
+def test_what_is_not_recorded_of_a_call_is_no_disagreement(key: str, rank: int, tmp_path: Path) -> None:
+    for name, kind, ranks in (("not entered", "not_entered", (2,)), ("other shape", "mismatch", (0,))):
+        job = Job(4)
+        CASES[name].play(job)
+        job.entries[rank][-1][key] = 7
+        hang = explain([str(job.write(tmp_path / name))])
+        assert any(f"nccl_trace_rank_{rank}: entries[{len(job.entries[rank]) - 1}].{key} not" in n for n in hang.notes)
+        if (name, rank) != ("other shape", 0):  # its shape is the other
+            assert (hang.kind, hang.ranks) == (kind, ranks), hang.sentence
+
+
 def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing of a rank")
     with pytest.raises(NoUsableInput):

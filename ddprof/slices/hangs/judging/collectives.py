@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ddprof.slices.hangs.evidence import Call
+from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import JobGroup
 from ddprof.slices.hangs.judging.order import passed_over
@@ -31,26 +31,34 @@ def stuck_in(job: JobGroup) -> Stuck | None:
         here = {rank: of[number] for rank, of in calls.items() if number in of}
         lacking = tuple(sorted(rank for rank, of in calls.items() if max(of, default=-1) < number))
         # A difference that all ranks came through is none that stops them; gloo may retire the call that fails.
-        if number >= unfinished - 1 and (differs := difference(list(here.values()))):
-            return _disagreement(job, number, here, lacking, differs)
+        if number >= unfinished - 1 and (differ := _difference(here)) is not None:
+            return _disagreement(job, number, here, lacking, *differ)
         if here and any(not call.done for call in here.values()):
             return _waiting(job, number, here, lacking)
     return None
 
 
-def difference(calls: Sequence[Call]) -> str:
-    """First difference between calls of one number: "operation", "shape", "dtype"; "" where they may be one call."""
-    first = calls[0]
-    for other in calls[1:]:
-        if first.op != other.op:
-            return "operation"
-        if not _may_differ(first.op, _UNEVEN_INPUT) and first.input_sizes != other.input_sizes:
-            return "shape"
-        if not _may_differ(first.op, _UNEVEN_OUTPUT) and first.output_sizes != other.output_sizes:
-            return "shape"
-        if first.dtypes and other.dtypes and first.dtypes != other.dtypes:
-            return "dtype"
-    return ""
+def _difference(here: Mapping[int, Call]) -> tuple[str, dict[int, object]] | None:
+    """The first thing that calls of one number disagree about ("operation", "shape", "dtype"), and what each rank's
+    call says of it; None where they may be one call. What is not recorded of a call differs from nothing.
+    """
+    for what, told in _told(here):
+        recorded = {rank: said for rank, said in told.items() if said}
+        if len(set(recorded.values())) > 1:
+            return what, recorded
+    return None
+
+
+def _told(here: Mapping[int, Call]) -> Iterator[tuple[str, dict[int, object]]]:
+    """What one collective's calls must share, and what is recorded of it by rank."""
+    ops = {rank: "" if call.op == UNKNOWN_OP else call.op for rank, call in here.items()}
+    yield "operation", dict(ops)
+    op = next(filter(None, ops.values()), UNKNOWN_OP)  # after this they have but one
+    if not _may_differ(op, _UNEVEN_INPUT):
+        yield "shape", {rank: call.input_sizes for rank, call in here.items()}
+    if not _may_differ(op, _UNEVEN_OUTPUT):
+        yield "shape", {rank: call.output_sizes for rank, call in here.items()}
+    yield "dtype", {rank: call.dtypes for rank, call in here.items()}
 
 
 def _may_differ(op: str, uneven: Sequence[str]) -> bool:
@@ -63,13 +71,17 @@ def _is_alike(op: str) -> bool:
 
 
 def _disagreement(
-    job: JobGroup, number: int, here: Mapping[int, Call], lacking: tuple[int, ...], differs: str
+    job: JobGroup,
+    number: int,
+    here: Mapping[int, Call],
+    lacking: tuple[int, ...],
+    differs: str,
+    told: Mapping[int, object],
 ) -> Stuck:
     """The two calls that the ranks disagree on, with the larger set of ranks first."""
-    kinds: dict[tuple[object, ...], list[int]] = {}
-    for rank, call in sorted(here.items()):
-        shapes = (call.input_sizes, call.output_sizes) if differs == "shape" else ()
-        kinds.setdefault((call.op, *shapes, call.dtypes if differs == "dtype" else ()), []).append(rank)
+    kinds: dict[object, list[int]] = {}
+    for rank, said in sorted(told.items()):
+        kinds.setdefault(said, []).append(rank)
     ordered = sorted(kinds.values(), key=lambda ranks: (-len(ranks), ranks))
     variants = tuple(Variant(tuple(ranks), here[ranks[0]]) for ranks in ordered)
     common = variants[0]

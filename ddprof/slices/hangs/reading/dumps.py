@@ -14,7 +14,7 @@ from ddprof.readers.files.safe_pickle import load_plain
 from ddprof.readers.numbers import one_rank
 from ddprof.readers.side_files.lenient import parse, typed
 from ddprof.sidecar import Whole
-from ddprof.slices.hangs.evidence import Call, Group, StackFrame
+from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, Group, StackFrame
 
 _RANKS = msgspec.json.Decoder(tuple[Whole, ...])
 _MESSAGE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")  # numbers of the ranks inside the group
@@ -129,7 +129,7 @@ def _is_gloo(entry: RecordedCall) -> bool:
 
 
 def _op(entry: RecordedCall) -> str:
-    return (entry.profiling_name or "collective").split(":")[-1]
+    return (entry.profiling_name or UNKNOWN_OP).split(":")[-1]
 
 
 def _label(entry: RecordedCall) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from ddprof.flight_recorder import CallDump, Dimensions
 from ddprof.sidecar import Count, Rank
-from ddprof.slices.hangs.evidence import Call, Ending, Group, StackFrame
+from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, Ending, Group, StackFrame
 
 _HOW = {"exit": "finished", "signal": "stopped", "watchdog": "stopped", "killed": "killed", "running": "running"}
 
@@ -46,7 +46,7 @@ class LeftCall(Struct, frozen=True):
 
     group: str = ""
     number: Count = 0
-    op: str = "collective"
+    op: str = UNKNOWN_OP
     peer: Rank | None = None
     size: Dimensions | None = None
     dtype: str = ""

@@ -78,7 +78,7 @@ class MemberBudget:
 
 
 class ByteStream:
-    """Iterates over the unpacked content in blocks of 256 KB to 1 MB.
+    """Iterates over the unpacked content, text in UTF-8 without a byte order mark, in blocks of 256 KB to 1 MB.
 
     `damage` is set when the packing ends early or breaks; everything unpacked before that has then been yielded.
     """
@@ -97,6 +97,7 @@ class ByteStream:
             mark = "\ufeff".encode(encoding)
             if first.startswith((mark, "{".encode(encoding), "[".encode(encoding))):
                 return _transcode(first.removeprefix(mark), self._within_budget(blocks), encoding)
+        first = first.removeprefix(codecs.BOM_UTF8)
         whole = self._within_budget(_chain(first, blocks))
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
 

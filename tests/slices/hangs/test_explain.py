@@ -60,6 +60,15 @@ def test_what_is_not_recorded_of_a_call_is_no_disagreement(key: str, rank: int, 
             assert (hang.kind, hang.ranks) == (kind, ranks), hang.sentence
 
 
+def test_a_byte_order_mark_before_a_dump_changes_nothing(tmp_path: Path) -> None:
+    job = Job(4)
+    CASES["not entered"].play(job)
+    dump = job.write(tmp_path, as_json=True) / "nccl_trace_rank_0"
+    plain = explain([str(tmp_path)])
+    dump.write_bytes(b"\xef\xbb\xbf" + dump.read_bytes())
+    assert explain([str(tmp_path)]) == plain
+
+
 def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing of a rank")
     with pytest.raises(NoUsableInput):

@@ -69,6 +69,20 @@ def test_a_byte_order_mark_before_a_dump_changes_nothing(tmp_path: Path) -> None
     assert explain([str(tmp_path)]) == plain
 
 
+def test_a_dump_that_was_not_begun_is_named(tmp_path: Path) -> None:
+    """A rank that dies while it opens its dump leaves an empty file."""
+    job = Job(4)
+    CASES["not entered"].play(job)
+    job.write(tmp_path)
+    for rank, content in ((0, b""), (3, b"\0" * 100)):
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(content)
+    (tmp_path / "rank1.log").write_text("of a rank that left a dump")
+    notes = explain([str(tmp_path)]).notes
+    assert [note.split("rank_")[-1] for note in notes] == [
+        f"{rank}: neither a dump of calls nor stacks; left out" for rank in (0, 3)
+    ]
+
+
 def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing of a rank")
     with pytest.raises(NoUsableInput):

@@ -66,11 +66,15 @@ def collect(paths: Sequence[str]) -> Gathered:
     """Evidence on each rank. Raises NoUsableInput where a path does not exist or is not readable."""
     notes: list[HealthNote] = []
     by_rank: dict[int, _Gathered] = {}
+    silent: dict[int | None, str] = {}  # a rank -> a file of its name that tells nothing
     for path in _files(paths, notes):
         try:
-            _take(path, by_rank, notes)
+            if not _take(path, by_rank, notes):
+                silent.setdefault(rank_in_name(file_name(path)), path)
         except (ValueError, TypeError, UnsafePickle, NoUsableInput) as error:
             notes.append(HealthNote(f"{path}: not usable ({one_line(error)})", "left out"))
+    of_nobody = [path for rank, path in silent.items() if rank is not None and rank not in by_rank]
+    notes += [HealthNote(f"{path}: neither a dump of calls nor stacks", "left out") for path in of_nobody]
     ends = [end for path in paths if (end := run_end(path)) is not None]
     is_recorded = any(
         of.recorded is not None or (of.asked is not None and of.asked.flight_recorder is not None)
@@ -115,26 +119,34 @@ def _unreadable(error: OSError) -> HealthNote:
     return HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", "left out")
 
 
-def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> bool:
+    """True where the file is of a kind that tells of a rank."""
     name = file_name(path)
     if name.endswith((".sidecar.json", ".where.json", ".end.json")):
         _take_left(path, name, by_rank, notes)
-        return
+        return True
     if name.endswith(SAMPLED_SUFFIX):
         _take_sampled(path, name, by_rank, notes)
-        return
+        return True
     head = _head(path)
     is_pickle = _PICKLE.match(head) is not None
     if (is_pickle or head.lstrip()[:1] == b"{") and any(mark in head for mark in _DUMP_MARKS):
         _take_dump(path, name, by_rank, notes)
-    elif not is_pickle and has_stacks(head.decode("utf-8", "replace")):
-        stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
-        of = _of(_rank(name), name, by_rank)
-        if of is not None:
-            of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
-            of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
-        else:
-            notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
+        return True
+    if not is_pickle and has_stacks(head.decode("utf-8", "replace")):
+        _take_stacks(path, name, by_rank, notes)
+        return True
+    return False
+
+
+def _take_stacks(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
+    stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
+    of = _of(_rank(name), name, by_rank)
+    if of is not None:
+        of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
+        of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
+    else:
+        notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
 
 
 def _take_sampled(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:

@@ -30,7 +30,8 @@ _HAS_SHAPES = np.isin(np.arange(256), (Kind.CPU_OP, Kind.ANNOTATION))
 _OTHER = int(Kind.OTHER)
 _NOT_MARKS = frozenset("Xsft")
 # Trace Event Format, "Event Types": what is no span, no flow and nothing that is counted by its category.
-_PHASES = frozenset("BEXiICbneSTpFPNODMVvRrc()") | {*_NOT_MARKS, ""}
+_PHASES = frozenset("BEXiICbneSTpFPNODMVvRrc()") | _NOT_MARKS
+_BEGIN_END = frozenset("BEbe")
 _PH, _CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("ph", "cat", "name", "pid", "tid"))
 _TS, _DUR = attrgetter("ts"), attrgetter("dur")
 _EXTERNAL, _CORRELATION, _COLLECTIVE = map(attrgetter, ("external_id", "correlation", "collective"))
@@ -247,9 +248,9 @@ class EventColumns:
                     self.thread_names[event.pid, event.tid] = as_text(event.args.name) or ""
                 elif event.name == "process_labels":
                     self.process_labels[event.pid] = as_text(event.args.labels) or ""
-            elif event.ph in "BEbe" and event.cat not in FLOWS:
+            elif event.ph in _BEGIN_END and event.cat not in FLOWS:
                 self.defects["begin/end events, which Kineto does not write"] += 1
-            elif event.ph not in _PHASES:
+            elif event.ph not in _PHASES and (event.ph or event.name or event.ts is not None):  # else it is no event
                 self.defects["events of an unknown phase"] += 1
 
 

@@ -138,7 +138,7 @@ def test_old_external_ids_and_launches_without_device_events(tmp_path: Path) -> 
         ({"dur": 10**14}, r"1 durations beyond a day \(overflow\)"),
         ({"ts": None}, "1 events without a usable timestamp"),
         ({"ph": "B"}, "1 begin/end events"),
-        ({"ph": "Q"}, "1 events of an unknown phase"),
+        *(({"ph": phase}, "1 events of an unknown phase") for phase in ("Q", "BE", "")),
         ({"cat": "kernel", "dur": 1e-320}, "none of 1 device operations has a length"),
     ],
 )
@@ -148,6 +148,7 @@ def test_defects_are_counted_and_said(tmp_path: Path, event: dict[str, Any], iss
     assert (trace.events["dur_ns"] >= 0).all() and (trace.events["dur_ns"] < 10**9).all()
     assert [h for h in trace.health if re.search(issue, h.issue)]
     assert any("1 null events" in h.issue for h in trace.health)
+    assert trace_of(tmp_path / "t.json", [kt.span("good", 0, 10), {}]).health == ()  # as rocprof begins its lists
     # Missing ids are null, and parents come before children.
     trace = trace_of(tmp_path / "t.json", [kt.span("child", 100, 5), kt.span("parent", 100, 50)])
     assert [t[0] for t in times(trace)] == ["parent", "child"]

@@ -20,6 +20,7 @@ from ddprof.readers.admission.runs import group_runs
 from ddprof.readers.admission.sniff import OTHER_TEXT, TAR, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import is_skipped, may_be_anything, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, open_member, shown_members
+from ddprof.readers.files.names import is_name_of_trace
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_raw
@@ -212,7 +213,7 @@ def _ignored_notes(files: list[Found]) -> list[HealthNote]:
             issue = f"{item.source.label}: an execution trace, which has no timeline"
             effect = "left out: capture one with torch.profiler or `ddprof run`"
             notes.append(HealthNote(issue, effect, where=where))
-        elif item.sniffed.format is None and item.sniffed.what in UNREMARKABLE:
+        elif _is_unremarkable(item):
             other[item.sniffed.what, item.root] += 1
         elif item.sniffed.format is None and not (may_be_anything(where) and _absolute(item.root) != where):
             notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out", where=where))
@@ -220,6 +221,12 @@ def _ignored_notes(files: list[Found]) -> list[HealthNote]:
         issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
         notes.append(HealthNote(issue, "left out", "info", where=f"{_absolute(root)}/"))
     return notes
+
+
+def _is_unremarkable(file: Found) -> bool:
+    """True for what lies beside traces as it should: not where the name says that it should be one."""
+    named = is_name_of_trace(file.source.member or file.source.path)
+    return file.sniffed.format is None and file.sniffed.what in UNREMARKABLE and not named
 
 
 def _holds_events(file: Found) -> bool | None:

@@ -56,6 +56,14 @@ def without_stamp(path: str) -> str:
     return _STAMP.sub("", stem(path)).strip("._-")
 
 
+_TRACE = re.compile(r"\.trace\.json(?:\.\w{2,4})?$")  # of torch's handler, `ddprof run` and TensorFlow
+
+
+def is_name_of_trace(path: str) -> bool:
+    """True for a name that profilers give to traces, and nobody to settings."""
+    return _TRACE.search(file_name(path)) is not None
+
+
 # torch.profiler.tensorboard_trace_handler: HOST_PID.TIMESTAMP.pt.trace.json[.gz]
 _TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt\.trace\.json(?:\.gz)?$")
 

@@ -25,6 +25,13 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
     assert "d.json: an empty file (warning)" in texts and "1 other file (JSON, but not a trace) (info)" in texts
 
 
+def test_a_trace_that_ends_in_its_header_is_named(tmp_path: Path) -> None:
+    kt.write(tmp_path / "rank0.json", EVENTS)
+    for name, text in (("rank1.pt.trace.json", '{"schemaVersion": 1,'), ("rank2.pt.trace.json.gz", "{}")):
+        (tmp_path / name).write_text(text)
+        assert [note for note in discover([tmp_path]).health if name in note.issue and note.severity == "warning"]
+
+
 def test_fsspec_urls(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe("/ddprof-test/run/rank1.json.gz", gzip.compress(kt.render(EVENTS)))
     (trace,) = read_all(discover(["memory://ddprof-test/run"]))

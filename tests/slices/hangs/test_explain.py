@@ -83,6 +83,17 @@ def test_a_dump_that_was_not_begun_is_named(tmp_path: Path) -> None:
     ]
 
 
+def test_ranks_that_give_alike_and_take_otherwise(tmp_path: Path) -> None:
+    job = Job(3)
+    job.call("all_reduce")
+    for ranks, taken in (([0, 1], 24), ([2], 16)):
+        job.call("_all_gather_base", ranks, (8,), out=(taken,), state="started", line=12)
+    hang = explain([str(job.write(tmp_path))])
+    assert (
+        hang.ranks == (2,) and "of [8] into [24] (train.py:12" in hang.sentence and "of [8] into [16]" in hang.sentence
+    )
+
+
 def test_dumps_in_a_store_and_a_rank_without_one_that_is_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing of a rank")
     with pytest.raises(NoUsableInput):

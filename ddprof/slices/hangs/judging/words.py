@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
@@ -138,12 +138,18 @@ def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping
 def _variant(variant: Variant, stuck: Stuck) -> str:
     call = variant.call
     line = line_words(user_frame(call.frames))
-    tensors = {"shape": _shapes(call), "dtype": ", ".join(call.dtypes)}.get(stuck.differs, "")
+    tensors = {"shape": _shapes(call, stuck), "dtype": ", ".join(call.dtypes)}.get(stuck.differs, "")
     return f"{call.op}{f' of {tensors}' if tensors else ''}{f' ({line})' if line else ''}"
 
 
-def _shapes(call: Call) -> str:
-    sizes = call.input_sizes or call.output_sizes
+def _shapes(call: Call, stuck: Stuck) -> str:
+    """Shapes of the tensors that a call gives; of those that it takes, too, where the ranks give alike."""
+    given, taken = _listed(call.input_sizes), _listed(call.output_sizes)
+    give_alike = len({v.call.input_sizes for v in stuck.variants} - {()}) == 1
+    return f"{given} into {taken}" if given and taken and give_alike else given or taken
+
+
+def _listed(sizes: Sequence[tuple[int, ...]]) -> str:
     return ", ".join(str(list(size)) for size in sizes[:4]) + (", ..." if len(sizes) > 4 else "")
 
 

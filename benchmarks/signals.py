@@ -121,7 +121,9 @@ def end_of(mode: tuple[str, ...] | None, name: str, to: str, how: str, after_s: 
         except subprocess.TimeoutExpired:
             code = "did not end"
         took_s = time.monotonic() - began
-        left = [rank for rank, pid in ranks.items() if Path(f"/proc/{pid}/stat").exists() and not _is_zombie(pid)]
+        left = [
+            rank for rank, pid in sorted(ranks.items()) if Path(f"/proc/{pid}/stat").exists() and not _is_zombie(pid)
+        ]
         if code == "did not end":
             job.terminate()  # torchrun ends its ranks, which are of other sessions
             job.wait(TIMEOUT_S)

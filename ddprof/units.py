@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 MIB = 2**20  # bytes
 MAX_RANGES = 64  # of ranks, in one list: more are no reading matter
+_MOST_CHARS = 60  # of a name from a trace
 ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
 
 
@@ -44,10 +45,10 @@ def format_share(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) < 10 else f"{percent:.0f} %"
 
 
-def format_name(name: str, most_chars: int = 60) -> str:
+def format_name(name: str) -> str:
     """A name from the trace, shortened with an ellipsis; JSON keeps it whole."""
     name = name.removeprefix("void ")
-    return name if len(name) <= most_chars else f"{name[: most_chars - 1]}…"
+    return name if len(name) <= _MOST_CHARS else f"{name[: _MOST_CHARS - 1]}…"
 
 
 def format_count(number: int, noun: str) -> str:

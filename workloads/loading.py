@@ -6,7 +6,7 @@ import argparse
 import itertools
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -64,7 +64,6 @@ def make_loader(
     samples: Dataset[Any],
     options: argparse.Namespace,
     place: Place,
-    collate: Callable[[list[Any]], Any] | None = None,
     shards: tuple[int, int] | None = None,
 ) -> DataLoader[Any]:
     """The loader of this rank. `shards`: (replicas, own replica) where they are not the ranks of the job."""
@@ -87,7 +86,6 @@ def make_loader(
         persistent_workers=count > 0 and not switches.on("new-workers", until="persistent"),
         pin_memory=place.device.type == "cuda",
         drop_last=True,
-        collate_fn=collate,
     )
 
 

@@ -38,7 +38,6 @@ from ddprof.whose import having
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
 MIN_STALLS = 3  # one stop, or two, may be anything
-MOST_NAME_CHARS = 60  # of a call in a sentence
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -180,7 +179,7 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     worst = int(most[0])
     facts, stalls = measures.job.ranks[worst], inside[worst]
     where = Counter(_name(facts, name) for name in stalls["name"].tolist())
-    names = ", ".join(f"{_short(name)} ({count})" for name, count in where.most_common(4))
+    names = ", ".join(f"{format_name(name)} ({count})" for name, count in where.most_common(4))
     others = len(where) - min(4, len(where))
     yield Evidence(f"inside {names}" + (f" and {others} other calls" if others else ""), measures.job.rank_ids[worst])
     lines = lines_in(facts, intervals.union(*stalls.bounds))[:3]
@@ -192,10 +191,6 @@ def _evidence(measures: Measures, inside: list[Table], stalling: Array, lengths_
     usual = format_us(int(stalls["usual_ns"][row]) / 1e3)
     text = f"longest: {format_us((end - start) / 1e3)} in {format_name(_name(facts, name))}, usually {usual}"
     yield at(measures, worst, start, end, text, _name(facts, name))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MOST_NAME_CHARS else f"{name[: MOST_NAME_CHARS - 1]}…"
 
 
 def _name(facts: RankFacts, name: int) -> str:

@@ -36,6 +36,7 @@ from ddprof.units import format_share, format_us
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
+MOST_LINES = 3  # told
 
 
 def common_callers(facts: RankFacts) -> str:
@@ -45,9 +46,9 @@ def common_callers(facts: RankFacts) -> str:
     return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
 
 
-def sync_lines(facts: RankFacts, most: int = 3) -> list[HostWait]:
+def sync_lines(facts: RankFacts) -> list[HostWait]:
     """The script lines with the longest blocking waits on a rank, from capture's record; [] where it has none."""
-    return sorted((wait for wait in facts.sidecar.syncs if wait.total_ns), key=lambda wait: -wait.total_ns)[:most]
+    return sorted((wait for wait in facts.sidecar.syncs if wait.total_ns), key=lambda wait: -wait.total_ns)[:MOST_LINES]
 
 
 def _idle_words(after_us: float, blocked_us: float, step_us: float) -> str:

@@ -39,7 +39,7 @@ def exhibits(view: View) -> list[Exhibit]:
 
 def rank_causes(view: View) -> Exhibit | None:
     """Ranks against causes in percent of each rank's step, coloured by the distance to the typical peer."""
-    deviation = _deviation(view.opened.report, shows=view.shows)
+    deviation = _deviation(view.opened.report, view.shows)
     if deviation is None:
         return None
     heads = [CAUSES[c].label for c in deviation.causes]
@@ -125,19 +125,19 @@ class _Deviation:
         return phrases.beside_words(self.culprit, rank, "the share of a cause")
 
 
-def _deviation(report: Report, limit: int = MAX_RANKS, shows: Callable[[int], bool] | None = None) -> _Deviation | None:
-    """The ranks that `shows` admits; above `limit` the ranks that a finding names and those that deviate most.
+def _deviation(report: Report, shows: Callable[[int], bool]) -> _Deviation | None:
+    """The ranks that `shows` admits; above MAX_RANKS the ranks that a finding names and those that deviate most.
 
     None without a ledger.
     """
-    by_rank = {r: shares(row) for r, row in report.ledger.per_rank.items() if shows is None or shows(r)}
+    by_rank = {r: shares(row) for r, row in report.ledger.per_rank.items() if shows(r)}
     causes = [c for c in CAUSES if any(row.get(c, 0.0) >= LEAST_SHARE for row in by_rank.values())]
     if not causes:
         return None
     peer = {r: {c: _peer(r, c, by_rank) for c in causes} for r in by_rank}
     points = {r: tuple((row.get(c, 0.0) - peer[r][c]) * 100 for c in causes) for r, row in by_rank.items()}
     named = frozenset(r for f in report.findings for r in f.ranks)
-    ranks = _most_different(points, named, limit)
+    ranks = _most_different(points, named)
     percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
     culprits = report.culprit()
     off = tuple(points[r] for r in ranks)
@@ -150,13 +150,13 @@ def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> 
     return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
 
 
-def _most_different(points: dict[int, tuple[float, ...]], named: frozenset[int], limit: int) -> list[int]:
+def _most_different(points: dict[int, tuple[float, ...]], named: frozenset[int]) -> list[int]:
     distance = {rank: max(map(abs, off)) for rank, off in points.items()}
     order: Sequence[int] = sorted(points, key=lambda rank: (rank not in named, -distance[rank], rank))
     if len(order) > numbers.FEW_LINES:
         least = numbers.APART * statistics.median(distance.values())
         order = [rank for rank in order if rank in named or distance[rank] > least] or order[:1]
-    return sorted(order[:limit])
+    return sorted(order[:MAX_RANKS])
 
 
 def step_dots(view: View) -> Exhibit | None:

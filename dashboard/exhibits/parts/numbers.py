@@ -38,13 +38,13 @@ def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
     return sorted(np.argsort(-distance, kind="stable")[:limit].tolist())
 
 
-def condensed(values: Array, names: list[str], limit: int = MAX_LINES) -> tuple[Array, list[str]]:
+def condensed(values: Array, names: list[str]) -> tuple[Array, list[str]]:
     """Named rows of (rows, columns) for a chart: the conspicuous and, above `FEW_LINES`, a median row for the rest."""
     if len(values) <= FEW_LINES:
         return values, names
     filled = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
     distance = np.abs(filled - np.median(filled, axis=0)).max(axis=1)
-    apart = [i for i in most_different(values, limit) if distance[i] > APART * float(np.median(distance))]
+    apart = [i for i in most_different(values) if distance[i] > APART * float(np.median(distance))]
     others = np.setdiff1d(np.arange(len(values)), apart)
     rest = f"{len(others)} other ranks (median)"
     return np.vstack([values[apart], np.median(filled[others], axis=0)]), [*(names[i] for i in apart), rest]

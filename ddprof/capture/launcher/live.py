@@ -52,11 +52,11 @@ class Lateness:
     phase: str
 
 
-def read_ranks(folder: Path, now_ns: int | None = None, recent: int = RECENT_STEPS) -> list[LiveRank]:
+def read_ranks(folder: Path, recent: int = RECENT_STEPS) -> list[LiveRank]:
     """The running ranks, in rank order. Damaged or unfinished rings are skipped, and those of a rank's earlier lives,
     which an elastic restart leaves behind.
     """
-    now_ns = time.time_ns() if now_ns is None else now_ns
+    now_ns = time.time_ns()
     newest: dict[int, tuple[int, LiveRank]] = {}  # by rank: when it began, and its state
     for path in names_in(folder, RING_SUFFIX):
         try:

@@ -15,16 +15,16 @@ _NONE = "-"
 _NOTHING = 0.0005  # of an iteration: prints as 0.0 %
 
 
-def render_log(report: LogReport, next_commands: Sequence[str] = (), width: int = PLAIN_WIDTH) -> str:
+def render_log(report: LogReport, next_commands: Sequence[str] = ()) -> str:
     """The reading as plain characters, ending in a newline."""
     blocks = [
-        [*textwrap.wrap(clean(report.sentence), width), clean(f"Log: {report.log.label}{_by(report)}")],
-        list(_findings(report.findings, width)),
+        [*textwrap.wrap(clean(report.sentence), PLAIN_WIDTH), clean(f"Log: {report.log.label}{_by(report)}")],
+        list(_findings(report.findings)),
         list(_iterations(report.iterations)),
         list(_timers(report.timers)),
         list(_calls(report.calls)),
-        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", width)],
-        textwrap.wrap(report.limits, width),
+        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", PLAIN_WIDTH)],
+        textwrap.wrap(report.limits, PLAIN_WIDTH),
         [f"Next: {command}" for command in next_commands],
     ]
     return "\n\n".join("\n".join(clean(line).rstrip() for line in block) for block in blocks if block) + "\n"
@@ -39,11 +39,11 @@ def _by(report: LogReport) -> str:
     return f" ({', '.join(report.log.writers)})" if report.log.writers else ""
 
 
-def _findings(findings: Sequence[LogFinding], width: int) -> Iterator[str]:
+def _findings(findings: Sequence[LogFinding]) -> Iterator[str]:
     for finding in findings:
-        yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", width, subsequent_indent="  ")
+        yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", PLAIN_WIDTH, subsequent_indent="  ")
         for sentence in finding.evidence:
-            yield from textwrap.wrap(sentence, width, initial_indent="    ", subsequent_indent="    ")
+            yield from textwrap.wrap(sentence, PLAIN_WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
 def _iterations(summary: IterationSummary | None) -> Iterator[str]:

@@ -26,7 +26,6 @@ from ddprof.analyzers.trust.ledger_price import ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import (
     NAMED_SHARE,
-    WARNING_SHARE,
     Abstention,
     Candidate,
     Change,
@@ -48,9 +47,6 @@ MOST = 0.5  # of the gain of a change to all ranks
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
-INFO_CAP_SHARE = (
-    WARNING_SHARE * 0.999
-)  # what is explained by a larger finding is shown, but never as a warning of its own
 CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is none
 MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest rank
 
@@ -182,8 +178,7 @@ def _explain(
         larger = _that_explain(candidate, fixed, measures)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         is_own = not larger or left >= OWN_SHARE * gain
-        price_us = gain if is_own else min(left, INFO_CAP_SHARE * measures.step_us)
-        finding = _finding(candidate, price_us, is_own, measures, pricer)
+        finding = _finding(candidate, gain if is_own else left, is_own, measures, pricer)
         if not is_own:
             finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
         if (

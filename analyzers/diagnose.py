@@ -48,7 +48,6 @@ MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
 CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is none
-MAKE_LATE = ("host", "input", "straggler")  # what bounds a step by its latest rank
 
 
 @dataclass(frozen=True)
@@ -290,14 +289,10 @@ def _lead(serious: list[Finding], measures: Measures) -> Finding:
     """The largest finding; one whose price is a bound yields to the next unless it is clearly larger.
 
     A single window without step marks may hold one-off work, which inflates the host's causes; these yield to any
-    other. Alternating late ranks are how a late host, loader or device looks to its peers: a known cause of that leads,
-    however long the waits.
+    other.
     """
     if measures.job.ranks[0].step_source == "inferred" and measures.steps <= 1:
-        recurring = [f for f in serious if _bound(f) != "host"]
-        serious = recurring or serious
-    if any(_bound(f) in MAKE_LATE and not _is_bound(f) for f in serious):
-        serious = [f for f in serious if not _is_symptom(f)]
+        serious = [f for f in serious if _bound(f) != "host"] or serious
     firm = [f for f in serious if not _is_bound(f)]
     if not firm or serious[0].recoverable_us.value > CLEARLY_LARGER * firm[0].recoverable_us.value:
         return serious[0]
@@ -310,12 +305,6 @@ def _bound(finding: Finding) -> str:
 
 
 def _is_bound(finding: Finding) -> bool:
-    """True where the price is an upper bound."""
+    """True where the price is an upper bound: that of lateness of changing ranks without a known cause is one, too."""
     rule = catalogue().get(finding.id)
-    return bool(rule and rule.upper_bound) or _is_symptom(finding)
-
-
-def _is_symptom(finding: Finding) -> bool:
-    """True for lateness of changing ranks without a known cause."""
-    rule = catalogue().get(finding.id)
-    return bool(rule and rule.detect_rest) and not finding.ranks
+    return bool(rule and (rule.upper_bound or (rule.detect_rest and not finding.ranks)))

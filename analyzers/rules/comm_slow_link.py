@@ -118,21 +118,12 @@ def _look(setting: str, why: str) -> Fix:
 
 
 def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
-    """Ranks that are in slow groups and in no fast group of the same role; if these are whole groups, the ranks of a
-    host that the groups share.
-    """
-    job = measures.job
+    """Ranks that are in slow groups and in no fast group of the same role."""
     numbers = sorted(slow.members - slow.fast_members)
-    hosts = {n: job.clock.domain_of[p] for p, n in enumerate(job.rank_ids)}
     for candidate in elsewhere:
         both = set(numbers) & candidate.members
         if both and len(both) < len(numbers):
             numbers = sorted(both)
-    guilty = {hosts[n] for n in numbers if n in hosts}
-    fast_hosts = {hosts[n] for n in slow.fast_members if n in hosts}
-    only = guilty - fast_hosts
-    if len(guilty) > 1 and len(only) == 1:
-        numbers = [n for n in numbers if hosts.get(n) in only]
     return tuple(int(n) for n in np.asarray(numbers, dtype=int))
 
 

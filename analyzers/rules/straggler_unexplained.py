@@ -66,18 +66,12 @@ def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator
     waited_us = _waited_us(measures, left)
     timed = _timed(measures, candidates)
     charged = charged_by_step_ns(job, left)
-    if waited_us >= floor and timed is None and (once := _late_once(measures, charged)):
-        yield Abstention(RULE.id, once)
-        return
-    if waited_us >= floor:
-        named = tuple(sorted({rank for one in candidates for rank in one.ranks}))
-        said = _late(measures, left, charged, waited_us, named)
-        of_the_run = timed is not None and any(line.of_the_run for line in measures.alone.values())
-        if timed is None or (said.ranks == timed.ranks and said.ceiling_us and not of_the_run):
-            yield said
-            return
     if timed is not None:
         yield timed
+    elif waited_us >= floor:
+        named = tuple(sorted({rank for one in candidates for rank in one.ranks}))
+        once = _late_once(measures, charged)
+        yield Abstention(RULE.id, once) if once else _late(measures, left, charged, waited_us, named)
 
 
 def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | None:

@@ -102,21 +102,13 @@ def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
     """Reason to withdraw a finding by the stops of CPU ranks; None where it stands. A rank late by no more than its
-    excess of stops is late by chance; a rank that alone is stopped stands.
+    excess of stops is late by chance; a rank that alone is stopped stands, and so does what names no rank.
     """
     stops, job = measures.cpu_stops, measures.job
-    if stops is None or candidate.id.startswith("comm."):  # operators do not tell when the threads that send wait
+    if stops is None or not positions:
         return None
     total_ns, noise_ns = stops.total_ns, stops.noise_ns
     lost_ns = candidate.lost_us * 1e3 * measures.steps
-    words = f"{_BUSY}: operators that take as long on all ranks were stopped"
-    if not positions:
-        meetings = sum(len(np.unique(facts.exposed["comm"])) / max(1, len(facts.steps)) for facts in job.ranks)
-        waited_ns = stops.waited_ns(meetings / len(job.ranks))
-        if waited_ns < MOST * candidate.lost_us * 1e3:
-            return None
-        words = f"{words}, for {format_us(float(stops.per_step_ns.mean()) / 1e3)} per step"
-        return f"{words}; ranks wait {format_us(waited_ns / 1e3)} for those that are"
     late_ns = lost_ns * len(job.ranks) / max(1, len(job.ranks) - len(positions))
     for p in positions:
         own, others = float(total_ns[p]), float(np.median(np.delete(total_ns, positions)))
@@ -125,8 +117,9 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
             return None
     own_us, others_us = (each * 1e3 / max(1, measures.steps) for each in _both(total_ns / 1e6, positions))
     return (
-        f"{words}, on {format_ranks(candidate.ranks)} for {format_us(own_us)} per step, on the other ranks for "
-        f"{format_us(others_us)}: in {measures.steps} steps, chance decides which rank is late"
+        f"{_BUSY}: operators that take as long on all ranks were stopped, on {format_ranks(candidate.ranks)} for "
+        f"{format_us(own_us)} per step, on the other ranks for {format_us(others_us)}: in {measures.steps} steps, "
+        "chance decides which rank is late"
     )
 
 

@@ -28,30 +28,12 @@ Operator = tuple[str, ...]  # name and shapes, "" where they were not recorded
 
 @dataclass(frozen=True)
 class CpuStops:
-    """Stopped time of each rank in each step, ns, shape (ranks, steps)."""
+    """Stopped time of each rank in its steps, ns; arrays of shape (ranks,)."""
 
-    per_step_ns: Array
-    noise_ns: Array  # (ranks,), standard deviation of each sum, where stops come by chance: root of the sum of squares
-    stretch: Array  # (ranks,), by how much they made its operators longer, relative
+    total_ns: Array
+    noise_ns: Array  # standard deviation of each sum, where stops come by chance: root of the sum of squares
+    stretch: Array  # by how much they made its operators longer, relative
     longest_ns: int  # inside an operator of any rank
-    count: int  # stops of all ranks in all steps
-
-    @property
-    def total_ns(self) -> Array:
-        """Sum of each rank's stops, shape (ranks,)."""
-        return np.asarray(self.per_step_ns.sum(axis=1))
-
-    def waited_ns(self, meetings: float) -> float:
-        """Time that ranks wait for stopped ones, mean over ranks and steps.
-
-        `meetings`: synchronisations per step. Ranks that meet as often as any is stopped wait for each stop; ranks that
-        meet once wait for the longest total.
-        """
-        ranks, steps = self.per_step_ns.shape
-        for_each = float(self.per_step_ns.sum(axis=0).mean()) * (ranks - 1) / ranks
-        for_longest = float((self.per_step_ns.max(axis=0) - self.per_step_ns).mean())
-        apart = min(1.0, (meetings - 1) / max(self.count / steps - 1, 1e-9)) if meetings > 1 else 0.0
-        return float(apart * for_each + (1 - apart) * for_longest)
 
 
 def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
@@ -65,17 +47,15 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
     longest_ns = int(in_operators.max(initial=0))
     in_python, _ = _stops(between, between.usual_ns, len(ranks))
     in_python[in_python > longest_ns] = 0
-    shape = (len(ranks), max(len(facts.steps) for facts in ranks))
-    of_rank = np.bincount(operators.rank, weights=in_operators, minlength=shape[0])
-    usual_ns = np.bincount(operators.rank, weights=np.where(judged, expected_ns, 0.0), minlength=shape[0])
-    rank, step = (np.concatenate(both) for both in ((operators.rank, between.rank), (operators.step, between.step)))
+    of_rank = np.bincount(operators.rank, weights=in_operators, minlength=len(ranks))
+    usual_ns = np.bincount(operators.rank, weights=np.where(judged, expected_ns, 0.0), minlength=len(ranks))
+    rank = np.concatenate((operators.rank, between.rank))
     stops = np.concatenate((in_operators, in_python))
     return CpuStops(
-        per_step_ns=np.bincount(rank * shape[1] + step, weights=stops, minlength=shape[0] * shape[1]).reshape(shape),
-        noise_ns=np.sqrt(np.bincount(rank, weights=stops**2, minlength=shape[0])),
+        total_ns=np.bincount(rank, weights=stops, minlength=len(ranks)),
+        noise_ns=np.sqrt(np.bincount(rank, weights=stops**2, minlength=len(ranks))),
         stretch=of_rank / np.maximum(usual_ns, 1.0),
         longest_ns=longest_ns,
-        count=int((stops > 0).sum()),
     )
 
 

@@ -19,9 +19,7 @@ def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -
 
 def test_stops_are_counted_where_they_come_by_chance_in_operators_and_between(tmp_path: Path) -> None:
     found = stops_of(tmp_path / "run", by_chance)
-    assert found.total_ns.tolist() == [2 * 4e6, 5 * 4e6] and found.count == 7
-    assert found.waited_ns(1.0) == pytest.approx(5 * 4e6 / 2 / STEPS)  # in one step both are stopped
-    assert found.waited_ns(3.0) == pytest.approx(7 * 4e6 / 2 / STEPS)
+    assert found.total_ns.tolist() == [2 * 4e6, 5 * 4e6]
     assert found.noise_ns == pytest.approx([2**0.5 * 4e6, 5**0.5 * 4e6])
     usual_ns = STEPS * OPERATORS * DUR_US * 1e3
     assert found.stretch == pytest.approx([8e6 / usual_ns, 20e6 / usual_ns])

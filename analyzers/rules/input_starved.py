@@ -25,7 +25,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.occupying import function_of, occupying_line, share_within
+from ddprof.analyzers.job.script.occupying import occupying_line
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
@@ -103,8 +103,6 @@ def _alone(measures: Measures, late: Array) -> bool:
         return len(np.setdiff1d(late, whose(loader_us))) == 0
     if _are_starved(measures, late, others, _busy_us(measures, late)) or lack_cores(measures, late, others):
         return False
-    if _prepare_alike(measures, int(late[np.argmax(loader_us[late])]), others):
-        return False
     if _others_are_fed(measures, late):
         return True
     clear = float(longest_us[others].max()) < CLEAR_SHARE * float(longest_us[late].min())
@@ -115,24 +113,6 @@ def fetch_themselves(measures: Measures) -> bool:
     """True where all training threads make their own batches: no queue fills, and each rank's time is its own."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     return all(one is not None and one.workers == 0 for one in timed)
-
-
-def _prepare_alike(measures: Measures, late: int, others: Array) -> bool:
-    """True where whole-run samples show the late rank's preparing function as long on most others; the traced steps may
-    have sampled it on one rank by chance.
-    """
-    line = occupying_line(measures.job.ranks[late], "dataloader")
-    function = None if line is None else function_of(measures.job.ranks[late], line)
-    if function is None:
-        return False
-    own_share = share_within(measures.job.ranks[late], function)
-    theirs = [share_within(measures.job.ranks[position], function) for position in others]
-    sampled = [share for share in theirs if share is not None]
-    return (
-        own_share is not None
-        and len(sampled) == len(theirs)
-        and LATE_FACTOR * float(np.median(sampled)) >= own_share > 0
-    )
 
 
 def _are_starved(measures: Measures, late: Array, others: Array, busy_us: float) -> bool:

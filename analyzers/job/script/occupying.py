@@ -168,22 +168,6 @@ def _frames_to(tree: CallTree, stack: int) -> list[int]:
     return frames[::-1]
 
 
-def share_within(facts: RankFacts, function: tuple[str, str]) -> float | None:
-    """Share of the run in a script function (file, name), by samples of the training thread; None with too few."""
-    tree, seen = call_tree(facts), run_samples(facts)
-    total = sum(seen.values())
-    if total < FEWEST_SAMPLES:
-        return None
-    inside = tree.within(np.array([(file, name) == function for file, _, name in tree.written], bool))
-    return sum(count for stack, count in seen.items() if inside[stack]) / total
-
-
-def function_of(facts: RankFacts, words: str) -> tuple[str, str] | None:
-    """File and name of a function that a finding names."""
-    tree = call_tree(facts)
-    return next(((file, name) for at, (file, _, name) in enumerate(tree.written) if tree.words(at) == words), None)
-
-
 def loads_for_evaluation(facts: RankFacts) -> bool:
     """True where loader samples of the training thread are mostly inside evaluation, so that no batch is awaited."""
     tree = call_tree(facts)

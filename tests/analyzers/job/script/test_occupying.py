@@ -1,32 +1,14 @@
-"""The script's function behind a cause, and whether the other ranks run it too."""
+"""The call of the script behind a cause that occupies the host."""
 
 from dataclasses import replace
 
-import pytest
 from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.script.occupying import calls_beside, function_of, seen_evaluating, share_within
+from ddprof.analyzers.job.script.occupying import calls_beside, seen_evaluating
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.tables import concat
-
-
-@pytest.fixture
-def sampled(labelled: Runs) -> RankFacts:
-    """A rank seen 4 times in `main`, 3 times in `prepare`, which it calls, and 9 times in what that calls."""
-    frames = ("train.py", 1, "main", None), ("train.py", 13, "prepare", 0), ("train.py", 7, "crop", 1)
-    seen = totals(("rest", 0, 4), ("rest", 1, 3), ("rest", 2, 9))
-    return replace(with_stacks(labelled("clean.ddp").job.ranks[0], *frames), script_totals=seen)
-
-
-def test_the_share_of_the_run_inside_a_function_counts_what_it_calls(sampled: RankFacts) -> None:
-    function = function_of(sampled, "train.py:13 prepare()")
-    assert function == ("train.py", "prepare") and share_within(sampled, function) == pytest.approx(12 / 16)
-    assert share_within(sampled, ("train.py", "evaluate")) == 0.0
-    few = replace(sampled, script_totals=sampled.script_totals.take(slice(0, 2)))
-    assert share_within(few, ("train.py", "prepare")) is None
-    assert function_of(sampled, "train.py:14 prepare()") is None  # no frame of this line
 
 
 def looped(labelled: Runs, samples: int) -> RankFacts:

@@ -27,6 +27,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, is_told_by_the_run, over_the_run
 from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
+from ddprof.analyzers.rules.host_evaluation import shared_evaluation
 from ddprof.finding_ids import HOST_CHECKPOINT
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule
 from ddprof.tables import Array
@@ -77,7 +78,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "checkpoint"),
             *(() if outside is None else (run_evidence(measures, outside, "saves and loads"),)),
         ),
-        fixes=(FIX if line is None or not EVALUATES.search(line) else _evaluation(line),),
+        fixes=(FIX if line is None or not EVALUATES.search(line) else shared_evaluation(line),),
         doubts=(Doubt.ONE_EVENT,) if outside is None and seen.is_once else (),
         times_us=tuple(times_us.tolist()),
     )
@@ -98,16 +99,6 @@ def _doing(line: str | None) -> str:
     if line is None:
         return "saving state"
     return f"{'evaluating' if EVALUATES.search(line) else 'saving or logging'} in {line}"
-
-
-def _evaluation(line: str) -> Fix:
-    return Fix(
-        setting=line,
-        suggested="evaluate on all ranks at once (sharded), less often, or in a separate job",
-        patch="sampler = DistributedSampler(validation, shuffle=False)  # each rank its part; then all_reduce the sums",
-        why="ranks that do not evaluate wait for those that do in the next collective",
-        source="torch.utils.data.distributed.DistributedSampler documentation",
-    )
 
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
@@ -148,7 +139,7 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
         changes=(),
         basis=Basis.TIMED,
         evidence=(Evidence(f"{seen.line}: seen in {seen.samples} of {seen.of} samples of the whole run", rank),),
-        fixes=(_evaluation(seen.line) if seen.is_evaluation or EVALUATES.search(seen.line) else FIX,),
+        fixes=(shared_evaluation(seen.line) if seen.is_evaluation or EVALUATES.search(seen.line) else FIX,),
         ceiling_us=lost_us,
         band=0.5,
     )

@@ -75,7 +75,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(),
         basis=Basis.TIMED if outside is not None else Basis.RECORDED,
         evidence=(seen,),
-        fixes=(_alone(line) if alone else _less(line),),
+        fixes=(shared_evaluation(line) if alone else _less(line),),
         ceiling_us=lost_us,
         band=0.25 if alone else 0.5,  # of what all ranks do a part is wanted; for one alone all others wait
         times_us=tuple(times_us.tolist()),
@@ -107,7 +107,8 @@ def _called_beside(measures: Measures) -> Iterator[Candidate]:
     )
 
 
-def _alone(line: str) -> Fix:
+def shared_evaluation(line: str) -> Fix:
+    """The fix for evaluating on some ranks while the others wait."""
     return Fix(
         setting=line or "evaluation",
         suggested="evaluate on all ranks at once (sharded), less often, or in a separate job",

@@ -32,6 +32,7 @@ from ddprof.report.model import (
     Steps,
     Training,
 )
+from ddprof.settings.wanted import shown
 from ddprof.sidecar.applied import SettingOutcome
 
 _OF_DEVICES = ("nccl", "rccl", "hccl", "xccl")  # backends that no CPU rank can use
@@ -192,24 +193,19 @@ def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tu
     kept: dict[tuple[str, ...], SettingOutcome] = {}
     for rank, rows in outcomes:
         for row in rows:
-            key = (row.setting, _typed(row.value), row.at, row.object, _typed(row.before), str(row.applied), row.why)
+            key = (row.setting, shown(row.value), row.at, row.object, shown(row.before), str(row.applied), row.why)
             kept.setdefault(key, row)
             ranks.setdefault(key, []).append(rank)
     return tuple(
         AppliedSetting(
             setting=row.setting,
-            value=_typed(row.value),
+            value=shown(row.value),
             at=row.at,
             object=row.object,
-            before=None if row.before is None else _typed(row.before),
+            before=None if row.before is None else shown(row.before),
             applied=row.applied,
             why=row.why,
             ranks=tuple(sorted(set(ranks[key]))),
         )
         for key, row in kept.items()
     )
-
-
-def _typed(value: object) -> str:
-    """A value as typed on the command line."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -57,11 +57,6 @@ def rank_work(facts: RankFacts, read_again: Callable[[str], RankTrace]) -> RankW
     return _device_work(facts) if facts.is_device_rank else _cpu_work(facts, read_again(facts.path))
 
 
-def runs_operators(facts: RankFacts) -> bool:
-    """True where operations are a CPU rank's operators rather than kernels."""
-    return not facts.is_device_rank
-
-
 def held(operations: Table, rows: Array) -> Pieces:
     """Pieces of time owned by some operations; concurrent time belongs to the one that ends last."""
     start, end, row = intervals.holders(operations["start_ns"][rows], operations["end_ns"][rows])

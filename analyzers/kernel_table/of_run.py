@@ -12,7 +12,8 @@ from ddprof import intervals
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.kernels import is_attention, tensors_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.operations import RankWork, held, rank_work, runs_operators
+from ddprof.analyzers.facts.operations import RankWork, held, rank_work
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.kernel_table.model import KERNELS, KINDS, KernelTable
 from ddprof.analyzers.kernel_table.source import lines, modules
@@ -60,7 +61,7 @@ def _build_kernel_table(job: JobFacts, path: Table, read_again: Callable[[str], 
             rows, busy_us = _rank_rows(facts, job.rank_ids[position], work, on_path, length_ns)
             tables.append(rows)
             by_step.append(busy_us[:, :steps])
-    return KernelTable(concat(KERNELS, tables), np.concatenate(by_step), any(map(runs_operators, job.ranks)))
+    return KernelTable(concat(KERNELS, tables), np.concatenate(by_step), any(map(computes, job.ranks)))
 
 
 def _rank_rows(facts: RankFacts, rank: int, work: RankWork, on_path: Array, path_ns: int) -> tuple[Table, Array]:

@@ -16,11 +16,6 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def counted(number: int, noun: str) -> str:
-    """ "1 layer", "2 layers"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def at_line(what: str, line: CodeLine | None) -> tuple[Evidence, ...]:
     """The line of the script as evidence; nothing where it is not known."""
     return () if line is None else (Evidence(f"{what} at {line.words}"),)

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import MODULE, sums_every_gradient
-from ddprof.analyzers.training.words import counted
 from ddprof.finding_ids import TRAINING_BATCH_NORM
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar import Sidecar
+from ddprof.units import format_count
 
 SMALL_BATCH = 8  # samples per rank: the largest at which Wu 2018 measures a loss
 _WRAPPED = ("ddp", "fsdp1", "fsdp2", "deepspeed")
@@ -55,8 +55,8 @@ def _batch(sidecar: Sidecar) -> float | None:
 def _remark(layers: int, model: str, first: str, samples: int, world_size: int) -> Remark:
     return Remark(
         id=CHECK.id,
-        summary=f"BatchNorm of {model} normalises by {counted(samples, 'sample')} per rank: {counted(layers, 'layer')} "
-        f"not synchronised over the {world_size} ranks",
+        summary=f"BatchNorm of {model} normalises by {format_count(samples, 'sample')} per rank: "
+        f"{format_count(layers, 'layer')} not synchronised over the {world_size} ranks",
         ranks=(),
         evidence=(Evidence(f"the first of them: {first}; batches of {samples} on each rank"),),
         fixes=(

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, sums_every_gradient
-from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.analyzers.training.words import at_line, named
 from ddprof.finding_ids import TRAINING_BUFFERS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
+from ddprof.units import format_count
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
@@ -38,8 +39,8 @@ def _differing(group: Copies, why: str) -> Iterator[Remark]:
     name = group.one.name or "the model"
     yield Remark(
         id=CHECK.id,
-        summary=f"{counted(len(places), 'buffer')} of {name} differ between ranks ({why}): what one rank evaluates or "
-        "saves holds the statistics of its share of the data",
+        summary=f"{format_count(len(places), 'buffer')} of {name} differ between ranks ({why}): what one rank "
+        "evaluates or saves holds the statistics of its share of the data",
         ranks=(),
         severity="warning",
         evidence=(

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import replicated_names
-from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.analyzers.training.words import at_line, named
 from ddprof.finding_ids import TRAINING_GRADIENTS_MISSING
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients
-from ddprof.units import format_ranks
+from ddprof.units import format_count, format_ranks
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
@@ -51,7 +51,7 @@ def _disagreeing(uses: Mapping[int, OptimizerGradients], shared: frozenset[str])
     lacking = tuple(sorted(set().union(*uneven.values())))
     yield Remark(
         id=CHECK.id,
-        summary=f"{counted(len(names), 'parameter tensor')} had a gradient on some ranks only: {named(names)}",
+        summary=f"{format_count(len(names), 'parameter tensor')} had a gradient on some ranks only: {named(names)}",
         ranks=lacking if len(lacking) < len(uses) else (),
         severity="critical",
         evidence=(

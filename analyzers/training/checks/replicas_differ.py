@@ -21,9 +21,10 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, moves_state, sums_every_gradient
-from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.analyzers.training.words import at_line, named
 from ddprof.finding_ids import TRAINING_REPLICAS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
+from ddprof.units import format_count
 
 # Relative: a hundred times the precision of float32 (2**-23), so rounding that has added up over some steps. Another
 # start, or other gradients, differ by far more.
@@ -60,7 +61,7 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
     rounding = distance is not None and distance <= ROUNDING
     return Remark(
         id=CHECK.id,
-        summary=f"{what}{', in their last bits' if rounding else ''}: {len(places)} of {counted(total, 'tensor')}",
+        summary=f"{what}{', in their last bits' if rounding else ''}: {len(places)} of {format_count(total, 'tensor')}",
         ranks=group.odd_ranks(places),
         evidence=(
             Evidence(f"after step {group.step}: {named(names)} differ"),

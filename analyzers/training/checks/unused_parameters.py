@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.words import at_line, counted, named
+from ddprof.analyzers.training.words import at_line, named
 from ddprof.finding_ids import TRAINING_UNUSED_PARAMETERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients
+from ddprof.units import format_count
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
@@ -44,8 +45,8 @@ def _unused(uses: Sequence[OptimizerGradients]) -> Iterator[Remark]:
     steps = "in no step so far" if one.stateful else f"in none of {len(one.steps) + one.followed} steps"
     yield Remark(
         id=CHECK.id,
-        summary=f"{len(names)} of {counted(one.parameters, 'parameter tensor')} of {one.optimizer} have a gradient "
-        f"{steps}, on any rank: {named(names)}",
+        summary=f"{len(names)} of {format_count(one.parameters, 'parameter tensor')} of {one.optimizer} have a "
+        f"gradient {steps}, on any rank: {named(names)}",
         ranks=(),
         evidence=(
             Evidence(f"{elements:,} numbers that are never trained".replace(",", " ")),

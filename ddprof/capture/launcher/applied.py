@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
+from ddprof.settings.wanted import shown
+
 _Value = bool | Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] | Annotated[float, Meta(ge=-1e18, le=1e18)] | str
 _MAX_SAID = 6
 
@@ -62,14 +64,10 @@ def _listed(parts: Sequence[str]) -> str:
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['setting']}={_typed(row['value'])}" + (f" at {row['at']}" if row["at"] else "")
+    return f"{row['setting']}={shown(row['value'])}" + (f" at {row['at']}" if row["at"] else "")
 
 
 def _before(row: Mapping[str, Any]) -> str:
     if row["before"] is None:
         return ""
-    return " (so already)" if row["before"] == row["value"] else f" (was {_typed(row['before'])})"
-
-
-def _typed(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return " (so already)" if row["before"] == row["value"] else f" (was {shown(row['before'])})"

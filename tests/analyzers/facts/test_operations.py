@@ -11,7 +11,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.facts.model import Work
-from ddprof.analyzers.facts.operations import RankWork, rank_work, runs_operators
+from ddprof.analyzers.facts.operations import RankWork, rank_work
 from ddprof.causes import CAUSE_CODE
 from ddprof.readers import read
 
@@ -71,7 +71,7 @@ def test_an_operator_of_a_cpu_rank_has_its_own_time_alone(tmp_path: Path) -> Non
     run = in_steps(tmp_path / "run", 3, 10_000.0, play)
     check(run)
     for facts, work in zip(run.job.ranks, works(run), strict=True):
-        assert runs_operators(facts)
+        assert not facts.is_device_rank
         rows, own = work.operations.take(work.busy["operation"]), Counter[tuple[str, str]]()
         lengths = (work.busy["end_ns"] - work.busy["start_ns"]).tolist()
         for name, outer, length in zip(rows["name"], rows["operator"], lengths, strict=True):

@@ -7,7 +7,6 @@ import numpy as np
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import lateness_us
-from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
@@ -46,8 +45,7 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     for a test (not `is_tested`), the timers must confirm it.
     """
     ranks = measures.job.ranks
-    # The timers show a rank that is late, by far more than chance; or a thread of its own computes beside it all along.
-    if measures.timed_us[position] > 0 or position in threads_alone(ranks):
+    if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance
         return None
     traced = [
         own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks

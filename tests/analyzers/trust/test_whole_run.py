@@ -9,7 +9,6 @@ from labelled_runs import Runs, latest
 
 from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.script.alone import lateness_us
-from ddprof.analyzers.job.script.threads import BusyThread
 from ddprof.analyzers.job.whole_run.cpu_waits import CpuShares
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import Basis, Candidate
@@ -49,12 +48,6 @@ def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> No
     measures = labelled(STRAGGLER).measures
     for identifier, ranks in ((STRAGGLER, ()), ("host.checkpoint", (0,))):
         assert contradicted_by_the_run(Candidate(identifier, "", ranks, 1.0, (), Basis.COMPARED), measures) is None
-
-
-def test_a_thread_of_its_own_makes_a_rank_late_beside_timers(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = {latest(labelled(STRAGGLER).measures): BusyThread("train.py:31 watch()", 0.4)}
-    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.threads_alone", lambda _: late)
-    assert verdict(labelled, 1.0, 0.0) is None
 
 
 @pytest.mark.parametrize(("fed", "cpu", "stands"), [(True, 0.6, True), (True, 0.4, False), (False, 0.6, False)])

@@ -27,15 +27,24 @@ Refusal = tuple[str, str]  # the setting that cannot be, and why
 _OURS = "_ddprof_applies"
 
 
-class Applier(Instrumentor):
-    """Changes calls that create objects of one kind, `target`."""
+class CreationWatcher(Instrumentor):
+    """Watches calls that create objects of one kind, `target`, for the fixes that are meant for it."""
 
     target = ""
 
     def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
         super().__init__(hub)
         self.outcomes = outcomes
-        self._within = threading.local()  # what a changed constructor makes of its kind is made as it wants
+        self._within = threading.local()  # what a watched constructor makes of its kind is part of it
+
+    def _meant(self) -> tuple[list[WantedFix], Place] | None:
+        place = script_line()
+        fixes = self.outcomes.meant_for(self.target, place)
+        return (fixes, place) if fixes else None
+
+
+class Applier(CreationWatcher):
+    """Changes calls that create objects of one kind, `target`."""
 
     def watch(self, owner: Any, name: str) -> Callable[..., Any]:
         """Change calls of `owner.name`, but not those by its names in other modules. Returns the replacement."""
@@ -65,11 +74,6 @@ class Applier(Instrumentor):
         setattr(replacement, _OURS, True)
         self.patches.add(owner, name, replacement)
         return replacement
-
-    def _meant(self) -> tuple[list[WantedFix], Place] | None:
-        place = script_line()
-        fixes = self.outcomes.meant_for(self.target, place)
-        return (fixes, place) if fixes else None
 
     def _prepared(
         self, call: ConstructorCall, meant: tuple[list[WantedFix], Place], restore: Callable[[], object]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,8 +13,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ddprof.capture.applying.applier import CreationWatcher
 from ddprof.capture.applying.outcomes import Outcomes
-from ddprof.capture.describe.origin import script_line
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import COMM_HOOK, PREFETCHING
 from ddprof.settings.wanted import WantedFix
@@ -31,15 +30,8 @@ _LISTS = {
 }
 
 
-class FinishedObjectApplier(Instrumentor):
+class FinishedObjectApplier(CreationWatcher):
     """Applier to finished objects; it receives each object that `watch` sees created, with its fixes."""
-
-    target = ""
-
-    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
-        super().__init__(hub)
-        self.outcomes = outcomes
-        self._within = threading.local()  # units that a wrapper makes inside itself are part of it
 
     def watch(self, owner: Any, name: str) -> None:
         """Watch the objects that calls of `owner.name` create from now on: the first argument of a constructor, else
@@ -67,11 +59,6 @@ class FinishedObjectApplier(Instrumentor):
 
         setattr(replacement, mark, True)
         self.patches.add(owner, name, replacement)
-
-    def _meant(self) -> tuple[list[WantedFix], Place] | None:
-        place = script_line()
-        fixes = self.outcomes.meant_for(self.target, place)
-        return (fixes, place) if fixes else None
 
     def _made(self, made: Any, fixes: Sequence[WantedFix], place: Place) -> None:
         for thing in made if isinstance(made, list) else [made]:

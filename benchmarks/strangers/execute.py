@@ -23,15 +23,23 @@ ODD = 2  # the slowest and the quickest steps of a run are left out: the slowest
 _HERE = Path(__file__).resolve().parents[2]
 
 
-def run(spec: Spec, folder: Path, rounds: int, names: Sequence[str] = NAMES) -> str:
-    """Run all of one script; why it could not be, or "". What is there already is kept. `names`: of NAMES."""
+def torchrun(ranks: int) -> list[str]:
+    """Its command line, before the name of a script."""
+    return [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+
+
+def run(spec: Spec, folder: Path, rounds: int, names: Sequence[str] = NAMES, launcher: Sequence[str] = ()) -> str:
+    """Run all of one script; why it could not be, or "". What is there already is kept.
+
+    `names`: of NAMES. `launcher`: in place of torchrun's command.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     script = write(spec)
     for name, text in zip(NAMES, (script.text, script.twin), strict=True):
         (folder / f"{name}.py").write_text(text)
     about = {**spec.as_dict(), "lines": script.lines, "functions": script.functions}
     (folder / "spec.json").write_text(json.dumps(about, indent=1))
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={spec.ranks}"]
+    launch = [*(launcher or torchrun(spec.ranks))]
     for number in range(rounds):
         for name in names if number % 2 == 0 else names[::-1]:
             said = _timed([*launch, str(folder / f"{name}.py")], folder / "bare" / f"{name}{number}")

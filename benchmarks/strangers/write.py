@@ -42,8 +42,6 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
 
@@ -85,6 +83,13 @@ with open(f"{folder}/times{rank}.json", "w") as out:
     json.dump(ticks, out)
 dist.destroy_process_group()
 """
+# Of one structure alone: these take a second.
+_IMPORTS = {
+    "accelerate": "import accelerate\n\n",
+    "lightning": "import lightning\n\n",
+    "fsdp2": "from torch.distributed.device_mesh import init_device_mesh\n"
+    "from torch.distributed.fsdp import fully_shard\n\n",
+}
 _LIFT = "self.lift = torch.eye(WIDTH)"
 
 
@@ -116,7 +121,7 @@ def _text(lines: Iterable[str]) -> str:
 
 def _template(spec: Spec) -> str:
     loop, source = LOOPS[spec.loop], SOURCES[spec.source]
-    imports = {"accelerate": "import accelerate\n\n", "lightning": "import lightning\n\n"}.get(spec.loop, "")
+    imports = _IMPORTS.get(spec.loop, "")
     whole = FAULTS[spec.fault].whom == ("all",)
     head = _HEAD.format(
         imports=imports,

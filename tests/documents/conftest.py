@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from scratch import Scratch, made, record
+from recorded import record
+from scratch import Scratch, made
 from snippets import PROJECT
 
 

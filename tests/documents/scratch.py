@@ -10,10 +10,6 @@ from pathlib import Path
 
 from snippets import ROOT, blocks
 
-from tests.slices.hangs.hang_dumps import Job
-from tests.slices.span_logs import spans
-from tests.snapshots import FORWARD, MIB, Allocator, write
-
 CALLS = "calls.txt"
 _ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # as a scheduler says it
 _ALONE = re.compile(r"-- python train\w*\.py")
@@ -41,6 +37,7 @@ while (($#)); do
 done
 """
 )
+_FORKED = f'#!/bin/bash\nexec {sys.executable} {ROOT}/tests/capture/scripts/forked_ranks.py 2 "${{@: -1}}"\n'
 _NO_JOB = _RECORD  # the job ends at once, in order
 _TRAINS = "*train*.py*|*torch.distributed.run*"
 _PYTHON = f'#!/bin/bash\ncase "$*" in {_TRAINS}) exit 0 ;; *) exec {sys.executable} "$@" ;; esac\n'
@@ -82,7 +79,10 @@ class Scratch:
     environment: dict[str, str]
 
     def run(self, line: str, *, programs: str = "bin") -> Ended:
-        """Run one line in the folder, with the stand-ins of `programs` (`bin`, or `nojob`: jobs end at once)."""
+        """Run one line in the folder, with the stand-ins of `programs`.
+
+        `bin`; `nojob`: jobs end at once; `forked`: ranks share an import of torch.
+        """
         path = f"{self.folder / programs}:{self.folder / 'bin'}:{self.environment['PATH']}"
         environment = self.environment | {"PATH": path} | (_ONE_RANK if _ALONE.search(line) else {})
         try:
@@ -93,23 +93,6 @@ class Scratch:
         finally:
             self.restore()
         return Ended(str(done.returncode), done.stdout)
-
-    def serve(self, line: str) -> Ended:
-        """Run a line that ends when it is interrupted, until it prints a link."""
-        path = f"{self.folder / 'bin'}:{self.environment['PATH']}"
-        with subprocess.Popen(
-            ["bash", "-c", f"exec {line} --port 0"], cwd=self.folder, env=self.environment | {"PATH": path},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        ) as process:  # fmt: skip
-            assert process.stdout is not None
-            said = ""
-            for text in process.stdout:
-                said += text
-                if "http://" in text:
-                    break
-            process.terminate()
-            process.wait(PATIENCE_S)
-        return Ended("0" if "http://" in said else "1", said)
 
     def restore(self) -> None:
         """The script as it was, and `latest` leads to the recorded run again."""
@@ -146,6 +129,7 @@ def made(folder: Path, extras: set[str]) -> Scratch:
         stand_in(folder / "nojob", name, _NO_JOB)
     for name in ALONE:
         stand_in(folder / "bin", name, {"make": _MAKE, "pip": _PIP}.get(name, _RECORD))
+    stand_in(folder / "forked", "torchrun", _FORKED)
     stand_in(folder / "nojob", "torchrun", _NO_JOB)
     stand_in(folder / "nojob", "python", _PYTHON)
     stand_in(folder / "nojob", "start.sh", _NO_JOB)
@@ -156,30 +140,6 @@ def made(folder: Path, extras: set[str]) -> Scratch:
     environment |= {"DDPROF_DATA_HOME": str(folder / "data"), "WANDB_MODE": "offline"}
     environment |= {"MLFLOW_TRACKING_URI": f"sqlite:///{folder}/runs.db"}
     return Scratch(folder, environment)
-
-
-def record(scratch: Scratch) -> None:
-    """One real run of two ranks; what the pages make of it stands beside it under the pages' names."""
-    folder = scratch.folder
-    job = "ddprof run --run-dir ddprof-runs/recorded -- torchrun --standalone --nproc-per-node=2 train.py"
-    (folder / "ddprof-runs").mkdir()
-    ended = scratch.run(f"set -e; {job}; ddprof analyze ddprof-runs/recorded")
-    assert ended.code == "0", ended.said[-3000:]
-    for name in ("run", "run1", "run2", "run3", "run4"):
-        (folder / name).symlink_to("ddprof-runs/recorded")
-    prepared = "ddprof analyze run -o main.json; cp main.json report.json; ddprof patch run/FIXES.toml -o fix.patch"
-    generated = "python benchmarks/oracle/generate.py generated/a --count 1 --seed 2"
-    ended = scratch.run(f"set -e; {prepared}; {generated}; ddprof report run -o x.html")
-    assert ended.code == "0", ended.said[-3000:]
-    hanging = Job(2)
-    for rank, operation in enumerate(("all_reduce", "barrier")):
-        hanging.call(operation, [rank], state="started")
-    hanging.write(folder / "hung")
-    allocator = Allocator()
-    allocator.free(allocator.alloc(MIB, FORWARD))
-    write(folder / "snapshot.pickle", allocator.dump())
-    shutil.copy(ROOT / "tests/slices/training_logs/samples/megatron_gpt2.log", folder / "train.log")
-    spans.write(folder / "outputs" / "structured_logs", fetch=lambda rank, step: 0.08 * (rank == 1), titan=False)
 
 
 def fresh(line: str, number: int) -> str:

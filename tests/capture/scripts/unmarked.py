@@ -1,5 +1,7 @@
 """Loops of STEPS iterations that no torch optimizer ends: `unmarked.py KIND...`, each kind in a fork of its own."""
 
+import atexit
+import gc
 import os
 import sys
 
@@ -71,6 +73,7 @@ def _run(kind: str) -> None:
             ddprof.step()
 
 
+atexit.register(gc.freeze)  # half a second of a CPU per process: cyclic garbage among what torch imported
 children = []
 for kind in sys.argv[1:]:
     child = os.fork()

@@ -25,7 +25,7 @@ from ddprof.trials.model import Trial, TuneOptions, TuneState
 
 ROOT = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("stand_in.py")
-JOB = [sys.executable, str(ROOT / "tests" / "capture" / "scripts" / "two_ranks.py"), str(STAND_IN)]
+JOB = [sys.executable, str(ROOT / "tests" / "capture" / "scripts" / "forked_ranks.py"), "2", str(STAND_IN)]
 LONGEST_S = 900.0
 KILLS = 4  # of each tuning
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL, signal.SIGHUP)

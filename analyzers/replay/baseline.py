@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,11 +14,14 @@ MIN_INTERFERENCE = 0.005  # relative: less moves a step by nothing that could be
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A run as measured: its changes to the recording, the outcome of its replay, and its measured step (us)."""
+    """A run as measured: its changes to the recording, the outcome of its replay, and its measured step (us), of which
+    `apart_us` in pauses that the recording lacks.
+    """
 
     scenario: Scenario
     outcome: Outcome
     step_us: float
+    apart_us: float = field(default=0.0, kw_only=True)
 
     def under(self, graph: Graph, scenario: Scenario, as_peers: frozenset[int]) -> Scenario:
         """The scenario in this run. `as_peers`: positions of ranks that do in it what their peers do."""

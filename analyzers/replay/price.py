@@ -13,7 +13,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
+from ddprof.analyzers.job.whole_run.unprofiled_steps import apart_us, unprofiled_step_us
 from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.changes.table import KINDS, ToTransfers, kind_of
@@ -66,7 +66,8 @@ class Pricer:
         peers = _as_peers(wanted, self.graph, self.measures)
         scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
         outcome = self._simulated(wanted, scenario, baseline)
-        step_us = _at_rates(wanted, baseline.step_us * outcome.relative_to(baseline.outcome), self.measures)
+        moved_us = (baseline.step_us - baseline.apart_us) * outcome.relative_to(baseline.outcome)
+        step_us = _at_rates(wanted, baseline.apart_us + moved_us, self.measures)
         if len(self._known_us) >= MAX_KNOWN:
             self._known_us.clear()
         self._known_us[baseline, changes] = step_us
@@ -82,7 +83,8 @@ class Pricer:
         """Gain of the candidate's changes in an unprofiled step, with the range of `gain`, of the profiled one."""
         if self.unprofiled is None or self.measures.step_us <= 0:
             return None
-        share = self.unprofiled.step_us / self.measures.step_us
+        apart_us = self.unprofiled.apart_us if candidate.changes else 0.0  # without: a share of all that was timed
+        share = (self.unprofiled.step_us - apart_us) / self.measures.step_us
         after_us = self.unprofiled_us(candidate.changes)
         whole_us = self.gain_us(candidate)
         value = gain.value * share
@@ -132,7 +134,7 @@ class Pricer:
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
     profiled = Baseline(Scenario(), simulate(graph), measures.step_us)
-    unprofiled = unprofiled_run(graph, profiled, unprofiled_step_us(measures.job))
+    unprofiled = unprofiled_run(graph, profiled, unprofiled_step_us(measures.job), apart_us(measures.job))
     return Pricer(graph, measures, profiled, hosts_sharing_cores(graph), unprofiled)
 
 

@@ -44,7 +44,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     traced_us = measures.evaluating_us
     if outside is not None and outside.count >= FEWEST_TIMES:
         worst, share = outside.position, outside.share
-        times_us, without_cpu = measures.step_us * np.array(outside.shares), run_shares(measures.job.ranks)
+        shares = outside.shares or (share,) * len(measures.job.ranks)  # (): of one rank, or not of all recorded
+        times_us = measures.step_us * np.array(shares)
+        without_cpu = run_shares(measures.job.ranks)
         seen = run_evidence(measures, outside, "evaluations")
     elif traced_us.any():
         worst = int(np.argmax(traced_us))
@@ -54,7 +56,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     else:
         yield from _called_beside(measures)
         return
-    if execution_of(measures.job).computes_on_host and len(times_us):  # who had no CPU evaluated no longer for that
+    if execution_of(measures.job).computes_on_host:  # who had no CPU evaluated no longer for that
         times_us = times_us / (1 + np.nan_to_num(without_cpu.stretch))
     numbers = measures.theirs(times_us)
     alone = len(numbers) > 0

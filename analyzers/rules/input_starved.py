@@ -7,6 +7,7 @@ turn, and removing it makes the step shorter.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue.
 Workers that keep up, but compute on cores that the ranks wait for, are told by the waits of both for a CPU.
+Where batches that lay ready hid slow workers while it was recorded, the timers of the steps outside tell what it costs.
 Processes that are made again for every epoch are told by the timers of the whole run, and cost their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
 Limits: where ddprof captured the run, every fetch was timed inside the workers, and the finding says whether it is
@@ -27,6 +28,7 @@ from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import occupying_line
 from ddprof.analyzers.job.script.threads import making_line
+from ddprof.analyzers.job.whole_run.drained_queue import DrainedQueue, drained_queue
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
@@ -228,6 +230,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if keep_up(measures).all():
         yield taking(measures, RULE.id, alone=False) or Abstention(RULE.id, READY)
         return
+    drained = drained_queue(measures.job.ranks)
+    if drained is not None:
+        yield _drained(measures, drained)
+        return
     made = made_us(measures)
     loader_us = np.minimum(loader_us, made)
     typical = averages.typical(loader_us)
@@ -273,6 +279,32 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
+def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
+    """Candidate for workers too slow for the job, whose full queue hid that in the traced steps."""
+    share, worst = averages.typical(drained.shares), int(np.argmax(drained.shares))
+    cost, rank = fetch_cost(measures.job.ranks[worst]), measures.job.rank_ids[worst]
+    lost_us = share * measures.step_us
+    took = (
+        f"{format_share(share)} of the {format_us(drained.step_us)} step outside the trace, over {drained.steps} steps"
+    )
+    return Candidate(
+        id=RULE.id,
+        summary=f"{'every rank' if len(measures.job.ranks) > 1 else measures.whom(())} waits for its data loader",
+        ranks=(),
+        lost_us=lost_us,
+        changes=(),
+        basis=Basis.TIMED,
+        evidence=(
+            *(() if cost is None else (evidence(cost, rank),)),
+            Evidence(f"loading takes {took}; in the trace, batches lay ready"),
+            *(() if cost is None else line_evidence(cost, rank, measures.job.ranks)),
+        ),
+        fixes=_loader_fixes(measures, None if cost is None else cheaper_fix(cost), share * drained.step_us),
+        ceiling_us=lost_us,
+        times_us=tuple((np.minimum(drained.shares, LATE_FACTOR * share) * measures.step_us).tolist()),
+    )
+
+
 def _waits(
     measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None
 ) -> tuple[str, tuple[Fix, ...]]:
@@ -280,7 +312,7 @@ def _waits(
     if maker is not None:
         return f"{who} waits for batches that {made_beside(maker)}", (thread_fix(maker),)
     if in_loop is None:
-        return f"{who} waits for its data loader", _loader_fixes(measures, cheaper)
+        return f"{who} waits for its data loader", _loader_fixes(measures, cheaper, _waited_us(measures))
     trains = present_in(measures.job).trains
     loop = "the training loop" if trains else "the loop around the model"
     return f"{loop} prepares its own batches, in {in_loop}", (loop_fix(in_loop, trains),)
@@ -312,12 +344,14 @@ def _operators_in_loop(facts: RankFacts) -> str | None:
     return f"operators on the CPU, {facts.strings[int(spans['name'][made][np.argmax(length[made])])]} among them"
 
 
-def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
-    """Fixes for a late loader, a lock first: while workers take turns, no other setting helps."""
+def _loader_fixes(measures: Measures, cheaper: Fix | None, waited_us: float) -> tuple[Fix, ...]:
+    """Fixes for a loader that each step waits `waited_us` for, a lock first: while workers take turns, no other setting
+    helps.
+    """
     needs = rank_demand(measures, busy_step_us(measures))
     if cheaper is not None and needs is not None and needs.limit == "turns":
         more = needs.workers > (measures.settings.loader.num_workers or 0)
-        return (cheaper, workers_fix(measures, _waited_us(measures), needs)) if more else (cheaper,)
+        return (cheaper, workers_fix(measures, waited_us, needs)) if more else (cheaper,)
     deeper = Fix(
         setting="prefetch_factor",
         current=text(measures.settings.loader.prefetch_factor),
@@ -327,7 +361,7 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None) -> tuple[Fix, ...]:
         source="torch.utils.data.DataLoader documentation",
     )
     return (
-        workers_fix(measures, _waited_us(measures), needs),
+        workers_fix(measures, waited_us, needs),
         *(() if cheaper is None else (cheaper,)),
         *((deeper,) if _deepest(measures) < PREFETCH else ()),
     )

@@ -40,6 +40,7 @@ from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
 
 UNKNOWN_SHARE = 0.18  # of a step: healthy ranks differed by 0.16 over 40 steps on two busy cores (2026-11-24)
+CLEARLY = 2.0  # times the waiting for the next rank: less, and both are late, one here and one there
 NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
 
 
@@ -165,13 +166,19 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
     numbers = (job.rank_ids[worst],) if is_named else ()
     turns = int((latest > 0).sum())
     held = _held_by(left, worst)
-    # In each step one rank is late and the others wait. That goes when it comes on time, on every one of them.
-    others_wait_us = waited_us * len(job.ranks) / (len(job.ranks) - 1)
+    # All that the rank which waits longest in a step can gain: with one late rank that is what all others wait, with
+    # ranks that are late in turn within the step less than the sum.
+    waits_ns = np.zeros(charged.shape)
+    np.add.at(waits_ns, (left["victim"], np.maximum(left["step"], 0)), left["dur_ns"])
+    others_wait_us = float(waits_ns.max(axis=0).sum()) / 1e3 / max(1, measures.steps)
     cost = f"the others wait {format_us(others_wait_us)} of each step"
     if is_named:
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps"
     else:
         who = "one rank is the slowest" if turns == 1 else f"the slowest rank varies: {turns} ranks"
+        second = np.partition(per_step.sum(axis=1), -2)[-2]
+        if turns == 1 and per_step[worst].sum() < CLEARLY * second:
+            who = "ranks wait for one another in turn"
         summary = f"{f'apart from {format_ranks(named)}, ' if named else ''}{who} in {steps} steps"
     line = "" if is_named else _line_in_turn(measures, waited_us)
     once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))

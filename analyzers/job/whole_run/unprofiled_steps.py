@@ -112,6 +112,27 @@ def pause_ratios(facts: RankFacts) -> dict[str, float]:
     return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in times.items()}
 
 
+def apart_us(job: JobFacts) -> float:
+    """Time per typical unprofiled step in pauses that the profiled steps lack, us, on the rank with most: saves every
+    eighth step, or a loader whose queue was full when the recording began. What a ratio scales is not among it.
+    """
+    return max((_apart_ns(facts) for facts in job.ranks), default=0.0) / 1e3
+
+
+def _apart_ns(facts: RankFacts) -> float:
+    inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
+    outside, scaled = typical_steps(facts), pause_ratios(facts)
+    sidecar, loading = facts.sidecar, attrgetter("data_ns")
+    pauses = {"gc": sidecar.gc, "checkpoint": sidecar.checkpoints, "evaluation": sidecar.evaluations}
+    parts: dict[str, Part] = {"dataloader": loading, **{cause: pauses_in(each) for cause, each in pauses.items()}}
+    apart_ns = 0.0
+    for cause, part in parts.items():
+        inside_ns, outside_ns = _average_ns(inside, part), _average_ns(outside, part)
+        if inside_ns is not None and outside_ns is not None:
+            apart_ns += max(0.0, outside_ns - scaled.get(cause, 1.0) * inside_ns)
+    return apart_ns
+
+
 def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
     """Median time (ns) of each phase per step, inside and outside the windows. Medians resist the occasional wait.
 

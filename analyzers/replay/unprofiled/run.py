@@ -7,6 +7,8 @@ without it; the following host time does not:
 - Work (operators and the Python between them) takes, by phase, the ratio that the phase timers give (`phases`).
 - Collectives that run on the host's threads (CPU ranks) are scaled in part.
 - Time in which the host idles between two operators stays.
+- Pauses that the trace window lacks (saving every eighth step) are added as they are: no change but one of theirs moves
+  them.
 
 On top of these comes one ratio for all work, found by search: the one with which the replay returns the unprofiled step
 that the timers measured. What the machine itself does faster or slower outside the window is in it.
@@ -61,25 +63,29 @@ class UnprofiledRun(Baseline):
         return _without_profiler(graph, self.host, scenario, self.ratio, as_peers)
 
 
-def unprofiled_run(graph: Graph, profiled: Baseline, unprofiled_us: float | None) -> UnprofiledRun | None:
+def unprofiled_run(
+    graph: Graph, profiled: Baseline, unprofiled_us: float | None, apart_us: float = 0.0
+) -> UnprofiledRun | None:
     """The run whose replay gives the step `unprofiled_us` that was measured outside; None where none was.
+    `apart_us`: of it, in pauses that the trace window lacks.
 
     Where the host does not decide how long a step takes (the device does, or loader workers that do not keep up), the
     ratio is that of the step timers.
     """
     if unprofiled_us is None or profiled.step_us <= 0 or profiled.outcome.span_ns <= 0:
         return None
-    wanted = unprofiled_us / profiled.step_us
     pauses = {rank.position: _pauses(rank) for rank in graph.ranks}
     works = without_waits({rank.position: phase_work(rank, pauses[rank.position]) for rank in graph.ranks})
     host = {position: HostTime(pauses[position], work) for position, work in works.items()}
     at = partial(_at, graph, host, profiled, unprofiled_us)
     runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
     steps = {ratio: run.outcome.relative_to(profiled.outcome) for ratio, run in runs.items()}  # over the profiled step
+    apart_us = min(apart_us, max(0.0, unprofiled_us - steps[MIN_RATIO] * profiled.step_us))  # a device may hide some
+    wanted = (unprofiled_us - apart_us) / profiled.step_us
     if steps[MIN_RATIO] > (1 - MIN_HELD_SHARE) * steps[1.0]:
         by_phase = any(time.work.ratios for time in host.values())
         timed = None if by_phase else unprofiled_ratio([rank.facts for rank in graph.ranks])
-        return runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), MAX_RATIO))
+        return replace(runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), MAX_RATIO)), apart_us=apart_us)
     for _ in range(MAX_TRIES):
         nearest = min(steps, key=lambda ratio: abs(steps[ratio] - wanted))
         ratio = _next_ratio(steps, wanted)
@@ -87,7 +93,7 @@ def unprofiled_run(graph: Graph, profiled: Baseline, unprofiled_us: float | None
             break
         runs[ratio] = at(ratio)
         steps[ratio] = runs[ratio].outcome.relative_to(profiled.outcome)
-    return runs[min(steps, key=lambda ratio: abs(steps[ratio] - wanted))]
+    return replace(runs[min(steps, key=lambda ratio: abs(steps[ratio] - wanted))], apart_us=apart_us)
 
 
 def _next_ratio(steps: Mapping[float, float], wanted: float) -> float | None:

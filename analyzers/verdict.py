@@ -28,14 +28,14 @@ MAINLY_COMPUTE = (
 def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
     """The headline: the first finding above info, else the largest cause of the ledger.
 
-    `steps`: of the report; where unprofiled steps differ, a gain is said to be of a traced step.
+    `steps`: of the report; where unprofiled steps differ, the gain is said of one of them.
     """
     serious = [f for f in diagnosis.findings if severity_of(f, measures.step_us) != "info"]
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
         others = _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
-        sentence = _sentence(top, measures, steps.noun) + others
+        sentence = _sentence(top, measures, steps) + others
         modest = severity_of(top, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
@@ -55,12 +55,18 @@ def _capital(sentence: str) -> str:
     return sentence if "_" in sentence.partition(" ")[0] else sentence[0].upper() + sentence[1:]
 
 
-def _sentence(finding: Finding, measures: Measures, noun: str) -> str:
-    gain = finding.recoverable_us
+def _sentence(finding: Finding, measures: Measures, steps: Steps) -> str:
+    """The finding with its gain: where steps without the profiler differ and were timed, in one of those, as the
+    profiler's own time on the host makes what waits for the host look larger.
+    """
+    gain, step_us, of_step = finding.recoverable_us, measures.step_us, steps.noun
+    bare, bare_us = finding.unprofiled_us, steps.unprofiled_us
+    if steps.differ_unprofiled and bare is not None and bare_us is not None:
+        gain, step_us, of_step = bare, bare_us, "step without the profiler"
     named = not finding.ranks or names_ranks(finding.summary, finding.ranks)
     who = "" if named else f" ({format_ranks(finding.ranks)})"
-    saved, share = format_range(gain.value, gain.low, gain.high), format_share(gain.value / measures.step_us)
-    return f"{finding.summary}{who}; fixing it saves {saved} of each {format_us(measures.step_us)} {noun}, {share}"
+    saved, share = format_range(gain.value, gain.low, gain.high), format_share(gain.value / step_us)
+    return f"{finding.summary}{who}; fixing it saves {saved} of each {format_us(step_us)} {of_step}, {share}"
 
 
 def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:

@@ -4,9 +4,9 @@ What it detects: exposed transfer that is due neither to latency nor to a late s
 and bytes that need not be moved at all: gradients reduced after every micro-batch while the optimizer steps once for
 several, large buffers sent before each forward pass, logits gathered for a metric in every step.
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
-How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast), or
-without the calls that could go; those gain no more than they hold the ranks, and what the same call of the training
-loop computes on values of other ranks.
+How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast; what
+messages of several sizes show to be latency stays), or without the calls that could go; those gain no more than they
+hold the ranks, and what the same call of the training loop computes on values of other ranks.
 How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
 the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
 narrow it; sockets beside an active InfiniBand port, or shared memory between GPUs that NVLink joins, come first.
@@ -29,7 +29,7 @@ from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
+from ddprof.analyzers.rules.evidence.exposures import Exposure, doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.gradient_types import are_narrow, reduced_by_ddp
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.transport import of_job
@@ -62,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
             ranks=(),
             lost_us=traffic.exposed_us,
-            changes=(Change("scale_transfer", (), (HALF,), traffic.role),),
+            changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
             basis=stands_on(exposure),
             evidence=(
                 Evidence(
@@ -75,6 +75,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
             fixes=(*faster, _fix(measures, traffic.role)),
         )
+
+
+def _left(exposure: Exposure) -> float:
+    """Share of the transfer time that is left of half the bytes: the latency of each call does not go with them."""
+    traffic, model = exposure.traffic, exposure.model
+    took_ns = float(traffic.times_us.sum()) * 1e3
+    if model is None or took_ns <= 0:
+        return HALF
+    return 1.0 - HALF * min(1.0, float(traffic.sizes_bytes.sum()) / model.bytes_per_ns / took_ns)
 
 
 def _fix(measures: Measures, role: str) -> Fix:

@@ -162,7 +162,8 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
     share = float(per_step[worst].sum() / per_step.sum())
     steps = int(latest.sum())
     sure = chance_of_most(int(latest[worst]), steps, len(job.ranks)) < MAX_CHANCE
-    is_named = (sure and share > 1 / 2) or share >= NEARLY_ALL
+    is_clear = per_step[worst].sum() >= CLEARLY * np.partition(per_step.sum(axis=1), -2)[-2]
+    is_named = (sure and is_clear and share > 1 / 2) or share >= NEARLY_ALL
     numbers = (job.rank_ids[worst],) if is_named else ()
     turns = int((latest > 0).sum())
     held = _held_by(left, worst)
@@ -176,8 +177,7 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps"
     else:
         who = "one rank is the slowest" if turns == 1 else f"the slowest rank varies: {turns} ranks"
-        second = np.partition(per_step.sum(axis=1), -2)[-2]
-        if turns == 1 and per_step[worst].sum() < CLEARLY * second:
+        if turns == 1 and not is_clear:
             who = "ranks wait for one another in turn"
         summary = f"{f'apart from {format_ranks(named)}, ' if named else ''}{who} in {steps} steps"
     line = "" if is_named else _line_in_turn(measures, waited_us)

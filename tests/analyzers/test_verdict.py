@@ -1,5 +1,6 @@
 """Headlines of what is not sure: whether a long step comes again, whether a fix saves anything."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,15 @@ def test_a_fix_that_may_save_nothing_is_no_headline_and_not_denied(labelled: Run
     unsure = Finding("host.script", "Python delays kernels", (), 0.0, gain, 0.5)
     for findings, said in (((), "no fix above 3 % found"), ((unsure,), "finding 1 may save 5.0 %, or nothing")):
         assert verdict(run.measures, Diagnosis(findings, (), (), ()), run.report.steps).headline.endswith(said)
+
+
+@pytest.mark.parametrize(("bare", "said"), [(0.5, "step without the profiler, 20 %"), (1.0, "step, 60 %")])
+def test_the_gain_is_said_of_a_step_without_the_profiler(labelled: Runs, bare: float, said: str) -> None:
+    """The profiler doubles what the host takes: a fix that saves 60 % of a traced step saves 20 % of the job's."""
+    run = labelled("straggler.compute")
+    step_us = run.measures.step_us
+    gain, outside = (Recoverable(us, 0.9 * us, 1.1 * us) for us in (0.6 * step_us, 0.2 * bare * step_us))
+    finding = Finding("host.launch_bound", "the device waits", (), 0.0, gain, 0.9, unprofiled_us=outside)
+    steps = replace(run.report.steps, unprofiled_us=bare * step_us)
+    words = verdict(run.measures, Diagnosis((finding,), (), (), ()), steps).headline
+    assert words.endswith(said)

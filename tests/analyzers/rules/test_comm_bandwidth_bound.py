@@ -113,3 +113,14 @@ def test_missing_ranks_may_be_waited_for_unless_bytes_explain_every_call(labelle
     assert candidate(ID, measures)
     waited = with_times(measures, lambda t: np.where(np.arange(len(t.times_us)) % 3, 2.5, 1.0) * t.times_us)
     assert "1 missing rank" in abstains(ID, waited)
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.25])
+def test_half_the_bytes_leave_the_latency_of_each_call(labelled: Runs, latency: float) -> None:
+    """Messages of 8 to 24 MiB, a byte a ns, and so much of a call's time that bytes do not explain."""
+    sizes = np.tile(np.array([8.0, 16.0, 24.0]) * 2**20, 8)
+    each_us = sizes / 1e3 + latency / (1 - latency) * float(sizes.mean()) / 1e3
+    measures = labelled(ID).measures
+    traffic = tuple(replace(t, sizes_bytes=sizes, times_us=each_us) for t in measures.comm.traffic)
+    said = candidate(ID, replace(measures, comm=replace(measures.comm, traffic=traffic)))
+    assert said.changes[0].values[0] == pytest.approx(1 - 0.5 * (1 - latency), abs=0.01)

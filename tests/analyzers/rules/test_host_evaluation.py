@@ -45,6 +45,11 @@ def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks:
         assert one.ceiling_us == pytest.approx(max(shares) * measures.step_us, rel=0.1)
 
 
+def test_a_job_of_one_rank_that_evaluates_is_told(labelled: Runs) -> None:
+    (said,) = candidates(ID, with_sidecars(run_of(labelled("clean.ddp").job.ranks[:1]), evaluating(0.2)))
+    assert not said.ranks and "takes 20 % of the time" in said.summary
+
+
 @pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, []), (0, [(0,)])])
 def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(
     labelled: Runs, waited_ns: int, ranks: list[tuple[int, ...]]

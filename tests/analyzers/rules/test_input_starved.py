@@ -8,6 +8,7 @@ from captured import with_sidecars
 from labelled_runs import Runs, abstains, candidate, candidates, fires
 
 from ddprof.analyzers.rules.input_starved import workers_fix
+from ddprof.findings import Basis
 
 ID = "input.starved"
 
@@ -53,6 +54,28 @@ def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: flo
     workers = int(said.fixes[0].suggested)
     assert workers > 2
     assert workers <= 8 or "waiting" in kind  # eight cores for each rank; a fetch that waits needs none
+
+
+@pytest.mark.parametrize(
+    ("fetch_ms", "outside_ms", "told"),
+    [
+        (90, 28, True),
+        (9, 28, False),
+        (90, 12, False),
+    ],  # fast workers: another reason; steps no longer: a wait that hides
+)
+def test_a_queue_that_was_full_while_recorded(labelled: Runs, fetch_ms: int, outside_ms: int, told: bool) -> None:
+    """Traced steps of 12 ms take batches that lay ready; outside, steps wait 16 ms for workers that make one per 30."""
+    timed = [(12, 0, False)] * 2 + [(12, 0, True)] * 4 + [(outside_ms, 16, False)] * 20
+    ends_ns = (np.cumsum([length for length, _, _ in timed]) * 1_000_000).tolist()
+    steps = [
+        {"index": i, "start_ns": end - ms * 1_000_000, "end_ns": end, "data_ns": wait * 1_000_000, "profiled": traced}
+        for i, ((ms, wait, traced), end) in enumerate(zip(timed, ends_ns, strict=True))
+    ]
+    fetching = {"workers": 3, "fetch_ns": fetch_ms * 1_000_000, "samples": 32}
+    measures = with_sidecars(labelled(ID), {"steps": steps, "fetching": fetching, "dataloader": {"num_workers": 3}})
+    said = [one for one in candidates(ID, measures) if one.basis is Basis.TIMED]
+    assert [one.ceiling_us for one in said] == ([pytest.approx(16 / 28 * measures.step_us)] if told else [])
 
 
 @pytest.mark.parametrize(("prefetch", "advised"), [(2, [4, 4]), (4, [4]), (8, [8])])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kineto_run import Script, in_step, loaded
+from kineto_run import Script, in_step, loaded, meet
 from labelled_runs import candidate, run_of
 from sampled_stacks import totals, with_stacks
 
@@ -68,6 +68,26 @@ def test_what_the_others_wait_is_what_coming_on_time_wins(tmp_path: Path, ranks:
     (found,) = [f for f in run(tmp_path, lambda step: 1, ranks=ranks).report.findings if f.id == ID]
     assert found.recoverable_us.value == pytest.approx(1_990.0, rel=0.05)
     assert found.lost_us == pytest.approx(1_990.0 * (ranks - 1) / ranks, rel=0.05)  # the late rank waits for nobody
+
+
+def test_ranks_that_are_late_in_turn_within_a_step_are_one_no_more_than_the_other(tmp_path: Path) -> None:
+    """Each of two ranks is late at one of a step's two collectives: neither is the slowest, and both gain one wait."""
+    scripts = [Script(), Script()]
+    for step in range(8):
+        begins_us = [script.now_us for script in scripts]
+        for late in range(2):
+            for rank, script in enumerate(scripts):
+                script.launch(dur_us=300.0, times=20)
+                script.copy(1_000, 2_000.0 + 40.0 * late if rank == late else 10.0)
+            meet(scripts)
+            for script in scripts:
+                script.synchronise()
+        for script, begin_us in zip(scripts, begins_us, strict=True):
+            script.step(step + 1, begin_us)
+    made = loaded(scripts, tmp_path)
+    said = candidate(ID, made.measures)
+    assert not said.ranks and said.summary.startswith("ranks wait for one another in turn")
+    assert made.pricer.gain_us(said) == pytest.approx(2_000.0, rel=0.1)
 
 
 @pytest.mark.parametrize(("samples", "named"), [(40, True), (3, False), (8, False)])

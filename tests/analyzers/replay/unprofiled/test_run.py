@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from step_timers import LOAD_US, STEP_US, TRANSFER_US, WORK_US, loaded, priced
 
@@ -24,6 +25,17 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
     gain = prices.unprofiled_gain(candidate, of_candidate(prices, candidate, prices.gain_us(candidate)))
     assert gain is not None and gain.value == pytest.approx(LOAD_US, rel=0.05)
     assert gain.low <= gain.value <= gain.high <= 21_000.0
+
+
+def test_saves_that_the_trace_lacks_are_no_work_of_the_host(tmp_path: Path) -> None:
+    """Every fourth step saves for 100 ms: a loader that nobody waits for wins 10 ms of the mean 55, no more."""
+    run, lengths_us = loaded(tmp_path), [STEP_US, STEP_US, STEP_US, STEP_US + 100_000.0] * 6
+    ends_us = np.cumsum([90_000.0] * 3 + [STEP_US] * 8 + [500_000.0, *lengths_us])
+    saves = [{"start_ns": int((end - 101_000) * 1e3), "dur_ns": 100_000_000} for end in ends_us[15::4].tolist()]
+    prices = priced(run, lengths_us, checkpoints=saves)
+    assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(1.0, abs=0.02)
+    assert prices.unprofiled.apart_us == pytest.approx(25_000.0, rel=0.01)
+    assert prices.unprofiled_us((LOADER,)) == pytest.approx(55_000.0 - LOAD_US, rel=0.02)
 
 
 def test_a_shorter_pause_wins_less_and_a_step_that_the_host_cannot_explain_is_scaled(tmp_path: Path) -> None:

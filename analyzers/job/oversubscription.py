@@ -1,4 +1,4 @@
-"""Hosts with more computing threads of CPU ranks than cores."""
+"""Hosts with more computing threads of CPU ranks than cores, and devices with more than one rank."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
+from ddprof.units import format_ranks
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,18 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
 
 
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
-    """A note on the first host with fewer cores than CPU ranks, which then wait for a core."""
+    """Notes on the first host with fewer cores than CPU ranks, which then wait for a core, and on ranks of one device,
+    as where each forgets to set its own.
+    """
+    on_device: dict[str, list[int]] = {}
+    for position, facts in enumerate(ranks):
+        if facts.is_device_rank and facts.sidecar.device.uuid:
+            on_device.setdefault(facts.sidecar.device.uuid, []).append(
+                position if facts.identity.rank is None else facts.identity.rank
+            )
+    for together in (numbers for numbers in on_device.values() if len(numbers) > 1):
+        effect = "their kernels take turns, which lengthens transfers and waits; torch.cuda.set_device(local_rank)?"
+        return [HealthNote(f"{format_ranks(together)} share one device", effect)]
     for many, cores in filter(None, map(shared_cores, ranks)):
         if many > cores:
             effect = "operators include waiting for a core: causes and savings are less certain"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from cpu_loop import cpu_loop
-from labelled_runs import candidates, run_of
+from labelled_runs import Runs, candidates, run_of
 from msgspec import structs
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.oversubscription import oversubscribed
-from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, Sidecar
+from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, RankDevice, Sidecar
 
 
 def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> LoadedRun:
@@ -40,3 +40,13 @@ def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: i
 
 def test_without_the_number_of_threads_nothing_is_known(tmp_path: Path) -> None:
     assert oversubscribed([cpu_loop(tmp_path)]) is None
+
+
+@pytest.mark.parametrize("uuids", [("a", "b"), ("a", "a"), (None, None)])
+def test_ranks_that_forgot_to_set_their_device_are_told(labelled: Runs, uuids: tuple[str | None, ...]) -> None:
+    ranks = [
+        replace(facts, sidecar=Sidecar(device=RankDevice(uuid=uuid)))
+        for facts, uuid in zip(labelled("clean.ddp").job.ranks, uuids, strict=False)
+    ]
+    said = [note.issue for note in run_of(ranks).job.health if "share one device" in note.issue]
+    assert said == (["ranks 0, 1 share one device"] if uuids == ("a", "a") else [])

@@ -82,17 +82,21 @@ def of_ranks(measures: Measures, culprits: Sequence[int]) -> list[Evidence]:
 def _fixes(measures: Measures) -> list[Fix]:
     """One fix per transport that is slower than another one on the ranks' hosts."""
     job = measures.job
-    by_socket, by_memory = [], []
+    by_socket, by_memory, within = [], [], []
+    hosts = {facts.identity.host for facts in job.ranks}
     for number, facts in zip(job.rank_ids, job.ranks, strict=True):
         use = nccl_use(facts)
         if use is None:
             continue
-        if use.transports.get("NET/Socket", 0.0) >= MIN_SHARE and _active_ports(facts):
-            by_socket.append((number, facts))
+        if use.transports.get("NET/Socket", 0.0) >= MIN_SHARE:
+            if len(hosts) == 1 < len(job.ranks) and None not in hosts:
+                within.append((number, facts))
+            elif _active_ports(facts):
+                by_socket.append((number, facts))
         links = gpu_links(facts).values()
         if use.transports.get("SHM", 0.0) >= MIN_SHARE and links and all(kind.startswith("NV") for kind in links):
             by_memory.append((number, facts))
-    fixes = []
+    fixes = [_within_a_host(within)] if within else []
     if by_socket:
         port, rate = next(iter(_active_ports(by_socket[0][1]).items()))
         variable = _set_to(by_socket, ("NCCL_IB_DISABLE", "NCCL_NET"))
@@ -121,6 +125,21 @@ def _fixes(measures: Measures) -> list[Fix]:
             )
         )
     return fixes
+
+
+def _within_a_host(ranks: Sequence[tuple[int, RankFacts]]) -> Fix:
+    """The fix for ranks of one host that NCCL joins by network sockets."""
+    set_to = [each for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if (each := _set_to(ranks, (name,)))]
+    return Fix(
+        setting="NCCL transport of " + format_ranks([number for number, _ in ranks]),
+        current="NET/Socket" + (f" ({', '.join(set_to)})" if set_to else ""),
+        suggested="P2P or shared memory: these ranks are on one host",
+        patch="unset " + " ".join(each.split("=")[0] for each in set_to)
+        if set_to
+        else "docker run --ipc=host --gpus all ...  # else NCCL_DEBUG=INFO says why neither was chosen",
+        why="TCP copies each byte through the CPU",
+        source=_SOURCE,
+    )
 
 
 def _narrowing(facts: RankFacts) -> list[str]:

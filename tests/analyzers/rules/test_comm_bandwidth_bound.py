@@ -59,13 +59,20 @@ def test_the_hook_of_ddp_is_offered_where_ddp_was_seen(labelled: Runs) -> None:
     assert key.patch == '"communication_data_type": "bf16"' and not key.applies
 
 
-def connected(labelled: Runs, transports: dict[str, int], links: str = "SYS", **environment: str) -> Candidate:
-    """The finding where capture saw how the ranks are connected."""
+def connected(
+    labelled: Runs, transports: dict[str, int], links: str = "SYS", hosts: int = 2, **environment: str
+) -> Candidate:
+    """The finding where capture saw how the ranks of one or two hosts are connected."""
     port = {"state": "ACTIVE", "rate": "400 Gb/sec (4X NDR)"}
     topology = {"links": {"GPU0-GPU1": links, "GPU0-NIC0": "PIX"}, "infiniband": {"mlx5_0/1": port}}
     known = {"communication_environment": environment, "hardware": {"topology": topology}}
     sidecar = {**known, "nccl": {"version": "2.27.3", "transports": transports}}
-    return candidate(ID, with_sidecars(labelled(ID), sidecar))
+    measures = with_sidecars(labelled(ID), sidecar)
+    ranks = tuple(
+        replace(facts, identity=replace(facts.identity, host=f"host{position % hosts}"))
+        for position, facts in enumerate(measures.job.ranks)
+    )
+    return candidate(ID, replace(measures, job=replace(measures.job, ranks=ranks)))
 
 
 def test_a_slow_way_beside_a_faster_one_comes_first(labelled: Runs) -> None:
@@ -81,6 +88,15 @@ def test_a_slow_way_beside_a_faster_one_comes_first(labelled: Runs) -> None:
     (fix, _) = connected(labelled, {"SHM": 16}, links="NV18").fixes
     assert "NVLink" in fix.suggested
     assert len(connected(labelled, {"SHM": 16}, links="PHB").fixes) == 1  # nothing faster is there
+
+
+@pytest.mark.parametrize(
+    ("environment", "patch"),
+    [({"NCCL_SHM_DISABLE": "1"}, "unset NCCL_SHM_DISABLE"), ({}, "docker run --ipc=host")],
+)
+def test_sockets_within_a_host_come_first(labelled: Runs, environment: dict[str, str], patch: str) -> None:
+    fix = connected(labelled, {"NET/Socket": 4}, hosts=1, **environment).fixes[0]
+    assert "on one host" in fix.suggested and str(fix.patch).startswith(patch)
 
 
 @pytest.mark.parametrize("sidecar", [{}, {"nccl": None, "hardware": {"topology": 3}}, {"nccl": {"transports": []}}])

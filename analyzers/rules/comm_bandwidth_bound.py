@@ -9,7 +9,8 @@ messages of several sizes show to be latency stays), or without the calls that c
 hold the ranks, and what the same call of the training loop computes on values of other ranks.
 How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
 the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
-narrow it; sockets within a host or beside an active InfiniBand port, and shared memory between GPUs that NVLink joins, come first.
+narrow it. Sockets within a host or beside an active InfiniBand port, and shared memory between GPUs that NVLink joins,
+come first.
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
 waiting for missing ranks would be, so nothing is said where one of them may be late
 (analyzers/job/whole_run/missing_ranks.py), unless the bytes explain how long each call took, of small and of large

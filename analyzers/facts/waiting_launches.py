@@ -36,9 +36,9 @@ def waited_for(ops: Table) -> Array:
     """Mask of the device operations (DEVICE_OPS) whose call returned when they were done or nearly so, after they had
     begun: an asynchronous call returns before.
     """
-    returned = ops["launch_end_ns"]
-    begun = (ops["launch_ns"] != NULL) & (returned > ops["start_ns"])
-    return np.asarray(begun & (returned >= ops["end_ns"] - RETURNS_EARLY_NS))
+    returns_ns = ops["launch_end_ns"]
+    held = (returns_ns > ops["start_ns"]) & (returns_ns >= ops["end_ns"] - RETURNS_EARLY_NS)
+    return np.asarray(held & (ops["launch_ns"] != NULL))
 
 
 @remembered

@@ -50,14 +50,21 @@ class Script:
 
     def copy(self, size_bytes: int, dur_us: float = 10.0) -> None:
         """A batch copied to the device, asynchronously."""
+        self._copy("Memcpy HtoD (Pinned -> Device)", size_bytes, dur_us, self.now_us + 4)
+
+    def blocking_copy(self, name: str, size_bytes: int, dur_us: float = 10.0, early_us: float = 10.0) -> None:
+        """A copy of pageable memory, whose call returns so long before its end."""
+        self._copy(name, size_bytes, dur_us, max(self.free_us, self.now_us + 5) + dur_us - early_us)
+
+    def _copy(self, name: str, size_bytes: int, dur_us: float, returns_us: float) -> None:
         self.launches += 1
         ids = {"correlation": self.launches, "External id": self.launches}
-        self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us, 4.0, 1, ids)
+        self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us, returns_us - self.now_us, 1, ids)
         start = max(self.free_us, self.now_us + 5)
         copied = {**ids, "stream": 7, "device": 0, "bytes": size_bytes}
-        self.add("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", start, dur_us, 7, copied)
+        self.add(name, "gpu_memcpy", start, dur_us, 7, copied)
         self.free_us = start + dur_us
-        self.now_us += 4
+        self.now_us = returns_us
 
     def reduce(self, until_us: float, elements: int = 2**20, ranks: int = 2) -> None:
         """An all-reduce launched now, on the stream of the kernels, that ends at `until_us`."""

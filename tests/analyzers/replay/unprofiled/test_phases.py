@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from captured import prices_with
 from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
+from kineto_run import Script, loaded
 from step_timers import STEPS, TRANSFER_US, records
 
 from ddprof.analyzers.engine import LoadedRun
@@ -18,6 +19,8 @@ USUAL = {"forward": 10_000.0, "work": 10_000.0, "backward": 20_000.0, "optimizer
 SLOW = Change("scale_compute", (1,), (2.0,), "peers")
 MOVED_US = TRANSFER_US * (1 - CPU.limits.handed_share / 2)
 BARE_US = 10_000.0 + MOVED_US + 2_000.0  # without the profiler, from the end of forward
+LAUNCHES, LAUNCH_US, KERNEL_US = 60, 100.0, 40.0
+LAUNCHING_US = LAUNCHES * LAUNCH_US
 
 
 def phased(folder: Path, ranks_us: Sequence[dict[str, float]], step_us: float) -> LoadedRun:
@@ -79,3 +82,30 @@ def test_neither_sleep_nor_waits_outside_the_windows_tell_the_ratio_of_work(tmp_
     prices = timed(run, (step_us, 0.8 * step_us), [works, {**works, "backward": (22_000.0, 44_000.0)}])
     assert prices.unprofiled is not None and set(prices.unprofiled.host[0].work.ratios) == set(Phase)
     assert set(prices.unprofiled.host[1].work.ratios) == {Phase.FORWARD, Phase.OPTIMIZER}
+
+
+def launching(folder: Path, gap_us: float, unprofiled_us: float) -> Pricer:
+    """A rank whose host launches too slowly, after a gap in which it launches nothing."""
+    script = Script()
+    for _ in script.steps(STEPS):
+        script.idle(gap_us)
+        for _ in range(LAUNCHES):
+            script.launch(dur_us=KERNEL_US)
+            script.idle(LAUNCH_US - 14.0)
+    script.launch()
+    steps = records([gap_us + LAUNCHING_US] * STEPS, [unprofiled_us] * 12, 0.0)
+    return prices_with(loaded([script], folder), {"steps": steps})
+
+
+@pytest.mark.parametrize("gap_us", [0.0, 4_000.0])
+def test_a_host_launches_faster_and_a_long_gap_between_two_launches_stays(tmp_path: Path, gap_us: float) -> None:
+    prices = launching(tmp_path, gap_us, gap_us + 0.6 * LAUNCHING_US)
+    assert prices.unprofiled is not None and prices.unprofiled.ratio == pytest.approx(0.6, abs=0.02)
+
+
+def test_no_fix_leaves_less_than_the_kernels_take(tmp_path: Path) -> None:
+    """Graphs win 3.6 ms of 6 with the profiler; without it the kernels' 2.4 ms of a step of 3.6 remain."""
+    prices = launching(tmp_path, 0.0, 0.6 * LAUNCHING_US)
+    change = (Change("graph_launch"),)
+    assert prices.step_us(change) == pytest.approx(LAUNCHES * KERNEL_US, rel=0.05)
+    assert prices.unprofiled_us(change) == pytest.approx(LAUNCHES * KERNEL_US, rel=0.05)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
+from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.believed import believed, of_candidate, of_step
 from ddprof.findings import Basis, Candidate, Change, Recoverable
 
@@ -34,25 +36,40 @@ def test_a_loss_has_a_range_too(labelled: Runs) -> None:
     assert step_us < low_us < step_us + 1_000.0 < high_us
 
 
+def timed_gain(
+    measures: Measures, prices: Pricer, identifier: str, share: float, *, rank: int = 1, line: bool = False
+) -> tuple[float, float, float]:
+    """Low, value and high of a finding on one rank that is priced at `share` of the time by which the timers of the
+    run show rank 1 late; `line`: it runs a line alone. In shares of that time.
+    """
+    late_us = 0.05 * measures.step_us
+    timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
+    alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)} if line else {}
+    known = replace(measures, timed_us=timed, loading_late_us=timed, alone=alone)
+    late = Candidate(identifier, "late", (measures.job.rank_ids[rank],), 0.0, (), Basis.COMPARED)
+    priced = of_candidate(replace(prices, measures=known), late, share * late_us)
+    return priced.low / late_us, priced.value / late_us, priced.high / late_us
+
+
 def test_the_timers_of_the_run_decide_what_a_named_late_rank_costs(labelled: Runs) -> None:
     """They do where they are clear, and the finding is of most of it, or of the line that this rank runs alone."""
-    prices = labelled("straggler.host").pricer
-    measures, late_us = prices.measures, 0.05 * prices.measures.step_us
-    timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
-    alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)}
-
-    def gain(identifier: str, share: float, *, rank: int = 1, line: bool = False) -> tuple[float, float, float]:
-        known = replace(prices, measures=replace(measures, timed_us=timed, alone=alone if line else {}))
-        found = Candidate(identifier, "late", (measures.job.rank_ids[rank],), 0.0, (), Basis.COMPARED)
-        priced = of_candidate(known, found, share * late_us)
-        return priced.low / late_us, priced.value / late_us, priced.high / late_us
-
+    run = labelled("straggler.host")
+    gain = partial(timed_gain, on_cpu(run, {}), run.pricer)
     low, value, high = gain("straggler.host", 0.9)
     assert low >= 0.7 and value == pytest.approx(0.9) and high >= 1.0
     assert gain("straggler.host", 0.6) == pytest.approx((0.7, 1.0, 1.3))
     assert gain("straggler.host", 0.1, line=True) == pytest.approx((0.7, 1.0, 1.3))
+    assert gain("input.straggler", 0.1) == pytest.approx((0.7, 1.0, 1.3))
     for other in (gain("straggler.host", 0.1), gain("straggler.host", 0.1, rank=0), gain("host.checkpoint", 0.1)):
         assert other[1] == pytest.approx(0.1) and other[2] < 0.7
+
+
+@pytest.mark.parametrize(("identifier", "line"), [("input.straggler", False), ("straggler.host", True)])
+def test_a_late_host_costs_a_device_that_still_has_work_what_the_replay_says(
+    labelled: Runs, identifier: str, line: bool
+) -> None:
+    run = labelled("straggler.host")
+    assert timed_gain(run.measures, run.pricer, identifier, 0.1, line=line)[1] == pytest.approx(0.1)
 
 
 def test_pauses_of_the_whole_run_decide_what_they_cost(labelled: Runs) -> None:

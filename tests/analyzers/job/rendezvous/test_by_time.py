@@ -53,3 +53,18 @@ def test_equal_counts_odd_files_and_a_few_lost_collectives_leave_ranks_as_they_a
     found = job_facts(ranks)
     assert (found.rank_ids, len(found.per_step_ns)) == (job.rank_ids, len(job.per_step_ns))
     assert np.allclose(found.per_step_ns, job.per_step_ns, rtol=0.001)
+
+
+@pytest.mark.parametrize("lost", [[], [7]])
+def test_members_that_leave_apart_are_one_instance_unless_records_were_lost(labelled: Runs, lost: list[int]) -> None:
+    """Every third collective ends 1.5 ms later on rank 1: of a whole recording no other can be meant."""
+    whole = labelled("clean.ddp").job.ranks[:2]
+    kept = ~np.isin(np.arange(len(whole[1].comms)), lost)
+    ranks = told(whole[0], np.ones(len(kept), bool)), told(whole[1], kept, 40_000_000)
+    apart = np.arange(len(kept))[kept] % 3 == 0
+    comms = ranks[1].comms.replace(end_ns=ranks[1].comms["end_ns"] + 1_500_000 * apart)
+    first, second = renumbered((ranks[0], replace(ranks[1], comms=comms)))
+    is_pair = first.comms["seq"][kept] == second.comms["seq"]
+    assert is_pair.tolist() == (~apart | (not lost)).tolist()
+    assert not (is_pair & (second.comms["seq"] == NULL)).any()
+    assert np.isin(second.comms["seq"], first.comms["seq"]).tolist() == is_pair.tolist()

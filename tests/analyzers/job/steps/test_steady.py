@@ -11,14 +11,15 @@ import pytest
 import retold
 from captured import sidecar_of
 from corpus import MODEL
-from kineto_run import Script, in_step, loaded
+from kineto_run import Script, in_step, loaded, meet
 from labelled_runs import Labelled, Runs, drawn, serious
 from retold import Events
 
 from benchmarks.oracle.small_runs import fault, small_run
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.steps.steady import recurring, steady_steps
+from ddprof.analyzers.job.steps.steady import EMPTY_QUEUE, recurring, steady_steps
+from ddprof.sidecar import Sidecar
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
 ONCE = {
@@ -28,6 +29,7 @@ ONCE = {
     "the profiler starts": ("open", 0, "the start of the profiler"),
     "the profiler stops": ("close", 2, "the end of the profiler"),
 }
+SHORT, LATE_US, DEVICE_US = 20, 8_000.0, 20_000.0
 USUAL_MS = 8.0
 TRACED_MS = np.array([50.0, 7.0, 7.0, 7.0, 7.0])  # the first holds what is done now and then
 IS_LEFT_OUT = np.array([True, False, False, False, False])
@@ -145,6 +147,43 @@ def test_a_first_step_that_ranks_began_apart_is_left_out_and_lateness_all_along_
     assert steady_steps([opening(f, p * 9_000_000) for p, f in enumerate(job.ranks)], unknown)[1] == ()
 
 
+def with_slow_beginning(folder: Path, is_ahead: bool) -> list[RankFacts]:
+    """Two ranks whose hosts are slow for 8 ms of each step and ahead of 20 ms of kernels, or slow in the first step
+    alone and never ahead, as they wait for their kernels.
+    """
+    scripts = [Script() for _ in range(2)]
+    for step in range(5):
+        begins_us = [script.now_us for script in scripts]
+        for script in scripts:
+            for _ in range(SHORT):
+                script.launch()
+                script.idle(LATE_US / SHORT if is_ahead or not step else 0.0)
+            script.launch(dur_us=DEVICE_US / 10, times=10)
+        meet(scripts)
+        for script, begin_us in zip(scripts, begins_us, strict=True):
+            if not is_ahead:
+                script.synchronise()
+            script.step(step + 1, begin_us)
+    return [script.facts(folder, rank, 2) for rank, script in enumerate(scripts)]
+
+
+def test_a_first_step_without_the_lead_of_all_others_is_left_out(tmp_path: Path) -> None:
+    ranks = with_slow_beginning(tmp_path, is_ahead=True)
+    kept, (only,) = steady_steps(ranks)
+    assert only.number == 1 and only.why.startswith(EMPTY_QUEUE)
+    assert [facts.steps["index"].tolist() for facts in kept] == [[2, 3, 4, 5]] * 2
+    assert steady_steps(with_slow_beginning(tmp_path, is_ahead=False))[1] == ()
+
+
+@pytest.mark.parametrize(("every", "numbers"), [(5, []), (20, [1])])
+def test_it_stays_where_steps_outside_the_recording_are_as_long_as_often(
+    tmp_path: Path, every: int, numbers: list[int]
+) -> None:
+    sidecar = timers(every, (DEVICE_US + LATE_US) / 1e3, DEVICE_US / 1e3)
+    ranks = [replace(facts, sidecar=sidecar) for facts in with_slow_beginning(tmp_path, is_ahead=True)]
+    assert [step.number for step in steady_steps(ranks)[1]] == numbers
+
+
 def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank_is_not(labelled: Runs) -> None:
     run = labelled("validation in one step")
     assert "kernels that no other step runs" in run.job.left_out[-1].why  # and the step before it is alone
@@ -212,15 +251,20 @@ def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(l
     assert len(once) == len(ranks)
 
 
-def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) -> list[RankFacts]:
-    """The ranks of a run, whose timers know a long step in `every` steps (0: none), the traced one aside."""
+def timers(every: int, long_ms: float, usual_ms: float, steps: int = 60) -> Sidecar:
+    """Timers that know a long step in `every` steps (0: none), the traced ones aside."""
 
     def of(index: int) -> dict[str, Any]:
-        length_ms = long_ms if every and index % every == 0 else USUAL_MS
+        length_ms = long_ms if every and index % every == 0 else usual_ms
         times = {"start_ns": index * 10**9, "end_ns": index * 10**9 + int(length_ms * 1e6)}
         return {"index": index, **times, "profiled": 5 <= index < 10}
 
-    sidecar = sidecar_of({"steps": [of(index) for index in range(steps)]})
+    return sidecar_of({"steps": [of(index) for index in range(steps)]})
+
+
+def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) -> list[RankFacts]:
+    """The ranks of a run with such timers."""
+    sidecar = timers(every, long_ms, USUAL_MS, steps)
     return [replace(facts, sidecar=sidecar) for facts in labelled("clean.ddp").job.ranks]
 
 

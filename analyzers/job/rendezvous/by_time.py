@@ -134,8 +134,8 @@ def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
             return None
         aligned = rows.end_ns - offset
         number = _nearest(kind, end_ns, rows.kind, aligned, 2 * near_ns)
-        if _in_common(members[longest], rows) is not None:
-            _pair_the_rest(number, kind, end_ns, rows.kind, aligned)
+        if (common := _in_common(members[longest], rows)) is not None:
+            _pair_the_rest(number, members[longest], aligned, common)
         new = number < 0
         number[new] = len(kind) + np.arange(int(new.sum()))
         kind, end_ns = np.append(kind, rows.kind[new]), np.append(end_ns, aligned[new])
@@ -143,18 +143,19 @@ def _numbers(members: Sequence[_Rows]) -> list[Array] | None:
     return numbers
 
 
-def _pair_the_rest(number: Array, kind: Array, end_ns: Array, other_kind: Array, other_ns: Array) -> None:
+def _pair_the_rest(number: Array, first: _Rows, aligned_ns: Array, common: tuple[Array, Array]) -> None:
     """Fill in `number` where members of a whole recording left a collective apart, as over sockets or on one device:
-    once others tell the clocks' difference, two ends nearer than half the way to the next of the kind are one pair.
+    in one order on both (`common`), and once others tell the clocks' difference, two ends nearer than half the way to
+    the next of the kind are one pair. The nearest of the kind need not be it, as some follow one another closely.
     """
-    for each in np.unique(other_kind[number < 0]).tolist():
-        late = np.flatnonzero((number < 0) & (other_kind == each))
-        of_kind = np.flatnonzero(kind == each)
-        free = np.setdiff1d(of_kind, number)
-        spacing = np.diff(np.sort(end_ns[of_kind]))
-        if len(free) and len(spacing):
-            nearest = _nearest(kind[free], end_ns[free], other_kind[late], other_ns[late], int(np.median(spacing) / 2))
-            number[late[nearest >= 0]] = free[nearest[nearest >= 0]]
+    one, other = (np.flatnonzero(mask) for mask in common)
+    kind, apart_ns = first.kind[one], np.abs(aligned_ns[other] - first.end_ns[one])
+    is_rest = (number[other] < 0) & ~np.isin(one, number)
+    for each in np.unique(kind[is_rest]).tolist():
+        spacing_ns = np.diff(np.sort(first.end_ns[first.kind == each]))
+        if len(spacing_ns):
+            paired = is_rest & (kind == each) & (apart_ns <= np.median(spacing_ns) / 2)
+            number[other[paired]] = one[paired]
 
 
 def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int | None:

@@ -273,7 +273,8 @@ def _begins_empty_ns(walls: _Walls, step: int, others: Array) -> float:
         return 0.0
     usual_ns = float(np.median(walls.job_wall[others]))
     excess_ns = float(walls.job_wall[step]) - usual_ns
-    hidden_ns = float(np.nanmin(np.nanmin(walls.lead[:, others], axis=1) - walls.lead[:, step]))
+    least_ns = np.where(np.isnan(walls.lead), np.inf, walls.lead)[:, others].min(axis=1)
+    hidden_ns = float(np.nanmin(least_ns - walls.lead[:, step]))
     return excess_ns if WORTH_SAYING * usual_ns < excess_ns <= hidden_ns else 0.0
 
 

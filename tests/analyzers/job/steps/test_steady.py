@@ -17,6 +17,7 @@ from retold import Events
 
 from benchmarks.oracle.small_runs import fault, small_run
 from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.steps.steady import EMPTY_QUEUE, recurring, steady_steps
 from ddprof.sidecar import Sidecar
@@ -173,6 +174,13 @@ def test_a_first_step_without_the_lead_of_all_others_is_left_out(tmp_path: Path)
     assert only.number == 1 and only.why.startswith(EMPTY_QUEUE)
     assert [facts.steps["index"].tolist() for facts in kept] == [[2, 3, 4, 5]] * 2
     assert steady_steps(with_slow_beginning(tmp_path, is_ahead=False))[1] == ()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_rank_that_recorded_the_first_step_alone_tells_nothing_of_its_lead(tmp_path: Path) -> None:
+    first, second = with_slow_beginning(tmp_path, is_ahead=True)
+    (only,) = steady_steps([first, with_steps(second, np.array([0]))])[1]
+    assert only.number == 1 and only.why.startswith(EMPTY_QUEUE)
 
 
 @pytest.mark.parametrize(("every", "numbers"), [(5, []), (20, [1])])

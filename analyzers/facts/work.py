@@ -42,6 +42,17 @@ def free_host(facts: RankFacts) -> Intervals:
     return intervals.complement(taken, int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][-1]))
 
 
+def between_calls(facts: RankFacts) -> Intervals:
+    """Intervals between two operators of a CPU rank, or two launches of a device rank, whose operators are not kept."""
+    if not facts.is_device_rank:
+        return free_host(facts)
+    if not len(facts.steps):
+        return intervals.EMPTY
+    ops = facts.device_ops.take(facts.device_ops["launch_ns"] != NULL)
+    launches = intervals.union(ops["launch_ns"], ops["launch_end_ns"])
+    return intervals.complement(launches, int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][-1]))
+
+
 def running(facts: RankFacts) -> Intervals:
     """Intervals of the training thread on a core: operators, Python between them, garbage collection."""
     return intervals.merge(host_work(facts), free_host(facts), facts.spans_of("gc").bounds)

@@ -24,12 +24,11 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.work import free_host, running
+from ddprof.analyzers.facts.work import between_calls, running
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_phases
 from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.intervals import Intervals
-from ddprof.tables import NULL
 
 MAX_RATIO = 2.0  # without the profiler / with it
 MIN_RATIO = 0.1  # without the profiler / with it
@@ -131,13 +130,7 @@ def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
 
 
 def _long_gaps(facts: RankFacts) -> Intervals:
-    """Long intervals between two operators, or between two launches of a device rank, whose operators are not kept."""
-    start, end = free_host(facts)
-    if facts.is_device_rank and len(facts.steps):
-        ops = facts.device_ops.take(facts.device_ops["launch_ns"] != NULL)
-        launches = intervals.union(ops["launch_ns"], ops["launch_end_ns"])
-        lo_ns, hi_ns = int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][-1])
-        start, end = intervals.complement(launches, lo_ns, hi_ns)
+    start, end = between_calls(facts)
     long = end - start > LONG_GAP_NS
     return intervals.union(start[long], end[long])
 

@@ -48,7 +48,7 @@ def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """
     on_device: dict[str, list[int]] = {}
     for position, facts in enumerate(ranks):
-        if facts.is_device_rank and facts.sidecar.device.uuid:
+        if facts.sidecar.device.uuid:
             on_device.setdefault(facts.sidecar.device.uuid, []).append(
                 position if facts.identity.rank is None else facts.identity.rank
             )

@@ -31,7 +31,7 @@ MAKES_BATCHES = re.compile(
     r"|upsample_\w+|_upsample_\w+|(?:reflection|replication|constant)_pad\w*|pad|flip|rot90|roll|stft)$"
 )
 # What allocates or renames a tensor computes nothing: it tells neither what a line is for nor how long it takes.
-_CARRIES = re.compile(r"^aten::(?:empty\w*|detach_?|to|_to_copy|view|reshape|squeeze_?|unsqueeze_?|alias|resolve_\w+)$")
+CARRIES = re.compile(r"^aten::(?:empty\w*|detach_?|to|_to_copy|view|reshape|squeeze_?|unsqueeze_?|alias|resolve_\w+)$")
 # What is drawn at random is made of nothing that a function before it returned.
 _DRAWN = re.compile(r"^aten::(?:rand\w*|normal_?|uniform_|random_)$")
 OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
@@ -159,7 +159,7 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     """The function that prepares batches: the loop's call with the operators that make them, else its longest call,
     where the loop makes its tensors of what that returned.
     """
-    operators = operators.take(~matches(_CARRIES, trace.strings)[operators["name"]])
+    operators = operators.take(~matches(CARRIES, trace.strings)[operators["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
     if not len(operators) or any(
         operators[of][is_making].sum() < MAKING_SHARE * operators[of].sum() for of in ("count", "time_ns")

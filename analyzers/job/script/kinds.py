@@ -14,7 +14,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
-from ddprof.analyzers.facts.script.prepared import MAKES_BATCHES
+from ddprof.analyzers.facts.script.prepared import CARRIES, MAKES_BATCHES
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.tables import NULL, Array
 
@@ -94,11 +94,12 @@ METRICS = LineKind(
 OTHER = LineKind("Python", "every N steps, for all tensors at once, or outside the training thread")
 NEEDED = LineKind("already one call for all tensors, or part of every step")
 
+_CLIPS = re.compile(r"torch/nn/utils/clip_grad\.py ")
 _TORCHS_OWN = re.compile(r"^torch/optim/lr_scheduler\.py |^torch/amp/|^torch/cuda/amp/|^torch/distributed/")
 # By "file function" of library frames, and by built-ins as a trace names them. The first that holds MOST of a line's
 # time counts.
 _CALLS = (
-    (re.compile(r"torch/nn/utils/clip_grad\.py "), CLIP),
+    (_CLIPS, CLIP),
     (
         re.compile(
             r"^(?:logging/|tqdm/|rich/|wandb/|mlflow/|tensorboardX?/|torch/utils/tensorboard/|requests/|urllib3/"
@@ -111,8 +112,8 @@ _CALLS = (
     (_TORCHS_OWN, NEEDED),
 )
 _POINTWISE = re.compile(
-    r"^aten::(?:mul|add|sub|rsub|div|lerp|copy|addcmul|addcdiv|sqrt|rsqrt|reciprocal|neg|sign|pow|square|exp|clamp\w*|detach"
-    r"|clone|to|_to_copy|zeros_like|empty_like|where|sigmoid|tanh|maximum|minimum)_?$"
+    r"^aten::(?:mul|add|sub|rsub|div|lerp|copy|addcmul|addcdiv|sqrt|rsqrt|reciprocal|neg|sign|pow|square|exp|clamp\w*"
+    r"|clone|zeros_like|where|sigmoid|tanh|maximum|minimum)_?$"
 )
 _REDUCES = re.compile(
     r"^aten::(?:norm|linalg_vector_norm|linalg_norm|mean|std|var|std_mean|var_mean|sum|max|min|abs|amax|amin|aminmax|any|all"
@@ -148,13 +149,10 @@ class LineKinds:
 
     def of(self, stacks: Array, time_ns: Array) -> LineKind:
         """The kind of a line, from the stacks (rows) that its time is in."""
-        rows = self._rows(stacks)
         by_call = self._by_call(stacks, time_ns)
-        by_operators = self._by_operators(rows) if by_call is None or by_call is CLIP else None
-        if by_operators is not None or by_call is CLIP:
-            return by_operators or NEEDED
-        if by_call is not None:
-            return by_call
+        kind = self._clipping(stacks) if by_call is CLIP else by_call or self._by_operators(self._rows(stacks))
+        if kind is not None:
+            return kind
         functions = {self._tree.frames["function"][self._tree.frame[stack]] for stack in self._around(stacks)}
         text = " ".join(sorted(functions))
         return next((kind for pattern, kind in _NAMES if pattern.search(text)), OTHER)
@@ -168,6 +166,9 @@ class LineKinds:
             stacks = np.flatnonzero(self._called == call)
             if self._by_operators(self._rows(stacks)) is NEEDED:
                 is_needed[stacks] = ~in_pass[stacks]
+        clipping = self._tree.within(self._tree.matching(_CLIPS))
+        if clipping.any() and self._clipping(np.flatnonzero(clipping)) is NEEDED:
+            is_needed |= clipping
         return is_needed | self._by_torch() | self._emptying()
 
     def updates_each(self) -> bool:
@@ -197,6 +198,11 @@ class LineKinds:
     def _is(self, rows: Array, name: str) -> Array:
         return np.array([self._names[row] == name for row in rows.tolist()], bool)
 
+    def _clipping(self, stacks: Array) -> LineKind:
+        """The kind of a library's clipping. Operators that do not clip are those of other lines between the phases."""
+        kind = self._by_operators(self._rows(stacks))
+        return kind if kind in (CLIP, STATISTICS) else NEEDED
+
     def _emptying(self) -> Array:
         """Stacks in an optimizer's or a model's `zero_grad` that fills nothing."""
         inside = self._tree.is_zeroing
@@ -204,7 +210,11 @@ class LineKinds:
         return inside if not any(_ZEROES.search(self._names[row]) for row in beside) else np.zeros_like(inside)
 
     def _by_operators(self, rows: Array) -> LineKind | None:
-        """The kind by the operators of these rows of SCRIPT_OPERATORS; None where they do not identify it."""
+        """The kind by the operators of these rows of SCRIPT_OPERATORS that compute; None where they do not identify it.
+
+        Detached parameters are handed to one call for all of them just as to a call for each.
+        """
+        rows = rows[[CARRIES.search(self._names[row]) is None for row in rows.tolist()]] if len(rows) else rows
         if not len(rows):
             return None
         count = self._operators["count"][rows] / self._steps

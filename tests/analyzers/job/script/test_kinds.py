@@ -24,6 +24,13 @@ def calls(*names: str, count: int, inside: str = "", python_us: float = 0.0) -> 
     return chore
 
 
+def clip_beside(script: Script) -> None:
+    """A library's clipping in one call, and augmentation of the batch by small operators in another line."""
+    with script.frame("train.py(60): turn"), script.frame("torch/nn/utils/clip_grad.py(100): clip"):
+        script.idle(9e3)
+    operators(script, "mul", "add", count=80)
+
+
 def scheduler(script: Script) -> None:
     with script.frame("torch/optim/lr_scheduler.py(200): step"), script.frame("train.py(60): get_lr"):
         script.idle(5e3)
@@ -61,7 +68,10 @@ def kind(facts: RankFacts) -> tuple[kinds.LineKind, float] | None:
         (scheduler, kinds.OTHER),
         # One call for all tensors: it is not told.
         (calls("_foreach_norm", "_foreach_mul_", count=20, inside="torch/nn/utils/clip_grad.py(100): clip"), None),
+        (clip_beside, None),
         (calls("_foreach_lerp_", count=20), None),
+        (lambda script: (calls("detach", count=80)(script), calls("_foreach_lerp_", count=20)(script))[0], None),
+        (calls("detach", "to", count=80), kinds.OTHER),
         (calls(count=0, inside="torch/optim/lr_scheduler.py(200): step", python_us=5e3), None),
         (calls(count=0, inside="torch/optim/optimizer.py(900): zero_grad", python_us=5e3), None),
     ],

@@ -79,14 +79,14 @@ def written_rank(
     Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
 
 
-def our_run(folder: Path, windows: int = 2, restarts: int = 1) -> None:
+def our_run(folder: Path, windows: int = 2, restarts: int = 1, ranks: int = 2) -> None:
     """A run folder as the capture writes it."""
     (folder / ".shim").mkdir(parents=True)
-    (folder / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "world_size": 2}))
-    for rank in range(2):
+    (folder / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "world_size": ranks}))
+    for rank in range(ranks):
         for restart in range(restarts):
             stem = f"rank{rank}.host.{100 + rank + 10 * restart}.{restart}"
-            sidecar = {"schema": "ddprof.run/1", "state": "exit", "rank": rank, "world_size": 2, "restart": restart}
+            sidecar = {"schema": "ddprof.run/1", "state": "exit", "rank": rank, "world_size": ranks, "restart": restart}
             (folder / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
             for window in range(windows):
                 kt.write(folder / f"{stem}.{window}.pt.trace.json", EVENTS)

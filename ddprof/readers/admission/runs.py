@@ -50,10 +50,13 @@ def group_runs(
 
 
 def _given(members: tuple[Source, ...]) -> str:
-    """Place of a run: the folder of its files, or its only file without suffixes."""
-    first = members[0]
-    alone = len({(s.path, s.member) for s in members}) == 1
-    return os.path.join(run_folder(first), stem(first.path)) if alone else run_folder(first)
+    """Place of a run: the folder of its files, or its only file without suffixes.
+
+    A folder that capture wrote is a run, however many ranks it holds.
+    """
+    first, folder = members[0], run_folder(members[0])
+    is_file = len({(s.path, s.member) for s in members}) == 1 and not (first.sidecar_path or first.manifest_paths)
+    return os.path.join(folder, stem(first.path)) if is_file else folder
 
 
 def run_folder(source: Source) -> str:

@@ -91,3 +91,11 @@ def test_any_other_word_tells_a_run_and_the_name_of_a_file_where_there_is_one(tm
     assert _named(tmp_path / "mnist") == _named(tmp_path / "mnist" / "trace.json") == ["mnist"]
     rank_file(tmp_path / "logs" / "amp.json", 0)
     assert _named(tmp_path / "logs") == ["amp"]
+
+
+def test_a_folder_that_capture_wrote_names_its_run_however_many_ranks_it_holds(tmp_path: Path) -> None:
+    our_run(tmp_path / "alone", windows=1, ranks=1)
+    our_run(tmp_path / "pair", windows=1)
+    assert _named(tmp_path / "alone") == ["alone"] and _named(tmp_path / "pair") == ["pair"]
+    rank_file(tmp_path / "logs" / "rank0.host.100.0.0.pt.trace.json", 0)
+    assert _named(tmp_path / "logs") == ["rank0.host.100.0.0"]  # copied from such a folder, alone

@@ -26,6 +26,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.waiting_launches import HIDES, launches_wait
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.places import shown_place
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.finding_ids import HOST_SYNC
@@ -79,7 +80,8 @@ def _line_evidence(measures: Measures, position: int, lines: list[HostWait]) -> 
     for wait in lines:
         code = f": {wait.source}" if wait.source else ""
         times = f"{wait.count} times, {format_us(wait.total_ns / 1e3)} in the trace"
-        yield Evidence(f"{wait.source_line}{code} ({wait.what}, {times})", measures.job.rank_ids[position])
+        place = shown_place(measures.job.ranks[position], wait.source_line)
+        yield Evidence(f"{place}{code} ({wait.what}, {times})", measures.job.rank_ids[position])
 
 
 def _may_wait_for_peers(measures: Measures, position: int) -> bool:
@@ -115,11 +117,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(apart) if 0 < len(apart) <= len(idle) / 2 else ()
     callers = common_callers(measures.job.ranks[worst])
     lines = sync_lines(measures.job.ranks[worst])
+    where = f" at {shown_place(measures.job.ranks[worst], lines[0].source_line)}" if lines else ""
     practice, after_us = present_in(measures.job), idle_from_calls_us(measures.job.ranks[worst])
     yield Candidate(
         id=RULE.id,
-        summary=f"synchronizing calls drain the device queue on {measures.whom(numbers)}"
-        + (f", at {lines[0].source_line}" if lines else ""),
+        summary=f"synchronizing calls drain the device queue on {measures.whom(numbers)}" + (where and f",{where}"),
         ranks=numbers,
         lost_us=float(idle.mean()),
         changes=(Change("no_sync", numbers),),
@@ -136,7 +138,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=(
             Fix(
                 setting="synchronizing calls",
-                current=f"{callers} at {lines[0].source_line}" if lines else callers,
+                current=f"{callers}{where}",
                 suggested="none inside the step; read values every N steps",
                 patch=_patch(lines) if lines or (practice.is_pytorch and practice.trains) else None,
                 why="each call drains the launch queue",

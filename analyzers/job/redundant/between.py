@@ -19,6 +19,7 @@ from ddprof.analyzers.facts.script.tree import written
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.redundant.passes import passes_of
 from ddprof.analyzers.job.script.lines import lines_in
+from ddprof.analyzers.job.script.places import shown_file
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.sidecar.calls import CallingLine, ScriptCall
@@ -201,15 +202,14 @@ def through_of(facts: RankFacts) -> list[str]:
 
 def callers(facts: RankFacts, noted: list[ScriptCall | None], during: Intervals) -> list[Caller]:
     """The lines that make some calls, most calls first: as noted, else that in which the host is `during` them."""
-    counts = Counter(caller_words(call) for call in noted if call is not None)
+    counts = Counter(caller_words(facts, call) for call in noted if call is not None)
     if counts:
         return [Caller(words, count) for words, count in counts.most_common()]
     lines = [line for line in lines_in(facts, during) if line.file]
     return [Caller(written(line.file, line.line, line.function), 0) for line in lines[:1]]
 
 
-def caller_words(call: ScriptCall | CallingLine) -> str:
+def caller_words(facts: RankFacts, call: ScriptCall | CallingLine) -> str:
     """The line that calls a collective, and the library's function that it calls on the way."""
-    file = call.file.replace("\\", "/").rpartition("/")[2]
-    where = written(file, call.line, call.function)
+    where = written(shown_file(facts, call.file), call.line, call.function)
     return f"{where}, in {call.through.partition(' ')[2]}()" if call.through else where

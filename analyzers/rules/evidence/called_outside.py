@@ -21,12 +21,13 @@ def calls_outside(
     outside = called_outside(measures.job.ranks)
     if outside is None or outside.cost < LEAST or (outside.lines[0][0].op in MEETING_CALLS) != is_meeting:
         return
+    facts = measures.job.ranks[0]
     first, per_step = outside.lines[0]
     cost_us = outside.cost * measures.step_us
     yield Candidate(
         id=rule_id,
         summary=f"{format_number(per_step)} {first.op} calls per step outside the trace take "
-        f"{format_share(outside.cost)} of it, called at {caller_words(first)}",
+        f"{format_share(outside.cost)} of it, called at {caller_words(facts, first)}",
         ranks=(),
         lost_us=cost_us,
         changes=(),
@@ -35,7 +36,8 @@ def calls_outside(
             Evidence(f"in {outside.often} of {outside.steps} steps outside the trace, in no traced step"),
             *(
                 Evidence(
-                    f"{calls:.1f} {line.op} calls per step{_of_size(line.size, line.dtype)} at {caller_words(line)}"
+                    f"{calls:.1f} {line.op} calls per step{_of_size(line.size, line.dtype)} "
+                    f"at {caller_words(facts, line)}"
                 )
                 for line, calls in outside.lines[:3]
             ),

@@ -16,10 +16,11 @@ def test_names_the_calls_the_idle_time_and_the_line_of_the_script(labelled: Runs
     said = fires(labelled(ID), ID)
     assert said.fixes[0].current
     assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["host_sync"], rel=0.02)
-    line = {"source_line": "train.py:88", "source": "total += loss.item()", "what": "item"}
+    line = {"source_line": "/home/me/train.py:88", "source": "total += loss.item()", "what": "item"}
     said = candidate(ID, with_sidecars(labelled(ID), {"syncs": [{**line, "count": 5, "total_ns": 9_000}]}))
-    assert "train.py:88: total += loss.item()" in said.evidence[0].text and said.fixes[0].patch is not None
-    assert "- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch
+    assert said.summary.endswith(", at train.py:88") and (said.fixes[0].current or "").endswith(" at train.py:88")
+    assert said.evidence[0].text.startswith("train.py:88: total += loss.item()") and said.fixes[0].patch is not None
+    assert "# /home/me/train.py:88\n- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch
 
 
 def waits(script: Script, rank: int, step: int) -> None:

@@ -39,7 +39,9 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
         modest = severity_of(top, measures.step_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
-        return Verdict("compute" if rule is None or is_compute else rule.bound, _capital(sentence))
+        if rule is None or is_compute:
+            return Verdict("compute", _capital(sentence))
+        return Verdict(rule.bound_of(measures) if rule.bound_of else rule.bound, _capital(sentence))
     plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures, _unsure(diagnosis.findings, measures))
     spent = max(diagnosis.abstentions, key=lambda a: a.spent_us, default=None)
     if spent is not None and spent.spent_us and plain.bound == "compute":

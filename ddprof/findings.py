@@ -201,6 +201,7 @@ class Rule:
     title: str
     detect: Callable[[Any], Iterator[Candidate | Abstention]]
     bound: str = "compute"  # verdict.bound when this finding leads
+    bound_of: Callable[[Any], str] | None = None  # the same by the measures, where the rule has several
     needs_whole_run: bool = True  # False: it can judge from records of communication alone
     compares_ranks: bool = False  # it judges a rank by its peers: not where they recorded nothing in common
     upper_bound: bool = False  # its prices are bounds: it leads the verdict only if clearly larger than the next

@@ -94,6 +94,8 @@ def _occurs(regex: re.Pattern[str], string: str) -> bool:
 # Names by what they mean: each takes strings and returns which of them do; bool, shape (strings,).
 # copies from the host to the device
 is_to_device = _naming(r"HtoD|HostToDevice|H2D")
+# copies from the device to the host
+is_from_device = _naming(r"DtoH|DeviceToHost|D2H")
 # kernel names that move data between ranks
 is_comm_kernel = _naming(
     r"^(?:void\s+)?(?:"

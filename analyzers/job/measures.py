@@ -14,7 +14,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_evaluation
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
-from ddprof.analyzers.job.copies import pageable_copies
+from ddprof.analyzers.job.copies import exposed_copies, pageable_copies
 from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.peers.cpu_stops import CpuStops, cpu_stops
@@ -70,7 +70,7 @@ class Measures:
     longest_fetch_us: Array  # (ranks,), the longest time in the loader inside a step
     optimizer_kernels: Array  # (ranks,), kernels launched in optimizer ranges per step
     optimizer_us: Array  # (ranks,), their time
-    pageable_us: Array  # (ranks,), exposed host-device copies from pageable memory per step
+    pageable_us: Array  # (ranks,), exposed copies through pageable host memory per step, both ways
     gemm_us: Array  # (ranks,)
     fp32_gemm_us: Array  # (ranks,)
     kernels_per_step: Array  # (ranks,)
@@ -246,12 +246,8 @@ def _optimizer(facts: RankFacts) -> tuple[float, float]:
 
 
 def _pageable_us(facts: RankFacts) -> float:
-    ops = facts.device_ops
     pageable = pageable_copies(facts)
-    if not pageable.any():
-        return 0.0
-    copies = intervals.union(*ops.take(pageable).bounds)
-    return _per_step_us(facts, intervals.intersect(copies, facts.gaps_of("memcpy").bounds))
+    return _per_step_us(facts, exposed_copies(facts, pageable)) if pageable.any() else 0.0
 
 
 def _gemm(facts: RankFacts) -> tuple[float, float]:

@@ -281,7 +281,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "copies", "Copies beside compute", "pageable host-device copies do not block", "hidden",
         _plain("hide_copies"), is_switch=True, mends=(INPUT_PAGEABLE_COPY,),
-        lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy from pageable memory in the recorded steps",
+        lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy through pageable memory in the recorded steps",
         says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(

@@ -6,6 +6,7 @@ import math
 import statistics
 
 from ddprof.causes import CAUSES
+from ddprof.finding_ids import INPUT_PAGEABLE_COPY
 from ddprof.findings import (
     CRITICAL_SHARE,
     HIGH,
@@ -65,6 +66,9 @@ def bound_word(report: Report) -> str:
         largest = "compute"  # start-up may take longer than what is judged
     share = format_share(job[largest] / job["wall_us"])
     bound = CAUSES[largest].bound
+    leading = next((finding.id for finding in report.findings), "")
+    if largest == "memcpy" and leading == INPUT_PAGEABLE_COPY and report.verdict.bound == "host":
+        bound = "copy"  # of something else than batches
     return f"{'Idle' if bound == 'none' else f'{bound.capitalize()}-bound'} ({share})"
 
 

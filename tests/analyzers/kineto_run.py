@@ -66,6 +66,21 @@ class Script:
         self.free_us = start + dur_us
         self.now_us = returns_us
 
+    def copy_pageable(self, size_bytes: int, dur_us: float, to_host: bool = False) -> None:
+        """A copy between the device and pageable memory: the host waits for it."""
+        self.launches += 1
+        ids = {"correlation": self.launches, "External id": self.launches}
+        start = max(self.free_us, self.now_us + 5)
+        self.free_us = start + dur_us
+        self.add(
+            "aten::copy_", "cpu_op", self.now_us, self.free_us + 3 - self.now_us, 1, {"External id": self.launches}
+        )
+        self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us + 1, self.free_us + 1 - self.now_us, 1, ids)
+        name = "Memcpy DtoH (Device -> Pageable)" if to_host else "Memcpy HtoD (Pageable -> Device)"
+        copied = {**ids, "stream": 7, "device": 0, "bytes": size_bytes}
+        self.add(name, "gpu_memcpy", start, dur_us, 7, copied)
+        self.now_us = self.free_us + 3
+
     def reduce(self, until_us: float, elements: int = 2**20, ranks: int = 2) -> None:
         """An all-reduce launched now, on the stream of the kernels, that ends at `until_us`."""
         self.launches += 1

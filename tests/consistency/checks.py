@@ -53,7 +53,8 @@ def headline(s: Screens) -> Iterator[str]:
     if format_ranks(lead.ranks) not in sentence.lower() and lead.ranks:
         yield f"the headline does not name {format_ranks(lead.ranks)}"
     rule = catalogue().get(lead.id)
-    if rule and s.report.verdict.bound not in (rule.bound, "compute"):
+    several = ("host",) if rule and rule.bound_of else ()
+    if rule and s.report.verdict.bound not in (rule.bound, *several, "compute"):
         yield f"bound by {s.report.verdict.bound}, but {lead.id} means {rule.bound}"
 
 

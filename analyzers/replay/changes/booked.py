@@ -204,5 +204,5 @@ def of_rank(time_us: Callable[[RankFacts], float]) -> Own:
 
 
 def copies(left: float) -> Own:
-    """Exposed copies from pageable memory, less the share that remains."""
-    return lambda measures, _: (1 - left) * measures.pageable_us
+    """Exposed copies through pageable memory, less the share that remains: the change's own, or `left`."""
+    return lambda measures, change: (1 - min((left, *change.values))) * measures.pageable_us

@@ -72,16 +72,17 @@ def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenar
 
 
 def hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Copy from pinned instead of pageable host memory: faster, and without blocking."""
+    """Copy through pinned instead of pageable host memory: faster, and without blocking. `values[0]`: the share of
+    their time that is left instead, 0 where what is copied stays on the device.
+    """
+    left = change.values[0] if change.values else PINNED_SHARE
     dur, freed = {}, {}
     for rank in graph.ranks:
         facts = rank.facts
         if not len(facts.device_ops):
             continue
         pageable = pageable_copies(facts)[rank.ops.row]
-        dur[rank.position] = np.where(pageable, np.round(rank.ops.dur_ns * PINNED_SHARE), rank.ops.dur_ns).astype(
-            np.int64
-        )
+        dur[rank.position] = np.where(pageable, np.round(rank.ops.dur_ns * left), rank.ops.dur_ns).astype(np.int64)
         launches = rank.ops.launch_ns[pageable]
         freed[rank.position] = frozenset(np.flatnonzero(np.isin(rank.anchors.start_ns, launches)).tolist())
     return Scenario(dur_ns=dur, freed=freed)

@@ -119,7 +119,7 @@ _ROWS = (
                ledger=Booked(booked.faster_kernels)),
     ChangeKind("keep_activations", "`values[0]` of what is computed again in backward is kept", keep_activations,
                doubt=0.15),
-    ChangeKind("hide_copies", "copies come from pinned memory", hide_copies,
+    ChangeKind("hide_copies", "`values[0]` of pageable copies is left, or pinned ones' time", hide_copies,
                ledger=Booked(booked.copies(PINNED), ("memcpy",), most=booked.copies(0.0)), doubt=0.2),
     # Communication.
     ChangeKind("scale_transfer", "transfers of the role `target` take `values[0]` times as long", scale_transfer,

@@ -50,7 +50,7 @@ def _difference(here: Mapping[int, Call]) -> tuple[str, dict[int, object]] | Non
 
 
 def _told(here: Mapping[int, Call]) -> Iterator[tuple[str, dict[int, object]]]:
-    """What one collective's calls must share, and what is recorded of it by rank."""
+    """Fields that the calls of one collective must share, and what is recorded of it by rank."""
     ops = {rank: "" if call.op == UNKNOWN_OP else call.op for rank, call in here.items()}
     yield "operation", dict(ops)
     op = next(filter(None, ops.values()), UNKNOWN_OP)  # after this they have but one

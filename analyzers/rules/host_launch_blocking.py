@@ -6,8 +6,9 @@ Why it costs: the host cannot run ahead, so that between any two kernels the dev
 beside no compute.
 How the gain is priced: the run is replayed with launch calls that return when their kernels begin.
 How to fix: unset the variable; set it only to find the line of an illegal memory access.
-Limits: what launching costs without it, and other calls that wait, show only in a recording without it. Copies may
-wait, too: their waits stay in the replay. `AMD_SERIALIZE_KERNEL=1` waits before each launch and is not told.
+Limits: what launching costs without it, and other calls that wait, show only in a recording without it: on an H200 the
+fix saved 22 ms of 40 where 11 to 17 were said. Copies may wait, too: their waits stay in the replay.
+`AMD_SERIALIZE_KERNEL=1` waits before each launch and is not told.
 Sources: PyTorch CUDA semantics documentation (asynchronous execution); HIP documentation (environment variables).
 """
 

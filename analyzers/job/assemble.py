@@ -15,7 +15,7 @@ from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, group_s
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
 from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
-from ddprof.analyzers.job.oversubscription import oversubscription_note
+from ddprof.analyzers.job.oversubscription import oversubscription_note, shared_device_note
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
 from ddprof.analyzers.job.rendezvous.inferred import find_meetings
@@ -88,6 +88,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *_recorded_with_less(ranks),
             *_checked_collectives(ranks),
             *oversubscription_note(ranks),
+            *shared_device_note(ranks, rank_ids),
             *busy_machine_note(ranks),
         ),
         step_ns=step_ns,

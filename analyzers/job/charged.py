@@ -42,11 +42,13 @@ def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
     return float(all_lateness_us(job.ranks, job.blame)[np.isin(job.rank_ids, ranks)].sum())
 
 
-def charged_by_step_ns(job: JobFacts, blame: Table) -> Array:
-    """Waiting of some rows of a job's blame charged to each rank in each step: shape (ranks, steps)."""
+def charged_by_step_ns(job: JobFacts, blame: Table, by: str = "culprit") -> Array:
+    """Waiting of some rows of a job's blame charged to each rank in each step, or of each rank (`by` "victim"): shape
+    (ranks, steps).
+    """
     of_rank = blame.take(blame["culprit"] != NULL)
     steps = 1 + max(int(of_rank["step"].max(initial=0)), *(len(facts.steps) - 1 for facts in job.ranks))
-    key = of_rank["culprit"] * steps + np.maximum(of_rank["step"], 0)
+    key = of_rank[by].astype(np.int64) * steps + np.maximum(of_rank["step"], 0)
     charged = np.bincount(key, weights=of_rank["dur_ns"], minlength=len(job.ranks) * steps)
     return charged.reshape(len(job.ranks), steps)
 

@@ -43,20 +43,22 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
 
 
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
-    """Notes on the first host with fewer cores than CPU ranks, which then wait for a core, and on ranks of one device,
-    as where each forgets to set its own.
-    """
-    on_device: dict[str, list[int]] = {}
-    for position, facts in enumerate(ranks):
-        if facts.sidecar.device.uuid:
-            on_device.setdefault(facts.sidecar.device.uuid, []).append(
-                position if facts.identity.rank is None else facts.identity.rank
-            )
-    for together in (numbers for numbers in on_device.values() if len(numbers) > 1):
-        effect = "their kernels take turns, which lengthens transfers and waits; torch.cuda.set_device(local_rank)?"
-        return [HealthNote(f"{format_ranks(together)} share one device", effect)]
+    """A note on the first host with fewer cores than CPU ranks, which then wait for a core."""
     for many, cores in filter(None, map(shared_cores, ranks)):
         if many > cores:
             effect = "operators include waiting for a core: causes and savings are less certain"
             return [HealthNote(f"{many} ranks share {cores} cores", effect)]
     return []
+
+
+def shared_device_note(ranks: Sequence[RankFacts], rank_ids: Sequence[int]) -> list[HealthNote]:
+    """A note on the first ranks (numbers: `rank_ids`) that use one device, as where each forgets to set its own."""
+    on_device: dict[str, list[int]] = {}
+    for facts, rank in zip(ranks, rank_ids, strict=True):
+        if facts.sidecar.device.uuid:
+            on_device.setdefault(facts.sidecar.device.uuid, []).append(rank)
+    together = next((numbers for numbers in on_device.values() if len(numbers) > 1), None)
+    if together is None:
+        return []
+    effect = "their kernels take turns, which lengthens transfers and waits; torch.cuda.set_device(local_rank)?"
+    return [HealthNote(f"{format_ranks(together)} share one device", effect)]

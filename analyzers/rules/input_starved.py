@@ -256,7 +256,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
     cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
-    who, maker = "every rank" if ranks > 1 else measures.whom(()), making_line(measures.job.ranks[worst])
+    who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper)
     yield Candidate(
@@ -279,6 +279,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
+def _everybody(measures: Measures) -> str:
+    return "every rank" if len(measures.job.ranks) > 1 else measures.whom(())
+
+
 def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
     """Candidate for workers too slow for the job, whose full queue hid that in the traced steps."""
     share, worst = averages.typical(drained.shares), int(np.argmax(drained.shares))
@@ -289,7 +293,7 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
     )
     return Candidate(
         id=RULE.id,
-        summary=f"{'every rank' if len(measures.job.ranks) > 1 else measures.whom(())} waits for its data loader",
+        summary=f"{_everybody(measures)} waits for its data loader",
         ranks=(),
         lost_us=lost_us,
         changes=(),

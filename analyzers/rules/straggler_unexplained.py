@@ -169,9 +169,7 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
     held = _held_by(left, worst)
     # All that the rank which waits longest in a step can gain: with one late rank that is what all others wait, with
     # ranks that are late in turn within the step less than the sum.
-    waits_ns = np.zeros(charged.shape)
-    np.add.at(waits_ns, (left["victim"], np.maximum(left["step"], 0)), left["dur_ns"])
-    others_wait_us = float(waits_ns.max(axis=0).sum()) / 1e3 / max(1, measures.steps)
+    others_wait_us = float(charged_by_step_ns(job, left, "victim").max(axis=0).sum()) / 1e3 / max(1, measures.steps)
     cost = f"the others wait {format_us(others_wait_us)} of each step"
     if is_named:
         summary = f"rank {job.rank_ids[worst]} is the latest in {latest[worst]} of {steps} steps"

@@ -104,11 +104,7 @@ def pause_ratios(facts: RankFacts) -> dict[str, float]:
 
     A cause that takes next to nothing inside has none, nor has any cause where too few steps are known.
     """
-    parts: dict[str, Part] = {"dataloader": attrgetter("data_ns")}
-    for cause, pauses in (("gc", facts.sidecar.gc), ("checkpoint", facts.sidecar.checkpoints)):
-        if pauses:
-            parts[cause] = pauses_in(pauses)
-    times = _inside_and_outside(facts, parts)
+    times = _inside_and_outside(facts, _scaled_pauses(facts))
     return {cause: min(outside / inside, MAX_PAUSE_RATIO) for cause, (inside, outside) in times.items()}
 
 
@@ -120,17 +116,16 @@ def apart_us(job: JobFacts) -> float:
 
 
 def _apart_ns(facts: RankFacts) -> float:
-    inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
-    outside, scaled = typical_steps(facts), pause_ratios(facts)
-    sidecar, loading = facts.sidecar, attrgetter("data_ns")
-    pauses = {"gc": sidecar.gc, "checkpoint": sidecar.checkpoints, "evaluation": sidecar.evaluations}
-    parts: dict[str, Part] = {"dataloader": loading, **{cause: pauses_in(each) for cause, each in pauses.items()}}
-    apart_ns = 0.0
-    for cause, part in parts.items():
-        inside_ns, outside_ns = _average_ns(inside, part), _average_ns(outside, part)
-        if inside_ns is not None and outside_ns is not None:
-            apart_ns += max(0.0, outside_ns - scaled.get(cause, 1.0) * inside_ns)
-    return apart_ns
+    parts, scaled = {**_scaled_pauses(facts), "evaluation": pauses_in(facts.sidecar.evaluations)}, pause_ratios(facts)
+    times = _inside_and_outside(facts, parts, least_share=-1.0)
+    return sum(max(0.0, outside - scaled.get(cause, 1.0) * inside) for cause, (inside, outside) in times.items())
+
+
+def _scaled_pauses(facts: RankFacts) -> dict[str, Part]:
+    """The pauses that the replay scales, by cause."""
+    sidecar = facts.sidecar
+    recorded = {"gc": sidecar.gc, "checkpoint": sidecar.checkpoints}
+    return {"dataloader": attrgetter("data_ns"), **{cause: pauses_in(each) for cause, each in recorded.items() if each}}
 
 
 def timed_phases(facts: RankFacts) -> dict[Phase, tuple[float, float]]:
@@ -154,16 +149,18 @@ def unprofiled_ratio(ranks: Sequence[RankFacts]) -> float | None:
 
 
 def _inside_and_outside(
-    facts: RankFacts, parts: Mapping[str, Part], average: Average = np.mean
+    facts: RankFacts, parts: Mapping[str, Part], average: Average = np.mean, least_share: float = MIN_PART_SHARE
 ) -> dict[str, tuple[float, float]]:
-    """Mean (ns) of each part over the profiled steps and over the typical unprofiled ones."""
+    """Mean (ns) of each part over the profiled steps, where it takes more of them than `least_share`, and over the
+    typical unprofiled ones.
+    """
     inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
     outside = typical_steps(facts)
     step_ns = _average_ns(inside, attrgetter("length_ns"))
     times = {}
     for name, part in parts.items():
         inside_ns, outside_ns = _average_ns(inside, part, average), _average_ns(outside, part, average)
-        if inside_ns is not None and outside_ns is not None and inside_ns > MIN_PART_SHARE * (step_ns or 0.0):
+        if inside_ns is not None and outside_ns is not None and inside_ns > least_share * (step_ns or 0.0):
             times[name] = (inside_ns, outside_ns)
     return times
 

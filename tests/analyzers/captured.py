@@ -9,7 +9,7 @@ import numpy as np
 from labelled_runs import Labelled, on_every_rank, run_of
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.facts.model import TABLES, RankFacts
+from ddprof.analyzers.facts.model import PHASES, TABLES, Phase, RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.readers.side_files.lenient import parse
@@ -37,6 +37,14 @@ def prices_with(run: LoadedRun, *sidecars: dict[str, Any]) -> Pricer:
 def on_cpu(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
     """The run with these sidecars, as if its ranks had no device."""
     return on_every_rank(with_sidecars(run, *sidecars), is_device_rank=False)
+
+
+def meeting_in_backward(run: Labelled, *sidecars: dict[str, Any]) -> Measures:
+    """The run with these sidecars, as if its ranks had no device and met in their backward passes alone."""
+    measures = on_cpu(run, *sidecars)
+    steps = measures.job.ranks[0].steps
+    rows = {name: steps[name] for name in ("start_ns", "end_ns")} | {"phase": [Phase.BACKWARD] * len(steps)}
+    return on_every_rank(measures, phases=PHASES.table(rows | {"name": np.zeros(len(steps))}))
 
 
 def fed(run: Labelled, elements: Callable[[int, int], int]) -> Measures:

@@ -53,9 +53,10 @@ def _timed_by_all(ranks: Sequence[RankFacts]) -> list[tuple[StepTimes, ...]]:
 def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     """Excess of each rank over the typical one beside its loader, and the time that it takes there, as shares of the
     step; floats, shape (ranks,). The first are 0 where that is little, chance or want of a CPU, both where too few
-    steps were timed or ranks wait for one another outside their backward passes, too."""
+    steps were timed or hosts wait outside their backward passes, too: for one another, or for a device in any call."""
     none, common = np.zeros(len(ranks)), _timed_by_all(ranks)
-    if len(ranks) < 2 or not common or len(common[0]) < MIN_STEPS or any(map(meets_elsewhere, ranks)):
+    waits_elsewhere = not all(map(computes, ranks)) or any(map(meets_elsewhere, ranks))
+    if len(ranks) < 2 or not common or len(common[0]) < MIN_STEPS or waits_elsewhere:
         return none, none
     own = [own_ns(facts, steps, beside_loader=True) for facts, steps in zip(ranks, common, strict=True)]
     times_ns, shares = np.array(own), run_shares(ranks)

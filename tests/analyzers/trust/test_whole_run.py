@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import with_sidecars
+from captured import meeting_in_backward
 from labelled_runs import Runs, latest
 
 from ddprof.analyzers.job.measures import measure
@@ -38,7 +38,7 @@ def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every
     us = lateness_us(bare.job.ranks, bare.job.blame, late)
     sidecars = [timed(0.0, 0.0, count) for _ in bare.job.ranks]
     sidecars[late] = timed(traced * us, others * us, count, every)
-    measures = measure(with_sidecars(labelled(STRAGGLER), *sidecars).job)
+    measures = measure(meeting_in_backward(labelled(STRAGGLER), *sidecars).job)
     rank = bare.job.rank_ids[late]
     return contradicted_by_the_run(Candidate(STRAGGLER, "late", (rank,), us, (), Basis.COMPARED), measures)
 

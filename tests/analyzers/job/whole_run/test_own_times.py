@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import with_sidecars
+from captured import meeting_in_backward, with_sidecars
 from labelled_runs import Runs, candidates
 
 from ddprof.analyzers.attribution.own_time import takes_longer
@@ -25,7 +25,7 @@ def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> 
     return {"steps": steps}
 
 
-def on_cpu(share: float, waited: float) -> dict[str, Any]:
+def ran(share: float, waited: float) -> dict[str, Any]:
     return {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": int(share * 1e9), "waited_ns": int(waited * 1e9)}}}
 
 
@@ -46,15 +46,20 @@ def untimed(record: dict[str, Any], *indices: int) -> dict[str, Any]:
         (timed(2.0), timed(0.0), 0.0),  # little
         (timed(0.0, stopped=1), timed(0.0), 0.0),  # chance
         (timed(8.0, count=12), timed(0.0, count=12), 0.0),  # a short run
-        (timed(8.0) | on_cpu(0.4, 0.6), timed(0.0) | on_cpu(0.2, 0.3), 8 / STEP_MS),  # it computes more, and waits so
-        (timed(8.0) | on_cpu(0.6, 0.0), timed(0.0) | on_cpu(0.2, 0.0), 0.4),  # most of it in its backward pass
-        (timed(8.0) | on_cpu(0.2, 0.6), timed(0.0) | on_cpu(0.2, 0.3), 0.0),  # it had no CPU
+        (timed(8.0) | ran(0.4, 0.6), timed(0.0) | ran(0.2, 0.3), 8 / STEP_MS),  # it computes more, and waits so
+        (timed(8.0) | ran(0.6, 0.0), timed(0.0) | ran(0.2, 0.0), 0.4),  # most of it in its backward pass
+        (timed(8.0) | ran(0.2, 0.6), timed(0.0) | ran(0.2, 0.3), 0.0),  # it had no CPU
     ],
 )
 def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float) -> None:
-    measures = measure(with_sidecars(labelled("clean.ddp"), others, late, others).job)
-    found, _ = late_shares(measures.job.ranks)
-    assert found.tolist() == pytest.approx([0.0, share, 0.0, 0.0], abs=0.03)
+    measures = measure(meeting_in_backward(labelled("clean.ddp"), others, late, others).job)
+    shares, _ = late_shares(measures.job.ranks)
+    assert shares.tolist() == pytest.approx([0.0, share, 0.0, 0.0], abs=0.03)
     said, rank = candidates("straggler.unexplained", measures), measures.job.rank_ids[1]
     assert [one.ranks for one in said] == ([(rank,)] if share else [])
     assert not share or (takes_longer(measures, (rank,)) and np.isclose(said[0].ceiling_us, measures.timed_us[1]))
+
+
+def test_the_host_of_a_device_waits_for_it_in_any_call(labelled: Runs) -> None:
+    ranks = with_sidecars(labelled("clean.ddp"), timed(0.0), timed(8.0), timed(0.0)).job.ranks
+    assert not np.any(late_shares(ranks))

@@ -16,10 +16,11 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.occupying import loads_for_evaluation
+from ddprof.analyzers.job.script.occupying import loads_for_evaluation, occupying_line
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
-from ddprof.analyzers.rules.evidence.loader_fixes import made_beside, thread_fix
+from ddprof.analyzers.rules.evidence.loader_fixes import loop_fix, made_beside, thread_fix
+from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.evidence.worker_cores import taking
@@ -49,13 +50,16 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(late[np.argmax(loader_us[late])])
     cost = fetch_cost(measures.job.ranks[worst])
     maker = making_line(measures.job.ranks[worst])
-    is_late = f"the data loader of {format_ranks(numbers)} is late"
+    in_loop = occupying_line(measures.job.ranks[worst], "dataloader") if maker is None else None
+    who, is_one = format_ranks(numbers), len(numbers) == 1
+    is_late = f"the data loader of {who} is late"
     if maker is not None:
-        is_late = f"{format_ranks(numbers)} {'waits' if len(numbers) == 1 else 'wait'} for batches that "
-        is_late += f"{made_beside(maker)},"
+        is_late = f"{who} {'waits' if is_one else 'wait'} for batches that {made_beside(maker)},"
+    elif in_loop is not None:
+        is_late = f"{who} {'is' if is_one else 'are'} late with batches that the training loop prepares, in {in_loop},"
     candidate = Candidate(
         id=RULE.id,
-        summary=f"{is_late} and the other ranks wait for it",
+        summary=f"{is_late} and the other ranks wait for {'it' if is_one else 'them'}",
         ranks=numbers,
         lost_us=float(measures.cause_us("dataloader")[late].mean()) + _waited_us(measures, late),
         changes=(Change("instant_loader", numbers),),
@@ -67,7 +71,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),
-        fixes=_fixes(measures, worst, numbers) if maker is None else (thread_fix(maker),),
+        fixes=_fixes(measures, worst, numbers, maker, in_loop),
     )
     yield with_line(measures, candidate) if fetch_themselves(measures) else candidate
 
@@ -89,8 +93,14 @@ def _waited_us(measures: Measures, late: Array) -> float:
     return min(charged_us(measures, late.tolist()), excess_us * (len(loader_us) - len(late)) / len(loader_us))
 
 
-def _fixes(measures: Measures, worst: int, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
-    """Fixes for the late data loaders of these ranks."""
+def _fixes(
+    measures: Measures, worst: int, numbers: tuple[int, ...], maker: str | None, in_loop: str | None
+) -> tuple[Fix, ...]:
+    """Fixes for late batches of these ranks: of a thread (`maker`), of the loop itself (`in_loop`), or of a loader."""
+    if maker is not None:
+        return (thread_fix(maker),)
+    if in_loop is not None:
+        return (loop_fix(in_loop, present_in(measures.job).trains),)
     loader_us = measures.host_spans_us["dataloader"]
     waited_us, usual_us = float(loader_us[worst]), averages.typical(loader_us)
     others, balance = "no other rank loads", ""  # as the first stage of a pipeline

@@ -75,13 +75,13 @@ def loop_fix(line: str, trains: bool) -> Fix:
             line,
             "runs between calls of the model",
             "runs in the workers of a DataLoader (__getitem__ or collate_fn)",
-            "the device waits while inputs are prepared; workers do so during the previous call",
+            "the model waits while inputs are prepared; workers do so during the previous call",
         )
     return _to_workers(
         line,
         "runs in the training loop",
         "runs in the workers of a DataLoader (__getitem__ or collate_fn), or once before training",
-        "the device waits while the training thread prepares its batch; workers do so during the previous step",
+        "the step waits while the training thread prepares its batch; workers do so during the previous step",
     )
 
 

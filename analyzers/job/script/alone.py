@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.script.tree import written
 from ddprof.analyzers.job.script.beside import BACKWARD, COLLECTIVE, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
-from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path, in_windows
+from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path
 from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import NULL, Array, Table
 
@@ -93,9 +93,11 @@ def _seen(ranks: Sequence[RankFacts], step_us: float, script: Sequence[ScriptTim
 def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone | None:
     if len(ranks) < 2 or lateness_us <= 0:
         return None
+    if _train_apart(ranks):
+        ranks = [replace(rank, without_phases=True) for rank in ranks]
     others = [rank for position, rank in enumerate(ranks) if position != late]
     if all(rank.has_frames for rank in ranks):
-        seen = in_windows(ranks[late].facts, blocked(ranks[late].facts))
+        seen = ranks[late].in_windows_without(blocked(ranks[late].facts))
         code = _apart(_often_enough(ranks[late], seen), [rank.in_windows for rank in others], lateness_us, seen)
         # A frame that was not traced did not run; one that no sample fell into may have.
         if code is not None and all(not rank.is_sampled or rank.is_known for rank in others):
@@ -107,6 +109,14 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
         if code is not None:
             return code
     return None
+
+
+def _train_apart(ranks: Sequence[RankPaths]) -> bool:
+    """True where ranks train in lines of their own, as stages of a pipeline do: such a line is on one rank alone, and
+    says nothing of why that is late.
+    """
+    calls = [rank.training_calls for rank in ranks]
+    return all(calls) and any(path not in rank.seen for rank in ranks for path in frozenset.union(*calls))
 
 
 def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:

@@ -14,6 +14,7 @@ from ddprof.analyzers.facts.script.host_time import between_operators, blocked
 from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.job.script.beside import (
+    BACKWARD,
     FORWARD,
     REST,
     is_sampled,
@@ -38,12 +39,14 @@ KNOWN_SHARE = 0.5  # of the steps: where samples say less than what ran for most
 class RankPaths:
     """Samples of one rank by path, computed once, as it is compared with every late rank of the job.
 
-    `step_us`: of a typical step; `beside`: time outside the phases, None where not needed.
+    `step_us`: of a typical step; `beside`: time outside the phases, None where not needed. `without_phases`: nothing
+    counts inside phases of the step, nor in calls that wait for other ranks.
     """
 
     facts: RankFacts
     step_us: float
     beside: ScriptTime | None = None
+    without_phases: bool = False
 
     @cached_property
     def has_frames(self) -> bool:
@@ -53,7 +56,13 @@ class RankPaths:
     @cached_property
     def in_windows(self) -> dict[Path, float]:
         """Time in the windows, us per step; for ranks with steps only."""
-        return in_windows(self.facts, intervals.EMPTY)
+        return self.in_windows_without(intervals.EMPTY)
+
+    def in_windows_without(self, without: Intervals) -> dict[Path, float]:
+        """Time in the windows outside some stretches, us per step; for ranks with steps only."""
+        own_ns = time_by_stack(self.facts, intervals.subtract(intervals.union(*self.facts.marks), without))
+        steps = len(self.facts.steps)
+        return by_path(self.facts, self._counted({s: ns / 1e3 / steps for s, ns in enumerate(own_ns.tolist()) if ns}))
 
     @cached_property
     def is_known(self) -> bool:
@@ -69,7 +78,18 @@ class RankPaths:
     @cached_property
     def samples(self) -> Mapping[int, float]:
         """Whole-run samples in each stack."""
-        return run_samples(self.facts)
+        return self._counted(run_samples(self.facts))
+
+    @cached_property
+    def training_calls(self) -> frozenset[Path]:
+        """Paths from which most samples in backward passes were called: where this rank trains."""
+        tree, calls = self._tree, dict[int, float]()
+        for stack, count in run_samples(self.facts, BACKWARD).items():
+            while stack >= 0 and tree.in_phase[stack]:
+                stack = int(tree.outer[stack])
+            if stack >= 0:
+                calls[stack] = calls.get(stack, 0.0) + count
+        return frozenset(p for p, count in by_path(self.facts, calls).items() if 2 * count > sum(calls.values()))
 
     @cached_property
     def seen(self) -> dict[Path, float]:
@@ -79,7 +99,7 @@ class RankPaths:
     @cached_property
     def times_ns(self) -> Mapping[int, float]:
         """Time of the whole run that the samples of each stack represent, ns."""
-        return run_samples(self.facts, column="time_ns")
+        return self._counted(run_samples(self.facts, column="time_ns"))
 
     @cached_property
     def seen_ns(self) -> dict[Path, float]:
@@ -102,7 +122,7 @@ class RankPaths:
     @cached_property
     def over_the_run(self) -> dict[Path, float]:
         """Time in the path per step of `step_us`, by its share of the samples of the whole run."""
-        total = sum(self.samples.values())
+        total = sum(run_samples(self.facts).values())
         return by_path(self.facts, {stack: self.step_us * count / total for stack, count in self.samples.items()})
 
     @cached_property
@@ -152,6 +172,12 @@ class RankPaths:
             return ~(self._tree.in_phase | self._tree.is_loss)
         return self._tree.is_forward if phase == FORWARD else self._tree.is_backward
 
+    def _counted(self, by_stack: Mapping[int, float]) -> dict[int, float]:
+        if not self.without_phases:
+            return dict(by_stack)
+        left_out = self._tree.in_phase | self._tree.meets
+        return {stack: amount for stack, amount in by_stack.items() if not left_out[stack]}
+
     @cached_property
     def _tree(self) -> CallTree:
         return call_tree(self.facts)
@@ -159,12 +185,6 @@ class RankPaths:
     @cached_property
     def _phases(self) -> HostPhases:
         return phases_of(self.facts, self._tree)
-
-
-def in_windows(facts: RankFacts, without: Intervals) -> dict[Path, float]:
-    """Time (us per step) in the user's functions with all that they call, outside some stretches."""
-    own_ns = time_by_stack(facts, intervals.subtract(intervals.union(*facts.marks), without))
-    return by_path(facts, {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(own_ns.tolist()) if ns})
 
 
 def by_path(facts: RankFacts, self_times: Mapping[int, float]) -> dict[Path, float]:

@@ -44,11 +44,14 @@ def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
     """The ranks that are late again and again for these causes, the first of them first; none where nobody waited.
 
     Ranks that arrive last more often than by chance go before all others, and among them the one that is last most
-    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`), and of a
-    recording of communication alone those for ranks that were late only while the job started. There ranks may be late
-    in turn: each that is last more often than by chance is one, with its share. Elsewhere one rank is told.
+    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`), as are
+    those for messages of a pipeline (its schedule decides who is last) and, of a recording of communication alone,
+    those for ranks that were late only while the job started. There ranks may be late in turn: each that is last more
+    often than by chance is one, with its share. Elsewhere one rank is told.
     """
     recurs = recurring(job)
+    if job.pipeline is not None:
+        recurs &= ~job.instances["is_message"][job.blame["instance"]].astype(bool)
     alone = out_of_scope(job) is not None
     if alone:
         recurs &= ~np.isin(job.instances["late"][job.blame["instance"]], _late_at_first(job, job.blame.take(recurs)))

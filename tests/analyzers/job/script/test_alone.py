@@ -151,6 +151,20 @@ def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_
     assert shared is not None and shared.peers_us == pytest.approx(300.0)  # they run it, far shorter
 
 
+@pytest.mark.parametrize(("reports", "words"), [(0, ""), (60, "train.py:88 report()")])
+def test_a_line_that_trains_a_stage_of_its_own_makes_no_rank_late(tmp_path: Path, reports: int, words: str) -> None:
+    """Stages of a pipeline call their schedules in different lines."""
+    late, others = unseen(tmp_path)
+    stages = []
+    for facts, line in zip((late, *others), (44, 42, 42), strict=True):
+        engine = ("torch/autograd/graph.py", 841, "_engine_run_backward", 0)
+        sampled = with_stacks(facts, ("train.py", line, "main", None), engine, ("train.py", 88, "report", 0))
+        rows = [("backward", 1, 60), *([("rest", 2, reports)] if reports and facts is late else [("rest", 0, 6)])]
+        stages.append(replace(sampled, script_totals=totals(*rows)))
+    alone = runs_alone(stages, 0, 4_000.0, 7_000.0)
+    assert ("" if alone is None else alone.inside or alone.line) == words
+
+
 def _blame(culprits: Sequence[int]) -> Table:
     """For each of these, 8 ms of waiting in each of five steps."""
     table = {"culprit": list(culprits), "victim": [2] * len(culprits), "dur_ns": [8 * MS * 5] * len(culprits)}

@@ -26,6 +26,13 @@ def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> No
     assert len(members_of(MEMBERS.empty(), 0)) == 0
 
 
+def test_the_schedule_of_a_pipeline_makes_nobody_the_latest(labelled: Runs) -> None:
+    job = labelled("clean.pp").job
+    waited = job.instances.take(np.unique(job.blame["instance"]))
+    assert waited["is_message"].any() and not latest_ranks(job, CAUSES)
+    assert latest_ranks(replace(job, pipeline=None), CAUSES)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_waits_end_when_the_last_member_arrives(labelled: Runs, name: str) -> None:
     job = labelled(name).job

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.script.tree import written
 from ddprof.analyzers.job.script.beside import BACKWARD, COLLECTIVE, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
@@ -97,13 +96,15 @@ def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone |
         ranks = [replace(rank, without_phases=True) for rank in ranks]
     others = [rank for position, rank in enumerate(ranks) if position != late]
     if all(rank.has_frames for rank in ranks):
-        seen = ranks[late].in_windows_without(blocked(ranks[late].facts))
-        code = _apart(_often_enough(ranks[late], seen), [rank.in_windows for rank in others], lateness_us, seen)
+        seen = ranks[late].working
+        often = _often_enough(ranks[late], seen)
+        code = _apart(often, [rank.in_windows for rank in others], lateness_us, seen)
         # A frame that was not traced did not run; one that no sample fell into may have.
         if code is not None and all(not rank.is_sampled or rank.is_known for rank in others):
             return code
         if all(rank.is_known for rank in ranks):
-            return code
+            # Peers may wait in the very call in which the late rank works, such as one that gathers its state.
+            return code or _apart(often, [rank.working for rank in others], lateness_us, seen)
     for by in (_by_samples, _beside, _held):
         code = by(ranks[late], others, lateness_us)
         if code is not None:

@@ -56,10 +56,14 @@ class RankPaths:
     @cached_property
     def in_windows(self) -> dict[Path, float]:
         """Time in the windows, us per step; for ranks with steps only."""
-        return self.in_windows_without(intervals.EMPTY)
+        return self._in_windows(intervals.EMPTY)
 
-    def in_windows_without(self, without: Intervals) -> dict[Path, float]:
-        """Time in the windows outside some stretches, us per step; for ranks with steps only."""
+    @cached_property
+    def working(self) -> dict[Path, float]:
+        """Time in the windows without waits for the device or for peers, us per step; for ranks with steps only."""
+        return self._in_windows(blocked(self.facts))
+
+    def _in_windows(self, without: Intervals) -> dict[Path, float]:
         own_ns = time_by_stack(self.facts, intervals.subtract(intervals.union(*self.facts.marks), without))
         steps = len(self.facts.steps)
         return by_path(self.facts, self._counted({s: ns / 1e3 / steps for s, ns in enumerate(own_ns.tolist()) if ns}))

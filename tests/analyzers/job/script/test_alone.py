@@ -165,6 +165,20 @@ def test_a_line_that_trains_a_stage_of_its_own_makes_no_rank_late(tmp_path: Path
     assert ("" if alone is None else alone.inside or alone.line) == words
 
 
+def test_a_call_in_which_peers_only_wait_is_the_late_ranks(tmp_path: Path) -> None:
+    """All ranks call it: one prepares the state that the others wait for."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        with script.frame("train.py(121): main"), script.frame(MODULE), script.frame("train.py(37): consolidate"):
+            script.launch(dur_us=5_000.0 if rank else 5.0)
+            if rank:
+                script.synchronise()
+            script.idle(100.0 if rank else 5_000.0)
+
+    alone = runs_alone(loaded(in_step(3, 5, work), tmp_path).job.ranks, 0, 4_000.0)
+    assert alone is not None and "consolidate" in alone.held
+
+
 def _blame(culprits: Sequence[int]) -> Table:
     """For each of these, 8 ms of waiting in each of five steps."""
     table = {"culprit": list(culprits), "victim": [2] * len(culprits), "dur_ns": [8 * MS * 5] * len(culprits)}

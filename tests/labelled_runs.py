@@ -17,7 +17,6 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Abstention, Candidate
 from ddprof.model import RankTrace
@@ -122,8 +121,7 @@ def serious(report: Report) -> dict[str, tuple[int, ...]]:
 
 def latest(measures: Measures) -> int:
     """Position of the rank that the others wait for longest."""
-    job = measures.job
-    return max(range(len(job.ranks)), key=lambda at: lateness_us(job.ranks, job.blame, at))
+    return int(measures.late_us.argmax())
 
 
 def only_run(path: Path) -> LoadedRun:

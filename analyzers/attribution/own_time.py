@@ -10,7 +10,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import out_of_scope
-from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
+from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate
 from ddprof.units import format_ranks, format_us
@@ -35,7 +35,7 @@ def takes_longer(measures: Measures, numbers: tuple[int, ...], in_loader: bool =
         {p: float(us[p]) - float(np.median(us[others])) for p in late}
         for us in (measures.own_us, measures.host_spans_us["dataloader"])
     )
-    asked = {p: min(lateness_us(job.ranks, job.blame, p), loads_more[p] if in_loader else np.inf) for p in late}
+    asked = {p: min(float(measures.late_us[p]), loads_more[p] if in_loader else np.inf) for p in late}
     return any(us > 0 and us >= MOST_SHARE * asked[p] for p, us in more.items())
 
 

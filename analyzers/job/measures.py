@@ -27,6 +27,7 @@ from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
 from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
+from ddprof.analyzers.job.waiting.lateness import beyond_schedule
 from ddprof.analyzers.job.whole_run.own_times import late_loading_shares, late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
@@ -145,7 +146,8 @@ def measure(job: JobFacts) -> Measures:
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
     timed_us, own_us = (share * job.step_ns / 1e3 for share in late_shares(ranks))
-    alone = alone_by_rank(ranks, job.blame, job.step_ns / 1e3, script, (timed_us, own_us))
+    late_for = job.blame.take(beyond_schedule(job))
+    alone = alone_by_rank(ranks, late_for, job.step_ns / 1e3, script, (timed_us, own_us))
     for position, line in alone.items():
         timed_us[position] = max(timed_us[position], line.time_us - line.peers_us if line.of_the_run else 0.0)
     return Measures(
@@ -179,7 +181,7 @@ def measure(job: JobFacts) -> Measures:
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         hot=hot_shards(ranks),
         alone=alone,
-        late_us=np.maximum(all_lateness_us(ranks, job.blame), timed_us),
+        late_us=np.maximum(all_lateness_us(ranks, late_for), timed_us),
         loading_late_us=late_loading_shares(ranks) * job.step_ns / 1e3,
         timed_us=timed_us,
         needless=needless,

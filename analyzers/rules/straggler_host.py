@@ -33,7 +33,7 @@ from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
-from ddprof.analyzers.job.script.alone import MOST_SHARE, lateness_us
+from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown, peers
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
@@ -210,7 +210,8 @@ def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candid
     """The finding on a late rank, None where it is not late enough to be named. Of a recording of communication alone
     nothing else names it: there it is told by its share of the waiting, if that is more than each rank's.
     """
-    job, sure = measures.job, latest.is_sure
+    job = measures.job
+    sure = latest.is_sure or latest.position in measures.alone  # it runs what no peer does: that is no chance
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     least = sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)
     if latest.charged_ns < (1 / len(job.ranks) if sure and unseen else least) * latest.total_ns:
@@ -225,17 +226,17 @@ def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candid
         return None
     if not unseen and _in_one_step(measures, latest.position):
         return None  # its collectives are all late for one reason, so that they are no repeated draws
-    rank = job.rank_ids[latest.position]
+    rank, noun = job.rank_ids[latest.position], "collective" if job.pipeline is None else "transfer"
     return Candidate(
         id=RULE.id,
-        summary=f"rank {rank} is the last to enter {latest.last} of {format_count(latest.waits, 'collective')}",
+        summary=f"rank {rank} is the last to enter {latest.last} of {format_count(latest.waits, noun)}",
         ranks=(rank,),
         lost_us=cost_us,
         changes=() if unseen else (Change("on_time", (rank,)),),
         basis=Basis.TESTED if sure else Basis.UNTESTED,
         evidence=(
             Evidence(_charged_words(latest), rank),
-            *longer_phase(measures, latest.position, MOST_SHARE * lateness_us(job.ranks, job.blame, latest.position)),
+            *longer_phase(measures, latest.position, MOST_SHARE * float(measures.late_us[latest.position])),
             *largest_wait(measures, latest.position),
         ),
         fixes=(
@@ -248,9 +249,21 @@ def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candid
         ),
         band=1.0 if unseen else 0.3,
         # Where nothing can be replayed, what waiting cost is the most that can be won; of start-up nothing.
-        ceiling_us=0.0 if start_up_only(job) else cost_us if unseen else None,
+        ceiling_us=_most_us(measures, latest.position, cost_us),
         is_bound=unseen,
     )
+
+
+def _most_us(measures: Measures, position: int, cost_us: float) -> float | None:
+    """The most that this rank on time saves; None where the replay knows. In a pipeline on time is not at once: the
+    others wait for the work of its stage, whatever else it does.
+    """
+    job = measures.job
+    if start_up_only(job):
+        return 0.0
+    if out_of_scope(job) is not None:
+        return cost_us
+    return None if job.pipeline is None else float(measures.late_us[position])
 
 
 def _in_one_step(measures: Measures, position: int) -> bool:

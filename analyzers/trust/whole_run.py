@@ -6,7 +6,6 @@ import numpy as np
 
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
@@ -59,7 +58,7 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     if not peers.any() or not (inside > 0).all():
         return None
     excess_ns = inside[position] - float(np.median(inside[peers]))
-    late_us = lateness_us(ranks, measures.job.blame, position)
+    late_us = float(measures.late_us[position])
     if excess_ns < MOST * 1e3 * late_us or _computes_more(measures, position, MOST * late_us / measures.step_us):
         return None
     slowed = float(np.median(outside[peers] / inside[peers]))  # the profiler makes every rank slower

@@ -34,13 +34,20 @@ class Stage:
 
 class Pipeline:
     """`work_us[s]`: forward and backward (half as long again each, 1 : 2) of one microbatch on stage s. `at_forward`: a
-    stage's steps, and its recording, begin with its first forward pass, behind what that receives."""
+    stage's steps, and its recording, begin with its first forward pass, behind what that receives. `logs_us`: of which
+    nothing is recorded, before each update of the last stage."""
 
     def __init__(
-        self, work_us: Sequence[float], microbatches: int, steps: int = 4, inputs: bool = True, at_forward: bool = False
+        self,
+        work_us: Sequence[float],
+        microbatches: int,
+        steps: int = 4,
+        inputs: bool = True,
+        at_forward: bool = False,
+        logs_us: float = 0.0,
     ) -> None:
         self._work_us, self._count, self._steps, self._inputs = work_us, microbatches, steps, inputs
-        self._at_forward = at_forward
+        self._at_forward, self._logs_us = at_forward, logs_us
         self._posted: dict[tuple[tuple[int, int, int], bool], float] = {}
         self._numbers: dict[tuple[int, int, bool], int] = {}
         self.stages = [Stage(rank, self._program(rank)) for rank in range(len(work_us))]
@@ -115,6 +122,7 @@ class Pipeline:
                 self._compute(me, rank, 2 / 3)
                 yield self._post(me, send_back)
                 backwards += 1
+            me.now_us += self._logs_us if rank == last else 0.0
             self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
             me.events.append(annotation(rank, f"ProfilerStep#{step}", began, me.now_us - began))
 

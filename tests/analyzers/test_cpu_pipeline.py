@@ -1,12 +1,14 @@
 """Pipelines of CPU ranks: what schedule and slow stage cost is told apart."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from cpu_pipeline import TRANSFER_US, Pipeline
-from labelled_runs import only_run
+from labelled_runs import candidates, only_run
 
 from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.job.script.alone import Alone
 
 WORK_US = 30_000.0
 
@@ -47,6 +49,20 @@ def test_a_slow_stage_is_named_and_priced(tmp_path: Path, slow: int) -> None:
     (found,) = (f for f in run.report.findings if f.id == "pipeline.imbalance")
     assert run.report.steps.wall_us == pytest.approx(pipeline.step_us, rel=0.02)
     assert found.recoverable_us.value == pytest.approx(pipeline.step_us - even.step_us, rel=0.1)
+
+
+@pytest.mark.parametrize(("logs_us", "in_line"), [(0.0, False), (40_000.0, False), (40_000.0, True)])
+def test_a_stage_is_late_beyond_the_schedule_where_it_alone_runs_a_line(
+    tmp_path: Path, logs_us: float, in_line: bool
+) -> None:
+    """By which the last stage is later than its schedule asks for, whatever it computes."""
+    measures = only_run(Pipeline([WORK_US] * 2, 4, steps=6, logs_us=logs_us).write(tmp_path)).measures
+    first_us, last_us = measures.late_us.tolist()  # meanwhile stage 0 begins its next step
+    assert first_us < 1_500.0 and logs_us / 2 <= last_us + 1_500.0 <= logs_us + 3_000.0
+    alone = {1: Alone("train.py:39 journal()", "", logs_us, 0.0)} if in_line else {}
+    said = candidates("straggler.host", replace(measures, alone=alone))
+    assert [(one.ranks, one.ceiling_us) for one in said] == ([((1,), measures.late_us[1])] if in_line else [])
+    assert all("transfers" in one.summary for one in said)
 
 
 def test_messages_meet_where_steps_begin_behind_the_first_receive(tmp_path: Path) -> None:

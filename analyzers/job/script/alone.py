@@ -315,11 +315,6 @@ def _without(seen: Sequence[RankPaths], late: int) -> list[RankPaths]:
     return [rank for position, rank in enumerate(seen) if position != late]
 
 
-def lateness_us(ranks: Sequence[RankFacts], blame: Table, late: int) -> float:
-    """Time that each other rank waits for a rank (a position), us per step."""
-    return float(all_lateness_us(ranks, blame)[late])
-
-
 def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
     """Lateness of every rank, shape (ranks,)."""
     steps = min((len(facts.steps) for facts in ranks), default=0)

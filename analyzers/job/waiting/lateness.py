@@ -44,18 +44,15 @@ def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
     """The ranks that are late again and again for these causes, the first of them first; none where nobody waited.
 
     Ranks that arrive last more often than by chance go before all others, and among them the one that is last most
-    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`), as are
-    those for messages of a pipeline (its schedule decides who is last) and, of a recording of communication alone,
-    those for ranks that were late only while the job started. There ranks may be late in turn: each that is last more
-    often than by chance is one, with its share. Elsewhere one rank is told.
+    often in the operations that make up most of the waiting. Waits that occur once are left out (`recurring`), and of a
+    recording of communication alone those for ranks that were late only while the job started. There ranks may be late
+    in turn: each that is last more often than by chance is one, with its share. Elsewhere one rank is told.
     """
     recurs = recurring(job)
-    if job.pipeline is not None:
-        recurs &= ~job.instances["is_message"][job.blame["instance"]].astype(bool)
     alone = out_of_scope(job) is not None
     if alone:
         recurs &= ~np.isin(job.instances["late"][job.blame["instance"]], _late_at_first(job, job.blame.take(recurs)))
-    blame = job.blame.take(recurs)
+    blame = job.blame.take(recurs & beyond_schedule(job))
     total = int(blame["dur_ns"].sum())
     last_in = job.instances["late"][blame["instance"]]
     is_counted = np.isin(blame["cause"], [CAUSE_CODE[c] for c in causes]) & (last_in != NULL)
@@ -81,6 +78,15 @@ def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
         )
         for position in latest
     ]
+
+
+def beyond_schedule(job: JobFacts) -> Array:
+    """Mask of rows of the job's BLAME but for waits of pipeline stages while another one computes, which their schedule
+    asks for; shape (blame,).
+    """
+    is_message = job.instances["is_message"][job.blame["instance"]].astype(bool)
+    asked_for = is_message & (job.blame["cause"] == CAUSE_CODE["compute"])
+    return ~asked_for if job.pipeline is not None else np.ones(len(job.blame), bool)
 
 
 def _late_at_first(job: JobFacts, blame: Table) -> Array:
@@ -137,13 +143,24 @@ def _most_of(blame: Table) -> Array:
 
 
 def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
-    """Operations that each rank was last in, and the probability that some rank is last so often by chance."""
-    late = job.instances["late"][waited]
-    last = np.bincount(late[late != NULL], minlength=len(job.ranks))
-    members = max(2, round(float(job.instances["members"][waited].mean())))
-    counts, which = np.unique(last, return_inverse=True)
-    tail = np.array([binomial_tail(int(k), len(waited), 1.0 / members) for k in counts])[which]
+    """Operations that each rank was last in, and the probability that some rank is last so often by chance: 1.0 for
+    messages of a pipeline, whose schedule decides who enters them last.
+    """
+    last, is_drawn = _lasts(job, waited), np.ones(len(waited), bool)
+    if job.pipeline is not None:
+        is_drawn = ~job.instances["is_message"][waited].astype(bool)
+    drawn = waited[is_drawn]
+    if not len(drawn):
+        return last, np.ones(len(last))
+    members = max(2, round(float(job.instances["members"][drawn].mean())))
+    counts, which = np.unique(_lasts(job, drawn), return_inverse=True)
+    tail = np.array([binomial_tail(int(k), len(drawn), 1.0 / members) for k in counts])[which]
     return last, np.minimum(1.0, tail * members)  # Bonferroni: the rank was chosen after seeing the counts
+
+
+def _lasts(job: JobFacts, waited: Array) -> Array:
+    late = job.instances["late"][waited]
+    return np.bincount(late[late != NULL], minlength=len(job.ranks))
 
 
 def chance_of_most(most: int, trials: int, ranks: int) -> float:

@@ -8,6 +8,7 @@ from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import batch_words, enlarged_by_script, is_fed_more
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.slowdown import peers
 from ddprof.findings import Fix
 from ddprof.tables import Array
 from ddprof.units import format_ranks
@@ -16,7 +17,8 @@ from ddprof.units import format_ranks
 def fed_longer(measures: Measures, time_us: Array) -> Array:
     """Mask of ranks whose larger batches explain their excess over the typical rank in a time of each; shape (ranks,).
 
-    A device's host launches the same kernels for any batch size, so there the device must take longer too.
+    A device's host launches the same kernels for any batch size, so there the device must take longer too. Stages of a
+    pipeline are fed different things: a rank is compared with replicas of its stage, or not at all.
     """
     usable = np.isfinite(time_us) & (time_us > 0)
     if not usable.any():
@@ -25,7 +27,10 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
     explained = is_fed_more(measures.job.ranks, np.where(usable, time_us, 0.0) / averages.typical(time_us[usable]))
     with np.errstate(invalid="ignore"):
         longer = measures.work.factor >= 1 + execution.limits.min_work_spread
-    return np.asarray(explained & (longer | execution.computes_on_host))
+    has_peer = np.zeros(len(time_us), bool)
+    for alike in peers(len(time_us), measures.job.pipeline):
+        has_peer[alike] = len(alike) > 1
+    return np.asarray(explained & has_peer & (longer | execution.computes_on_host))
 
 
 def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:

@@ -8,7 +8,6 @@ from captured import meeting_in_backward
 from labelled_runs import Runs, latest
 
 from ddprof.analyzers.job.measures import measure
-from ddprof.analyzers.job.script.alone import lateness_us
 from ddprof.analyzers.job.whole_run.cpu_waits import CpuShares
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import Basis, Candidate
@@ -35,7 +34,7 @@ def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every
     """Verdict on a finding whose late rank has so many times its lateness in the traced and the other steps."""
     bare = labelled(STRAGGLER).measures
     late = latest(bare)
-    us = lateness_us(bare.job.ranks, bare.job.blame, late)
+    us = float(bare.late_us[late])
     sidecars = [timed(0.0, 0.0, count) for _ in bare.job.ranks]
     sidecars[late] = timed(traced * us, others * us, count, every)
     measures = measure(meeting_in_backward(labelled(STRAGGLER), *sidecars).job)

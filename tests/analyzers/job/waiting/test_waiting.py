@@ -29,8 +29,9 @@ def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> No
 def test_the_schedule_of_a_pipeline_makes_nobody_the_latest(labelled: Runs) -> None:
     job = labelled("clean.pp").job
     waited = job.instances.take(np.unique(job.blame["instance"]))
-    assert waited["is_message"].any() and not latest_ranks(job, CAUSES)
-    assert latest_ranks(replace(job, pipeline=None), CAUSES)
+    assert waited["is_message"].all()
+    assert [late.chance for late in latest_ranks(job, CAUSES)] == [1.0]
+    assert latest_ranks(replace(job, pipeline=None), CAUSES)[0].chance < 1.0
 
 
 @pytest.mark.parametrize("name", NAMES)

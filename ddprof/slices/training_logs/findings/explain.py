@@ -55,9 +55,8 @@ def explain_tables(log: TrainingLog) -> LogReport:
     whole = "an iteration" if of_iterations or not rows else "what the timers hold"
     whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else _outermost(rows)
     calls = communication.rows_of(log.calls, log.sizes)
-    stages = log.sizes.get("pipeline") if log.sizes else None
     findings = [
-        *timers.findings_of(rows, whole, stages),
+        *timers.findings_of(rows, whole, log.sizes),
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
         *_uneven(summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),

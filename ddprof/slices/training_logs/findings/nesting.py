@@ -3,7 +3,8 @@
 Megatron-LM (training/training.py, core/pipeline_parallel/schedules.py, core/distributed/finalize_model_grads.py):
 `forward-backward` holds the passes and the messages between stages, and, since the schedule finishes the gradients
 (where `all-grads-sync` exists), their reductions; `forward-compute` holds the batch generator, `optimizer` its own
-parts. DeepSpeed (runtime/engine.py): `bwd` holds `bwd_inner` and `bwd_allreduce`, `step` the optimizer's. Under
+parts. Until 2021 `forward` held the batch generator, `backward` its `backward-backward` and `backward-allreduce`.
+DeepSpeed (runtime/engine.py): `bwd` holds `bwd_inner` and `bwd_allreduce`, `step` the optimizer's. Under
 Megatron-DeepSpeed the engine's timers run inside Megatron's.
 """
 
@@ -13,9 +14,11 @@ import re
 from collections.abc import Collection
 
 # Of starts, checkpoints and evaluation: no part of an iteration, whose clock stands still meanwhile.
-ONCE = re.compile(r"setup|checkpoint|^eval|iterators|^interval-time|^train/valid")
-_MESSAGES = re.compile(r"(?:forward|backward)-(?:send|recv)")
-_PARTS = re.compile(r"^(?P<of>bwd|backward)_(?:inner|allreduce)(?P<micro>_microstep)?$")
+ONCE = re.compile(r"setup|^model-and-optimizer|checkpoint|^eval|iterators|^interval-time|^train/valid")
+MESSAGES = re.compile(r"(?:forward|backward)-(?:send|recv)|pipe_(?:send|recv)")
+_PARTS = re.compile(
+    r"^(?P<of>bwd|backward)[_-](?:inner|allreduce|backward|master-grad|clip-grad)(?P<micro>_microstep)?$"
+)
 
 
 def parent(name: str, names: Collection[str]) -> str | None:
@@ -32,8 +35,8 @@ def depth(name: str, names: Collection[str]) -> int:
 def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
     """Timers that contain this one, innermost first."""
     if name == "batch-generator":
-        return ("forward-compute", "forward-backward")
-    if name in ("forward-compute", "backward-compute") or _MESSAGES.match(name):
+        return ("forward-compute", "forward-backward", "forward")
+    if name in ("forward-compute", "backward-compute") or MESSAGES.match(name):
         return ("forward-backward",)
     if name == "all-grads-sync" or name.endswith("-grads-all-reduce"):
         return ("forward-backward",) if schedule_finishes else ()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 from ddprof.findings import WARNING_SHARE, severity
-from ddprof.slices.training_logs.findings.nesting import ONCE, depth, parent
+from ddprof.slices.training_logs.findings.nesting import MESSAGES, ONCE, depth, parent
 from ddprof.slices.training_logs.model import IterationSummary, LogFinding, TimerReading, TimerRow
 from ddprof.slices.training_logs.reading.keyed import DATA
 from ddprof.units import format_share, format_us
@@ -21,8 +21,10 @@ SYNCHRONISING = (
     *("layernorm-grads-all-reduce", "embedding-grads-all-reduce", "backward-params-all-reduce"),
     *("backward-layernorm-all-reduce", "backward-embedding-all-reduce", "backward-gather-model-params"),
     *("bwd_allreduce", "backward_allreduce", "bwd_allreduce_microstep", "backward_allreduce_microstep"),
-    "optimizer_allgather",
+    *("backward-allreduce", "optimizer_allgather"),
 )
+# Of the first and the last stage, whose last waits in it until the first has drained the pipeline.
+_OF_STAGES = ("embedding-grads-all-reduce", "backward-embedding-all-reduce")
 # Timers of one iteration, each by its longest rank, can add up to a little more than the iteration.
 _MORE_THAN_ALL = 1.05
 
@@ -57,11 +59,13 @@ def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | No
     return iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
 
 
-def findings_of(rows: Sequence[TimerRow], whole: str, stages: int | None) -> Iterator[LogFinding]:
-    """Findings on loading, exposed communication, and unequal ranks. `whole`: the base of the shares."""
+def findings_of(rows: Sequence[TimerRow], whole: str, sizes: Mapping[str, int]) -> Iterator[LogFinding]:
+    """Findings on loading, pipelines, exposed communication, and unequal ranks. `whole`: the base of the shares."""
     yield from _loading(rows, whole)
-    yield from _synchronising(rows, whole)
-    yield from _apart(rows, whole, stages)
+    between = _between_stages(rows)
+    yield from _pipeline(between, whole, sizes)
+    yield from _synchronising(rows, [row.name for row in between], whole)
+    yield from _apart(rows, whole, sizes.get("pipeline"))
 
 
 def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
@@ -73,9 +77,36 @@ def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
             yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), evidence, "input_starved")
 
 
-def _synchronising(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
+def _between_stages(rows: Sequence[TimerRow]) -> list[TimerRow]:
+    """The timers of one rank in which it waits for other stages, longest first; none where each timer is of another
+    rank, the longest there.
+    """
+    if any(row.of_all_ranks for row in rows) or not any(MESSAGES.match(row.name) for row in rows):
+        return []
+    waits = [row for row in rows if MESSAGES.match(row.name) or row.name in _OF_STAGES]
+    return sorted(waits, key=lambda row: -row.longest_ms)
+
+
+def _pipeline(between: Sequence[TimerRow], whole: str, sizes: Mapping[str, int]) -> Iterator[LogFinding]:
+    share = sum(row.share or 0.0 for row in between)
+    if share < WARNING_SHARE:
+        return
+    evidence = [_span(row) for row in between if (row.share or 0.0) >= WARNING_SHARE]
+    stages, batches = sizes.get("pipeline", 1), sizes.get("global", 0) // (sizes.get("micro", 1) * sizes.get("data", 1))
+    if stages > 1 and batches and "micro" in sizes:
+        idle = (stages - 1) / (stages - 1 + batches)  # Megatron-LM, SC 2021, section 2.2: without interleaving
+        evidence.append(
+            f"{stages} stages with {batches} micro-batches stand idle for {format_share(idle)} of the passes even "
+            "where all are equal: more micro-batches, fewer stages or interleaving shorten that"
+        )
+    summary = f"Waiting for other stages of the pipeline takes {format_share(share)} of {whole}"
+    yield LogFinding("pipeline_waiting", _grade(share), summary, share, (), tuple(evidence), "pipeline_bubble")
+
+
+def _synchronising(rows: Sequence[TimerRow], between: Collection[str], whole: str) -> Iterator[LogFinding]:
     names = {row.name for row in rows}
-    outer = [row for row in rows if row.name in SYNCHRONISING and parent(row.name, names) not in SYNCHRONISING]
+    exposed = [row for row in rows if row.name in SYNCHRONISING and row.name not in between]
+    outer = [row for row in exposed if parent(row.name, names) not in SYNCHRONISING]
     share = sum(row.share or 0.0 for row in outer)
     if share < WARNING_SHARE:
         return

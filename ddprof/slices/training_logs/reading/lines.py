@@ -18,7 +18,15 @@ MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a lon
 OF_FRAMEWORKS = (
     *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
     *(b"it/s", b"s/it", b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
-    *(b"across ranks (ms)", b"time (ms) |", b"comm op: ", b"Comm. Op", b"world size: ", b"_parallel_size "),
+    *(
+        b"across ranks (ms)",
+        b"time (ms) |",
+        b"comm op: ",
+        b"Comm. Op",
+        b"world size: ",
+        b"_parallel_size ",
+        b"_batch_size ",
+    ),
     *(b" tok/s", b"completed step: ", b" ups=", b"timing_s/step:"),
     *(b"Traceback (most recent call last)", b"out of memory"),
 )

@@ -38,7 +38,7 @@ def read_training_log(source: Source) -> TrainingLog:
         timers.take(line.who, line.text)
         communication.take(line.who, line.text)
         ending.take(line)
-        if "parallel" in line.text or "world" in line.text:
+        if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
             sizes.update(sizes_of(line.text))
     of_loop, waits, waits_of_ranks = keyed.times()
     writer, timed = _best(records, of_loop, bars)

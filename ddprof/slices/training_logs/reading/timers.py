@@ -111,7 +111,8 @@ class TimerLines:
         marked = _WHO.search(text)
         rank = one_rank(match["rank"] or (marked["rank"] if marked else None))
         parts = [part.partition(":") for part in match["rest"].split("|")]
-        said = [(key.strip(), time_ms(value.strip())) for key, colon, value in parts if colon]
+        # Megatron wrote "batch generator" until 2021, "batch-generator" since.
+        said = [(key.strip().replace(" ", "-"), time_ms(value.strip())) for key, colon, value in parts if colon]
         first = next((key for key, _ in said), "")
         block = self._next("flat", f"{who}/{rank}/{first}")
         for name, ms in said:

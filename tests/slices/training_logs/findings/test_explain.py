@@ -99,6 +99,34 @@ def test_exposed_communication_counts_once_and_most_of_it_may_be_waiting() -> No
     assert finding.severity == "critical"
 
 
+def test_a_rank_that_waits_for_other_stages_is_no_slow_communication(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    states = (
+        "  micro_batch_size ........ 1\n  global_batch_size ........ 4\n  pipeline_model_parallel_size ........ 8\n"
+    )
+    step = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
+    timers = "time (ms) | forward-compute: 90.00 | forward-recv: 240.00 | backward-embedding-all-reduce: 600.00\n"
+    log.write_text(states + "".join(step.format(n=n) + timers for n in range(1, 6)))
+    (finding,) = explain_log(Source(str(log), "training_log")).findings
+    assert (finding.id, finding.share, finding.page) == ("pipeline_waiting", pytest.approx(0.84), "pipeline_bubble")
+    assert "8 stages with 4 micro-batches stand idle for 64 %" in finding.evidence[-1]
+    of_all = of_timers({"forward-recv": (1.0, 240.0), "backward-embedding-all-reduce": (1.0, 600.0)}, STAGES)
+    assert [finding.id for finding in of_all.findings] == ["exposed_communication"]  # the longest, each of another rank
+
+
+def test_parts_of_the_passes_and_the_setup_of_2021_are_not_added_to_the_iteration(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    setup = "time (ms) | model and optimizer: 11310.53 | train/valid/test data iterators: 3400.00\n"
+    step = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
+    timers = "time (ms) | forward: 280.00 | backward: 710.00 | backward-backward: 700.00 | batch generator: 2.00\n"
+    log.write_text(setup + "".join(step.format(n=n) + timers for n in range(1, 6)))
+    rows = [(row.name, row.depth, row.share) for row in explain_log(Source(str(log), "training_log")).timers]
+    assert rows == [
+        *(("backward", 0, pytest.approx(0.71)), ("backward-backward", 1, pytest.approx(0.7))),
+        *(("forward", 0, pytest.approx(0.28)), ("batch-generator", 1, pytest.approx(0.002))),
+    ]
+
+
 @pytest.mark.parametrize(("sizes", "severity"), [(ALONE, "critical"), ({**ALONE, "pipeline": 2}, "info"), ({}, "info")])
 def test_ranks_that_are_apart_are_judged_only_where_they_do_the_same_work(sizes: dict[str, int], severity: str) -> None:
     report = of_timers({"forward-backward": (880.0, 900.0), "forward-compute": (300.0, 420.0)}, sizes)

@@ -69,11 +69,23 @@ class LoggedStraggling:
 
 
 @dataclass(frozen=True)
+class LoggedDevices:
+    """`mfu`: median share of the devices' peak rate; `memory`: the largest share in use; `retries`: allocations tried
+    again after the cache was given back.
+    """
+
+    mfu: float | None = None
+    memory: float | None = None
+    retries: int = 0
+
+
+@dataclass(frozen=True)
 class TrainingLog:
     """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them.
 
-    `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `error`: the error
-    after the last iteration; "" without one.
+    `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `lapses`:
+    (iteration, ms by the clock since the line before, ms that iterations take of it). `error`: the error after the last
+    iteration; "" without one.
     """
 
     label: str
@@ -85,7 +97,9 @@ class TrainingLog:
     straggling: tuple[LoggedStraggling, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     means: tuple[tuple[int, float, float], ...] = ()
+    lapses: tuple[tuple[int, float, float], ...] = ()
     error: str = ""
+    devices: LoggedDevices = LoggedDevices()
 
 
 @dataclass(frozen=True)

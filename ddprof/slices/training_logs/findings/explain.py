@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
-from ddprof.findings import WARNING_SHARE, severity
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.findings import communication, ranks, timers
+from ddprof.slices.training_logs.findings import communication, devices, pace, ranks, timers
 from ddprof.slices.training_logs.findings.iterations import summarise
 from ddprof.slices.training_logs.model import (
     CallRow,
@@ -27,9 +25,6 @@ LIMITS = (
     "with no change to the script."
 )
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
-_NAMED = 5  # of slow iterations, in evidence
-# Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
-ALIKE, FEWEST_ALIKE = 0.8, 4
 
 
 def explain_log(source: Source) -> LogReport:
@@ -50,6 +45,8 @@ def said_aside(source: Source) -> str | None:
 def explain_tables(log: TrainingLog) -> LogReport:
     """The reading of a log's tables."""
     summary = summarise(log.iterations, log.writers)
+    if summary is not None and not devices.is_possible(log.devices):
+        summary = replace(summary, tflops=None)
     rows = timers.rows_of(log.timers, summary)
     of_iterations = timers.is_of_iterations(rows, summary)
     whole = "an iteration" if of_iterations or not rows else "what the timers hold"
@@ -59,8 +56,8 @@ def explain_tables(log: TrainingLog) -> LogReport:
         *timers.findings_of(rows, whole, log.sizes),
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
-        *_uneven(summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
-        *_printed_means(log),
+        *devices.findings_of(log.devices, summary),
+        *pace.findings_of(log, summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
     ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
     abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
@@ -71,52 +68,6 @@ def explain_tables(log: TrainingLog) -> LogReport:
 
 def _outermost(rows: tuple[TimerRow, ...]) -> float | None:
     return sum(row.longest_ms for row in rows if row.depth == 0) or None
-
-
-def _uneven(summary: IterationSummary | None, loading: float) -> Iterator[LogFinding]:
-    """A finding on slow iterations, graded by what loading, of this share, does not explain of them."""
-    if summary is None or not summary.slow:
-        return
-    if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
-        return
-    worst = sorted(summary.slow, key=lambda iteration: -iteration.mean_ms)[:_NAMED]
-    slowest = ", ".join(f"{iteration.number} ({format_us(iteration.mean_ms * 1e3)})" for iteration in worst)
-    what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
-    verb = "is" if len(summary.slow) == 1 else "are"
-    period = _period(summary)
-    often = f", one in every {period}," if period else ""
-    text = (
-        f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "
-        f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
-    )
-    evidence = [slowest]
-    if loading >= summary.slow_share:
-        evidence.append("loading takes as much, and may be what they wait for")
-    grade = severity(max(0.0, summary.slow_share - loading), 1.0)
-    yield LogFinding("uneven_iterations", grade, text, summary.slow_share, (), tuple(evidence))
-
-
-def _period(summary: IterationSummary) -> int | None:
-    """Number of iterations from one slow one to the next, where most are as far apart; None where they are not."""
-    apart = Counter(after.number - before.number for before, after in pairwise(summary.slow))
-    if not apart:
-        return None
-    (steps, times), *_ = apart.most_common(1)
-    is_usual = times >= FEWEST_ALIKE and times >= ALIKE * (len(summary.slow) - 1)
-    return steps if is_usual and steps > summary.every else None
-
-
-def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
-    """Findings on printed times that cannot be of one iteration; the clock is used instead."""
-    if not log.means:
-        return
-    number, printed_ms, ms = log.means[0]
-    more = f", and {len(log.means) - 1} more" if len(log.means) > 1 else ""
-    text = (
-        f"Iteration {number}{more} prints a mean over earlier ones, {format_us(printed_ms * 1e3)}; by time stamps it "
-        f"takes {format_us(ms * 1e3)}"
-    )
-    yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
 
 
 def _usual(summary: IterationSummary | None) -> Iterator[str]:
@@ -164,6 +115,11 @@ def _abstained(
 ) -> Iterator[str]:
     if summary is not None and summary.counted < 3:
         yield "Variation: fewer than three iterations are logged after the first."
+    if log.devices.mfu is not None and not devices.is_possible(log.devices):
+        yield (
+            f"The rate of the devices: an mfu of {format_share(log.devices.mfu)} cannot be, so that the job counts its "
+            "operations or its peak wrongly."
+        )
     if not rows and summary is not None:
         if "Megatron" in log.writers:
             yield "Parts of an iteration: no timers in the log (Megatron writes them with `--timing-log-level 2`)."

@@ -53,4 +53,6 @@ def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
         return ("step", "step_microstep", "optimizer")
     if re.match(r"(?:fwd|forward|bwd|backward)(?:_microstep)?$", name):
         return ("forward-backward",)
+    if name in ("generate_sequences", "reshard") or name.startswith("generation_timing"):
+        return ("gen",)  # verl's, of its workers
     return ("optimizer",) if name in ("step", "step_microstep") else ()

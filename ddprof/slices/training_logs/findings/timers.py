@@ -14,6 +14,7 @@ from ddprof.units import format_share, format_us
 
 _BATCHES = ("batch-generator", "batch_input")
 LOADING = (*_BATCHES, *DATA)
+GENERATING = ("gen", "Generate time")  # reinforcement learning: verl's, DeepSpeed-Chat's
 # What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
 OWN_WORK = ("forward-compute", *_BATCHES)
 SYNCHRONISING = (
@@ -62,6 +63,7 @@ def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | No
 def findings_of(rows: Sequence[TimerRow], whole: str, sizes: Mapping[str, int]) -> Iterator[LogFinding]:
     """Findings on loading, pipelines, exposed communication, and unequal ranks. `whole`: the base of the shares."""
     yield from _loading(rows, whole)
+    yield from _generating(rows, whole)
     between = _between_stages(rows)
     yield from _pipeline(between, whole, sizes)
     yield from _synchronising(rows, [row.name for row in between], whole)
@@ -75,6 +77,19 @@ def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
             summary = f"Loading data takes {format_share(row.share)} of {whole} {whose} ({row.name})"
             evidence = (f"{_span(row)}, mean of {row.counted} lines",)
             yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), evidence, "input_starved")
+
+
+def _generating(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
+    """A finding where the samples of reinforcement learning take longer than anything that is done with them."""
+    outer = [row for row in rows if row.depth == 0]
+    for row in outer:
+        if row.name in GENERATING and row.share is not None and row is max(outer, key=lambda row: row.longest_ms):
+            summary = f"Generating samples takes {format_share(row.share)} of {whole}, more than any other part"
+            evidence = (
+                _span(row),
+                "an engine for inference, more samples at once, shorter answers, or training beside it shorten that",
+            )
+            yield LogFinding("generation", _grade(row.share), summary, row.share, (), evidence)
 
 
 def _between_stages(rows: Sequence[TimerRow]) -> list[TimerRow]:

@@ -22,7 +22,7 @@ class LastError:
 
     def __init__(self) -> None:
         self.error = ""
-        self._open: dict[str, int] = {}  # who -> lines since its traceback began
+        self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
 
     @property
     def reads_on(self) -> bool:
@@ -32,7 +32,7 @@ class LastError:
     def take(self, line: LogLine) -> None:
         """Read the next line."""
         if TRACEBACK in line.text:
-            self._open[line.who] = 0
+            self._open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and not self.error:
@@ -45,10 +45,12 @@ class LastError:
         self._open.clear()
 
     def _follow(self, line: LogLine) -> None:
-        text = line.text.removeprefix(" ") if line.who else line.text  # "[rank1]: RuntimeError: ..."
-        self._open[line.who] += 1
+        lines, spaces = self._open[line.who]
+        # "[rank1]: RuntimeError: ...", and torchrun's report of what its workers said is indented as a whole.
+        text = line.text.removeprefix(" " * (spaces or bool(line.who)))
+        self._open[line.who] = lines + 1, spaces
         if text[:1].isspace() or not text:
-            if self._open[line.who] > _MOST_LINES:
+            if lines >= _MOST_LINES:
                 del self._open[line.who]
             return
         del self._open[line.who]
@@ -58,4 +60,4 @@ class LastError:
     def _name(self, error: str) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
         if not self.error and not any(name in error.split(":")[0] for name in _LAUNCHER):
-            self.error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .")
+            self.error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

@@ -56,7 +56,11 @@ _PRINTED = tuple(
             r"completed step: (?P<number>\d{1,12}), seconds: (?P<s>\d[\d.]{0,20})"
             r"(?:, TFLOP/s/device: (?P<tflops>[\d.]+))?",
         ),
-        ("fairseq", " ups=", r" ups=(?P<rate>\d[\d.]{0,20}),.{0,120}? num_updates=(?P<number>\d{1,12})"),
+        (
+            "fairseq",
+            " ups",
+            r" ups[= ](?P<rate>\d[\d.]{0,20})(?:,| \|).{0,120}? num_updates[= ](?P<number>\d{1,12})",
+        ),
         ("verl", "timing_s/step:", r"\bstep:(?P<number>\d{1,12}) - .*?timing_s/step:(?P<s>\d[\d.]{0,20})"),
     )
 )

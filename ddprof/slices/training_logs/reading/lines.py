@@ -27,7 +27,8 @@ OF_FRAMEWORKS = (
         b"_parallel_size ",
         b"_batch_size ",
     ),
-    *(b" tok/s", b"completed step: ", b" ups=", b"timing_s/step:"),
+    *(b" tok/s", b"completed step: ", b" ups=", b" ups ", b"timing_s/step:", b"|E2E latency="),
+    *(b"allocation retries", b"allocator cache flushes"),
     *(b"Traceback (most recent call last)", b"out of memory"),
 )
 OF_LOOPS = (

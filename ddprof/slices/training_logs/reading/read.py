@@ -9,6 +9,7 @@ from ddprof.readers.source import Source
 from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.bars import BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
+from ddprof.slices.training_logs.reading.devices import DeviceLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
 from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
@@ -22,7 +23,7 @@ def read_training_log(source: Source) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
     timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
-    keyed = KeyedLines()
+    keyed, devices = KeyedLines(), DeviceLines()
     sizes: dict[str, int] = {}
 
     def reads_on() -> bool:
@@ -35,6 +36,7 @@ def read_training_log(source: Source) -> TrainingLog:
         if printed or keyed.take(line):
             ending.iteration()
         bars.take(line)
+        devices.take(line.text)
         timers.take(line.who, line.text)
         communication.take(line.who, line.text)
         ending.take(line)
@@ -58,7 +60,9 @@ def read_training_log(source: Source) -> TrainingLog:
         tuple(straggling),
         sizes,
         tuple(timed.means),
+        tuple(timed.lapses),
         ending.error,
+        devices.devices(),
     )
 
 

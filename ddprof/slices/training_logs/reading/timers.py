@@ -1,4 +1,5 @@
-"""Lines of timers: Megatron's in its forms (`--timing-log-option` max, minmax, all; an older one), DeepSpeed's.
+"""Lines of timers: Megatron's in its forms (`--timing-log-option` max, minmax, all; an older one), DeepSpeed's, and the
+phases of reinforcement learning as DeepSpeed-Chat and verl write them.
 
     (min, max) time across ranks (ms):
         forward-backward ...............................: (26094.39, 26095.09)
@@ -9,6 +10,8 @@
          rank  0: 812.20
     time (ms) | forward-compute: 31.57 | backward-compute: 41.76 | batch-generator: 5.24
     [Rank 0] rank=0 time (ms) | fwd: 27.46 | bwd: 73.60 | bwd_inner: 51.05 | bwd_allreduce: 22.50 | step: 72.60
+    |E2E latency=3.84s |Gather latency=0.00s (0.00%) |Generate time=2.55s (66.29%) |Training time=1.07s ...
+    step:3 - ... - timing_s/gen:40.1 - timing_s/update_actor:31.0 - timing_s/step:98.5
 
 `max` writes the same heading as `minmax` in the releases of 2023, so that the rows alone tell them apart.
 """
@@ -33,6 +36,10 @@ _NAME = re.compile(r"^\s*(?P<name>[\w/-]{1,100}):\s*$")
 _RANK = re.compile(rf"^\s*rank\s+(?P<rank>\d{{1,7}}): (?P<ms>{_NUMBER})\s*$")
 _FLAT = re.compile(r"(?:\brank=(?P<rank>\d{1,7}) )?(?<!\w)time \(ms\) \|(?P<rest>.*)")
 _WHO = re.compile(r"\[Rank (?P<rank>\d{1,7})\]")
+_PHASE = re.compile(
+    r"\|(?P<chat>Gather latency|Generate time|Training time|Others)=(?P<s>[\d.]{1,20})"
+    r"|\btiming_s/(?P<verl>(?!step\b)\w{1,60}):(?P<verl_s>[\d.]{1,20})"
+)
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
 _MICROSTEP = "_microstep"
 _DEEPSPEED = re.compile(
@@ -64,6 +71,8 @@ class TimerLines:
         elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
             self._open.pop(who, None)
             self._flat(who, text, flat)
+        elif "timing_s/" in text or "|E2E latency=" in text:
+            self._phases(who, text)
         elif who in self._open:
             self._go_on(who, text)
 
@@ -122,6 +131,14 @@ class TimerLines:
             self.writers.add(_writer(name))
             if rank is not None:
                 self.by_rank.append(RankReading(name, block, rank, ms))
+
+    def _phases(self, who: str, text: str) -> None:
+        block = self._next("phases", who)
+        for phase in _PHASE.finditer(text):
+            ms = time_ms(phase["s"] or phase["verl_s"], 1e3)
+            if ms is not None:
+                self.readings.append(TimerReading(phase["chat"] or phase["verl"], block, ms, None, False))
+                self.writers.add("DeepSpeed" if phase["chat"] else "verl")
 
 
 @lru_cache(maxsize=256)

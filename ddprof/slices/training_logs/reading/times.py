@@ -20,10 +20,13 @@ _SAME = 0.02  # relative: a mean as printed with its few digits, against that of
 
 @dataclass
 class Timed:
-    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where the printed time differs."""
+    """Iterations with their times; `means`: (number, printed ms, ms by the clock) where the printed time differs;
+    `lapses`: (number, ms by the clock since the line before, what iterations take of that).
+    """
 
     iterations: list[LoggedIteration] = field(default_factory=list)
     means: list[tuple[int, float, float]] = field(default_factory=list)
+    lapses: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
@@ -64,6 +67,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
             if is_mean and abs(ms - lapse_ms) > error_ms:
                 timed.means.append((record.number, ms, lapse_ms))
                 ms = lapse_ms
+            timed.lapses.append((record.number, lapse_ms * steps, ms * steps))
         timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
         before = record
     return timed

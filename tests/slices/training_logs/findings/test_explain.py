@@ -53,8 +53,9 @@ def test_the_usual_iteration_leaves_the_first_out_and_slow_ones_are_told_by_numb
     assert rows["fwd"].share == pytest.approx(4022.73 / 20298.3)
     assert (rows["bwd_inner"].depth, rows["bwd"].depth, rows["optimizer_allgather"].depth) == (1, 0, 1)
     report = of_sample("megatron_gpt2")
-    (finding,) = report.findings
+    finding, pause = report.findings
     assert finding.id == "uneven_iterations" and "190 (1.27 s)" in finding.evidence[0]
+    assert (pause.id, pause.severity) == ("pauses", "info") and "210 (3.68 s)" in pause.evidence[0]  # a validation
     assert report.iterations is not None and report.iterations.every == 10
 
 
@@ -125,6 +126,67 @@ def test_parts_of_the_passes_and_the_setup_of_2021_are_not_added_to_the_iteratio
         *(("backward", 0, pytest.approx(0.71)), ("backward-backward", 1, pytest.approx(0.7))),
         *(("forward", 0, pytest.approx(0.28)), ("batch-generator", 1, pytest.approx(0.002))),
     ]
+
+
+def titan(path: Path, lines: int, mfu: str = "45.00", retries: int = 0) -> LogReport:
+    """A log of torchtitan, a line every ten steps of one second."""
+    rows = []
+    for n in range(1, lines + 1):
+        at = f"[rank0]:[titan] 2026-01-02 03:{n // 6:02d}:{n % 6 * 10:02d},000 - root -"
+        rows += [f"{at} WARNING - {n * retries} CUDA memory allocation retries.\n"] if retries else []
+        rows += [
+            f"{at} INFO - step: {n}0  loss: 5.0  memory: 29.90GiB(95.36%)  tps: 26,227  tflops: 17.83  mfu: {mfu}%\n"
+        ]
+    path.write_text("".join(rows))
+    return explain_log(Source(str(path), "training_log"))
+
+
+def test_a_devices_full_memory_and_low_rate_are_told_and_a_rate_that_cannot_be_is_not(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    assert titan(log, 9).findings == ()
+    report = titan(log, 9, "5.78", retries=20)
+    assert [(finding.id, finding.severity) for finding in report.findings] == [
+        *(("memory_full", "warning"), ("low_rate", "warning"))
+    ]
+    assert "asked again 180 times in 80 iterations, with 95 % of their memory in use" in report.sentence
+    assert [f.severity for f in titan(log, 9, retries=2).findings] == ["info"]  # not in each iteration
+    wrong = titan(log, 9, "15233.49")
+    assert wrong.iterations is not None and wrong.iterations.tflops is None and wrong.findings == ()
+    assert any("an mfu of 15233 % cannot be" in said for said in wrong.abstained)
+
+
+def test_the_phases_of_reinforcement_learning_say_whether_generation_is_the_longest(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    chat = "[2023-04-18 09:{n:02d}:00,000] [INFO] {n}/9, RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec=1.0\n"
+    chat += "|E2E latency=60.00s |Gather latency=0.00s (0.00%) |Generate time=40.00s (66.67%) |Training time=18.00s"
+    chat += " (30.00%) |Others=2.00 (3.33%)|CurrSamplesPerSec=16.65 |AvgSamplesPerSec=16.78\n"
+    verl = "step:{n} - timing_s/gen:40.0 - timing_s/generate_sequences:39.0 - timing_s/update_actor:18.0"
+    verl += " - timing_s/step:60.0\n"
+    for lines in (chat, verl):
+        log.write_text("".join(lines.format(n=n) for n in range(1, 9)))
+        report = explain_log(Source(str(log), "training_log"))
+        (finding,) = report.findings
+        assert (finding.id, finding.share) == ("generation", pytest.approx(2 / 3)) and report.timers[0].depth == 0
+    log.write_text("".join(verl.format(n=n).replace("18.0", "48.0") for n in range(1, 9)))
+    assert explain_log(Source(str(log), "training_log")).findings == ()
+
+
+def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path: Path) -> None:
+    slow = tuple(LoggedIteration(n, 10_000.0 + n % 7 + 5000.0 * (n > 950)) for n in range(1, 1001))
+    report = explain_tables(TrainingLog("a.log", ("Megatron",), slow))
+    assert [finding.id for finding in report.findings] == ["slower_since"]
+    assert "From iteration 951 to the end of the log one takes 15 s, 10 s before" in report.sentence
+    log, at = tmp_path / "a.log", 0.0
+    rows = []
+    for n in range(20, 2020, 20):  # a second per line, nine more in each fifteenth
+        at += 2.0 if n % 300 else 11.0
+        rows.append(
+            f"2026-01-02 03:{int(at) // 60:02d}:{at % 60:06.3f} INFO: iter: {n}  loss: 1.0  time: 0.1000  lr: 1\n"
+        )
+    log.write_text("".join(rows))
+    (finding,) = explain_log(Source(str(log), "training_log")).findings
+    assert (finding.id, finding.severity) == ("pauses", "critical") and finding.share == pytest.approx(0.214, abs=0.001)
+    assert "6 pauses between iterations cost 21 % of the time, the long ones every 300 or so" in finding.summary
 
 
 @pytest.mark.parametrize(("sizes", "severity"), [(ALONE, "critical"), ({**ALONE, "pipeline": 2}, "info"), ({}, "info")])

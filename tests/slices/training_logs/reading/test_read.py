@@ -56,6 +56,7 @@ PRINTED = (
     ("llm.c", 4, 2534.56, "step    4/19560 | loss 10.2 (+nanz)| lr 8e-07 | 2534.56 ms | 38.2% MFU | 206824 tok/s"),
     ("MaxText", 5, 3150.0, "completed step: 5, seconds: 3.150, TFLOP/s/device: 601.2, Tokens/s/device: 148.1"),
     ("fairseq", 300, 500.0, "| train_inner | epoch 001: 300 / 8743 loss=9.1, ups=2, wpb=570, num_updates=300, wall=48"),
+    ("fairseq", 250, 125.0, "| epoch 001 | loss 10.2 | wps 6.4e+06 | ups 8.0 | wpb 537248 | num_updates 250 | wall 31"),
     ("verl", 3, 98_500.0, "(TaskRunner pid=12) step:3 - timing_s/gen:40.1 - timing_s/step:98.500 - perf/x:15"),
 )  # fmt: skip
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
@@ -118,6 +119,8 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
     [
         (f'{CRASH}  File "a.py", line 1\nValueError: no such split\n', "ValueError: no such split"),
         (f"[rank1]: {CRASH}[rank1]:   File x\n[rank1]: {OOM}.\n", OOM),
+        # torchrun's report of a worker, indented as a whole, after its own traceback
+        (f"{CRASH}  x\nx.ChildFailedError: \n  traceback : {CRASH}    File x\n  KeyError: \n", "KeyError"),
         (f"{CRASH}  x\nKeyError: 'a'\n" + steps((1, "10", "5")), ""),  # it went on
     ],
 )

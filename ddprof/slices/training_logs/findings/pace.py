@@ -1,0 +1,122 @@
+"""Findings on the pace of a run: slow iterations, a run that became slow, pauses beside iterations, printed means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+
+from ddprof.findings import WARNING_SHARE, severity
+from ddprof.slices.training_logs.findings.iterations import OUTLIER
+from ddprof.slices.training_logs.model import IterationSummary, LogFinding, LoggedIteration, TrainingLog
+from ddprof.units import format_count, format_share, format_us
+
+_NAMED = 5  # of slow iterations, in evidence
+# Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
+ALIKE, FEWEST_ALIKE = 0.8, 4
+
+
+def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: float) -> Iterator[LogFinding]:
+    """Findings on the pace; slow iterations are graded by what loading, of this share, does not explain of them."""
+    if summary is not None:
+        since = _since(summary, log.iterations)
+        yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
+        yield from _pauses(log, summary)
+    yield from _printed_means(log)
+
+
+def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:
+    """Place of the first slow iteration that nearly all are slow after, to the end of the log; None without one."""
+    numbers = {iteration.number for iteration in summary.slow}
+    since, slow, of_them = None, 0, 0
+    for at in range(len(iterations) - 1, -1, -1):
+        if iterations[at].number in numbers:
+            slow += 1
+            if slow >= ALIKE * (len(iterations) - at):
+                since, of_them = at, slow
+    return since if of_them >= FEWEST_ALIKE else None
+
+
+def _slower(since: int, iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
+    before, after = (median(i.mean_ms for i in part) for part in (iterations[:since], iterations[since:]))
+    share = 1 - before / after
+    text = (
+        f"From iteration {iterations[since].number} to the end of the log one takes {format_us(after * 1e3)}, "
+        f"{format_us(before * 1e3)} before"
+    )
+    evidence = ("what the log says around its beginning, and what else ran on the hosts then, may say why",)
+    yield LogFinding("slower_since", severity(share, 1.0), text, share, (), evidence)
+
+
+def _uneven(summary: IterationSummary, loading: float) -> Iterator[LogFinding]:
+    if not summary.slow:
+        return
+    if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
+        return
+    slowest = _longest([(iteration.number, iteration.mean_ms) for iteration in summary.slow])
+    what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
+    verb = "is" if len(summary.slow) == 1 else "are"
+    period = _period([iteration.number for iteration in summary.slow], summary.every)
+    often = f", one in every {period}," if period else ""
+    text = (
+        f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "
+        f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
+    )
+    evidence = [slowest]
+    if loading >= summary.slow_share:
+        evidence.append("loading takes as much, and may be what they wait for")
+    grade = severity(max(0.0, summary.slow_share - loading), 1.0)
+    yield LogFinding("uneven_iterations", grade, text, summary.slow_share, (), tuple(evidence))
+
+
+def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
+    """A finding on time by the lines' clock that no printed time holds: where it is longer than an iteration, and than
+    what else lies between lines.
+    """
+    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in log.lapses]
+    usual = median(ms for _, ms in beside) if beside else 0.0
+    bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
+    pauses = [(number, ms) for number, ms in beside if ms > bound]
+    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if pauses else 0.0
+    if share < WARNING_SHARE:
+        return
+    longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))
+    period = _period([number for number, ms in pauses if 2 * ms > longest], every)
+    often = f", the long ones every {period} or so" if period else ""
+    verb = "costs" if len(pauses) == 1 else "cost"
+    text = f"{format_count(len(pauses), 'pause')} between iterations {verb} {format_share(share)} of the time{often}"
+    evidence = (
+        f"by the lines' clock, before iteration {_longest(pauses)}",
+        "saving, evaluation or a data set that begins again: the lines before them say which",
+    )
+    grade = severity(share, 1.0) if len(pauses) > 1 else "info"  # may never come again
+    yield LogFinding("pauses", grade, text, share, (), evidence)
+
+
+def _longest(times: Sequence[tuple[int, float]]) -> str:
+    worst = sorted(times, key=lambda time: -time[1])[:_NAMED]
+    return ", ".join(f"{number} ({format_us(ms * 1e3)})" for number, ms in worst)
+
+
+def _period(numbers: Sequence[int], every: int) -> int | None:
+    """Number of iterations from one of these to the next, where most are as far apart; None where they are not."""
+    apart = [after - before for before, after in pairwise(numbers)]
+    if len(apart) < FEWEST_ALIKE:
+        return None
+    usual = round(median(apart))
+    rounded = every if every > 1 else 0  # one in so many is logged
+    alike = sum(abs(steps - usual) <= rounded for steps in apart)
+    return usual if alike >= max(FEWEST_ALIKE, ALIKE * len(apart)) and usual > every else None
+
+
+def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
+    """Findings on printed times that cannot be of one iteration; the clock is used instead."""
+    if not log.means:
+        return
+    number, printed_ms, ms = log.means[0]
+    more = f", and {len(log.means) - 1} more" if len(log.means) > 1 else ""
+    text = (
+        f"Iteration {number}{more} prints a mean over earlier ones, {format_us(printed_ms * 1e3)}; by time stamps it "
+        f"takes {format_us(ms * 1e3)}"
+    )
+    yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))

@@ -89,7 +89,7 @@ _ROWS = (
           "B", "#8A6D3B", "#CBB083", "pipeline"),
     Cause("other", "other idle", "idle during other known work",
           "O", "#7D8590", "#7D8590", "none"),
-    Cause("unknown", "unexplained", "unexplained idle time",
+    Cause("unknown", "unexplained", "unexplained",
           "?", "#B0B7C0", "#565E69", "none"),
 )
 # fmt: on

@@ -69,7 +69,9 @@ def bound_word(report: Report) -> str:
     leading = next((finding.id for finding in report.findings), "")
     if largest == "memcpy" and leading == INPUT_PAGEABLE_COPY and report.verdict.bound == "host":
         bound = "copy"  # of something else than batches
-    return f"{'Idle' if bound == 'none' else f'{bound.capitalize()}-bound'} ({share})"
+    # A log of communication alone says nothing of the rest, which is not idle for that.
+    word = "Unexplained" if largest == "unknown" else "Idle" if bound == "none" else f"{bound.capitalize()}-bound"
+    return f"{word} ({share})"
 
 
 def headline(report: Report) -> str:

@@ -32,6 +32,17 @@ def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: 
     assert "but" not in spread(126e3, 127e3, 123e3, 125e3, 124e3) and spread(1e3, 2e3) == ""
 
 
+def test_most_of_a_step_without_a_cause_is_unexplained_and_not_idle(straggler_report: Report) -> None:
+    for cause, word in (
+        ("unknown", "Unexplained (60 %)"),
+        ("other", "Idle (60 %)"),
+        ("compute", "Compute-bound (60 %)"),
+    ):
+        job = {"compute": 40.0, cause: 60.0, "wall_us": 100.0}
+        ledger = replace(straggler_report.ledger, job=job)
+        assert phrases.bound_word(replace(straggler_report, ledger=ledger)) == word
+
+
 def test_clocks_of_ranks_whose_hosts_nobody_recorded_are_no_hosts(straggler_report: Report) -> None:
     clocks = {"rank 0": HostClockInfo(0.0, 0.0, 0.0), "rank 1": HostClockInfo(error_us=3.0)}
     clock = replace(straggler_report.clock, hosts=clocks, method="ends")

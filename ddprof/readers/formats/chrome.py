@@ -1,4 +1,4 @@
-"""Other traces in Chrome's format: TensorFlow's trace viewer, rocprof's JSON, and others with the same device names.
+"""Other traces in Chrome's format: TensorFlow's trace viewer, rocprof's JSON, torch_npu's, others with such devices.
 
 Devices are recognised by the names of their processes ("/device:GPU:0", "GPU2", "Ascend Hardware"), calls by the
 names of their threads and functions. Spans may be complete (X) or begin / end pairs (B, E).
@@ -20,6 +20,7 @@ from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind, kind_of
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.format import Format, Sample
+from ddprof.readers.json_text.arrows import launches
 from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.numbers import one_rank
@@ -29,12 +30,13 @@ from ddprof.tables import NULL
 _DEVICE = re.compile(r"/device:(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE)
 _OTHER_THAN_GPU = re.compile(r"(?:/device:|^)(TPU|XPU|NPU|Ascend)", re.IGNORECASE)
 _DEVICES = {"xpu": Device("xpu"), "npu": Device("npu"), "ascend": Device("npu"), "tpu": Device("unknown", "TPU")}
-_CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_)\w*")
+_CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_|AscendCL@)\w*")
 _STREAM = re.compile(r"stream #?(\d{1,9})", re.IGNORECASE)  # what it does follows: (MemcpyH2D)
 _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
     r"^(?:Steps|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
 )
+_SUMMARY_PROCESS = "Overlap Analysis"  # of torch_npu: sums over the device's streams
 _COPY = re.compile(r"^Copy(Host|Device)To(Host|Device)$")
 
 
@@ -42,12 +44,13 @@ def read_chrome(source: Source) -> RankTrace:
     """One file as one rank. Raises NoUsableInput where it holds no spans."""
     events, damage = load_events(source.path, source.member)
     processes, threads = _named(events, "process_name"), _named(events, "thread_name")
-    spans, unpaired = _spans(events)
+    sums = {pid for (pid, _), name in processes.items() if name == _SUMMARY_PROCESS}
+    spans, unpaired = _spans([event for event in events if event.pid not in sums])
     if not spans:
         raise NoUsableInput(f"{source.label}: a trace without spans (only marks and counters)")
     columns = EventColumns()
     devices = {pid: _device_index(name) for (pid, _), name in processes.items() if _DEVICE.search(name)}
-    used = _fill(columns, spans, threads, devices)
+    used = _fill(columns, events, _work(spans, threads, devices), threads, devices)
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
@@ -88,13 +91,17 @@ def _spans(events: list[TimelineEvent]) -> tuple[list[TimelineEvent], int]:
 
 
 def _fill(
-    columns: EventColumns, spans: list[TimelineEvent], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
+    columns: EventColumns,
+    events: list[TimelineEvent],
+    kept: list[TimelineEvent],
+    threads: dict[tuple[Any, Any], str],
+    devices: dict[Any, int],
 ) -> set[int]:
-    """Append every span that is work; returns the devices that did work."""
-    kept = _work(spans, threads, devices)
+    """Append the spans that are work; returns the devices that did work."""
     ts, dur = np.array([s.ts_ns for s in kept], np.int64), np.array([s.dur_ns for s in kept], np.int64)
     kinds = np.array([_kind(s, devices) for s in kept], np.uint8)
-    first = columns.append(kinds, [_readable(s.name) for s in kept], [(s.pid, s.tid) for s in kept], ts, dur)
+    linked = launches(events, kept, devices)
+    first = columns.append(kinds, [_readable(s.name) for s in kept], [(s.pid, s.tid) for s in kept], ts, dur, linked)
     columns.arguments.copies += [
         (first + at, NULL) for at, kind in enumerate(kinds.tolist()) if kind in (Kind.MEMCPY, Kind.MEMSET)
     ]
@@ -149,9 +156,9 @@ def _kind(span: TimelineEvent, devices: dict[Any, int]) -> int:
 
 
 def _readable(name: str) -> str:
-    """Copies under other tools' names, so that their direction is recognised."""
+    """Copies and calls under other tools' names, so that they are recognised."""
     match = _COPY.match(name)
-    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name.removeprefix("AscendCL@")
 
 
 def _device_index(name: str) -> int:

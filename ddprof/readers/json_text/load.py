@@ -37,6 +37,7 @@ class TimelineEvent:
     ts_ns: int
     dur_ns: int
     args: dict[str, Any]
+    flow: int | str | float | None = None  # number of the arrow of which it is an end
 
 
 def load_events(path: str, member: str | None = None) -> tuple[list[TimelineEvent], list[HealthNote]]:
@@ -69,6 +70,7 @@ def _event(record: dict[str, Any], ts_ns: int, dur_ns: int) -> TimelineEvent:
         ts_ns=ts_ns,
         dur_ns=dur_ns,
         args=args if isinstance(args, dict) else {},
+        flow=as_identifier(record.get("id")),
     )
 
 

@@ -65,3 +65,27 @@ def test_a_device_is_what_its_process_says(tmp_path: Path, process: str, kind: s
 def test_streams_have_the_numbers_that_their_names_begin_with(tmp_path: Path) -> None:
     trace = jax(tmp_path, "/device:GPU:0", "Stream #13(Compute)", "Stream #14(MemcpyH2D)", "Stream #20(MemcpyD2H)")
     assert [row["stream"] for row in trace.tracks.rows() if row["device"] is not None] == [13, 14, 20]
+
+
+def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: Path) -> None:
+    """A list as torch_npu of 2024 writes it: operator, call and device on three processes, tied by arrows."""
+    at = "17041615114{:05d}.500".format
+    ascend = [(1, "Python"), (800, "Ascend Hardware"), (43, "CANN"), (44, "Overlap Analysis")]
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "pid": 1, "tid": 1, "name": "aten::add", "ts": at(10), "dur": 9.0, "cat": "cpu_op", "args": {}},
+        {"ph": "X", "pid": 43, "tid": 2, "name": "AscendCL@aclnnAdd", "ts": at(20), "dur": 9.0, "args": {}},
+        {"ph": "X", "pid": 43, "tid": 2, "name": "AscendCL@Add_Tiling", "ts": at(21), "dur": 1.0, "args": {}},
+        {"ph": "X", "pid": 800, "tid": 3, "name": "aclnnAdd_AddAiCore_Add", "ts": at(40), "dur": 2.5, "args": {}},
+        {"ph": "X", "pid": 44, "tid": 0, "name": "Free", "ts": at(43), "dur": 99.0},
+        *({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}} for pid, name in ascend),
+    ]
+    for category, pid, tid, start in (("HostToDevice", 43, 2, 25), ("async_npu", 1, 1, 15)):
+        arrow = {"name": category, "cat": category, "id": "7"}
+        events += [{"ph": "s", "pid": pid, "tid": tid, "ts": at(start), **arrow}]
+        events += [{"ph": "f", "pid": 800, "tid": 3, "ts": at(40), **arrow}]
+    (tmp_path / "trace_view.json").write_text(json.dumps(events))
+    (trace,) = traces(tmp_path)
+    assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("npu", ["aclnnAdd_AddAiCore_Add"])
+    assert names(trace, Kind.RUNTIME) == ["aclnnAdd", "Add_Tiling"]
+    linked = {trace.strings[row["name"]] for row in trace.events.rows() if row["correlation"] is not None}
+    assert linked == {"aclnnAdd", "aclnnAdd_AddAiCore_Add"}  # not the part of the call that ended before

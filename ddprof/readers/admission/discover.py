@@ -17,7 +17,7 @@ from ddprof.model import HealthNote
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import together
 from ddprof.readers.admission.runs import group_runs
-from ddprof.readers.admission.sniff import OTHER_TEXT, TAR, UNREMARKABLE, ZIP, Sniffed, sniff
+from ddprof.readers.admission.sniff import TAR, TEXTS, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import is_skipped, may_be_anything, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, open_member, shown_members
 from ddprof.readers.files.names import is_name_of_trace
@@ -177,7 +177,7 @@ def _sniffed(
             recent = recent[1 - len(_EVENTS) :] + block
         if result.format is not None or looked_bytes > late_bytes:
             break
-        if result.what == OTHER_TEXT and late and b"\0" not in head[:HEAD_BYTES]:
+        if result.what in TEXTS and late and b"\0" not in head[:HEAD_BYTES]:
             lines, _, cut = (cut + (recent if recent is head else block)).rpartition(b"\n")
             cut = cut[-HEAD_BYTES:]
             result = next(

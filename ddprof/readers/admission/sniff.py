@@ -65,6 +65,32 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "or rocmProfileData",
     ),
 )
+# Text that no format claims.
+_TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (
+        re.compile(rb"^\S{1,200}:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE) ", re.M),
+        "a debug log of NCCL, which states calls and settings without times: give ddprof traces of the same job",
+    ),
+    (
+        re.compile(rb'^(?:\d+: ?)?:::MLL(?:OG)? .{0,400}"metadata"', re.M),
+        "an MLPerf log, which states the run and its evaluations without iterations",
+    ),
+    (
+        re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),
+        "text of nvprof, which Nsight Systems replaces: `nsys profile --trace cuda,nvtx`, or torch.profiler",
+    ),
+    (
+        re.compile(
+            rb"^\[\d{4}-\d\d-\d\dT[\d:.]+\] \[\d+\] \[\w+\] \[[\w-]+\] \[#?[\w-]+\] \[(?:BEGIN|END|INSTANT)\] ", re.M
+        ),
+        "events of DLRover, which hold no timeline: `ddprof analyze` of the job's training log tells its iterations",
+    ),
+    (
+        re.compile(rb"\A[^\n;{]{1,400};[^\n]{1,8000} \d+\r?\n[^\n;{]{1,400};"),
+        "collapsed stacks, sums without times: flamegraph.pl or speedscope draw them",
+    ),
+)
+TEXTS = (OTHER_TEXT, *(what for _, what in _TEXTS))  # may be logs of training whose first number comes late
 
 
 @dataclass(frozen=True)
@@ -111,7 +137,7 @@ def _otherwise(sample: Sample) -> str:
         return "an HTML page, not a trace"
     if sample.is_object or _JSON_LIST.match(sample.text):
         return _OTHER_JSON
-    return OTHER_TEXT
+    return next((what for pattern, what in _TEXTS if pattern.search(sample.text)), OTHER_TEXT)
 
 
 def _foreign(sample: Sample) -> str | None:

@@ -20,6 +20,11 @@ FILES = {
     "a memory timeline": b"[[10, 20, 30, 40, 50, 60, 70, 80], [[0, 8]]]",
     "a memory timeline.*snapshot": b"[[10, -1, [5, 0], 4096, 6], [20, 1, [5, 0], 4096, 6]]",
     "a memory timeline of PyTorch": b"<html><head><meta /><title>GPU Memory Timeline HTML</title></head></html>",
+    "debug log of NCCL": b"\nvm:617:640 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7c40 count 1 datatype 7 op 0\n",
+    "MLPerf log": b'starting\n:::MLLOG {"time_ms": 16, "key": "run_start", "metadata": {"file": "a.py"}}\n',
+    "text of nvprof": b"==18148== NVPROF is profiling process 18148, command: python train.py\n",
+    "events of DLRover": b'[2025-04-21T23:31:09.074419] [426] [22b7] [Trainer] [#step] [BEGIN] {"global_step": 7}\n',
+    "collapsed stacks": b"a.py(1):main;b.py(2):step 12\r\na.py(1):main;b.py(3):log 4\r\n",
     "an execution trace": b'{"workload_graph": [{"Id": 1, "Name": "aten::mm", "data_deps": []}]}',
 }
 
@@ -69,3 +74,12 @@ def test_other_content_is_not_taken_for_one(tmp_path: Path, content: bytes) -> N
     path = tmp_path / "file.json"
     path.write_bytes(content)
     assert not any(words in refusal(str(path)) for words in FILES)
+
+
+def test_a_log_of_training_may_begin_with_megabytes_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "job.out"
+    path.write_bytes(FILES["debug log of NCCL"] * 20_000)
+    assert "debug log of NCCL" in refusal(str(path))
+    with path.open("ab") as file:
+        file.write(b" iteration 7/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n")
+    assert "a training log" in refusal(str(path))

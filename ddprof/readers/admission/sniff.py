@@ -73,7 +73,7 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     ),
     (
         re.compile(rb'^(?:\d+: ?)?:::MLL(?:OG)? .{0,400}"metadata"', re.M),
-        "an MLPerf log, which states the run and its evaluations without iterations",
+        "an MLPerf log, which states the run and its evaluations, and no time of an iteration",
     ),
     (
         re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),

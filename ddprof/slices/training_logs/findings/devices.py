@@ -20,7 +20,7 @@ def findings_of(devices: LoggedDevices, iterations: IterationSummary | None) -> 
     """Findings on memory that is full, and on devices that do little."""
     used = "" if devices.memory is None else f", with {format_share(devices.memory)} of their memory in use"
     ran = 1 if iterations is None else iterations.lines * iterations.every
-    if devices.retries:
+    if devices.retries >= ran:
         summary = (
             "The devices' memory is full: the allocator gave its cache back and asked again "
             f"{format_count(devices.retries, 'time')} in {format_count(ran, 'iteration')}{used}"
@@ -30,8 +30,7 @@ def findings_of(devices: LoggedDevices, iterations: IterationSummary | None) -> 
             "a smaller micro-batch, checkpointed activations or more sharding leave room",
             "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF helps where free memory lies in pieces",
         )
-        grade = "warning" if devices.retries >= ran else "info"
-        yield LogFinding("memory_full", grade, summary, devices.memory or 0.0, (), evidence, "host_allocator")
+        yield LogFinding("memory_full", "warning", summary, devices.memory or 0.0, (), evidence, "host_allocator")
     if devices.mfu is not None and 0 < devices.mfu < LEAST_PUBLISHED_MFU:
         summary = f"The devices do {format_share(devices.mfu)} of the arithmetic they could (mfu){used}"
         evidence = (

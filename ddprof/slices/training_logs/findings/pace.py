@@ -9,6 +9,7 @@ from statistics import median
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.slices.training_logs.findings.iterations import OUTLIER
 from ddprof.slices.training_logs.model import IterationSummary, LogFinding, LoggedIteration, TrainingLog
+from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.units import format_count, format_share, format_us
 
 _NAMED = 5  # of slow iterations, in evidence
@@ -19,10 +20,31 @@ ALIKE, FEWEST_ALIKE = 0.8, 4
 def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: float) -> Iterator[LogFinding]:
     """Findings on the pace; slow iterations are graded by what loading, of this share, does not explain of them."""
     if summary is not None:
+        yield from _restarts(log, summary)
         since = _since(summary, log.iterations)
         yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
         yield from _pauses(log, summary)
     yield from _printed_means(log)
+
+
+def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
+    """A finding on iterations done again after a job went back to a checkpoint: loops count anew in each epoch, and a
+    run that begins with the first iteration is another.
+    """
+    if {WRITER, "Lightning"}.intersection(log.writers):
+        return
+    falls = [(a.number, b.number) for a, b in pairwise(log.iterations) if 2 * summary.every < b.number <= a.number]
+    again = sum(last - first + 1 for last, first in falls)
+    share = again / (summary.lines * summary.every)
+    if share < WARNING_SHARE:
+        return
+    text = (
+        f"The job went back to a checkpoint {format_count(len(falls), 'time')} and did "
+        f"{format_count(again, 'iteration')} again, {format_share(share)} of all"
+    )
+    back = ", ".join(f"{last} to {first}" for last, first in falls[:_NAMED])
+    evidence = (f"from iteration {back}", "what ended it, and how often it saves, decide what that costs")
+    yield LogFinding("restarts", severity(share, 1.0), text, share, (), evidence)
 
 
 def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:

@@ -15,6 +15,7 @@ from ddprof.slices.training_logs.reading.iterations import LoggedRecord
 
 # A clock that is written in grains tells a span of so many of them to 5 %, as well as one decimal of most timers.
 GRAINS = 20
+FEWEST_CROSSED = 3  # one line may be out of order
 _SAME = 0.02  # relative: a mean as printed with its few digits, against that of the lines before
 
 
@@ -30,12 +31,12 @@ class Timed:
 
 
 def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
-    """The records without duplicates of an iteration from another rank or a second logger."""
+    """The records of one job, without duplicates of an iteration from another rank or a second logger."""
     kept: list[LoggedRecord] = []
     seen: dict[int, float | None] = {}
     last = -1
-    for record in records:
-        if record.number < last - 1 and seen.get(record.number, 0.0) != record.ms:
+    for record in _of_one_job(records):
+        if record.number < last - 1 and (seen.get(record.number, 0.0) != record.ms or _is_later(record, kept[-1])):
             seen = {}  # started again, from an earlier checkpoint
         if record.number in seen:
             continue
@@ -43,6 +44,28 @@ def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
         last = record.number
         kept.append(record)
     return kept
+
+
+def _is_later(record: LoggedRecord, before: LoggedRecord) -> bool:
+    """True where a clock alone tells the times, and is past that of a line before: another rank's lines are as old."""
+    return record.ms is None and bool(record.clock and before.clock and record.clock.s > before.clock.s)
+
+
+def _of_one_job(records: Sequence[LoggedRecord]) -> Sequence[LoggedRecord]:
+    """The records; where several jobs write one file at the same time, those of the longest: numbers go back and come
+    back past where they were, which restarts do not.
+    """
+    numbers = [record.number for record in records]
+    crossed = sum(b < a - 1 and c > a for a, b, c in zip(numbers, numbers[1:], numbers[2:], strict=False))
+    if crossed < FEWEST_CROSSED:
+        return records
+    jobs: list[list[LoggedRecord]] = []  # by their last line
+    for record in records:
+        behind = [at for at, job in enumerate(jobs) if job[-1].number < record.number]
+        job = jobs.pop(max(reversed(behind), key=lambda at: jobs[at][-1].number)) if behind else []
+        job.append(record)
+        jobs.append(job)
+    return max(jobs, key=len)
 
 
 def by_lines(records: Sequence[LoggedRecord]) -> Timed:

@@ -30,6 +30,14 @@ WORDS: dict[str, tuple[str, str]] = {
     NO_STACK: ("no stack", "allocated by a thread that had no frames, as autograd's where C++ frames are not recorded"),
     OTHER: ("other", "no frame of its stack shows it"),
 }
+# Category -> how a job holds less of it.
+SMALLER = {
+    PARAMETERS: "sharding (FSDP, ZeRO stage 3) divides them among the ranks",
+    GRADIENTS: "sharding (FSDP, ZeRO stage 2) divides them among the ranks",
+    OPTIMIZER_STATE: "ZeRO stage 1 (ZeroRedundancyOptimizer) divides it among the ranks, an 8-bit optimizer has less",
+    ACTIVATIONS: "a smaller micro-batch, activation checkpointing, and attention that does not store its scores "
+    "(scaled_dot_product_attention) hold less",
+}
 _TOLD = {  # torch.profiler._memory_profiler.Category
     "input": INPUTS,
     "temporary": TEMPORARY,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ddprof.findings import WARNING_SHARE
 from ddprof.slices.memory import category as categories
 from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
 from ddprof.slices.memory.replay import BEFORE, Replayed, replay, trapped_bytes
@@ -42,6 +43,7 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
     purpose = _purposes(snapshot, history, replayed)
     lines, lineless = _lines(snapshot, replayed, live, purpose)
     apart = trapped_bytes(replayed, top - 1)
+    shares = _shares(replayed.blocks.size_bytes[live], purpose[live])
     at, has_times = _times(history)
     return DeviceMemory(
         history.device,
@@ -51,14 +53,14 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
         held,
         int(replayed.reserved_bytes[top]),
         int(replayed.reserved_bytes.max()),
-        _shares(replayed.blocks.size_bytes[live], purpose[live]),
+        shares,
         lines,
         lineless,
         None if apart is None else apart[0],
         None if apart is None else apart[1],
         failures[:MOST_FAILURES],
         _curve(at, replayed),
-        advice(apart, failures),
+        (*advice(apart, failures, int(replayed.reserved_bytes[top])), *_smaller(shares)),
         _notes(replayed, held, len(failures)),
     )
 
@@ -155,8 +157,10 @@ def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
     return tuple(note for note in notes if note)
 
 
-def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tuple[str, ...]:
-    """Advice, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if not known."""
+def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reserved_bytes: int) -> tuple[str, ...]:
+    """Advice on fragmentation, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if
+    not known.
+    """
     saved = next((failure for failure in failures if _would_fit(failure)), None)
     if saved is not None and saved.trapped_bytes is not None:
         return (
@@ -170,12 +174,18 @@ def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory]) -> tu
             f"The allocation of {format_bytes(worst.asked_bytes)} would not have fitted without fragmentation either: "
             "hold less (smaller batch, activation checkpointing, sharding).",
         )
-    if apart is not None and apart[0] > PAGE_BYTES:
+    if apart is not None and apart[0] > max(PAGE_BYTES, WARNING_SHARE * reserved_bytes):
         return (
             f"{_SETTING} could give back up to {format_bytes(apart[0])} of what is reserved at the peak: it lay free "
             "in pieces between blocks.",
         )
     return ()
+
+
+def _smaller(shares: Sequence[Share]) -> Iterator[str]:
+    """Ways to hold less of what is known to take most."""
+    if shares and (way := categories.SMALLER.get(shares[0].category)):
+        yield f"The largest part is {shares[0].name} ({format_bytes(shares[0].size_bytes)}): {way}."
 
 
 def _would_fit(failure: OutOfMemory) -> bool:

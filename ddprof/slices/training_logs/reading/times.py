@@ -7,7 +7,7 @@ longer time between lines is a pause beside the iterations (saving, evaluation),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddprof.slices.training_logs.model import LoggedIteration
@@ -36,7 +36,7 @@ def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
     seen: dict[int, float | None] = {}
     last = -1
     for record in _of_one_job(records):
-        if record.number < last - 1 and (seen.get(record.number, 0.0) != record.ms or _is_later(record, kept[-1])):
+        if record.number < last - 1 and _is_again(record, kept[-1], seen):
             seen = {}  # started again, from an earlier checkpoint
         if record.number in seen:
             continue
@@ -46,9 +46,13 @@ def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
     return kept
 
 
-def _is_later(record: LoggedRecord, before: LoggedRecord) -> bool:
-    """True where a clock alone tells the times, and is past that of a line before: another rank's lines are as old."""
-    return record.ms is None and bool(record.clock and before.clock and record.clock.s > before.clock.s)
+def _is_again(record: LoggedRecord, before: LoggedRecord, seen: Mapping[int, float | None]) -> bool:
+    """True for an iteration that is done a second time: later than the line before. Another rank's lines are as old as
+    those of the first, and without a clock as long.
+    """
+    if record.clock and before.clock:
+        return record.clock.s > before.clock.s
+    return seen.get(record.number, 0.0) != record.ms
 
 
 def _of_one_job(records: Sequence[LoggedRecord]) -> Sequence[LoggedRecord]:

@@ -172,6 +172,18 @@ def test_a_job_that_went_back_did_iterations_again_and_waited_for_none_of_them(t
     assert stepping(tmp_path / "a.log", *first, *other).findings == ()
 
 
+def test_the_bars_of_many_ranks_in_one_file_are_those_of_one(tmp_path: Path) -> None:
+    log, bars = tmp_path / "a.log", ["***** Running training *****  Total optimization steps = 9"]
+    for first in (1, 6):  # four bars come together, each rank's behind the one before
+        for rank in range(4):
+            span = range(first, min(10, first + 5))
+            bars += [f" {n}%|█▏ | {n}/9 [{2 * n:02d}:{rank:02d}<09:00, 120.{rank}{n}s/it]" for n in span]
+    log.write_text("\n".join([*bars, ""]))
+    report = explain_log(Source(str(log), "training_log"))
+    assert report.iterations is not None and report.iterations.lines == 8 and report.findings == ()
+    assert report.iterations.median_ms == pytest.approx(120_000, rel=0.01)
+
+
 def test_of_two_jobs_that_write_one_log_the_longer_is_read(tmp_path: Path) -> None:
     long, short = [(30 * n, 100 + n) for n in range(1, 81)], [(30 * n + 7, 20 + n) for n in range(1, 41)]
     report = stepping(tmp_path / "a.log", *sorted(long + short))

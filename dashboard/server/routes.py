@@ -83,15 +83,15 @@ def routes(runs: Runs) -> Blueprint:
 
         add(name, typed)
 
-    add_typed("lanes", LanesAsked, lambda o, a: timeline_info(_timeline(o, a), parse_numbers(a.ranks)), _info)
-    add_typed("overview", LanesAsked, lambda o, a: overview(o.timeline, parse_numbers(a.ranks)), _overview)
+    add_typed("lanes", LanesAsked, lambda o, a: _info(_timeline(o, a), a), _info)
+    add_typed("overview", LanesAsked, lambda o, a: _overview(o.timeline, a), _overview)
     add_typed("tile", TileAsked, lambda o, a: _tile(_timeline(o, a), a), _tile)
-    add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row), _slice_of_two)
+    add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row), _difference)
     add_typed("statistics", StatisticsAsked, lambda o, a: _statistics(_timeline(o, a), a), _statistics)
     add_typed("search", SearchAsked, _search)
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.job, a.lo, a.hi))
-    add_typed("step", StepAsked, lambda o, a: one_step(o.timeline.steps, a.number), _step)
+    add_typed("step", StepAsked, lambda o, a: _step(o.timeline, a), _step)
     add_typed("counters", Asked, lambda o, a: o.counters)
     add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.job, o.critical))
@@ -124,7 +124,7 @@ def _overview(timeline: Timeline, of: LanesAsked) -> dict[str, Any]:
     return overview(timeline, parse_numbers(of.ranks))
 
 
-def _slice_of_two(timeline: Timeline, of: SliceAsked) -> dict[str, Any]:
+def _difference(timeline: Timeline, of: SliceAsked) -> dict[str, Any]:
     return difference_details(timeline, of.row)
 
 

@@ -33,7 +33,7 @@ STYLE = f"""
 :root[data-theme=light]{{color-scheme:light}}
 @media print{{:root,:root[data-theme=dark]{{color-scheme:light;{_variables(LIGHT)}}}
  .no-print{{display:none!important}}
- .swatch,.part,.shade,.stepbar{{print-color-adjust:exact}}
+ .swatch,.part,.stepbar{{print-color-adjust:exact}}
  details>*{{display:block}} body{{font-size:11px}} section{{break-inside:avoid}}}}
 *{{box-sizing:border-box}}
 body{{margin:0;background:var(--ground);color:var(--text);font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif;
@@ -42,7 +42,7 @@ main,header{{max-width:1180px;margin:0 auto;padding:0 20px}}
 header{{display:flex;gap:12px;justify-content:space-between;align-items:center;padding-top:14px;color:var(--quiet)}}
 h1{{font-size:26px;line-height:1.25;margin:14px 0 6px;overflow-wrap:anywhere}} h2{{font-size:18px;margin:28px 0 6px}}
 h3{{font-size:16px;margin:0 0 6px;overflow-wrap:anywhere}}
-.quiet{{color:var(--quiet)}} .label{{font-weight:700;letter-spacing:.02em}}
+.quiet{{color:var(--quiet)}}
 button{{font:inherit;color:inherit;background:var(--panel);border:1px solid var(--line);border-radius:6px;
  padding:4px 10px;cursor:pointer}} :focus-visible{{outline:3px solid var(--accent);outline-offset:2px}}
 section>p:first-of-type{{margin-top:0}}
@@ -57,7 +57,6 @@ code,pre{{font-family:ui-monospace,SFMono-Regular,Consolas,monospace;font-size:1
 .legend{{display:flex;flex-wrap:wrap;gap:4px 16px;padding:0;margin:6px 0;list-style:none}}
 .swatch{{display:inline-block;width:18px;height:14px;margin-right:6px;vertical-align:-2px;border-radius:3px;
  text-align:center;font:700 10px/14px ui-monospace,monospace;color:var(--on-bar)}}
-.two{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(380px,100%),1fr));gap:8px 28px}}
 .scroll{{overflow-x:auto}} table{{border-collapse:collapse;font-size:14px}}
 th,td{{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}}
 th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}} td.short{{white-space:nowrap}}

@@ -1,84 +1,80 @@
 /* The charts of the file: drawn by plotly.js when they come into view, in the colours that the page has at the moment,
    and again when its theme or its width has changed. */
-(function () {
-  "use strict";
-  const ddprof = window.ddprof;
-  const NEAR = "300px"; // a chart is drawn so far before it is seen
-  const PAPER_PX = 680; // width of A4 without its margins (shared/page.css)
-  const CONFIG = { displayModeBar: false };
-  const plots = Array.from(document.querySelectorAll(".plot"));
-  if (!plots.length) return;
+const NEAR = "300px"; // a chart is drawn so far before it is seen
+const PAPER_PX = 680; // width of A4 without its margins (shared/page.css)
+const CONFIG = { displayModeBar: false };
+const plots = Array.from(document.querySelectorAll(".plot"));
+if (!plots.length) return;
 
-  const figures = new Map(
-    plots.map((plot) => [plot, JSON.parse(plot.closest(".chart").querySelector("script").textContent)])
-  );
+const figures = new Map(
+  plots.map((plot) => [plot, JSON.parse(plot.closest(".chart").querySelector("script").textContent)])
+);
 
-  async function load() {
-    const text = new TextDecoder().decode(await ddprof.unpacked("plotly"));
-    document.head.append(ddprof.element("script", text));
+async function load() {
+  const text = new TextDecoder().decode(await ddprof.unpacked("plotly"));
+  document.head.append(ddprof.element("script", text));
+}
+
+/* A figure with colours for their names: "var(--accent)". */
+function themed(value, style) {
+  if (typeof value === "string") {
+    const name = /^var\((--[a-z-]+)\)$/.exec(value);
+    return name ? style.getPropertyValue(name[1]).trim() : value;
   }
-
-  /* A figure with colours for their names: "var(--accent)". */
-  function themed(value, style) {
-    if (typeof value === "string") {
-      const name = /^var\((--[a-z-]+)\)$/.exec(value);
-      return name ? style.getPropertyValue(name[1]).trim() : value;
-    }
-    if (Array.isArray(value)) {
-      return value.every((x) => x === null || typeof x === "number") ? value : value.map((x) => themed(x, style));
-    }
-    if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, themed(part, style)]));
+  if (Array.isArray(value)) {
+    return value.every((x) => x === null || typeof x === "number") ? value : value.map((x) => themed(x, style));
   }
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, themed(part, style)]));
+}
 
-  function draw(plot, width) {
-    const style = getComputedStyle(document.documentElement);
-    const state = `${width} ${style.getPropertyValue("--ground")}`;
-    if (!width || plot.dataset.drawn === state) return;
-    const { data, layout } = themed(figures.get(plot), style);
-    window.Plotly.react(plot, data, { ...layout, width }, CONFIG);
-    plot.dataset.drawn = state;
-  }
+function draw(plot, width) {
+  const style = getComputedStyle(document.documentElement);
+  const state = `${width} ${style.getPropertyValue("--ground")}`;
+  if (!width || plot.dataset.drawn === state) return;
+  const { data, layout } = themed(figures.get(plot), style);
+  window.Plotly.react(plot, data, { ...layout, width }, CONFIG);
+  plot.dataset.drawn = state;
+}
 
-  const loaded = load();
+const loaded = load();
 
-  async function seen(entries) {
-    const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
-    if (!near.length) return;
-    await loaded;
-    near.forEach((plot) => draw(plot, plot.clientWidth));
-  }
+async function seen(entries) {
+  const near = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+  if (!near.length) return;
+  await loaded;
+  near.forEach((plot) => draw(plot, plot.clientWidth));
+}
 
-  const watch = new IntersectionObserver(seen, { rootMargin: NEAR });
+const watch = new IntersectionObserver(seen, { rootMargin: NEAR });
 
-  /* Whoever is near is told again. */
-  function again() {
-    watch.disconnect();
-    plots.forEach((plot) => watch.observe(plot));
-  }
+/* Whoever is near is told again. */
+function again() {
+  watch.disconnect();
+  plots.forEach((plot) => watch.observe(plot));
+}
 
-  again();
-  window.addEventListener("resize", again);
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
-  const theme = { attributes: true, attributeFilter: ["data-theme"] };
-  new MutationObserver(again).observe(document.documentElement, theme);
+again();
+window.addEventListener("resize", again);
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+const theme = { attributes: true, attributeFilter: ["data-theme"] };
+new MutationObserver(again).observe(document.documentElement, theme);
 
-  /* All of them, at once: the browser lays the paper out as soon as the event is over. The theme is light by then
-     (shared/paper.js). Before plotly.js is there the tables stand for them. */
-  window.addEventListener("beforeprint", () => {
-    if (!window.Plotly) {
-      plots.forEach((plot) => {
-        plot.closest(".chart").hidden = true;
-        plot.closest(".exhibit").querySelector(".numbers").open = true;
-      });
-      return;
-    }
-    plots.forEach((plot) => draw(plot, Math.min(PAPER_PX, parseInt(plot.style.maxWidth, 10) || PAPER_PX)));
-  });
-  window.addEventListener("afterprint", () => {
+/* All of them, at once: the browser lays the paper out as soon as the event is over. The theme is light by then
+   (shared/paper.js). Before plotly.js is there the tables stand for them. */
+window.addEventListener("beforeprint", () => {
+  if (!window.Plotly) {
     plots.forEach((plot) => {
-      plot.closest(".chart").hidden = false;
+      plot.closest(".chart").hidden = true;
+      plot.closest(".exhibit").querySelector(".numbers").open = true;
     });
-    again();
+    return;
+  }
+  plots.forEach((plot) => draw(plot, Math.min(PAPER_PX, parseInt(plot.style.maxWidth, 10) || PAPER_PX)));
+});
+window.addEventListener("afterprint", () => {
+  plots.forEach((plot) => {
+    plot.closest(".chart").hidden = false;
   });
-})();
+  again();
+});

@@ -1,5 +1,2 @@
 /* Tables of the file that are tools. */
-(function () {
-  "use strict";
-  document.querySelectorAll("table.tool").forEach((table) => window.ddprof.tableTool(table.parentElement, table));
-})();
+document.querySelectorAll("table.tool").forEach((table) => ddprof.tableTool(table.parentElement, table));

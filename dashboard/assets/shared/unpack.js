@@ -1,12 +1,7 @@
 /* Data that a page holds compressed, as text in a script element that no browser runs. */
-(function () {
-  "use strict";
-  const ddprof = (window.ddprof = window.ddprof || {});
-
-  /* The bytes of the element with an id. */
-  ddprof.unpacked = async (id) => {
-    const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).arrayBuffer();
-  };
-})();
+/* The bytes of the element with an id. */
+ddprof.unpacked = async (id) => {
+  const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+};

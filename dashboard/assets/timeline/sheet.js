@@ -1,49 +1,45 @@
 /* Tables that the timeline makes: sorted by their heads, filtered by words, copied as CSV. */
-(function () {
-  "use strict";
-  const { element, tableTool } = window.ddprof;
-  const FORMULA = /^[ ?'"]*[=+\-@＝＋－＠]/; // a spreadsheet would run it (ddprof/report/export/cells.py)
+const { button, element, tableTool } = ddprof;
+const FORMULA = /^[ ?'"]*[=+\-@＝＋－＠]/; // a spreadsheet would run it (ddprof/report/export/cells.py)
 
-  function csv(heads, rows, texts) {
-    const quoted = (words) => (/[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words);
-    const text = (words) => quoted(FORMULA.test(words) ? "'" + words : words);
-    const number = (words) => (words === "–" ? "" : words.replaceAll(",", ""));
-    const line = (cells) => cells.map((words, i) => (i < texts ? text(words) : number(words))).join(",");
-    return [heads.map(quoted).join(","), ...rows.map(line)].join("\r\n") + "\r\n";
-  }
+function csv(heads, rows, texts) {
+  const quoted = (words) => (/[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words);
+  const text = (words) => quoted(FORMULA.test(words) ? "'" + words : words);
+  const number = (words) => (words === "–" ? "" : words.replaceAll(",", ""));
+  const line = (cells) => cells.map((words, i) => (i < texts ? text(words) : number(words))).join(",");
+  return [heads.map(quoted).join(","), ...rows.map(line)].join("\r\n") + "\r\n";
+}
 
-  /* Where the browser gives no clipboard the text is shown and selected, to be copied by hand. */
-  function copying(place, text) {
-    const button = element("button", "Copy CSV", { type: "button", class: "no-print" });
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(text());
-        button.textContent = "Copied";
-      } catch {
-        const shown = element("textarea", text(), { readonly: "", rows: "4", cols: "60", "aria-label": "CSV" });
-        place.replaceChildren(shown);
-        shown.select();
-        button.textContent = "Selected";
-      }
-    });
-    return button;
-  }
-
-  /* `rows`: cells as words, the first `texts` of them text and the others numbers, "–" for none. */
-  window.ddprof.sheet = (title, heads, rows, texts) => {
-    const kind = (i) => (i < texts ? { class: "text" } : {});
-    const head = heads.map((words, i) => element("th", words, { scope: "col", ...kind(i) }));
-    const cell = (words, i) => element("td", words, i ? kind(i) : { ...kind(i), title: words }); // names are cut
-    const lines = rows.map((cells) => element("tr", cells.map(cell)));
-    const body = element("tbody", lines);
-    const table = element("table", [element("caption", title), element("thead", element("tr", head)), body]);
-    const attributes = { class: "scroll", tabindex: "0", role: "region", "aria-label": title };
-    const place = element("div", [table], attributes);
-    const spare = element("div");
-    const whole = element("div", [place, spare], { class: "tl-sheet" });
-    tableTool(place, table);
-    const bar = whole.querySelector(".tool-bar");
-    bar.append(copying(spare, () => csv(heads, rows, texts)));
-    return whole;
+/* Where the browser gives no clipboard the text is shown and selected, to be copied by hand. */
+function copying(place, text) {
+  const copy = async ({ target }) => {
+    try {
+      await navigator.clipboard.writeText(text());
+      target.textContent = "Copied";
+    } catch {
+      const shown = element("textarea", text(), { readonly: "", rows: "4", cols: "60", "aria-label": "CSV" });
+      place.replaceChildren(shown);
+      shown.select();
+      target.textContent = "Selected";
+    }
   };
-})();
+  return button("Copy CSV", { class: "no-print" }, copy);
+}
+
+/* `rows`: cells as words, the first `texts` of them text and the others numbers, "–" for none. */
+ddprof.sheet = (title, heads, rows, texts) => {
+  const kind = (i) => (i < texts ? { class: "text" } : {});
+  const head = heads.map((words, i) => element("th", words, { scope: "col", ...kind(i) }));
+  const cell = (words, i) => element("td", words, i ? kind(i) : { ...kind(i), title: words }); // names are cut
+  const lines = rows.map((cells) => element("tr", cells.map(cell)));
+  const body = element("tbody", lines);
+  const table = element("table", [element("caption", title), element("thead", element("tr", head)), body]);
+  const attributes = { class: "scroll", tabindex: "0", role: "region", "aria-label": title };
+  const place = element("div", [table], attributes);
+  const spare = element("div");
+  const whole = element("div", [place, spare], { class: "tl-sheet" });
+  tableTool(place, table);
+  const bar = whole.querySelector(".tool-bar");
+  bar.append(copying(spare, () => csv(heads, rows, texts)));
+  return whole;
+};

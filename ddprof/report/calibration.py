@@ -5,14 +5,14 @@ One JSON object per line, appended in one write, as several processes may write.
 folder that was predicted from.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from ddprof.errors import UsageError
 from ddprof.report.model import Calibration, Report
@@ -22,6 +22,7 @@ FILE = "calibration.jsonl"
 SCHEMA = "ddprof.calibration/1"
 _MAX_BYTES = 64 << 20  # a hundred thousand predictions
 _LARGEST_US = float(1 << 53)  # of a step: three centuries
+_Us = Annotated[float, msgspec.Meta(gt=-_LARGEST_US, lt=_LARGEST_US)]
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class Record:
     settings: tuple[str, ...]
     kinds: tuple[str, ...]
     findings: tuple[str, ...]
-    before_us: float
-    predicted_us: float
-    low_us: float
-    high_us: float
-    measured_us: float
-    measured_low_us: float | None
-    measured_high_us: float | None
-    compute_us: tuple[float, float]  # computing per step, before and after
+    before_us: _Us
+    predicted_us: _Us
+    low_us: _Us
+    high_us: _Us
+    measured_us: _Us
+    measured_low_us: _Us | None
+    measured_high_us: _Us | None
+    compute_us: tuple[_Us, _Us]  # computing per step, before and after
     outcome: str
 
     @property
@@ -101,27 +102,9 @@ def read(path: Path) -> list[Record]:
 def _record(line: str) -> Record | None:
     try:
         values: dict[str, Any] = json.loads(line)
-        if values.get("schema") != SCHEMA:
-            return None
-        wanted: dict[str, Any] = {f.name: _typed(values[f.name], str(f.type)) for f in fields(Record)}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return msgspec.convert(values, Record) if values.get("schema") == SCHEMA else None
+    except (ValueError, AttributeError, OverflowError, RecursionError):
         return None
-    return Record(**wanted)
-
-
-def _typed(value: Any, kind: str) -> Any:
-    """`value` as the type of a field of Record. Raises TypeError."""
-    if kind == "str" and isinstance(value, str):
-        return value
-    if kind == "tuple[str, ...]" and isinstance(value, list):
-        return tuple(_typed(item, "str") for item in value)
-    if kind == "tuple[float, float]" and isinstance(value, list) and len(value) == 2:
-        return tuple(_typed(item, "float") for item in value)
-    if kind == "float | None" and value is None:
-        return None
-    if kind.startswith("float") and type(value) in (int, float) and -_LARGEST_US < value < _LARGEST_US:
-        return float(value)
-    raise TypeError(f"not a {kind}")
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:

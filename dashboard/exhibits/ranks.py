@@ -208,7 +208,9 @@ def _told_beyond(opened: OpenRun) -> str:
     beyond = [
         (number, finding)
         for number, finding in enumerate(opened.report.ranked_findings(), 1)
-        if finding.ranks and _serious(opened, finding) and _waits_us(finding, cost_us) < finding.recoverable_us.low
+        if finding.ranks
+        and opened.report.severity_of(finding) != "info"
+        and _waits_us(finding, cost_us) < finding.recoverable_us.low
     ]
     return " ".join(
         f"Finding {number} ({finding.id}) saves {format_us(finding.recoverable_us.value)}, more than the "
@@ -216,10 +218,6 @@ def _told_beyond(opened: OpenRun) -> str:
         "shortens what is not waiting."
         for number, finding in beyond
     )
-
-
-def _serious(opened: OpenRun, finding: Finding) -> bool:
-    return opened.report.severity_of(finding) != "info"
 
 
 def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:

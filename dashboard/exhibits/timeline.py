@@ -8,7 +8,7 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.timeline.steps import RankSteps, one_step, step_count
+from ddprof.dashboard.timeline.steps import one_step, step_count
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.units import format_us
@@ -94,15 +94,14 @@ def _range(view: View) -> dict[str, float | None]:
         return {"from_us": stated[0], "to_us": stated[1]}
     chosen, steps = view.steps, [of for of in view.opened.timeline.steps if view.shows(of.rank)]
     inside = [
-        one for number in range(step_count(steps)) if chosen and number in chosen for one in _spans(steps, number)
+        (lo, hi)
+        for number in range(step_count(steps))
+        if chosen and number in chosen
+        for _, lo, hi in one_step(steps, number)["ranks"]
     ]
     if not inside:
         return {"from_us": None, "to_us": None}
-    return {"from_us": min(lo for _, lo, _ in inside), "to_us": max(hi for _, _, hi in inside)}
-
-
-def _spans(steps: Sequence[RankSteps], number: int) -> list[tuple[int, float, float]]:
-    return [(rank, lo, hi) for rank, lo, hi in one_step(steps, number)["ranks"]]
+    return {"from_us": min(lo for lo, _ in inside), "to_us": max(hi for _, hi in inside)}
 
 
 def _step(view: View) -> int | None:

@@ -36,7 +36,8 @@ def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = N
     """
     edition = _edition(opened, before) if key is None else _redacted(opened, before, key)
     report = edition.view.opened.report
-    shown = [subject for subject in _subjects(edition) if only in ("", subject.anchor)]
+    of_two = edition.comparison is not None
+    shown = [s for s in SUBJECTS if (of_two or s.anchor != "compare") and only in ("", s.anchor)]
     sections = [_page_section(edition, subject) for subject in shown]
     data = join(embedded(to_contract(report)), library())
     return page(
@@ -90,11 +91,6 @@ class _Edition:
     event: Callable[[str], str]
     text: Callable[[str], str]
     is_redacted: bool = False
-
-
-def _subjects(edition: _Edition) -> list[Subject]:
-    """The pages of this file; Compare only with two runs."""
-    return [s for s in SUBJECTS if s.anchor != "compare" or edition.comparison is not None]
 
 
 def _page_section(edition: _Edition, subject: Subject) -> Markup:

@@ -104,8 +104,5 @@ def _legend(keys: Sequence[Key]) -> Markup | None:
 
 def packed(name: str, data: bytes) -> Markup:
     """Compressed data as a script element with the id `name` that no browser runs, for assets/onefile/unpack.js."""
-    return join(Markup(f'<script type="application/gzip;base64" id="{name}">{_text(data)}</script>'))
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    text = base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+    return Markup(f'<script type="application/gzip;base64" id="{name}">{text}</script>')

@@ -61,7 +61,10 @@ def routes(runs: Runs) -> Blueprint:
                     result = answer(view_of(runs.open_runs, parse_query(request.query_string.decode("latin-1"))))
             except DdprofError as error:
                 return Response(clean(str(error)), 400, mimetype="text/plain")
-            return result if isinstance(result, Response) else _json(result)
+            if isinstance(result, Response):
+                return result
+            text = json.dumps(result, allow_nan=False, separators=(",", ":"))
+            return Response(text, mimetype="application/json")
 
         blueprint.add_url_rule(f"/{name}", name.replace(".", "_"), handler)
 
@@ -174,7 +177,3 @@ def _csv(view: View) -> Response:
 
 def _download(body: str | bytes, mimetype: str, name: str) -> Response:
     return Response(body, mimetype=mimetype, headers={"Content-Disposition": f'attachment; filename="{name}"'})
-
-
-def _json(value: Any) -> Response:
-    return Response(json.dumps(value, allow_nan=False, separators=(",", ":")), mimetype="application/json")

@@ -55,7 +55,7 @@ def _thread(
 ) -> Iterator[tuple[str, str, Slices]]:
     events = trace.events
     start, end = events["ts_ns"][event_rows], events["ts_ns"][event_rows] + events["dur_ns"][event_rows]
-    words = _words(trace, track)
+    words = thread_words(trace.tracks, track)
     is_worker = words.startswith(WORKER_WORDS)
     rows = disjoint_rows(start, end)
     for depth, row in enumerate(rows[:MAX_DEPTH]):
@@ -67,10 +67,6 @@ def _thread(
             start[row], end[row], lookup[events["kind"][of]], codes[events["name"][of]], np.full(len(of), NULL)
         )
         yield ("workers" if is_worker else "ops"), label, part
-
-
-def _words(trace: RankTrace, track: int) -> str:
-    return thread_words(trace.tracks, track)
 
 
 def disjoint_rows(start_ns: Array, end_ns: Array) -> list[Array]:

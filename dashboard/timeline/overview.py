@@ -30,14 +30,10 @@ def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]
         parts = [np.arange(index.first[g], index.first[g + 1]) for g in of_category.tolist()]
         rows = np.concatenate(parts)
         start = index.start_ns(rows)
-        covered = np.diff(_covered(start, start + index.dur_ns(rows), edges))
+        # Total length of all slices before each edge, overlapping or not.
+        covered = np.diff(_reached(start, edges) - _reached(start + index.dur_ns(rows), edges))
         shares[code] = np.clip(np.ceil(covered / whole * 255), 0, 255).astype(int).tolist()
     return {"bins": BINS, "shares": shares, "steps": _steps(timeline)}
-
-
-def _covered(start_ns: Array, end_ns: Array, at_ns: Array) -> Array:
-    """Total length of all slices before each instant, overlapping or not."""
-    return _reached(start_ns, at_ns) - _reached(end_ns, at_ns)
 
 
 def _reached(since_ns: Array, at_ns: Array) -> Array:

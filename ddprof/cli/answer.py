@@ -24,17 +24,13 @@ class AnalyzeOptions:
     wants_fixes: bool
 
 
-def _none(paths: Sequence[str]) -> Sequence[Source]:
-    return ()
-
-
 @dataclass(frozen=True)
 class SliceAnswer:
     """A slice's handler for one format. `claims` returns the sources where all paths are files of that format."""
 
     format: str
     deliver: Callable[[Sequence[Source], AnalyzeOptions], None]
-    claims: Callable[[Sequence[str]], Sequence[Source]] = _none
+    claims: Callable[[Sequence[str]], Sequence[Source]] = lambda paths: ()
 
 
 def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:

@@ -150,7 +150,7 @@ def read_nsys(source: Source) -> RankTrace:
             rank=position if named is None else named,
             source="file name" if named is not None else "content" if len(parts) > 1 else "order",
             world_size=len(parts) if len(parts) > 1 else None,
-            host=_host(database),
+            host=_environment(database).get("Hostname"),
             pid=pid,
             backend="nccl" if any("nccl" in s for s in reader.columns.strings) else None,
             local_device=device,
@@ -338,10 +338,6 @@ def _base_time_ns(database: Database) -> int | None:
     clock = "systemClockNs" if "systemClockNs" in database.columns(table) else "0"
     utc, at = map(one_int, database.rows(f"SELECT utcEpochNs, ifnull({clock}, 0) FROM {table}")[0])
     return utc - at if 0 <= utc < MAX_NS and 0 <= at < MAX_NS else None
-
-
-def _host(database: Database) -> str | None:
-    return _environment(database).get("Hostname")
 
 
 def _environment(database: Database) -> dict[str, str]:

@@ -25,7 +25,7 @@ def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Mark
             letter = CAUSES[cause].letter
             parts.append(tag("text", letter, x=at + width / 2, y=height / 2 + 4, text_anchor="middle", class_="on-bar"))
         at += width
-    return _svg(_BAR_WIDTH, height, label, *parts)
+    return tag("svg", *parts, viewBox=f"0 0 {_BAR_WIDTH:g} {height:g}", role="img", aria_label=label)
 
 
 def legend(row: Mapping[str, float]) -> Markup:
@@ -39,7 +39,3 @@ def legend(row: Mapping[str, float]) -> Markup:
         for cause in shares(row)
     ]
     return tag("ul", *items, class_="legend")
-
-
-def _svg(width: float, height: float, label: str, *children: Markup) -> Markup:
-    return tag("svg", *children, viewBox=f"0 0 {width:g} {height:g}", role="img", aria_label=label)

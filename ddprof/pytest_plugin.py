@@ -82,9 +82,7 @@ def _violations(run: AnalyzedRun, options: dict[str, Any]) -> list[str]:
         expressions.append(f"step>{options['max_step_ms']:.6f}ms")
     if options.get("max_exposed_comm") is not None:
         expressions.append(f"exposed_comm>{options['max_exposed_comm'] * 100:.6f}%")
-    violations = [
-        violation for expression in expressions for violation in parse_gate(expression).violations(run.report)
-    ]
+    violations = [violation for expression in expressions for violation in parse_gate(expression)(run.report)]
     return [violation.text for violation in violations]
 
 
@@ -111,8 +109,8 @@ def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str
         return [f"cannot be judged against {options['baseline']}: {comparison.differences[0]}"]
     worse = regressions(comparison, limit)
     for gate in map(parse_gate, _expressions(options)):
-        before_keys = {violation.key for violation in gate.violations(before)}
-        worse += [violation.text for violation in gate.violations(run.report) if violation.key not in before_keys]
+        before_keys = {violation.key for violation in gate(before)}
+        worse += [violation.text for violation in gate(run.report) if violation.key not in before_keys]
     return worse
 
 

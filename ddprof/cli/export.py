@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import say
+from ddprof.cli.load import say, the_one
 from ddprof.cli.progress import Progress, progress_bar
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors
 from ddprof.errors import NoUsableInput, UsageError
@@ -43,19 +43,17 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
     key = key_of_redaction(redact)
     with redacted_errors(key), progress_bar() as progress:
         open_runs = load([path], workers, progress)
-        if len(open_runs) > 1:
-            names = ", ".join(opened.report.run.name for opened in open_runs)
-            raise NoUsableInput(f"{path}: holds {len(open_runs)} runs ({names}); name one of them")
-        if form == "perfetto" and open_runs[0].loaded is None:
+        opened = the_one(path, open_runs, [one.report.run.name for one in open_runs])
+        if form == "perfetto" and opened.loaded is None:
             raise NoUsableInput(
                 f"{path}: a saved report holds no events; name the traces, or export its tables (--to csv)"
             )
-        redaction = redaction_of(open_runs[0], key) if key else None
+        redaction = redaction_of(opened, key) if key else None
         try:
             if form == "perfetto":
-                _perfetto(open_runs[0], output, ranks, progress, redaction)
+                _perfetto(opened, output, ranks, progress, redaction)
             else:
-                _tables(open_runs[0], output or Path(f"ddprof-{form}"), form, redaction)
+                _tables(opened, output or Path(f"ddprof-{form}"), form, redaction)
         except OSError as error:
             raise UsageError(f"{error.filename or output}: not written: {error.strerror}") from error
 

@@ -28,7 +28,7 @@ def gates_of(expressions: Sequence[str]) -> list[Gate]:
 
 def check_gates(gates: Sequence[Gate], reports: Sequence[Report]) -> None:
     """Raise GateFailed, naming the first violation, where a report violates a gate."""
-    fail(violation.text for gate in gates for report in reports for violation in gate.violations(report))
+    fail(violation.text for gate in gates for report in reports for violation in gate(report))
 
 
 def fail(violations: Iterable[str]) -> None:

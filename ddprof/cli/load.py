@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ENGINE = "ddprof.analyzers.engine"
 _AS_USUAL = Reading()
+T = TypeVar("T")
 
 
 def load_reports(
@@ -47,10 +48,14 @@ def load_reports(
 def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
     """The report of the single run in `path`. Raises NoUsableInput where there are several."""
     reports = load_reports([path], reading)
-    if len(reports) > 1:
-        names = ", ".join(r.run.name or "?" for r in reports)
-        raise NoUsableInput(f"{path}: holds {len(reports)} runs ({names}); name one of them")
-    return reports[0]
+    return the_one(path, reports, [report.run.name or "?" for report in reports])
+
+
+def the_one(path: str, runs: Sequence[T], names: Sequence[str]) -> T:
+    """The single run of `path`. Raises NoUsableInput where there are several."""
+    if len(runs) > 1:
+        raise NoUsableInput(f"{path}: holds {len(runs)} runs ({', '.join(names)}); name one of them")
+    return runs[0]
 
 
 def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
@@ -62,10 +67,7 @@ def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
         raise NoUsableInput(f"{path}: a saved report cannot be replayed; name the traces")
     with progress_bar() as progress:
         runs = list(load_runs([path], _options(reading, progress)))
-    if len(runs) > 1:
-        names = ", ".join(run.label for run in runs)
-        raise NoUsableInput(f"{path}: holds {len(runs)} runs ({names}); name one of them")
-    return runs[0]
+    return the_one(path, runs, [run.label for run in runs])
 
 
 def load_open_run(

@@ -42,19 +42,14 @@ class Violation:
     text: str
 
 
-@dataclass(frozen=True)
-class Gate:
-    """A parsed expression. `violations(report)` lists what violates it; [] where the report passes."""
-
-    expression: str
-    violations: Callable[[Report], list[Violation]]
+Gate = Callable[[Report], list[Violation]]  # a parsed expression: what violates it; [] where the report passes
 
 
 def parse_gate(expression: str) -> Gate:
     """Parse one expression. Raises UsageError."""
     text = expression.strip()
     if text in SEVERITIES:
-        return Gate(text, lambda report: _findings(report, "*", text))
+        return lambda report: _findings(report, "*", text)
     measure = _MEASURE.fullmatch(text)
     if measure:
         name, sign, number, unit = measure.groups()
@@ -62,7 +57,7 @@ def parse_gate(expression: str) -> Gate:
     glob = _GLOB.fullmatch(text)
     if glob:
         pattern, floor = glob.group(1), glob.group(2) or "warning"
-        return Gate(text, lambda report: _findings(report, pattern, floor))
+        return lambda report: _findings(report, pattern, floor)
     forms = "a severity (warning), a finding ('straggler.*') or a limit ('comm_wait>20%', 'step>120ms')"
     raise UsageError(f"--fail-on {expression}: want {forms}")
 
@@ -86,7 +81,7 @@ def _measure_gate(text: str, name: str, sign: str, number: str, unit: str) -> Ga
         shown = format_share(value / 100) if unit == "%" else format_us(value_us)
         return [Violation(text, f"{name} is {shown} ({text})")]
 
-    return Gate(text, violations)
+    return violations
 
 
 def _measure_us(report: Report, name: str) -> float:

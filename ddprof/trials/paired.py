@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from ddprof import significance
 from ddprof.findings import WARNING_SHARE
+from ddprof.trials.answer import MeasuredGain
 
 LOOKS = (3, 4, 5, 6, 8, 10)  # pairs
 MOST_PAIRS = LOOKS[-1]
@@ -29,25 +29,15 @@ _POWER_TAIL = 0.2  # a gain of the smallest size that is told is seen in four of
 WON, LOST, OPEN = "won", "lost", "open"
 
 
-@dataclass(frozen=True)
-class Gain:
-    """Gain of a setting as a share of the step, negative for a loss; None with too few pairs."""
-
-    share: float
-    low: float | None
-    high: float | None
-    pairs: int
-
-
-def gain(logs: Sequence[float], error: float = ERROR) -> Gain | None:
+def gain(logs: Sequence[float], error: float = ERROR) -> MeasuredGain | None:
     """The gain of pairs, each as log(step with / step without). None without a pair."""
     if not logs:
         return None
     half = half_width(logs, error)
     mean = fmean(logs)
     if half is None:
-        return Gain(_share(mean), None, None, len(logs))
-    return Gain(_share(mean), _share(mean + half), _share(mean - half), len(logs))
+        return MeasuredGain(_share(mean), None, None, len(logs))
+    return MeasuredGain(_share(mean), _share(mean + half), _share(mean - half), len(logs))
 
 
 def half_width(logs: Sequence[float], error: float = ERROR) -> float | None:

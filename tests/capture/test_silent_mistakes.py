@@ -39,7 +39,7 @@ def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
     assert {remark.id for remark in found.values() if remark.severity == "critical"} == {"training.replicas_differ"}
     first = document["verdict"]["check_first"]
     assert first.startswith("Check the result first: ") and "(training.replicas_differ); and 2 more" in first
-    gated = [violation.key for violation in parse_gate("critical").violations(report)]
+    gated = [violation.key for violation in parse_gate("critical")(report)]
     assert gated[0] == "training.replicas_differ" and from_contract(document).training == report.training
     for screen in (render_text(report), render_markdown(report), render_summary(report)):
         words = screen.replace("\\", "")  # Markdown escapes

@@ -52,21 +52,17 @@ class Groups:
             return NO_GROUP
         size = one_rank(args.group_size)
         group = ProcessGroup(name or "", as_text(args.group_description) or "", ranks, size or len(ranks) or None)
-        return self._merge(group)
-
-    def add(self, group: ProcessGroup) -> int:
-        """The index of a group of another format; the same name (or, without one, the same ranks) is the same group."""
-        return self._merge(group)
+        return self.add(group)
 
     def add_config(self, config: Any, default_backend: str) -> None:
         """Add the groups of the header, which state what collectives do not (backend, all ranks)."""
         entries = list(config.values()) if isinstance(config, Mapping) else config
         for entry in entries if isinstance(entries, list) else []:
             if isinstance(entry, Mapping):
-                self._merge(_from_config(entry, default_backend))
+                self.add(_from_config(entry, default_backend))
 
-    def _merge(self, new: ProcessGroup) -> int:
-        # Groups without a name are told apart by their ranks.
+    def add(self, new: ProcessGroup) -> int:
+        """The index of a group; the same name (or, without one, the same ranks) is the same group."""
         key = (new.name, "" if new.name else str(new.ranks))
         at = self._by_name.get(key)
         if at is None:

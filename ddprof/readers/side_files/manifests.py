@@ -66,16 +66,12 @@ def _read(path: str) -> Manifest:
     try:
         status = os.stat(path)
     except OSError:  # not on this file system, or gone
-        return _parsed(path)
+        return _parsed_as(path, Manifest)
     return _remembered(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=8)
 def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
-    return _parsed(path)
-
-
-def _parsed(path: str) -> Manifest:
     return _parsed_as(path, Manifest)
 
 
@@ -104,10 +100,7 @@ def launch_of(manifests: Iterable[str]) -> Launch | None:
     paths = sorted(set(manifests))
     if len(paths) != 1:
         return None
-    try:
-        launch = parse(read_small(paths[0]), Launch)[0]
-    except (OSError, ValueError, TypeError, NoUsableInput):
-        return None
+    launch = _parsed_as(paths[0], Launch)
     return Launch(masked(launch.command), launch.cwd) if launch.command else None
 
 

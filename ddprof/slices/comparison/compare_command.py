@@ -66,8 +66,8 @@ def command(
             )
         violations = regressions(comparison, limit) if limit else []
         for gate in gates:
-            keys = {violation.key for violation in gate.violations(first)}
-            violations += [v.text for v in gate.violations(second) if v.key not in keys]
+            keys = {violation.key for violation in gate(first)}
+            violations += [v.text for v in gate(second) if v.key not in keys]
         fail(violations)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.runs.sameness import UNKNOWN, Sameness, compare
+from ddprof.trials.answer import MeasuredGain
 from ddprof.trials.model import Trial, TrialCandidate
 from ddprof.trials.paired import (
     ERROR,
@@ -16,7 +17,6 @@ from ddprof.trials.paired import (
     MOST_PAIRS,
     OPEN,
     WON,
-    Gain,
     gain,
     half_width,
     looks_at,
@@ -51,7 +51,7 @@ class Entry:
         return [self.logs[number] for number in sorted(self.logs)]
 
     @property
-    def gain(self) -> Gain | None:
+    def gain(self) -> MeasuredGain | None:
         """Saving as a share of the base's step."""
         return gain(self.pairs, self.error)
 

@@ -8,7 +8,7 @@ from statistics import median
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
 from ddprof.slices.tuning.search import Search
-from ddprof.trials.answer import KEPT, UNDECIDED, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
+from ddprof.trials.answer import KEPT, UNDECIDED, Memory, Results, Tried, TuningAnswer, Untried
 from ddprof.trials.model import DIAGNOSIS, Trial
 from ddprof.trials.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
 
@@ -19,7 +19,7 @@ def result(journal: TrialJournal, searched: Search) -> TuningAnswer:
     baselines = [made for made in journal.made if not made.settings and made.label != DIAGNOSIS]
     steps_us = [made.step_us for made in baselines if made.step_us is not None]
     step_us = median(steps_us) if steps_us else None
-    gain = _measured(searched.chosen) if searched.chosen is not None else None
+    gain = searched.chosen.gain if searched.chosen is not None else None
     entries = [*searched.tried, *searched.added, *([searched.together] if searched.together is not None else [])]
     left_out = [Untried(words, why) for words, why in journal.state.left_out]
     return TuningAnswer(
@@ -51,7 +51,7 @@ def _tried(entry: Entry, searched: Search) -> Tried:
         state=_state(entry, searched),
         why=entry.why or _why(entry, searched),
         predicted=None if is_set or base else entry.candidate.predicted,
-        measured=_measured(entry),
+        measured=entry.gain,
         results=Results(same.kind, same.distance, same.baseline_distance, same.loss),
         memory=_memory(entry.trials),
     )
@@ -73,11 +73,6 @@ def _why(entry: Entry, searched: Search) -> str:
     if entry.state == WON and _state(entry, searched) == WON:
         return "another value of it is better" if entry in searched.tried else "not in the set"
     return ""
-
-
-def _measured(entry: Entry) -> MeasuredGain | None:
-    gain = entry.gain
-    return None if gain is None else MeasuredGain(gain.share, gain.low, gain.high, gain.pairs)
 
 
 def _memory(trials: Sequence[Trial]) -> Memory | None:

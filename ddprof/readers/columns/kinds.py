@@ -47,6 +47,7 @@ IGNORED = frozenset({"Trace", "External id", "cuda_profiler_range", "gpu_pm_coun
 DEVICE_FLOWS = frozenset({"ac2g", "async_cpu_to_gpu", "async_gpu", "async"})  # from a launch to what it launched
 FLOWS = DEVICE_FLOWS | {"fwdbwd", "forward_backward", "critical_path"}
 
+_COPY = re.compile(r"Copy(Host|Device)To(Host|Device)")  # of rocprof and of JAX
 _MEMCPY = re.compile(r"memcpy|copybuffer", re.IGNORECASE)
 _MEMSET = re.compile(r"memset|fillbuffer", re.IGNORECASE)
 
@@ -64,6 +65,12 @@ def device_kind(name: str) -> Kind:
     if _MEMCPY.search(name):
         return Kind.MEMCPY
     return Kind.MEMSET if _MEMSET.search(name) else Kind.KERNEL
+
+
+def copy_name(name: str) -> str:
+    """The name, or of a copy that as other tools write it, so that its direction is recognised."""
+    match = _COPY.fullmatch(name)
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
 REMEMBERED = 2**12  # names: those of one trace, as the next rank's are mostly the same

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from typing import IO, Any
 
 from ddprof.errors import NoUsableInput
@@ -98,7 +99,7 @@ class ByteStream:
             if first.startswith((mark, "{".encode(encoding), "[".encode(encoding))):
                 return _transcode(first.removeprefix(mark), self._within_budget(blocks), encoding)
         first = first.removeprefix(codecs.BOM_UTF8)
-        whole = self._within_budget(_chain(first, blocks))
+        whole = self._within_budget(chain([first], blocks))
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
 
     def _within_budget(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -196,11 +197,6 @@ class ByteStream:
             if block and not seen_bytes:
                 yield block
             seen_bytes -= min(seen_bytes, len(block))
-
-
-def _chain(first: bytes, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from blocks
 
 
 def _transcode(first: bytes, blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:

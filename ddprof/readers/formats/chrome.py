@@ -17,7 +17,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.kinds import device_kind, kind_of
+from ddprof.readers.columns.kinds import copy_name, device_kind, kind_of
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.arrows import launches
@@ -36,8 +36,8 @@ _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
     r"^(?:Steps|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
 )
+_ASCEND = "AscendCL@"  # before the names of its calls
 _SUMMARY_PROCESS = "Overlap Analysis"  # of torch_npu: sums over the device's streams
-_COPY = re.compile(r"^Copy(Host|Device)To(Host|Device)$")
 
 
 def read_chrome(source: Source) -> RankTrace:
@@ -101,7 +101,9 @@ def _fill(
     ts, dur = np.array([s.ts_ns for s in kept], np.int64), np.array([s.dur_ns for s in kept], np.int64)
     kinds = np.array([_kind(s, devices) for s in kept], np.uint8)
     linked = launches(events, kept, devices)
-    first = columns.append(kinds, [_readable(s.name) for s in kept], [(s.pid, s.tid) for s in kept], ts, dur, linked)
+    first = columns.append(
+        kinds, [copy_name(s.name.removeprefix(_ASCEND)) for s in kept], [(s.pid, s.tid) for s in kept], ts, dur, linked
+    )
     columns.arguments.copies += [
         (first + at, NULL) for at, kind in enumerate(kinds.tolist()) if kind in (Kind.MEMCPY, Kind.MEMSET)
     ]
@@ -148,17 +150,11 @@ def _leaves(spans: list[TimelineEvent]) -> list[TimelineEvent]:
 
 def _kind(span: TimelineEvent, devices: dict[Any, int]) -> int:
     if span.pid in devices:
-        return device_kind("memcpy" if _COPY.match(span.name) else span.name)
+        return device_kind(copy_name(span.name))
     kind = kind_of(span.category) if span.category else None
     if kind is not None:
         return kind
     return Kind.RUNTIME if _CALL.match(span.name) else Kind.CPU_OP
-
-
-def _readable(name: str) -> str:
-    """Copies and calls under other tools' names, so that they are recognised."""
-    match = _COPY.match(name)
-    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name.removeprefix("AscendCL@")
 
 
 def _device_index(name: str) -> int:

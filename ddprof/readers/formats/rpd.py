@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
 from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.columns.kinds import copy_name, device_kind
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
@@ -66,7 +65,7 @@ def _operations(columns: EventColumns, database: Database, text: dict[int, str],
     kinds = np.array([_kind(text.get(o, ""), w) for o, w in zip(operation.tolist(), what, strict=True)], np.uint8)
     tracks: list[tuple[Any, Any]] = [(f"GPU{gpu}", q) for q in queue.tolist()]
     first = columns.append(
-        kinds, [_readable(w) for w in what], tracks, start, lengths_ns(start, end), _correlation(ids, links)
+        kinds, [copy_name(w) for w in what], tracks, start, lengths_ns(start, end), _correlation(ids, links)
     )
     for track in set(tracks):
         columns.name_track(*track, f"queue {track[1]}", gpu, int(track[1]))
@@ -117,12 +116,6 @@ def _kind(operation: str, name: str) -> int:
     if operation.startswith(("Fill", "Memset")):
         return Kind.MEMSET
     return device_kind(name)
-
-
-def _readable(name: str) -> str:
-    """Copies under other tools' names, so that their direction is recognised."""
-    match = re.fullmatch(r"Copy(Host|Device)To(Host|Device)", name)
-    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
 def _recognise(sample: Sample) -> bool:

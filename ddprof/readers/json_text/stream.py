@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 
 import msgspec
@@ -119,7 +120,7 @@ class EventStream(Generic[B, T]):
     def _as_lines(self, buffer: bytes) -> bytes:
         """Insert commas between one event a line, so that the rest of the reader sees one list."""
         self.is_list_root = True
-        self.chunks = _lines_to_list(_chain(buffer, self.chunks))
+        self.chunks = _lines_to_list(chain([buffer], self.chunks))
         return b""
 
     def _batch(self, buffer: bytes) -> tuple[B | list[T], bytes, bool]:
@@ -200,7 +201,7 @@ class EventStream(Generic[B, T]):
             return
         self.footer, behind = footer[: close + 1], footer[close + 1 :]
         at = self._offset + close + 2
-        for text in _chain(behind, self.chunks):
+        for text in chain([behind], self.chunks):
             if text.strip(_SPACE):
                 self.damage.add(at, text)
             at += len(text)
@@ -225,11 +226,6 @@ def last_boundary(buffer: bytes) -> int | None:
             return match.start() + 1
     ends = [match.start() + 1 for match in _BOUNDARY.finditer(buffer, 0, at + 1)]
     return ends[-1] if ends else None
-
-
-def _chain(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from chunks
 
 
 def _lines_to_list(chunks: Iterator[bytes]) -> Iterator[bytes]:

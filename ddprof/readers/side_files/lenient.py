@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from ddprof.model import HealthNote
+from ddprof.readers.files.opening import open_file
 
 S = TypeVar("S", bound=msgspec.Struct)
 _UNFIT = object()
@@ -49,6 +50,25 @@ def unfit_note(path: str, unfit: Sequence[str]) -> list[HealthNote]:
     more = f" and {len(unfit) - _SHOWN} more" if len(unfit) > _SHOWN else ""
     issue = f"{path}: {', '.join(unfit[:_SHOWN])}{more} not of the type documented"
     return [HealthNote(issue, "taken as not recorded", "info")]
+
+
+def read_lines(path: str, take: Callable[[bytes], None], most_bytes: int, effect: str) -> list[HealthNote]:
+    """Give the lines of a file of JSON lines to `take`; notes on those that it could not decode, and on a longer file.
+
+    Raises errors of UNREADABLE, those of `take` among them.
+    """
+    broken = 0
+    with open_file(path) as stream:
+        lines, more = stream.read(most_bytes).splitlines(), bool(stream.read(1))
+    for line in lines:
+        try:
+            take(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            broken += 1
+    notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
+    if more:
+        notes.append(HealthNote(f"{path}: only its first {most_bytes >> 20} MiB are read", effect))
+    return notes
 
 
 def _plain(content: bytes) -> Any:

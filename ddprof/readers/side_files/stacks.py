@@ -15,8 +15,9 @@ import numpy as np
 from msgspec import Meta, Struct, field
 
 from ddprof.model import HealthNote
-from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
+from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import Names, is_url, starting_with
+from ddprof.readers.side_files.lenient import read_lines
 from ddprof.tables import Array
 
 _SIDECAR, _STACKS = ".sidecar.json", ".stacks.jsonl"
@@ -114,8 +115,9 @@ class SampledProcess:
         self.unfit = 0  # entries that name what is not there
         self._seen_last: tuple[int, int] | None = None
 
-    def take(self, line: _Any) -> None:
+    def take(self, text: bytes) -> None:
         """Add a line. Raises ValueError where it refers to more than such a file can hold."""
+        line = _DECODER.decode(text)
         if isinstance(line, _Begin):
             self.worker, self.phases, self.path = line.worker, line.phases, line.path
         elif isinstance(line, _Frames):
@@ -221,7 +223,7 @@ def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[Health
     for path in paths:
         process = SampledProcess()
         try:
-            notes += _read(path, process)
+            notes += read_lines(path, process.take, MAX_BYTES, _EFFECT)
         except UNREADABLE as error:
             notes.append(HealthNote(f"{path}: cannot be read: {one_line(error)}", _EFFECT))
             continue
@@ -231,22 +233,6 @@ def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[Health
             notes.append(HealthNote(issue, _EFFECT, "info"))
         processes.append(process)
     return processes, notes
-
-
-def _read(path: str, process: SampledProcess) -> list[HealthNote]:
-    broken = 0
-    with open_file(path) as stream:
-        lines = stream.read(MAX_BYTES).splitlines()
-        more = bool(stream.read(1))
-    for line in lines:
-        try:
-            process.take(_DECODER.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            broken += 1
-    notes = [HealthNote(f"{path}: {broken} unreadable lines", _EFFECT, "info")] if broken else []
-    if more:
-        notes.append(HealthNote(f"{path}: only its first {MAX_BYTES >> 20} MiB are read", _EFFECT))
-    return notes
 
 
 def _put(entries: list[Any], first: int, new: Sequence[Any], missing: Any) -> None:

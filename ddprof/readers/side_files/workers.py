@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 
 from ddprof.model import HealthNote
-from ddprof.readers.files.opening import UNREADABLE, one_line, open_file
+from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import Names, is_url, starting_with
+from ddprof.readers.side_files.lenient import read_lines
 from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
 from ddprof.tables import NULL, Array
 
@@ -48,22 +49,11 @@ def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[Health
 
 def _read_lines(path: str, rows: array[int]) -> list[HealthNote]:
     """Append the fetches of a workers' file; returns notes on the lines left out."""
-    broken, effect = 0, "those fetches are missing from the loader's cost"
+    effect = "those fetches are missing from the loader's cost"
     try:
-        with open_file(path) as stream:
-            for line in stream.read(MAX_RECORDS_BYTES).splitlines():
-                try:
-                    rows.extend(_row(_LINE.decode(line)))
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    broken += 1
-            more = bool(stream.read(1))
+        return read_lines(path, lambda line: rows.extend(_row(_LINE.decode(line))), MAX_RECORDS_BYTES, effect)
     except UNREADABLE as error:
         return [HealthNote(f"{path}: cannot be read: {one_line(error)}", effect)]
-    notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
-    if more:
-        issue = f"{path}: only its first {MAX_RECORDS_BYTES >> 20} MiB are read"
-        notes.append(HealthNote(issue, effect))
-    return notes
 
 
 def _row(fetch: Fetch) -> tuple[int, ...]:

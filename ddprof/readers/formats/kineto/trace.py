@@ -79,8 +79,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         if sidecar.fetching is not None:
             sidecar = replace(sidecar, fetching=replace(sidecar.fetching, lines=lines))
         sidecar_notes = [*sidecar_notes, *sample_notes]
-    for group in (header.distributed.get("pg_config"),):
-        columns.arguments.groups.add_config(group, header.backend or "")
+    columns.arguments.groups.add_config(header.distributed.get("pg_config"), header.backend or "")
     recorder, recorder_notes = read_flight_recorder(source.flight_recorder_path)
     device_index = _most_common(_device_column(events, tracks))
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))

@@ -7,28 +7,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, TypeVar
 
 import msgspec
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
-from ddprof.findings import Abstention, Finding, Recoverable
+from ddprof.findings import Abstention, Evidence, Finding, Fix, Recoverable, Remark
 from ddprof.report import phrases
-from ddprof.report.json.parts import (
-    applied_document,
-    applied_from,
-    evidence_document,
-    evidence_from,
-    fix_document,
-    fix_from,
-    training_document,
-    training_from,
+from ddprof.report.json.schema import (
+    FailureDocument,
+    FindingDocument,
+    FixDocument,
+    GainDocument,
+    LedgerRow,
+    RemarkDocument,
+    ReportDocument,
+    TrainingDocument,
 )
-from ddprof.report.json.schema import FailureDocument, FindingDocument, GainDocument, LedgerRow, ReportDocument
 from ddprof.report.model import (
     FAILURE_SCHEMA,
     SCHEMA,
+    AppliedSetting,
     Calibration,
     ClockInfo,
     Failure,
@@ -40,6 +41,7 @@ from ddprof.report.model import (
     Report,
     RunInfo,
     Steps,
+    Training,
     Verdict,
     WhatIf,
 )
@@ -47,6 +49,7 @@ from ddprof.report.step_causes import step_causes
 from ddprof.untrusted.secrets import masked_data
 
 REPORTS_SCHEMA = "ddprof.reports/1"
+T = TypeVar("T")
 
 
 def to_contract(report: Report) -> dict[str, Any]:
@@ -74,9 +77,7 @@ def _contract(report: Report) -> dict[str, Any]:
             "timed_us": [_us(v) for v in report.steps.timed_us],
             "timed": report.steps.timed,
             "waited_share": _finite(report.steps.waited_share, 6),
-            "left_out": [
-                {"number": step.number, "wall_us": _us(step.wall_us), "why": step.why} for step in report.steps.left_out
-            ],
+            "left_out": [{**asdict(step), "wall_us": _us(step.wall_us)} for step in report.steps.left_out],
         },
         "ledger": {
             "per_rank": {str(rank): _ledger_row(row) for rank, row in report.ledger.per_rank.items()},
@@ -102,8 +103,8 @@ def _contract(report: Report) -> dict[str, Any]:
         },
         "abstentions": [{"id": a.id, "reason": a.reason} for a in report.abstentions],
         "checked": list(report.checked),
-        "training": training_document(report.training),
-        "applied": [applied_document(setting) for setting in report.applied],
+        "training": _training_to_json(report.training),
+        "applied": [{**asdict(setting), "ranks": list(setting.ranks)} for setting in report.applied],
         "failure": None if report.failure is None else dict(report.failure.document),
     }
 
@@ -148,8 +149,8 @@ def _failure(saved: FailureDocument) -> Failure:
 def _report(document: ReportDocument) -> Report:
     run, steps, clock, ledger = document.run, document.steps, document.clock, document.ledger
     return Report(
-        run=RunInfo(**{name: getattr(run, name) for name in run.__struct_fields__}),
-        health=tuple(HealthItem(h.issue, h.effect, h.severity, h.rank) for h in document.health),
+        run=_same(RunInfo, run),
+        health=tuple(_same(HealthItem, item) for item in document.health),
         clock=ClockInfo(
             {
                 host: HostClockInfo(_number(c.offset_us), _number(c.drift_ppm), c.error_us)
@@ -179,12 +180,12 @@ def _report(document: ReportDocument) -> Report:
             WhatIf(w.change, _number(w.predicted_step_us), _number(w.low_us), _number(w.high_us))
             for w in document.what_if
         ),
-        replay=Replay(document.replay.error),
-        verdict=Verdict(document.verdict.bound, document.verdict.headline),
-        abstentions=tuple(Abstention(a.id, a.reason) for a in document.abstentions),
+        replay=_same(Replay, document.replay),
+        verdict=_same(Verdict, document.verdict),
+        abstentions=tuple(_same(Abstention, item) for item in document.abstentions),
         checked=document.checked,
-        training=training_from(document.training),
-        applied=tuple(map(applied_from, document.applied)),
+        training=_training(document.training),
+        applied=tuple(_same(AppliedSetting, setting) for setting in document.applied),
         failure=None if document.failure is None else _failure(document.failure),
         calibration={
             f.id: Calibration(f.calibration.inside, f.calibration.predictions)
@@ -215,9 +216,25 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "calibration": None
         if calibration is None
         else {"inside": calibration.inside, "predictions": calibration.total},
-        "evidence": [evidence_document(evidence) for evidence in finding.evidence],
-        "fixes": [fix_document(fix) for fix in finding.fixes],
+        **_shown(finding),
     }
+
+
+def _shown(of: Finding | Remark) -> dict[str, Any]:
+    """Evidence and fixes; `applies` is {} where `ddprof run --apply` cannot make a fix."""
+    evidence = [{**asdict(e), "start_us": _us(e.start_us), "end_us": _us(e.end_us)} for e in of.evidence]
+    fixes = [{**asdict(fix), "applies": dict(fix.applies), "at": list(fix.at)} for fix in of.fixes]
+    for fix in fixes:
+        del fix["alters"]
+    return {"evidence": evidence, "fixes": fixes}
+
+
+def _training_to_json(training: Training) -> dict[str, Any]:
+    remarks = [
+        {"id": r.id, "severity": r.severity, "summary": r.summary, "ranks": list(r.ranks), **_shown(r)}
+        for r in training.remarks
+    ]
+    return {**asdict(training), "remarks": remarks}
 
 
 def _gain_to_json(gain: Recoverable) -> dict[str, Any]:
@@ -241,12 +258,30 @@ def _finding(item: FindingDocument) -> Finding:
         alone_us=None if item.recoverable_alone_us is None else _gain(item.recoverable_alone_us),
         waited_us=item.waited_us,
         confidence=_number(item.confidence),
-        evidence=tuple(map(evidence_from, item.evidence)),
-        fixes=tuple(map(fix_from, item.fixes)),
+        evidence=tuple(_same(Evidence, evidence) for evidence in item.evidence),
+        fixes=tuple(map(_fix, item.fixes)),
         basis=item.basis,
         doubts=item.doubts,
         grounds=item.grounds,
     )
+
+
+def _fix(item: FixDocument) -> Fix:
+    return _same(Fix, item, applies=tuple(item.applies.items()))
+
+
+def _training(item: TrainingDocument) -> Training:
+    return _same(Training, item, remarks=tuple(map(_remark, item.remarks)))
+
+
+def _remark(item: RemarkDocument) -> Remark:
+    evidence = tuple(_same(Evidence, evidence) for evidence in item.evidence)
+    return _same(Remark, item, evidence=evidence, fixes=tuple(map(_fix, item.fixes)))
+
+
+def _same(kind: type[T], item: msgspec.Struct, **changed: Any) -> T:
+    """The part of a report with the fields of a document's, but for those that are `changed`."""
+    return kind(**{name: getattr(item, name) for name in item.__struct_fields__} | changed)
 
 
 def _run(run: RunInfo) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.workload_pairs.kept_records import keep_turns, whole_periods
 from benchmarks.workload_pairs.processes import Processes
-from ddprof.averages import interquartile_mean
+from ddprof.averages import middle_half
 
 LAPS, OUTPUT = "laps.txt", "output.txt"
 LEAST_ROUNDS, MOST_ROUNDS = 6, 12
@@ -100,7 +100,8 @@ class Contender:
             return Turns(
                 problem=f"ended in the middle: {self._error_line()}" if not alive else "too few steps in a turn"
             )
-        return Turns(interquartile_mean(np.array(found)), found, list(stolen))
+        times = np.array(found)
+        return Turns(float(times[middle_half(times)].mean()), found, list(stolen))
 
     def laps(self) -> Laps:
         """Its steps so far."""

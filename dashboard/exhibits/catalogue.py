@@ -43,15 +43,10 @@ class Subject:
         return self.path.strip("/") or "overview"
 
 
-def _none(view: View) -> list[Exhibit]:
-    """No exhibits: the canvas itself shows the numbers of its selection."""
-    return []
-
-
 SUBJECTS = (
     Subject("/", "Overview", overview.exhibits),
     Subject("/findings", "Findings", findings.exhibits),
-    Subject("/timeline", "Timeline", _none, needs_traces=True),
+    Subject("/timeline", "Timeline", lambda view: (), True),  # the canvas itself shows the numbers of its selection
     Subject("/ranks", "Ranks & steps", ranks.exhibits),
     Subject("/communication", "Communication", communication.exhibits, True, communication.has_data),
     Subject("/host", "Input & host", host.exhibits, needs_traces=True),

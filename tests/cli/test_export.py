@@ -22,8 +22,9 @@ def test_arrows_of_chosen_ranks_are_counted_and_reports_have_none(ddprof, sample
     assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0
 
 
-@pytest.mark.parametrize("ranks", ["²", "0-²", "x", "0,,1"])  # "²".isdigit(), and int() refuses it
-def test_ranks_that_are_no_numbers_are_refused(ranks: str) -> None:
+@pytest.mark.parametrize("ranks", ["²", "0-²", "x", "0,,1", "", "1-", "-1"])  # "²".isdigit(), and int() refuses it
+def test_ranks_are_a_list_of_numbers_and_ranges(ranks: str) -> None:
+    assert parse_ranks("0,3-5") == {0, 3, 4, 5}
     with pytest.raises(UsageError, match="want a list like"):
         parse_ranks(ranks)
 

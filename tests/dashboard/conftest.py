@@ -4,6 +4,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,8 @@ def serve() -> Iterator[Serve]:
         return f"http://127.0.0.1:{server.server_port}"
 
     yield start
-    for server in servers:
-        server.shutdown()
+    with ThreadPoolExecutor() as pool:  # each takes half a second to hear of it
+        pool.map(lambda server: server.shutdown(), servers)
 
 
 @pytest.fixture(scope="session")

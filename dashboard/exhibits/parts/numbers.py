@@ -28,14 +28,14 @@ DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
 MAX_STEPS_SHOWN = 200  # in one chart
 
 
-def most_different(values: Array, limit: int = MAX_LINES) -> list[int]:
-    """Up to `limit` rows of (rows, columns), in order: those farthest from the median row; NaN is no difference."""
-    if len(values) <= limit:
+def most_different(values: Array) -> list[int]:
+    """Up to `MAX_LINES` rows of (rows, columns), in order: those farthest from the median row; NaN is no difference."""
+    if len(values) <= MAX_LINES:
         return list(range(len(values)))
     is_finite = np.isfinite(values)
     median = np.array([np.median(c[k]) if k.any() else 0.0 for c, k in zip(values.T, is_finite.T, strict=True)])
     distance = np.where(is_finite, np.abs(values - median), 0.0).max(axis=1)
-    return sorted(np.argsort(-distance, kind="stable")[:limit].tolist())
+    return sorted(np.argsort(-distance, kind="stable")[:MAX_LINES].tolist())
 
 
 def condensed(values: Array, names: list[str]) -> tuple[Array, list[str]]:

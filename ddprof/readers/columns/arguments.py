@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.model import Kind, element_bytes
+from ddprof.model import Kind, ProcessGroup, element_bytes
 from ddprof.readers.columns.groups import Groups
 from ddprof.readers.columns.operator_names import LIBRARY, MESSAGE_INPUTS
 from ddprof.readers.json_text.scanned import Block
@@ -30,6 +30,8 @@ _STATED = attrgetter(
     *("collective", "dtype", "in_nelems", "out_nelems", "group_size", "rank", "src", "dst"),
     *("group_name", "group_description", "group_ranks", "rank_start", "rank_stride"),
 )
+Pair = tuple[int, int]
+NULLS: Pair = (NULL, NULL)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
 
 
@@ -162,6 +164,23 @@ class ArgumentTables:
                 self.messages.append((first_row + row, *_peer_and_tag(event.name, bytes(given.values))))
             elif given.dims and (library := LIBRARY.match(event.name)):
                 self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
+
+    def add_collective(
+        self,
+        row: int,
+        op: str,
+        group: ProcessGroup,
+        seq: int,
+        sizes: Pair = NULLS,
+        dtype: str = "",
+        peers: Pair = NULLS,
+    ) -> None:
+        """A collective of another format, at its event's row.
+
+        `sizes`: bytes in and out. `peers`: ranks of a message's source and target.
+        """
+        number, size = self.groups.add(group), group.size or NULL
+        self.collectives.append((row, self.strings[op], number, seq, *sizes, self.strings[dtype], size, *peers))
 
     def _library_call(self, row: int, op: str, dims: str, types: str) -> None:
         """A collective of a library that states no arguments (gloo), with the size of its input tensors.

@@ -106,23 +106,12 @@ def _record(
 ) -> None:
     label, description = entry.process_group[:2] if len(entry.process_group) > 1 else ("", "")
     ranks = members.get(label) or members.get("") or ()
-    given, strings = columns.arguments, columns.strings
-    number = given.groups.add(ProcessGroup(label, description, ranks, len(ranks) or None))
+    group = ProcessGroup(label, description, ranks, len(ranks) or None)
     seq = entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id
-    given.collectives.append(
-        (
-            row,
-            strings[name.split(":")[-1]],
-            number,
-            NULL if seq is None else seq,
-            _total_bytes(entry.input_sizes, entry.input_dtypes),
-            _total_bytes(entry.output_sizes, entry.output_dtypes),
-            strings[entry.input_dtypes[0] if entry.input_dtypes else ""],
-            len(ranks) or NULL,
-            NULL,
-            NULL,
-        )
-    )
+    sent_bytes = _total_bytes(entry.input_sizes, entry.input_dtypes)
+    sizes = (sent_bytes, _total_bytes(entry.output_sizes, entry.output_dtypes))
+    dtype = entry.input_dtypes[0] if entry.input_dtypes else ""
+    columns.arguments.add_collective(row, name.split(":")[-1], group, NULL if seq is None else seq, sizes, dtype)
 
 
 def _total_bytes(sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> int:

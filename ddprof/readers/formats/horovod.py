@@ -26,7 +26,7 @@ from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.numbers import near_each_other, one_rank, without_holes
 from ddprof.readers.source import Source
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 from ddprof.units import format_us
 
 _MARKS = re.compile(rb'"NEGOTIATE_[A-Z]+|"CYCLE_START"')
@@ -148,11 +148,9 @@ def read_horovod(source: Source) -> RankTrace:
     first = columns.append(Kind.KERNEL, names, tracks, start, end - start)
     for lane in sorted(set(lanes)):
         columns.name_track("device", f"collectives {lane}", f"collectives {lane}", 0, lane)
-    given, strings = columns.arguments, columns.strings
-    group = given.groups.add(ProcessGroup("world", "default_pg", tuple(range(world_size)), world_size, "horovod"))
-    for at, (seq, negotiation) in enumerate(of_rank):
-        row = (first + at, strings[negotiation.op], group, seq, NULL, NULL, strings[""], world_size, NULL, NULL)
-        given.collectives.append(row)
+    group = ProcessGroup("world", "default_pg", tuple(range(world_size)), world_size, "horovod")
+    for row, (seq, negotiation) in enumerate(of_rank, first):
+        columns.arguments.add_collective(row, negotiation.op, group, seq)
     identity = Identity(rank, "content", world_size, host="coordinator", backend="horovod")
     return finish(
         source,

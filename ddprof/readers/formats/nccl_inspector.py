@@ -229,26 +229,12 @@ def _fill(columns: EventColumns, timed: list[_Done], world: int | None) -> None:
     first = columns.append(Kind.KERNEL, [f"ncclDevKernel_{done.op}" for done in timed], tracks, start, dur)
     for stream, track in enumerate(dict.fromkeys(tracks)):
         columns.name_track(*track, f"communicator {track[1]}", 0, stream)
-    given, strings = columns.arguments, columns.strings
-    for at, done in enumerate(timed):
+    for row, done in enumerate(timed, first):
         ranks = tuple(range(world)) if world and done.members == world else ()
-        group = given.groups.add(ProcessGroup(done.communicator, "", ranks, done.members, "nccl"))
-        size = done.members or NULL
+        group = ProcessGroup(done.communicator, "", ranks, done.members, "nccl")
         peer = done.peer if done.peer is not None and ranks else NULL
-        source, target = (peer if done.op == op else NULL for op in ("Recv", "Send"))
-        given.collectives.append(
-            (
-                first + at,
-                strings[done.op],
-                group,
-                done.number,
-                *done.bytes_in_and_out,
-                strings[""],
-                size,
-                source,
-                target,
-            )
-        )
+        peers = (peer if done.op == "Recv" else NULL, peer if done.op == "Send" else NULL)
+        columns.arguments.add_collective(row, done.op, group, done.number, done.bytes_in_and_out, peers=peers)
 
 
 def _recognise(sample: Sample) -> bool:

@@ -161,19 +161,17 @@ def _kernels(
     ids = np.array([one_int(r.launch) for r in timed], np.int64)
     first = columns.append(Kind.KERNEL, names, [track] * len(timed), start, dur, ids)
     columns.name_track(*track, "nccl", device if device != NULL else 0, 0)
-    given, strings = columns.arguments, columns.strings
     if len(kernels) not in (0, len(calls)):
         return  # kernels cannot be paired with collectives by order
-    for at, call in enumerate(calls):
+    for row, call in enumerate(calls, first):
         details = call.details
         dtype = as_text(details.get("dtype")) or ""
         size = _bytes(details.get("count"), dtype)
         ranks = tuple(range(world)) if world else ()
-        group = given.groups.add(ProcessGroup(as_text(call.values.get("commId")) or "", "", ranks, world, "nccl"))
-        function = as_text(details.get("func")) or ""
-        op, seq = strings[function], number_in_communicator(function, one_int(details.get("seq")))
-        row = (first + at, op, group, seq, size, NULL, strings[dtype.removeprefix("nccl")], world or NULL, NULL, NULL)
-        given.collectives.append(row)
+        group = ProcessGroup(as_text(call.values.get("commId")) or "", "", ranks, world, "nccl")
+        op = as_text(details.get("func")) or ""
+        seq = number_in_communicator(op, one_int(details.get("seq")))
+        columns.arguments.add_collective(row, op, group, seq, (size, NULL), dtype.removeprefix("nccl"))
 
 
 def _bytes(count: Any, dtype: str) -> int:

@@ -293,16 +293,15 @@ class _Groups:
         op = _operation(name)
         if op is None:
             return
-        given, size = self._columns.arguments, self._dp_size
+        size = self._dp_size
         kind, ranks = self._members(name)
-        group = given.groups.add(ProcessGroup(f"{kind}{ranks}", kind, ranks, len(ranks), "nccl"))
+        group = ProcessGroup(f"{kind}{ranks}", kind, ranks, len(ranks), "nccl")
         forward = name.startswith("forward")
         downstream = forward == name.endswith("send")
         # With several chunks of layers per stage the last stage sends to the first.
         peer = (self._rank + (size if downstream else -size)) % (size * self._pp_size)
-        src, dst = (NULL, peer) if op == "send" else (peer, NULL) if op == "recv" else (NULL, NULL)
-        strings = self._columns.strings
-        given.collectives.append((row, strings[op], group, NULL, NULL, NULL, strings[""], len(ranks), src, dst))
+        peers = (NULL, peer) if op == "send" else (peer, NULL) if op == "recv" else (NULL, NULL)
+        self._columns.arguments.add_collective(row, op, group, NULL, peers=peers)
 
     def _members(self, name: str) -> tuple[str, tuple[int, ...]]:
         size, total = self._dp_size, self._dp_size * self._pp_size

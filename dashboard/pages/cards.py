@@ -21,7 +21,7 @@ from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Key, themed
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import Finding, Remark
+from ddprof.findings import Finding, Fix, Remark
 from ddprof.report import phrases
 from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.style import DARK, LIGHT, colour
@@ -198,16 +198,10 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
         rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", source) for source in dict.fromkeys(fix.source for fix in finding.fixes if fix.source)]
-    facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(phrases.on_page(text)))]
-    patches = [html.Pre(_lines(fix.patch)) for fix in finding.fixes if full and fix.patch]
-    title: list[Component | str] = [
-        html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}"),
-        f" {number + 1}. {phrases.clean(finding.summary)} ",
-        html.Code(finding.id),
-    ]
+    title = f" {number + 1}. {phrases.clean(finding.summary)} ", html.Code(finding.id)
     commands = [listing(command) for command in try_it.of_finding(view.opened, finding) if full]
     links = html.Div(_links(view, number, finding, full), className="links")
-    return html.Article([html.H3(title), html.Dl(facts), *patches, *commands, links], className=f"card {severity}")
+    return _card(severity, title, rows, finding.fixes if full else (), *commands, links)
 
 
 def remark_cards(report: Report) -> list[Component]:
@@ -219,18 +213,22 @@ def remark_cards(report: Report) -> list[Component]:
 def _remark_card(remark: Remark) -> Component:
     rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
     rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
+    return _card(remark.severity, (f" {phrases.remark_words(remark)}",), rows, remark.fixes)
+
+
+def _card(
+    severity: str,
+    title: Sequence[Component | str],
+    rows: Sequence[tuple[str, str]],
+    fixes: Sequence[Fix],
+    *end: Component,
+) -> Component:
+    """A card of rows of facts, and of the patches of some fixes."""
+    head = html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}")
     facts = [part for name, text in rows for part in (html.Dt(name), html.Dd(phrases.on_page(text)))]
-    patches = [html.Pre(_lines(fix.patch)) for fix in remark.fixes if fix.patch]
-    title: list[Component | str] = [
-        html.Span(f"{_ICONS[remark.severity]} {remark.severity}", className=f"severity {remark.severity}"),
-        f" {phrases.remark_words(remark)}",
-    ]
-    return html.Article([html.H3(title), html.Dl(facts), *patches], className=f"card {remark.severity}")
-
-
-def _lines(text: str) -> str:
-    """Text of several lines with visible control characters."""
-    return "\n".join(phrases.clean(line) for line in text.splitlines())
+    patches = [html.Pre("\n".join(map(phrases.clean, fix.patch.splitlines()))) for fix in fixes if fix.patch]
+    content = [html.H3([head, *title]), html.Dl(facts), *patches, *end]
+    return html.Article(content, className=f"card {severity}")
 
 
 def _links(view: View, number: int, finding: Finding, full: bool) -> list[Component]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ddprof.findings import Finding, Remark
+from ddprof.findings import Finding, Fix, Remark
 from ddprof.report import data_notes, phrases
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import STYLE
@@ -85,19 +85,22 @@ def card(
         *tried,
         *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
     ]
-    patches = [
-        tag("pre", Markup("\n".join(join(line) for line in fix.patch.splitlines())))
-        for fix in finding.fixes
-        if full and fix.patch
-    ]
-    title = tag(
-        "h3",
-        tag("span", severity, class_=f"severity {severity}"),
-        f" {number}. {finding.summary} ",
-        tag("code", finding.id),
-    )
+    title = (f" {number}. {finding.summary} ", tag("code", finding.id))
+    return _card(severity, title, rows, finding.fixes if full else (), links)
+
+
+def _card(
+    severity: str,
+    title: Sequence[str | Markup],
+    rows: Sequence[tuple[str, str]],
+    fixes: Sequence[Fix],
+    links: Markup | None = None,
+) -> Markup:
+    """A card of rows of facts, and of the patches of some fixes."""
+    patches = [tag("pre", Markup("\n".join(map(join, fix.patch.splitlines())))) for fix in fixes if fix.patch]
+    head = tag("h3", tag("span", severity, class_=f"severity {severity}"), *title)
     facts = tag("dl", *(join(tag("dt", name), tag("dd", phrases.on_page(text))) for name, text in rows))
-    return tag("article", title, facts, *patches, links, class_=f"card {severity}")
+    return tag("article", head, facts, *patches, links, class_=f"card {severity}")
 
 
 def _is_checked(finding: Finding, full: bool) -> bool:
@@ -118,16 +121,7 @@ def _remark(remark: Remark) -> Markup:
         *(("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence),
         *(("Do", phrases.fix_words(fix)) for fix in remark.fixes),
     ]
-    patches = [
-        tag("pre", Markup("\n".join(join(line) for line in fix.patch.splitlines())))
-        for fix in remark.fixes
-        if fix.patch
-    ]
-    title = tag(
-        "h3", tag("span", remark.severity, class_=f"severity {remark.severity}"), " ", phrases.remark_words(remark)
-    )
-    facts = tag("dl", *(join(tag("dt", name), tag("dd", phrases.on_page(text))) for name, text in rows))
-    return tag("article", title, facts, *patches, class_=f"card {remark.severity}")
+    return _card(remark.severity, (" ", phrases.remark_words(remark)), rows, remark.fixes)
 
 
 def folded(head: str, items: Sequence[Markup]) -> Markup:

@@ -27,6 +27,7 @@ from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.style import DARK, LIGHT, colour
 from ddprof.report.model import Report
 
+Rows = Sequence[tuple[str, str]]  # name and text of facts
 MAX_TABLE_ROWS = 500
 MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
@@ -217,11 +218,7 @@ def _remark_card(remark: Remark) -> Component:
 
 
 def _card(
-    severity: str,
-    title: Sequence[Component | str],
-    rows: Sequence[tuple[str, str]],
-    fixes: Sequence[Fix],
-    *end: Component,
+    severity: str, title: Sequence[Component | str], rows: Rows, fixes: Sequence[Fix], *end: Component
 ) -> Component:
     """A card of rows of facts, and of the patches of some fixes."""
     head = html.Span(f"{_ICONS.get(severity, '')} {severity}", className=f"severity {severity}")

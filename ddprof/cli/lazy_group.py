@@ -22,11 +22,7 @@ class LazyGroup(click.Group):
     """
 
     def __init__(
-        self,
-        *args: Any,
-        listed: Groups,
-        all_listed: Callable[[], Groups] | None = None,
-        **attributes: Any,
+        self, *args: Any, listed: Groups, all_listed: Callable[[], Groups] | None = None, **attributes: Any
     ) -> None:
         super().__init__(*args, **attributes)
         self._all_listed = all_listed or (lambda: listed)

@@ -30,8 +30,8 @@ _STATED = attrgetter(
     *("collective", "dtype", "in_nelems", "out_nelems", "group_size", "rank", "src", "dst"),
     *("group_name", "group_description", "group_ranks", "rank_start", "rank_stride"),
 )
-Pair = tuple[int, int]
-NULLS: Pair = (NULL, NULL)
+Two = tuple[int, int]
+NULLS: Two = (NULL, NULL)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
 
 
@@ -166,14 +166,7 @@ class ArgumentTables:
                 self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
 
     def add_collective(
-        self,
-        row: int,
-        op: str,
-        group: ProcessGroup,
-        seq: int,
-        sizes: Pair = NULLS,
-        dtype: str = "",
-        peers: Pair = NULLS,
+        self, row: int, op: str, group: ProcessGroup, seq: int, sizes: Two = NULLS, dtype: str = "", peers: Two = NULLS
     ) -> None:
         """A collective of another format, at its event's row.
 

@@ -14,6 +14,8 @@ from ddprof.report.html.style import STYLE
 from ddprof.report.html.svg import legend, step_bar
 from ddprof.report.model import Report
 
+Rows = Sequence[tuple[str, str]]  # name and text of facts
+
 
 def render_summary(report: Report) -> str:
     """Verdict, bar and findings as a fragment for a notebook cell, with scoped style."""
@@ -64,12 +66,7 @@ def _findings(report: Report) -> Markup:
 
 
 def card(
-    report: Report,
-    finding: Finding,
-    number: int,
-    links: Markup | None = None,
-    full: bool = True,
-    tried: Sequence[tuple[str, str]] = (),
+    report: Report, finding: Finding, number: int, links: Markup | None = None, full: bool = True, tried: Rows = ()
 ) -> Markup:
     """A finding: cause, ranks, gain and fix. `number`: its position, by which a headline may cite it. `full` adds all
     fixes, patches and evidence; `tried`: rows on trials of its fixes; `links` end the card.
@@ -90,11 +87,7 @@ def card(
 
 
 def _card(
-    severity: str,
-    title: Sequence[str | Markup],
-    rows: Sequence[tuple[str, str]],
-    fixes: Sequence[Fix],
-    links: Markup | None = None,
+    severity: str, title: Sequence[str | Markup], rows: Rows, fixes: Sequence[Fix], links: Markup | None = None
 ) -> Markup:
     """A card of rows of facts, and of the patches of some fixes."""
     patches = [tag("pre", Markup("\n".join(map(join, fix.patch.splitlines())))) for fix in fixes if fix.patch]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ddprof.readers.admission.discover import discover
 from ddprof.readers.admission.identity import resolve_identities
-from ddprof.readers.read import read
+from ddprof.readers.formats import read
 from ddprof.readers.source import Inventory, Source, notes_by_run
 
 __all__ = ["Inventory", "Source", "discover", "notes_by_run", "read", "resolve_identities"]

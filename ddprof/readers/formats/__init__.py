@@ -12,7 +12,10 @@ import pkgutil
 from collections.abc import Mapping
 from functools import cache
 
+from ddprof.errors import NoUsableInput
+from ddprof.model import RankTrace
 from ddprof.readers.format import Format
+from ddprof.readers.source import Source
 from ddprof.slice import all_slices
 from ddprof.untrusted.registered import registered
 
@@ -27,3 +30,10 @@ def formats() -> Mapping[str, Format]:
     ours: list[Format] = [importlib.import_module(module).FORMAT for module in modules]
     ours += registered(ENTRY_POINTS)
     return {one.name: one for one in sorted(ours, key=lambda one: (one.generality, one.name))}
+
+
+def read(source: Source) -> RankTrace:
+    """Read one source. Raises NoUsableInput, in one line, where nothing in it can be used."""
+    if source.format not in formats():
+        raise NoUsableInput(f"{source.label}: format '{source.format}' has no reader")
+    return formats()[source.format].read(source)

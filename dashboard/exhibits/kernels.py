@@ -37,11 +37,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     except DdprofError as error:
         yield Exhibit("kernels", "What takes the device's time?", str(error), Sheet((), ()))
         return
-    for exhibit in (
-        _kernels(view, table),
-        flame(view, table),
-        *_grouped(view, table),
-    ):
+    for exhibit in (_kernels(view, table), flame(view, table), *_grouped(view, table)):
         if exhibit is not None:
             yield following(exhibit, "ranks")
 

@@ -52,11 +52,7 @@ def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
     kinds = [column_kind(sheet, i) or None for i in range(len(sheet.columns))]
     head = tag("tr", *(tag("th", c, scope="col", class_=k) for c, k in zip(sheet.columns, kinds, strict=True)))
     body = [
-        tag(
-            "tr",
-            *map(_cell, row, sheet.columns, kinds),
-            data_command=sheet.command(at) or None,
-        )
+        tag("tr", *map(_cell, row, sheet.columns, kinds), data_command=sheet.command(at) or None)
         for at, row in enumerate(sheet.rows[:limit])
     ]
     table = tag("table", tag("thead", head), tag("tbody", *body), class_="tool" if sheet.is_tool else None)

@@ -11,9 +11,7 @@ from ddprof.errors import DdprofError
 from ddprof.report.model import Report
 
 redact_option = click.option(
-    "--redact",
-    is_flag=True,
-    help="Replace private names, paths and hosts with keyed hashes; verdicts stay.",
+    "--redact", is_flag=True, help="Replace private names, paths and hosts with keyed hashes; verdicts stay."
 )
 
 

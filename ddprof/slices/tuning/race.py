@@ -10,18 +10,7 @@ from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.runs.sameness import UNKNOWN, Sameness, compare
 from ddprof.trials.answer import MeasuredGain
 from ddprof.trials.model import Trial, TrialCandidate
-from ddprof.trials.paired import (
-    ERROR,
-    LEAST_GAIN,
-    LOST,
-    MOST_PAIRS,
-    OPEN,
-    WON,
-    gain,
-    half_width,
-    looks_at,
-    outcome,
-)
+from ddprof.trials.paired import ERROR, LEAST_GAIN, LOST, MOST_PAIRS, OPEN, WON, gain, half_width, looks_at, outcome
 from ddprof.units import format_share
 
 FAILED, REJECTED = "failed", "rejected"

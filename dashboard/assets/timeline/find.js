@@ -37,6 +37,8 @@ Object.assign(ddprof.Timeline.prototype, {
     });
   },
 
+  showPressed() {}, // of two runs no path is drawn: there are no buttons
+
   togglePath() {
     this.showPath = !this.showPath;
     this.showPressed();

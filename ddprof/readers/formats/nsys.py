@@ -285,7 +285,9 @@ class _Reader:
         )[0][0]
         if open_ranges:
             self.notes.append(
-                HealthNote(f"{open_ranges} NVTX ranges were open when the capture ended", "left out", "info")
+                HealthNote(
+                    f"{self.label}: {open_ranges} NVTX ranges were open when the capture ended", "left out", "info"
+                )
             )
 
     def _shapes(self, first: int, texts: Sequence[str]) -> None:

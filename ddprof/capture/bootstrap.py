@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.import_hook import ImportHook
-from ddprof.capture.instruments.backward import Backward
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
 from ddprof.capture.instruments.communication.collectives import Collectives
@@ -22,7 +21,7 @@ from ddprof.capture.instruments.cpu_waits import CpuContention
 from ddprof.capture.instruments.creation import creation_lines
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.evaluation import EvaluationMode
-from ddprof.capture.instruments.forward import ForwardPasses, wrapper_forwards
+from ddprof.capture.instruments.forward import Backward, ForwardPasses, wrapper_forwards
 from ddprof.capture.instruments.garbage import GarbageCollection
 from ddprof.capture.instruments.gradients import GradientTimes
 from ddprof.capture.instruments.optimizer import OptimizerSteps
@@ -38,7 +37,6 @@ from ddprof.capture.window.trace import warm_import
 
 if TYPE_CHECKING:
     from ddprof.capture.hub import Hub
-    from ddprof.capture.session import Session
 
 More = Callable[["Hub"], list[Instrumentor]]
 MIN_TORCH = (2, 4)

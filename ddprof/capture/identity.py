@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 from ddprof.capture.files.layout import host_label, rank_stem
+from ddprof.capture.files.storage import text_of
 
 # (rank, world size, local rank) as each launcher spells them, most specific first: under Horovod or MPI a stale RANK
 # may also be set.
@@ -42,8 +43,7 @@ class RankIdentity:
 def identify() -> RankIdentity:
     """The identity as known so far: exact once a process group exists."""
     rank, world_size, local_rank, source = _from_environment()
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+    if (distributed := joined()) is not None:
         rank, world_size, source = distributed.get_rank(), distributed.get_world_size(), "c10d"
     return RankIdentity(
         rank=rank,
@@ -57,12 +57,16 @@ def identify() -> RankIdentity:
     )
 
 
+def joined() -> Any:
+    """torch.distributed, once this process is in a process group; else None."""
+    distributed = sys.modules.get("torch.distributed")
+    is_joined = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if is_joined else None
+
+
 def boot_id() -> str | None:
     """Identity of the running kernel, and so of the clock; containers on a host share it."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return None
+    return text_of("/proc/sys/kernel/random/boot_id").strip() or None
 
 
 def _from_environment() -> tuple[int, int, int | None, str]:

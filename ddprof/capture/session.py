@@ -64,7 +64,7 @@ class Session:
             self.folder, self._attend, self.guard.wrap(self._stuck), self.guard.wrap(self._answer)
         )
         self.clock = ClockSync(config.clock)
-        self.window = TraceWindow(self.annotator, self.journal.note, config.record_shapes)
+        self.window = TraceWindow(self.annotator, lambda text: self.journal.note(text), config.record_shapes)
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
         self.ring: StepRing | None = None
@@ -388,7 +388,6 @@ class Session:
         self.journal = Journal()
         self.guard.time_hooks(False)
         self.own_cost = OwnCost(self.guard)
-        self.window.rebind(self.journal.note)
         self.tracker.restart()
         self.unmarked[:] = [self._without_optimizers()]
         self._profiles(False)

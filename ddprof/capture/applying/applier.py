@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.applying.construction import ConstructorCall, first_that_works
 from ddprof.capture.applying.outcomes import Outcomes
-from ddprof.capture.describe.origin import script_line
+from ddprof.capture.describe.stacks import script_line
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.wanted import WantedFix
 
@@ -32,9 +31,10 @@ class CreationWatcher(Instrumentor):
 
     target = ""
 
-    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
+    def __init__(self, hub: Hub, outcomes: Outcomes, module: str | None = None) -> None:
         super().__init__(hub)
         self.outcomes = outcomes
+        self.module = module or self.module
         self._within = threading.local()  # what a watched constructor makes of its kind is part of it
 
     def _meant(self) -> tuple[list[WantedFix], Place] | None:
@@ -42,18 +42,13 @@ class CreationWatcher(Instrumentor):
         fixes = self.outcomes.meant_for(self.target, place)
         return (fixes, place) if fixes else None
 
-
-class Applier(CreationWatcher):
-    """Changes calls that create objects of one kind, `target`."""
-
-    def watch(self, owner: Any, name: str) -> Callable[..., Any]:
-        """Change calls of `owner.name`, but not those by its names in other modules. Returns the replacement."""
+    def _make_by(self, owner: Any, name: str, mark: str, make: Callable[[Callable[..., Any], Any, Any], Any]) -> None:
+        """Have `make`, which gets the original and its arguments, answer calls of `owner.name`, but neither those by
+        its names in other modules nor those inside another watched call.
+        """
         original: Callable[..., Any] = getattr(owner, name)
-        if getattr(original, _OURS, False):
-            return original
-        signature = inspect.signature(original)
-        guard = self.outcomes.guard
-        find, prepare = guard.wrap(self._meant), guard.wrap(self._prepared)
+        if getattr(original, mark, False):
+            return
 
         @functools.wraps(original)
         def replacement(*args: Any, **kwargs: Any) -> Any:
@@ -61,23 +56,38 @@ class Applier(CreationWatcher):
                 return original(*args, **kwargs)
             self._within.construction = True
             try:
-                meant = find()
-                if not meant:
-                    return original(*args, **kwargs)
-                # Not under the guard: iterators of the script's run here, and their errors are its own.
-                call, restore = self.preserved(ConstructorCall(signature, args, kwargs))
-                prepared = prepare(call, meant, restore)
-                return original(*call.args, **call.kwargs) if prepared is None else prepared.made_by(original)
+                return make(original, args, kwargs)
             finally:
                 self._within.construction = False
 
-        setattr(replacement, _OURS, True)
+        setattr(replacement, mark, True)
         self.patches.add(owner, name, replacement)
-        return replacement
+
+
+class Applier(CreationWatcher):
+    """Changes calls that create objects of one kind, `target`."""
+
+    def watch(self, owner: Any, name: str) -> None:
+        """Change calls of `owner.name`."""
+        signature = inspect.signature(getattr(owner, name))
+        guard = self.outcomes.guard
+        find, prepare = guard.wrap(self._meant), guard.wrap(self._prepared)
+
+        def make(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            meant = find()
+            if not meant:
+                return original(*args, **kwargs)
+            # Not under the guard: iterators of the script's run here, and their errors are its own.
+            call, restore = self.preserved(ConstructorCall(signature, args, kwargs))
+            made_by = prepare(call, meant, restore)
+            return original(*call.args, **call.kwargs) if made_by is None else made_by(original)
+
+        self._make_by(owner, name, _OURS, make)
 
     def _prepared(
         self, call: ConstructorCall, meant: tuple[list[WantedFix], Place], restore: Callable[[], object]
-    ) -> Prepared | None:
+    ) -> Callable[[Callable[..., Any]], Any] | None:
+        """Function that makes the changed call of another; None where no fix can be applied to it."""
         fixes, place = meant
         arguments = call.arguments()
         if arguments is None:
@@ -99,7 +109,14 @@ class Applier(CreationWatcher):
 
         guard = self.outcomes.guard
         around = self.around({name: value for fix in chosen for name, value in fix.values.items()})
-        return Prepared(call.with_values(values), call, around, guard.wrap(failed), guard.wrap(worked))
+        return functools.partial(
+            first_that_works,
+            changed=call.with_values(values),
+            original=call,
+            failed=guard.wrap(failed),
+            worked=guard.wrap(worked),
+            around=around,
+        )
 
     def _agreed(
         self, call: ConstructorCall, arguments: Values, fixes: list[WantedFix], place: Place
@@ -118,9 +135,9 @@ class Applier(CreationWatcher):
                 self.outcomes.refused(fix, self.target, place, reason)
         return [], {}
 
-    @abstractmethod
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
         """The reason why the first impossible one of the wanted settings cannot be applied; None where all can."""
+        return lacking(call, self.arguments_for(arguments, wanted))
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
         """The constructor's arguments for the settings, usually of the same names."""
@@ -136,35 +153,7 @@ class Applier(CreationWatcher):
 
     def preserved(self, call: ConstructorCall) -> tuple[ConstructorCall, Callable[[], object]]:
         """The call in a repeatable form, and a function that undoes the first call's effect on its arguments."""
-        return call, _nothing
-
-
-class Prepared:
-    """A call to be made with other arguments."""
-
-    def __init__(
-        self,
-        changed: ConstructorCall,
-        original: ConstructorCall,
-        around: AbstractContextManager[object],
-        failed: Callable[[Exception], object],
-        worked: Callable[[], object],
-    ) -> None:
-        self._changed, self._original, self._around = changed, original, around
-        self._failed, self._worked = failed, worked
-
-    def made_by(self, function: Callable[..., Any]) -> Any:
-        """The result of the call."""
-        errors: list[Exception] = []
-
-        def failed(error: Exception) -> None:
-            errors.append(error)
-            self._failed(error)
-
-        result = first_that_works(function, self._changed, self._original, failed, self._around)
-        if not errors:
-            self._worked()
-        return result
+        return call, lambda: None
 
 
 def lacking(call: ConstructorCall, wanted: Values) -> Refusal | None:
@@ -172,8 +161,4 @@ def lacking(call: ConstructorCall, wanted: Values) -> Refusal | None:
     for name in wanted:
         if not call.takes(name):
             return name, "this version or class has no such argument"
-    return None
-
-
-def _nothing() -> None:
     return None

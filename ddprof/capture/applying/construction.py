@@ -47,16 +47,20 @@ def first_that_works(
     changed: ConstructorCall,
     original: ConstructorCall,
     failed: Callable[[Exception], object],
+    worked: Callable[[], object] = lambda: None,
     around: AbstractContextManager[object] | None = None,
 ) -> Any:
-    """The changed call's result, made within `around`; after a failure, which `failed` gets, that of the original call,
-    with its errors.
+    """The changed call's result, made within `around`, after which `worked` is called; after a failure, which `failed`
+    gets, that of the original call, with its errors.
 
     The one broad guard around a call of the user's beside capture's own: the arguments are ours.
     """
     try:
         with around or nullcontext():
-            return function(*changed.args, **changed.kwargs)
+            result = function(*changed.args, **changed.kwargs)
     except Exception as error:
         failed(error)
+    else:
+        worked()
+        return result
     return function(*original.args, **original.kwargs)

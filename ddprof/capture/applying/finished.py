@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.applying.applier import CreationWatcher
 from ddprof.capture.applying.outcomes import Outcomes
-from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import COMM_HOOK, PREFETCHING
 from ddprof.settings.wanted import WantedFix
 
@@ -35,30 +34,18 @@ class FinishedObjectApplier(CreationWatcher):
 
     def watch(self, owner: Any, name: str) -> None:
         """Watch the objects that calls of `owner.name` create from now on: the first argument of a constructor, else
-        the return value. Further names under which other modules hold it are left alone.
+        the return value.
         """
-        original: Callable[..., Any] = getattr(owner, name)
-        mark = f"_ddprof_finishes_{self.target}"
-        if getattr(original, mark, False):
-            return
         find, made = self.outcomes.guard.wrap(self._meant), self.outcomes.guard.wrap(self._made)
 
-        @functools.wraps(original)
-        def replacement(*args: Any, **kwargs: Any) -> Any:
-            if getattr(self._within, "construction", False):
-                return original(*args, **kwargs)
-            self._within.construction = True
-            try:
-                meant = find()
-                result = original(*args, **kwargs)
-                if meant:
-                    made(args[0] if name == "__init__" else result, *meant)
-                return result
-            finally:
-                self._within.construction = False
+        def make(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            meant = find()
+            result = original(*args, **kwargs)
+            if meant:
+                made(args[0] if name == "__init__" else result, *meant)
+            return result
 
-        setattr(replacement, mark, True)
-        self.patches.add(owner, name, replacement)
+        self._make_by(owner, name, f"_ddprof_finishes_{self.target}", make)
 
     def _made(self, made: Any, fixes: Sequence[WantedFix], place: Place) -> None:
         for thing in made if isinstance(made, list) else [made]:
@@ -69,62 +56,59 @@ class FinishedObjectApplier(CreationWatcher):
         """Handle a new object; called under the guard."""
 
 
-class FirstBackward:
-    """Calls the waiting functions at the start of the script's next backward pass: by then a model is complete and has
-    run, and no gradient has been exchanged.
+class FirstBackwardApplier(FinishedObjectApplier):
+    """Completes new objects at the start of the script's next backward pass: by then a model is complete and has run,
+    and no gradient has been exchanged.
     """
 
-    def __init__(self, applier: Instrumentor, run: Callable[[], object]) -> None:
-        self.waiting = False
-        self._applier, self._run = applier, run
+    def __init__(self, hub: Hub, outcomes: Outcomes, module: str | None = None) -> None:
+        super().__init__(hub, outcomes, module)
+        self._waiting: list[tuple[weakref.ref[Any], Sequence[WantedFix], Place]] = []
 
-    def install(self, torch: ModuleType) -> None:
-        """Put the hook in place; the applier's patches remove it."""
-        source: Any = torch
-        original, is_compiling, run = source.autograd.backward, source.compiler.is_compiling, self._run
+    def watch_backward(self) -> None:
+        """Put the hook on backward passes in place."""
+        torch: Any = sys.modules["torch"]
+        original, is_compiling = torch.autograd.backward, torch.compiler.is_compiling
+        complete = self.outcomes.guard.wrap(self.complete)
 
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> None:
-            if self.waiting and not is_compiling():
-                self.waiting = False
-                run()
+            if self._waiting and not is_compiling():
+                waiting, self._waiting = self._waiting, []
+                complete([(it, fixes, place) for made, fixes, place in waiting if (it := made()) is not None])
             original(*args, **kwargs)
 
-        self._applier.patches.add(source.autograd, "backward", backward)
+        self.patches.add(torch.autograd, "backward", backward)
+
+    def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
+        """Keep it until then."""
+        self._waiting.append((weakref.ref(thing), fixes, place))
+        for fix in fixes:
+            self.outcomes.awaited(fix, "no backward pass has begun")
+
+    @abstractmethod
+    def complete(self, held: Sequence[tuple[Any, Sequence[WantedFix], Place]]) -> None:
+        """Handle the objects that are still there, with their fixes and lines; called under the guard."""
 
 
-class GradientCompressionApplier(FinishedObjectApplier):
+class GradientCompressionApplier(FirstBackwardApplier):
     """Registers the hook as the first backward pass starts: DDP takes only one, and the script may have its own."""
 
     target = COMM_HOOK
 
-    def __init__(self, hub: Hub, outcomes: Outcomes) -> None:
-        super().__init__(hub, outcomes)
-        self._models: list[tuple[weakref.ref[Any], Sequence[WantedFix], Place]] = []
-        self._first = FirstBackward(self, outcomes.guard.wrap(self._register))
-
     def _install(self, module: ModuleType) -> None:
-        self._first.install(module)
+        self.watch_backward()
         self.watch(module.nn.parallel.DistributedDataParallel, "__init__")
 
-    def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """Handle a new DDP."""
-        self._models.append((weakref.ref(thing), fixes, place))
-        self._first.waiting = True
-        for fix in fixes:
-            self.outcomes.awaited(fix, "no backward pass has begun")
-
-    def _register(self) -> None:
-        models, self._models = self._models, []
-        for reference, fixes, place in models:
-            model = reference()
-            if model is not None:
-                why = _registered(model)
-                for fix in fixes:
-                    if why:
-                        self.outcomes.refused(fix, self.target, place, why)
-                    else:
-                        self.outcomes.applied(fix, self.target, place, {})
+    def complete(self, held: Sequence[tuple[Any, Sequence[WantedFix], Place]]) -> None:
+        """Register the hook on each DDP."""
+        for model, fixes, place in held:
+            why = _registered(model)
+            for fix in fixes:
+                if why:
+                    self.outcomes.refused(fix, self.target, place, why)
+                else:
+                    self.outcomes.applied(fix, self.target, place, {})
 
 
 def _registered(model: Any) -> str:
@@ -146,31 +130,17 @@ def exchanged_on_cpu(model: Any) -> bool:
     return any(parameter.device.type == "cpu" for parameter in model.parameters())
 
 
-class PrefetchApplier(FinishedObjectApplier):
+class PrefetchApplier(FirstBackwardApplier):
     """Gives each unit its list as the first backward pass starts: all units and the script's lists are known then."""
 
     target = PREFETCHING
 
-    def __init__(self, hub: Hub, outcomes: Outcomes, module: str) -> None:
-        super().__init__(hub, outcomes)
-        self.module = module
-        self._units: list[tuple[weakref.ref[Any], Sequence[WantedFix], Place]] = []
-        self._first = FirstBackward(self, outcomes.guard.wrap(self._apply))
-
     def _install(self, module: ModuleType) -> None:
-        self._first.install(sys.modules["torch"])
+        self.watch_backward()
         self.watch(module, "fully_shard")
 
-    def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
-        """Handle a new unit."""
-        self._units.append((weakref.ref(thing), fixes, place))
-        self._first.waiting = True
-        for fix in fixes:
-            self.outcomes.awaited(fix, "no backward pass has begun")
-
-    def _apply(self) -> None:
-        held = [(unit, fixes, place) for reference, fixes, place in self._units if (unit := reference()) is not None]
-        self._units = []
+    def complete(self, held: Sequence[tuple[Any, Sequence[WantedFix], Place]]) -> None:
+        """Give the units of each root their lists."""
         places = {id(unit): place for unit, _, place in held}
         meant = {id(unit): _effective(fixes) for unit, fixes, _ in held}
         for root in _roots([unit for unit, _, _ in held]):

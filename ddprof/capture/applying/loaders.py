@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import builtins
 import multiprocessing
-import os
 import pickle
 import resource
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
 from ddprof.capture.applying.construction import ConstructorCall
 from ddprof.capture.describe.stacks import is_library
+from ddprof.capture.files.storage import free_bytes
 from ddprof.settings.catalogue import LOADER
 
 _NEED_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context")
@@ -79,13 +79,8 @@ def _on_device(after: Values, wanted: Values) -> Refusal | None:
     """Reason to refuse workers for data on a device: a forked worker cannot use its parent's device."""
     if not wanted.get("num_workers"):
         return None
-    tensor = sys.modules["torch"].Tensor
-    held = (
-        [after.get("dataset"), *vars(after.get("dataset")).values()]
-        if hasattr(after.get("dataset"), "__dict__")
-        else []
-    )
-    for value in held:
+    tensor, dataset = sys.modules["torch"].Tensor, after.get("dataset")
+    for value in [dataset, *vars(dataset).values()] if hasattr(dataset, "__dict__") else ():
         items = value if isinstance(value, (list, tuple)) else (value,)
         if any(isinstance(item, tensor) and item.device.type != "cpu" for item in items[:64]):
             return "num_workers", "the data set holds tensors on a device, which workers cannot read"
@@ -163,7 +158,7 @@ def unsendable(parts: Iterable[tuple[str, Any]], context: str) -> str:
         most = min(most, getattr(forkserver, "MAXFDS_TO_SEND", 256) // 2)
     if len(sent.storages) > most:
         return f"the data set holds {len(sent.storages)} tensors of their own: each takes a file descriptor"
-    wanted, free = sum(sent.storages.values()), _shared_memory_bytes()
+    wanted, free = sum(sent.storages.values()), free_bytes(Path("/dev/shm"))
     if free is not None and wanted > free:
         return f"the data set's tensors ({wanted >> 20} MiB) go to shared memory, of which {free >> 20} MiB are free"
     return ""
@@ -191,11 +186,3 @@ class _Sent(pickle.Pickler):
         storage = obj.untyped_storage()
         self.storages[storage.data_ptr()] = storage.nbytes()
         return "tensor"
-
-
-def _shared_memory_bytes() -> int | None:
-    try:
-        volume = os.statvfs("/dev/shm")
-    except OSError:
-        return None
-    return volume.f_bavail * volume.f_frsize

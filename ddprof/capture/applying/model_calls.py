@@ -39,8 +39,8 @@ class ModelCallApplier(FinishedObjectApplier):
     never = NEVER_CALLED
 
     def __init__(self, hub: Hub, outcomes: Outcomes, module: str, owner: str, name: str) -> None:
-        super().__init__(hub, outcomes)
-        self.module, self._owner, self._name = module, owner, name
+        super().__init__(hub, outcomes, module)
+        self._owner, self._name = owner, name
 
     def _install(self, module: ModuleType) -> None:
         self.watch(getattr(module, self._owner) if self._owner else module, self._name)

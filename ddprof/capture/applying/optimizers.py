@@ -41,7 +41,7 @@ class OptimizerSettingsApplier(Applier):
         """Keep the arguments reusable: parameters may be an iterator, and torch adds defaults to groups."""
         arguments = call.arguments()
         if arguments is None or not isinstance(arguments.get("params"), (list, tuple, Iterator)):
-            return call, _nothing
+            return call, lambda: None
         params = list(arguments["params"])
         groups = [group for group in params if isinstance(group, dict)]
         for group in groups:
@@ -87,11 +87,3 @@ class ZeroGradApplier(Applier):
 
     def _install(self, module: ModuleType) -> None:
         self.watch(module.optim.Optimizer, "zero_grad")
-
-    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """The feature that this torch version lacks; None without one."""
-        return lacking(call, wanted)
-
-
-def _nothing() -> None:
-    return None

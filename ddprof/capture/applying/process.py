@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.applying.outcomes import Outcomes, row_of
 from ddprof.capture.describe import environment
+from ddprof.capture.files.storage import text_of
 from ddprof.capture.identity import identify
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import NCCL_PREFIX, PROCESS, Value
@@ -126,10 +127,8 @@ def _node(core: int) -> int:
 
 
 def _number(core: int, name: str) -> int:
-    try:
-        return int((_CPUS / f"cpu{core}" / "topology" / name).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0
+    text = text_of(_CPUS / f"cpu{core}" / "topology" / name).strip()
+    return int(text) if text.isdigit() else 0
 
 
 class CollectionSchedule:

@@ -7,17 +7,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
+from ddprof.capture.applying.applier import Applier, Refusal, Values
 from ddprof.capture.applying.construction import ConstructorCall
 from ddprof.settings.catalogue import DDP, DEEPSPEED, FSDP1, FSDP2
 from ddprof.untrusted.regular_files import read_bounded
-
-if TYPE_CHECKING:
-    from ddprof.capture.applying.outcomes import Outcomes
-    from ddprof.capture.hub import Hub
-
 
 _FIRST_BUCKET, _FIRST_BUCKET_BYTES = "first_bucket_mb", "_DEFAULT_FIRST_BUCKET_BYTES"
 _MIB = 2**20
@@ -42,7 +37,7 @@ class DdpSettingsApplier(Applier):
                 return _FIRST_BUCKET, "this torch has no such default"
             if arguments.get("bucket_cap_mb") is not None:
                 return _FIRST_BUCKET, "the script sets bucket_cap_mb, which DDP takes for the first bucket too"
-        return lacking(call, self.arguments_for(arguments, wanted))
+        return super().refusal(call, arguments, wanted)
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
         """The arguments, without the first bucket's size, which is none."""
@@ -72,20 +67,10 @@ class Fsdp2SettingsApplier(Applier):
 
     target = FSDP2
 
-    def __init__(self, hub: Hub, outcomes: Outcomes, module: str) -> None:
-        super().__init__(hub, outcomes)
-        self.module = module
-
     def _install(self, module: ModuleType) -> None:
         self.watch(module, "fully_shard")
 
-    def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
-        """The feature that this torch version lacks; None without one."""
-        return lacking(call, wanted)
 
-
-# Where the function is defined: torch 2.6 and later, torch 2.4 and 2.5.
-FSDP2_MODULES = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed._composable.fsdp.fully_shard")
 _KEPT_STRATEGY = {"FULL_SHARD": "SHARD_GRAD_OP", "HYBRID_SHARD": "_HYBRID_SHARD_ZERO2"}
 _PREFETCH = {"pre": "BACKWARD_PRE", "post": "BACKWARD_POST"}
 
@@ -104,7 +89,7 @@ class Fsdp1SettingsApplier(Applier):
         """Refuse strategies that do not shard, and whatever this torch lacks."""
         if "reshard_after_forward" in wanted and self._strategy(arguments, wanted) is None:
             return "reshard_after_forward", f"sharding_strategy is {arguments['sharding_strategy'].name}"
-        return lacking(call, self.arguments_for(arguments, wanted))
+        return super().refusal(call, arguments, wanted)
 
     def arguments_for(self, arguments: Values, wanted: Values) -> Values:
         """Strategies and prefetching as members of torch's enumerations."""

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from ddprof._version import __version__
+from ddprof.capture.identity import joined
 
 _COMMUNICATION_PREFIXES = ("NCCL_", "RCCL_", "GLOO_", "TORCH_NCCL_", "FI_", "UCX_")
 # Debugging aids, by which each launch waits for its kernel and each collective is checked across ranks first.
@@ -116,10 +117,8 @@ def allocator() -> dict[str, int] | None:
 
 def backend() -> str | None:
     """The default process group's backend."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        return None
-    return str(distributed.get_backend())
+    distributed = joined()
+    return None if distributed is None else str(distributed.get_backend())
 
 
 def process_groups() -> list[dict[str, Any]]:

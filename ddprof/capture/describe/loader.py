@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
+from ddprof.capture.identity import joined
+
 _MAP_STYLE = 0  # torch.utils.data.dataloader._DatasetKind.Map
+_SETTINGS = ("num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 _MAX_NESTING = 4  # sampler inside batch sampler inside a framework's shard wrapper
 
 
 def describe(loader: Any) -> dict[str, Any]:
     """The loader's settings. `dataset_length` is null for iterable data sets."""
     return {
-        "num_workers": getattr(loader, "num_workers", None),
-        "prefetch_factor": getattr(loader, "prefetch_factor", None),
-        "pin_memory": getattr(loader, "pin_memory", None),
-        "persistent_workers": getattr(loader, "persistent_workers", None),
+        **{name: getattr(loader, name, None) for name in _SETTINGS},
         "batch_size": _batch_size(loader),
         "drop_last": getattr(loader, "drop_last", None),
         "dataset": type(getattr(loader, "dataset", None)).__name__,
@@ -65,7 +64,7 @@ def _sampler(loader: Any) -> dict[str, Any] | None:
     chain = _chain(loader)
     if not chain:
         return None
-    world_size = _world_size()
+    distributed = joined()
     by_name = {type(sampler).__name__: sampler for sampler in chain}
     for sampler in chain:
         replicas = getattr(sampler, "num_replicas", None) or getattr(sampler, "num_processes", None)
@@ -78,7 +77,7 @@ def _sampler(loader: Any) -> dict[str, Any] | None:
         "num_replicas": None,
         "rank": None,
         "shuffle": "RandomSampler" in by_name if plain else None,
-        "sharded": world_size == 1 if plain else None,
+        "sharded": (distributed is None or distributed.get_world_size() == 1) if plain else None,
         "even": True if plain else None,
     }
 
@@ -117,10 +116,3 @@ def _inner_sampler(holder: Any) -> Any:
     """The sampler inside `holder`, compared only with None: a sampler's truth value is its length, if it has one."""
     inner = getattr(holder, "batch_sampler", None)
     return getattr(holder, "sampler", None) if inner is None else inner
-
-
-def _world_size() -> int:
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_world_size())
-    return 1

@@ -6,6 +6,8 @@ import sys
 from typing import Any
 
 _MIB = 1 << 20
+# Where `fully_shard` is defined: torch 2.6 and later, torch 2.4 and 2.5.
+FSDP2_MODULES = ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed._composable.fsdp.fully_shard")
 _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the sizes stay
 
 
@@ -90,10 +92,7 @@ def _buffers(model: Any) -> dict[str, Any]:
 
 
 def _logging_data(model: Any) -> dict[str, Any]:
-    getter = getattr(model, "_get_ddp_logging_data", None)
-    if getter is None:
-        return {}
-    data: dict[str, Any] = getter()
+    data: dict[str, Any] = (getattr(model, "_get_ddp_logging_data", None) or dict)()
     return data
 
 
@@ -179,11 +178,8 @@ def fsdp2(model: Any) -> dict[str, Any]:
 
 
 def _fsdp_module_class() -> Any:
-    for name in ("torch.distributed.fsdp._fully_shard._fully_shard", "torch.distributed._composable.fsdp.fully_shard"):
-        module = sys.modules.get(name)
-        if module is not None:
-            return getattr(module, "FSDPModule", None)
-    return None
+    defining = next((module for name in FSDP2_MODULES if (module := sys.modules.get(name)) is not None), None)
+    return getattr(defining, "FSDPModule", None)
 
 
 def _parameter_group(unit: Any) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import host_label
-from ddprof.capture.files.storage import open_to_append
+from ddprof.capture.files.storage import open_to_append, text_of
 
 _VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_DEBUG_SUBSYS")
 _SETTINGS_FILES = ("/etc/nccl.conf", "~/.nccl.conf")  # NCCL reads both; its environment wins over them
@@ -80,11 +80,4 @@ def clear(path: Path | None) -> None:
 
 def _is_settled_elsewhere(environment: MutableMapping[str, str]) -> bool:
     files = (*_SETTINGS_FILES, environment.get("NCCL_CONF_FILE", ""))
-    return any("NCCL_DEBUG" in _text(Path(file).expanduser()) for file in files if file)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except (OSError, RuntimeError):  # RuntimeError: there is no home to expand
-        return ""
+    return any("NCCL_DEBUG" in text_of(os.path.expanduser(file)) for file in files if file)

@@ -11,7 +11,7 @@ from typing import Any
 from ddprof.capture.describe import environment
 from ddprof.capture.describe import loader as describe_loader
 from ddprof.capture.describe import model as describe_model
-from ddprof.capture.describe.origin import script_line
+from ddprof.capture.describe.stacks import script_line
 from ddprof.capture.guard import Guard
 
 _MAX_LOADERS = 16
@@ -20,6 +20,14 @@ _MAX_MADE = 1024  # optimizers may be one for each parameter, where they step in
 _MAX_LINES = 64
 _MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says what they are for
 _MAX_RATES = 16  # parameter groups
+# Key of the sidecar, kinds of models in order of preference, and what describes the first of them.
+_DESCRIBED = (
+    ("parameters", ("ddp", "fsdp1", "fsdp2", "deepspeed", "module"), describe_model.parameters),
+    ("ddp", ("ddp",), describe_model.ddp),
+    ("fsdp", ("fsdp1",), describe_model.fsdp1),
+    ("fsdp", ("fsdp2",), describe_model.fsdp2),
+    ("deepspeed", ("deepspeed",), describe_model.deepspeed),
+)
 
 
 class Observed:
@@ -31,7 +39,8 @@ class Observed:
         self.optimizers: dict[int, weakref.ref[Any]] = {}
         self.step_watchers: list[Callable[[Any], object]] = []  # called with each optimizer that has stepped
         self.training_thread: int | None = None  # the thread in which the first optimizer stepped
-        self._made: dict[int, tuple[weakref.ref[Any], Any]] = {}  # what settings belong to, with the line that made it
+        # What settings belong to, by id(): its kind, and the line that made it.
+        self._made: dict[int, tuple[weakref.ref[Any], str, Any]] = {}
         self._lines: dict[tuple[str, str, int], str] = {}  # (what, file, line) -> function
         self._loaders: dict[int, tuple[weakref.ref[Any], int]] = {}  # by id(), each with its number
         self._loaders_seen = 0
@@ -85,14 +94,18 @@ class Observed:
         """Note that the running line of the script creates an optimizer, a loader or a wrapper."""
         line = script_line()
         if len(self._made) < _MAX_MADE and hasattr(thing, "__weakref__"):
-            self._made[id(thing)] = (weakref.ref(thing), line)
+            self._made[id(thing)] = (weakref.ref(thing), kind, line)
         if line is not None and len(self._lines) < _MAX_LINES:
             self._lines.setdefault((kind, line["file"], line["line"]), line["function"])
 
     def made_at(self, thing: Any) -> Any:
         """The line of the script that created it; None where that is not known."""
-        reference, line = self._made.get(id(thing), (None, None))
+        reference, _, line = self._made.get(id(thing), (None, "", None))
         return line if reference is not None and reference() is thing else None
+
+    def made_of(self, kind: str) -> list[Any]:
+        """The living objects of a kind, as `was_made` was told it."""
+        return [it for reference, of, _ in self._made.values() if of == kind and (it := reference()) is not None]
 
     def made_lines(self) -> list[dict[str, Any]]:
         """The lines that created something, each with its kind; `trains` marks the loader that feeds the optimizer."""
@@ -132,13 +145,8 @@ class Observed:
 
     def describe(self) -> dict[str, Any]:
         """The sidecar's keys about the job's objects; a freed object keeps its last description."""
-        self._refresh(
-            "parameters", self._first(("ddp", "fsdp1", "fsdp2", "deepspeed", "module")), describe_model.parameters
-        )
-        self._refresh("ddp", self._first(("ddp",)), describe_model.ddp)
-        self._refresh("fsdp", self._first(("fsdp1",)), describe_model.fsdp1)
-        self._refresh("fsdp", self._first(("fsdp2",)), describe_model.fsdp2)
-        self._refresh("deepspeed", self._first(("deepspeed",)), describe_model.deepspeed)
+        for key, kinds, describe in _DESCRIBED:
+            self._refresh(key, self._first(kinds), describe)
         for index, (kind, reference) in enumerate(self._roots[:_MAX_MODELS]):
             self._refresh(f"model.{index}", reference(), partial(describe_model.describe, kind))
         optimizers = [reference() for reference in self.optimizers.values()]
@@ -148,11 +156,7 @@ class Observed:
         described, training = dict(self._described), self._training_loader
         return {
             "parallelism": list(self.frameworks),
-            "ddp": described.get("ddp"),
-            "fsdp": described.get("fsdp"),
-            "deepspeed": described.get("deepspeed"),
-            "pipeline": described.get("pipeline"),
-            "optimizer": described.get("optimizer"),
+            **{key: described.get(key) for key in ("ddp", "fsdp", "deepspeed", "pipeline", "optimizer")},
             "more_optimizers": _numbered(described, "optimizer"),
             "parameters": described.get("parameters"),
             "models": _numbered(described, "model"),

@@ -21,6 +21,7 @@ from ddprof.capture.identity import RankIdentity
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/ddprof/capture/", "/torchinductor_")
 _MAX_FRAMES = 128  # of one thread
+_MAX_DEPTH = 64  # frames of frameworks between the script and us (Lightning has some forty)
 _MAX_THREADS = 64
 _MAX_SOURCE_CHARACTERS = 160
 _MAX_MESSAGE_CHARACTERS = 2000
@@ -40,6 +41,23 @@ def script_frame(frame: FrameType | None, most: int = _MAX_FRAMES) -> FrameType 
             return frame
         frame = frame.f_back
     return None
+
+
+def script_line() -> dict[str, Any] | None:
+    """File, line and function of the innermost frame of the user's own code; None where only libraries call.
+
+    The file is relative to the working directory where it lies below it.
+    """
+    frame = script_frame(sys._getframe(1), _MAX_DEPTH)
+    if frame is None:
+        return None
+    code = frame.f_code
+    return {"file": shown_file(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
+
+
+def shown_file(file: str) -> str:
+    """A file, relative to the working directory if below it."""
+    return file.removeprefix(os.getcwd() + os.sep)
 
 
 def place(frame: FrameType) -> str:

@@ -32,6 +32,14 @@ def names_in(folder: Path, suffix: str) -> list[Path]:
         return []
 
 
+def text_of(path: str | Path) -> str:
+    """The text of a file of the system's or the user's; "" where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):  # ValueError: no name of a file
+        return ""
+
+
 def read_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """A JSON object from a file.
 

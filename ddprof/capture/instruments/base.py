@@ -75,70 +75,43 @@ class Listeners:
     """Callbacks by occasion, only of instrumentors that override them, so that unused occasions cost nothing."""
 
     def __init__(self, instrumentors: Sequence[Instrumentor] = ()) -> None:
-        base = Instrumentor
-        self.window_opened = [i.window_opened for i in instrumentors if type(i).window_opened is not base.window_opened]
-        self.window_closed = [i.window_closed for i in instrumentors if type(i).window_closed is not base.window_closed]
-        self.window_written = [
-            i.window_written for i in instrumentors if type(i).window_written is not base.window_written
-        ]
-        self.step_ended = [i.step_ended for i in instrumentors if type(i).step_ended is not base.step_ended]
-        self.step_begins = [i.step_begins for i in instrumentors if type(i).step_begins is not base.step_begins]
-        self.optimizer_stepped = [
-            i.optimizer_stepped for i in instrumentors if type(i).optimizer_stepped is not base.optimizer_stepped
-        ]
+        def overriding(occasion: str) -> list[Any]:
+            base = getattr(Instrumentor, occasion)
+            return [getattr(i, occasion) for i in instrumentors if getattr(type(i), occasion) is not base]
 
-
-class Patch:
-    """Replaces `owner.name` while installed.
-
-    Where the attribute was inherited, uninstalling deletes the replacement rather than leave a copy in the subclass. A
-    later patch by others stays; ours below it does nothing once the guard is off.
-    """
-
-    def __init__(self, owner: Any, name: str, replacement: Any) -> None:
-        self.owner = owner
-        self.name = name
-        self.replacement = replacement
-        self.original: Any = _MISSING
-        self.installed = False
-
-    def install(self) -> None:
-        """Put the replacement in place. Idempotent."""
-        if self.installed:
-            return
-        self.original = vars(self.owner).get(self.name, _MISSING)
-        setattr(self.owner, self.name, self.replacement)
-        self.installed = True
-
-    def uninstall(self) -> None:
-        """Restore the original. Idempotent."""
-        if not self.installed:
-            return
-        self.installed = False
-        if vars(self.owner).get(self.name, _MISSING) is not self.replacement:
-            return
-        if self.original is _MISSING:
-            delattr(self.owner, self.name)
-        else:
-            setattr(self.owner, self.name, self.original)
+        self.window_opened = overriding("window_opened")
+        self.window_closed = overriding("window_closed")
+        self.window_written = overriding("window_written")
+        self.step_ended = overriding("step_ended")
+        self.step_begins = overriding("step_begins")
+        self.optimizer_stepped = overriding("optimizer_stepped")
 
 
 class PatchSet:
-    """Patches that are installed and removed together."""
+    """Attributes that are replaced, and restored together.
+
+    An attribute that was inherited is deleted rather than left as a copy in the subclass. A later patch by others
+    stays; ours below it does nothing once the guard is off.
+    """
 
     def __init__(self) -> None:
-        self._patches: list[Patch] = []
+        self._patches: list[tuple[Any, str, Any, Any]] = []  # owner, name, replacement, original
 
     def add(self, owner: Any, name: str, replacement: Any) -> None:
-        """Install one more replacement."""
-        patch = Patch(owner, name, replacement)
-        patch.install()
-        self._patches.append(patch)
+        """Put one more replacement in place of `owner.name`."""
+        self._patches.append((owner, name, replacement, vars(owner).get(name, _MISSING)))
+        setattr(owner, name, replacement)
 
     def clear(self) -> None:
-        """Restore everything, last first."""
+        """Restore everything, last first. Idempotent."""
         while self._patches:
-            self._patches.pop().uninstall()
+            owner, name, replacement, original = self._patches.pop()
+            if vars(owner).get(name, _MISSING) is not replacement:
+                continue
+            if original is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
     def __bool__(self) -> bool:
         return bool(self._patches)

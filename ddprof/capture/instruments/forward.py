@@ -1,4 +1,4 @@
-"""The root module's forward.
+"""The root module's forward, and backward passes.
 
 Wrappers (DDP, FSDP, compiled modules) are timed by a `__call__` on their class. Instance hooks would do too, but they
 travel with the module: `torch.save(model)` and `copy.deepcopy` would meet our functions in the user's pickles. Where no
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.files.step import FORWARD
+from ddprof.capture.files.step import BACKWARD, FORWARD
 from ddprof.capture.instruments.base import Instrumentor
 
 # These are the roots also where another module calls them (Fabric, a LightningModule, a wrapper of the user's). Every
@@ -45,7 +45,7 @@ class ForwardPasses(Instrumentor):
             return
         self._watched[cls] = kind
         hub = self.hub
-        is_compiling = _is_compiling(self._torch)
+        is_compiling = self._torch.compiler.is_compiling
         own_call = vars(cls).get("__call__")
         begin, end, unmarked, learns = hub.begin, hub.end, hub.unmarked, self._torch.is_grad_enabled
         saw = hub.guard.wrap_hook(self._saw)
@@ -92,7 +92,7 @@ class ForwardPasses(Instrumentor):
         """Watch all module calls until the first optimizer step; the outermost one that trains is the root."""
         base = self._torch.nn.Module
         inherited = base.__call__
-        is_compiling = _is_compiling(self._torch)
+        is_compiling = self._torch.compiler.is_compiling
         begin, end, unmarked = self.hub.begin, self.hub.end, self.hub.unmarked
         learn = self.hub.guard.wrap(self._learned)
         inside: list[Any] = []
@@ -121,9 +121,7 @@ class ForwardPasses(Instrumentor):
         """Time the first root's class from here on."""
         if self._learner is None or not any(p.requires_grad for p in module.parameters()):
             return
-        if type(module) in self._watched or any(isinstance(module, cls) for cls in self._watched):
-            return
-        if type(module).__module__.startswith("torch.nn.modules.loss"):
+        if isinstance(module, tuple(self._watched)) or type(module).__module__.startswith("torch.nn.modules.loss"):
             return
         self.watch_class(type(module), "module")
         self.hub.observed.saw_root("module", module)
@@ -131,7 +129,7 @@ class ForwardPasses(Instrumentor):
     def _watch_root(self, module: Any) -> None:
         """Time the model of a loop without optimizers, which may not train and which `_learned` skips."""
         self._stop_learning()
-        if not any(isinstance(module, cls) for cls in self._watched):
+        if not isinstance(module, tuple(self._watched)):
             self.watch_class(type(module), "module")
             self.hub.observed.saw_root("module", module)
 
@@ -177,6 +175,32 @@ def _nothing() -> None:
     return None
 
 
-def _is_compiling(torch: Any) -> Any:
-    compiler = getattr(torch, "compiler", None)
-    return getattr(compiler, "is_compiling", lambda: False)
+class Backward(Instrumentor):
+    """Times `torch.autograd.backward`, which Tensor.backward, GradScaler, Lightning, DeepSpeed and the Trainer call.
+
+    Only the outermost call counts, as re-entrant checkpointing nests inside it.
+
+    `torch.autograd.grad` is left out on purpose: it computes penalties and Jacobians, not the step's gradients.
+    """
+
+    def _install(self, module: ModuleType) -> None:
+        torch: Any = module
+        begin, end, original = self.hub.begin, self.hub.end, torch.autograd.backward
+        is_compiling, unmarked = torch.compiler.is_compiling, self.hub.unmarked
+
+        def backward(*args: Any, **kwargs: Any) -> None:
+            """torch.autograd.backward, timed."""
+            if is_compiling():
+                original(*args, **kwargs)
+                return
+            token = begin(BACKWARD)
+            try:
+                original(*args, **kwargs)
+            finally:
+                end(BACKWARD, token)
+                if unmarked and token:
+                    unmarked[0].backward_ended()
+
+        backward.__doc__ = original.__doc__
+        backward.__wrapped__ = original  # type: ignore[attr-defined]
+        self.patches.add(torch.autograd, "backward", backward)

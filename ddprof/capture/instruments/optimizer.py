@@ -28,9 +28,8 @@ class OptimizerSteps(Instrumentor):
             source.register_optimizer_step_post_hook(after),
         ]
         self._watch_creation(source.Optimizer)
-        grad_scaler = getattr(sys.modules.get("torch.amp.grad_scaler"), "GradScaler", None)
-        if grad_scaler is not None:
-            self._watch_scaler(grad_scaler)
+        scaling: Any = sys.modules["torch.amp.grad_scaler"]
+        self._watch_scaler(scaling.GradScaler)
 
     def _uninstall(self) -> None:
         for handle in self._handles:

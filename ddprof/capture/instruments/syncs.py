@@ -33,53 +33,34 @@ class HostSyncs(Instrumentor):
         """Start watching; nothing to do on machines without an accelerator."""
         if self._armed or not self._accelerated():
             return
-        cls = self._torch.Tensor
+        tensor, cuda = self._torch.Tensor, self._torch.cuda
         for name in _METHODS:
-            original = getattr(cls, name, None)
-            if original is not None:
-                self._armed.add(cls, name, self._timed(original, name))
-        self._arm_waits()
-
-    def window_closed(self) -> None:
-        """Restore torch.Tensor."""
-        self._armed.clear()
-
-    def _arm_waits(self) -> None:
-        """Watch calls that wait for the device without a tensor."""
-        cuda = self._torch.cuda
+            self._armed.add(tensor, name, self._timed(getattr(tensor, name), name, of_tensor=True))
         for owner, label in (
             (cuda, "synchronize"),
             (cuda.Stream, "Stream.synchronize"),
             (cuda.Event, "Event.synchronize"),
         ):
-            self._armed.add(owner, "synchronize", self._waiting(owner.synchronize, label))
+            self._armed.add(owner, "synchronize", self._timed(owner.synchronize, label, of_tensor=False))
 
-    def _waiting(self, original: Any, label: str) -> Any:
-        book = self._book
-
-        def synchronize(*args: Any, **kwargs: Any) -> Any:
-            started_ns = time.perf_counter_ns()
-            try:
-                return original(*args, **kwargs)
-            finally:
-                book(label, time.perf_counter_ns() - started_ns, sys._getframe(1))
-
-        return synchronize
+    def window_closed(self) -> None:
+        """Restore torch.Tensor."""
+        self._armed.clear()
 
     def _accelerated(self) -> bool:
         cuda = self._torch.cuda
         return bool(cuda.is_available() and cuda.is_initialized())
 
-    def _timed(self, original: Any, name: str) -> Any:
+    def _timed(self, original: Any, name: str, of_tensor: bool) -> Any:
         is_compiling = self._torch.compiler.is_compiling
         book = self._book
 
-        def synchronising(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or tensor.device.type == "cpu":
-                return original(tensor, *args, **kwargs)
+        def synchronising(*args: Any, **kwargs: Any) -> Any:
+            if of_tensor and (is_compiling() or args[0].device.type == "cpu"):
+                return original(*args, **kwargs)
             started_ns = time.perf_counter_ns()
             try:
-                return original(tensor, *args, **kwargs)
+                return original(*args, **kwargs)
             finally:
                 book(name, time.perf_counter_ns() - started_ns, sys._getframe(1))
 

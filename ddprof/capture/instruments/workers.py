@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from multiprocessing import parent_process, util
 from pathlib import Path
@@ -144,8 +143,16 @@ class LoaderWorkers(Instrumentor):
             return
 
     def _sample(self, stem: Path, worker: int) -> None:
-        guard = self.hub.guard
-        _sample_worker(stem, worker, lambda: guard.enabled, self.hub.journal.note)
+        """Start sampling the main thread of this process, `worker` of the rank whose files begin with `stem`, unless
+        there are too many workers' files. Raises OSError.
+        """
+        if len(list(stem.parent.glob(f"{stem.name}.worker*{STACKS_SUFFIX}"))) >= MAX_FILES:
+            return
+        guard, note = self.hub.guard, self.hub.journal.note
+        sampler = StackSampler(_OneThread(), lambda: guard.enabled, note, WORKER_HZ, with_source=True)
+        path = stem.with_name(f"{stem.name}.worker{worker}.{os.getpid()}{STACKS_SUFFIX}")
+        sampler.start(path, {"worker": worker, "pid": os.getpid()})
+        util.Finalize(None, sampler.stop, args=("exit",), exitpriority=_PRIORITY)  # workers leave by os._exit
 
 
 def _run_delays() -> int | None:
@@ -165,18 +172,3 @@ class _OneThread:
     """Phase timers of a process that trains nothing: its main thread is the one of interest."""
 
     thread, phase, index = 0, REST, STEADY_STEP  # it has no steps, and no start-up that is unlike the rest
-
-
-def _sample_worker(
-    stem: Path, worker: int, active: Callable[[], bool], note: Callable[[str], object]
-) -> StackSampler | None:
-    """Start sampling the main thread of this process, `worker` of the rank whose files begin with `stem`. None where
-    there are too many workers' files. Raises OSError.
-    """
-    if len(list(stem.parent.glob(f"{stem.name}.worker*{STACKS_SUFFIX}"))) >= MAX_FILES:
-        return None
-    sampler = StackSampler(_OneThread(), active, note, WORKER_HZ, with_source=True)
-    path = stem.with_name(f"{stem.name}.worker{worker}.{os.getpid()}{STACKS_SUFFIX}")
-    sampler.start(path, {"worker": worker, "pid": os.getpid()})
-    util.Finalize(None, sampler.stop, args=("exit",), exitpriority=_PRIORITY)  # workers leave by os._exit
-    return sampler

@@ -8,16 +8,14 @@ the training thread report itself at the interpreter's next check. The collector
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from importlib import import_module
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ddprof.capture.describe.stacks import current_frames, uncollected
+from ddprof.capture.steps.native_tracker import native_module
 
 if TYPE_CHECKING:
     from ddprof.capture.stacks._stacks import StackCollector
@@ -144,13 +142,9 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def make_collector(tracker: Phases) -> StackCollector | ThreadCollector:
-    """The collector in C; the one in Python where that was not built or is not wanted, or without a GIL."""
-    has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
+    """The collector in C; the one in Python where there is none."""
+    native = native_module(_MODULE)
+    if native is None:
         return ThreadCollector(tracker)
-    try:
-        make = import_module(_MODULE).StackCollector
-    except ImportError:
-        return ThreadCollector(tracker)
-    collector: StackCollector = make(tracker, sys._current_frames)
+    collector: StackCollector = native.StackCollector(tracker, sys._current_frames)
     return collector

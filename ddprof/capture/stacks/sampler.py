@@ -18,20 +18,8 @@ from typing import Any, Protocol
 
 from ddprof.capture.describe.stacks import current_frames
 from ddprof.capture.files.step import PHASE_NAMES
+from ddprof.capture.stacks import rate as rates
 from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
-from ddprof.capture.stacks.rate import (
-    EARLY_NS,
-    EARLY_SHARE,
-    EARLY_TIMES,
-    START_UP_HZ,
-    WHOLE_RUN_AHEAD_NS,
-    WHOLE_RUN_HZ,
-    WHOLE_RUN_SHARE,
-    WINDOW_AHEAD_NS,
-    WINDOW_HZ,
-    WINDOW_SHARE,
-    SampleRate,
-)
 from ddprof.capture.stacks.side_file import StackFile
 from ddprof.capture.stacks.table import StackTable, source_lines
 from ddprof.capture.stacks.totals import STEADY_STEP, TRAINING, ThreadNames, Totals
@@ -70,7 +58,7 @@ class StackSampler:
         tracker: TrainingThread,
         active: Callable[[], bool],
         note: Callable[[str], object],
-        hz: float = WHOLE_RUN_HZ,
+        hz: float = rates.WHOLE_RUN_HZ,
         *,
         with_source: bool = False,
     ) -> None:
@@ -79,10 +67,10 @@ class StackSampler:
         self._note = note
         self._with_source = with_source
         # What is imported and compiled at the start costs us as well: it is kept out of what the run may cost.
-        self._starting = SampleRate(START_UP_HZ, WHOLE_RUN_SHARE, WHOLE_RUN_AHEAD_NS)
-        self._early = SampleRate(EARLY_TIMES * hz, EARLY_SHARE, WHOLE_RUN_AHEAD_NS)
-        self._whole_run = SampleRate(hz, WHOLE_RUN_SHARE, WHOLE_RUN_AHEAD_NS)
-        self._windows = SampleRate(WINDOW_HZ, WINDOW_SHARE, WINDOW_AHEAD_NS)
+        self._starting = rates.SampleRate(rates.START_UP_HZ, rates.WHOLE_RUN_SHARE, rates.WHOLE_RUN_AHEAD_NS)
+        self._early = rates.SampleRate(rates.EARLY_TIMES * hz, rates.EARLY_SHARE, rates.WHOLE_RUN_AHEAD_NS)
+        self._whole_run = rates.SampleRate(hz, rates.WHOLE_RUN_SHARE, rates.WHOLE_RUN_AHEAD_NS)
+        self._windows = rates.SampleRate(rates.WINDOW_HZ, rates.WINDOW_SHARE, rates.WINDOW_AHEAD_NS)
         self._file: StackFile | None = None
         self._thread: threading.Thread | None = None
         self._stopping = self._in_window = False
@@ -237,13 +225,13 @@ class StackSampler:
         self._cpu_ns += time.thread_time_ns() - began_cpu_ns
         rate.measured(len(samples), taking_ns, time.thread_time_ns() - taken_cpu_ns, time.monotonic_ns() - began_ns)
 
-    def _rate(self, in_window: bool) -> SampleRate:
+    def _rate(self, in_window: bool) -> rates.SampleRate:
         if in_window:
             self._windows.expect(self._early)
             return self._windows
         if self._tracker.index < STEADY_STEP:
             return self._starting
-        if self._early.lasted_ns < EARLY_NS:
+        if self._early.lasted_ns < rates.EARLY_NS:
             return self._early
         self._whole_run.expect(self._early)
         return self._whole_run

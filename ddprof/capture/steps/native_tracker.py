@@ -28,7 +28,7 @@ def native_tracker(
     close_range: Callable[[Range], object],
 ) -> NativeStepTracker | None:
     """A `tracker.StepTracker` in C; None where it was not built or is not wanted."""
-    native = _native()
+    native = native_module(_MODULE)
     if native is None:
         return None
     tracker: NativeStepTracker = native.StepTracker(on_boundary, open_range, close_range, in_main_thread, Step)
@@ -39,17 +39,22 @@ def outside(function: Callable[..., object]) -> Callable[..., object] | None:
     """Wrap `function` for a caller that drops exceptions: one raised by a signal handler inside, on this thread, is
     re-raised in the next code to run. None where the C extension is missing or disabled, as Python cannot do it.
     """
-    hand_on: Callable[..., Any] = getattr(_native(), "outside", lambda _: None)  # one that was built before lacks it
+    hand_on: Callable[..., Any] = getattr(
+        native_module(_MODULE), "outside", lambda _: None
+    )  # one that was built before lacks it
     callback: Callable[..., object] | None = hand_on(function)
     return callback
 
 
-def _native() -> Any:
-    """The module; None also in a Python without the GIL, which it needs and its import would switch on."""
+def native_module(name: str) -> Any:
+    """An extension in C; None where it is not wanted, was not built, or was built for a machine of another kind (the
+    folder of the package may be shared), and in a Python without the GIL: it needs one, and its import would switch it
+    on.
+    """
     has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
     if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
         return None
     try:
-        return import_module(_MODULE)
+        return import_module(name)
     except ImportError:
-        return None  # not built, or on a machine of another kind: the folder of the package may be shared
+        return None

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ddprof.capture.identity import joined
 from ddprof.capture.instruments.base import Instrumentor
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ class TrialEnd(Instrumentor):
 
     def _take_down_groups(self) -> None:
         """Destroy process groups as the end of the script would have done."""
-        distributed = sys.modules.get("torch.distributed")
-        if self._has_ended and distributed is not None and distributed.is_initialized():
+        if self._has_ended and (distributed := joined()) is not None:
             distributed.destroy_process_group()
 
 

@@ -15,12 +15,12 @@ from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGra
 from ddprof.capture.applying.outcomes import Outcomes
 from ddprof.capture.applying.process import ProcessSettings
 from ddprof.capture.applying.wrappers import (
-    FSDP2_MODULES,
     DdpSettingsApplier,
     DeepSpeedSettingsApplier,
     Fsdp1SettingsApplier,
     Fsdp2SettingsApplier,
 )
+from ddprof.capture.describe.model import FSDP2_MODULES
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.session import Session
 from ddprof.capture.trial.end import TrialEnd

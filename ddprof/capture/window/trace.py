@@ -161,10 +161,6 @@ class TraceWindow:
             if thread is not threading.current_thread():
                 thread.join(timeout_s)
 
-    def rebind(self, note: Callable[[str], None]) -> None:
-        """Report to another journal."""
-        self._note = note
-
     def abandon(self) -> None:
         """Forget the window without touching the profiler, which a forked child only inherited."""
         self._profiler = None

@@ -5,7 +5,7 @@ from typing import Any
 
 from ddprof.capture.bootstrap import instrumentors
 from ddprof.capture.guard import Guard
-from ddprof.capture.instruments.base import Instrumentor, Listeners, Patch
+from ddprof.capture.instruments.base import Instrumentor, Listeners, PatchSet
 
 # Is told of nothing; is told of the end of windows.
 Silent: Any = type("Silent", (Instrumentor,), {"_install": lambda self, module: None})
@@ -34,17 +34,15 @@ def test_patch_restores_inherited_and_own_attributes_and_leaves_a_later_patch_al
 
     own = vars(Base)["f"]
     for owner in (Child, Base):
-        patch = Patch(owner, "f", lambda self: 2)
-        patch.install()
-        patch.install()
-        assert Child().f() == 2
-        patch.uninstall()
-        patch.uninstall()
+        patches = PatchSet()
+        patches.add(owner, "f", lambda self: 2)
+        assert Child().f() == 2 and patches
+        patches.clear()
+        patches.clear()
         assert Child().f() == 1
     assert "f" not in vars(Child) and vars(Base)["f"] is own
     owner = SimpleNamespace(f=1)
-    patch = Patch(owner, "f", 2)
-    patch.install()
+    patches.add(owner, "f", 2)
     owner.f = 3
-    patch.uninstall()
+    patches.clear()
     assert owner.f == 3

@@ -10,8 +10,7 @@ import functools
 from types import CodeType, ModuleType
 from typing import Any
 
-from ddprof.capture.describe.origin import shown_file
-from ddprof.capture.describe.stacks import is_library
+from ddprof.capture.describe.stacks import is_library, shown_file
 from ddprof.capture.instruments.base import Instrumentor
 
 PREFIX = "ddprof::comm_hook "  # and the function as people write it: "train.py:88 compress()"

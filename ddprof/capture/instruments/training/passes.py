@@ -7,7 +7,7 @@ import weakref
 from typing import Any
 
 from ddprof.capture.describe.loader import distributed_sampler
-from ddprof.capture.describe.origin import script_line
+from ddprof.capture.describe.stacks import script_line
 
 _MAX_SAMPLERS = 16
 

@@ -10,20 +10,15 @@ normalisation take their statistics from this rank's batch alone.
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
-import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.describe.origin import script_line
 from ddprof.capture.instruments.base import Instrumentor
 
-_MAX_MODELS = 64
-Line = dict[str, Any] | None
 _MAX_TENSORS = 1024  # of all models together
 _MAX_ELEMENTS = 512  # read of one tensor: its first half of them in a row, the others spread over it
 _SHARDED = ("fsdp1", "fsdp2", "deepspeed")
@@ -31,36 +26,20 @@ Named = tuple[str, str, Any]  # name, "parameter" or "buffer", tensor
 
 
 class Replicas(Instrumentor):
-    """Keeps the checksums of the last window, and the line that wrapped each model in DistributedDataParallel."""
+    """Keeps the checksums of the last window."""
 
     def _install(self, module: ModuleType) -> None:
         self._taken: dict[str, Any] | None = None
         self._norms: list[dict[str, Any]] | None = None
-        self._made: list[tuple[weakref.ref[Any], Line]] = []
-        self._watch_wrapping(module.nn.parallel.DistributedDataParallel)
-
-    def _watch_wrapping(self, cls: Any) -> None:
-        original, made = cls.__init__, self.hub.guard.wrap_hook(self._wrapped)
-
-        @functools.wraps(original)
-        def __init__(model: Any, *args: Any, **kwargs: Any) -> None:
-            original(model, *args, **kwargs)
-            made(model)
-
-        self.patches.add(cls, "__init__", __init__)
-
-    def _wrapped(self, model: Any, _: object) -> None:
-        if len(self._made) < _MAX_MODELS:
-            self._made.append((weakref.ref(model), script_line()))
 
     def window_written(self, last_step: int) -> None:
         """Compute the checksums; a model that cannot be read costs only its own, and a note."""
         began_ns = time.perf_counter_ns()
         observed = self.hub.observed
         optimizers = observed.living_optimizers()
-        lines = {id(model): line for reference, line in self._made if (model := reference()) is not None}
-        lines.update({id(optimizer): observed.made_at(optimizer) for optimizer in optimizers})
         models = [*observed.models(), *self._never_called()]
+        things = [*optimizers, *(model for _, model in models)]
+        lines = {id(thing): observed.made_at(thing) for thing in things}
         sums = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
         if sums is not None:
             self._taken = {"step": last_step, "took_ns": time.perf_counter_ns() - began_ns, "models": sums}
@@ -69,7 +48,7 @@ class Replicas(Instrumentor):
     def _never_called(self) -> list[tuple[str, Any]]:
         """Wrapped models whose inner module alone is called: their gradients are not averaged."""
         called = {id(model) for _, model in self.hub.observed.models()}
-        made = [model for reference, _ in self._made if (model := reference()) is not None]
+        made = self.hub.observed.made_of("DistributedDataParallel")
         return [("ddp", model) for model in made if id(model) not in called]
 
     def recorded(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_group_number_shape_and_line_of_calls_of_this_ranks_groups(c10d: Any, tm
 
 def test_a_message_inside_a_message_is_one(c10d: Any, tmp_path: Path) -> None:
     torch, log, state = sys.modules["torch"], CallLog(tmp_path / "rank0.calls"), CallState()
-    hub: Any = SimpleNamespace(calls=log)
+    hub: Any = SimpleNamespace(calls=log, journal=SimpleNamespace(through={}))
     outer, inner = (CallRecord(hub, name, getattr(c10d, name), c10d, state) for name in ("send", "isend"))
     for _ in range(2):
         at = outer.enter((torch.ones(3), 1), {})

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import re
 import signal
 import threading
 from pathlib import Path
 
-from ddprof.capture.files.storage import open_new
+from ddprof.capture.files.storage import open_new, text_of
 
 _BELOW_LAST = 7  # real-time signals are taken from both ends; no library is known that takes this one
 
@@ -27,12 +28,13 @@ def answer_signal() -> int | None:
 
 def handles(pid: int | str, number: int) -> bool:
     """True where a process of this host handles a signal; False where the kernel does not tell."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-        caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
-        return bool(int(caught, 16) >> (number - 1) & 1)
-    except (OSError, ValueError, IndexError, StopIteration):
-        return False
+    return is_stated(pid, "SigCgt", number)
+
+
+def is_stated(pid: int | str, signals: str, number: int) -> bool:
+    """True where a signal is among those of a process that the kernel lists under a name (proc(5), status)."""
+    stated = re.search(rf"^{signals}:\s*([0-9a-f]+)$", text_of(f"/proc/{pid}/status"), re.MULTILINE)
+    return stated is not None and bool(int(stated[1], 16) >> (number - 1) & 1)
 
 
 class LastResort:

@@ -16,7 +16,7 @@ from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import say
 from ddprof.capture.launcher import manifest, run_folder
 from ddprof.capture.launcher.applied import ToApply, applied_line
-from ddprof.capture.launcher.chores import chore
+from ddprof.capture.launcher.chores import chore, stated_s
 from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.host.nvml import Nvml
@@ -78,11 +78,11 @@ class CapturedRun:
         self._write(self._begun, "nothing says how the run was started until it has ended")
         nvml = chore("NVIDIA's library", "GPUs are not watched", Nvml.open)
         self._gpus = GpuWatch(nvml)
-        self._explain = explain = explain or _unexplained
-        watched, abort = self._folder.path, options.on_hang == "abort"
-        self._hangs = HangWatch(watched, explain, abort, _look_s()) if self._leads else None
-        self._uploads = RunUpload(self._folder.path, options.out) if is_url(options.out) else None
-        place = self._folder.path
+        self._explain = explain = explain or (lambda _: None)
+        place, abort = self._folder.path, options.on_hang == "abort"
+        look_s = stated_s("DDPROF_HANG_LOOK_S", LOOK_S)  # for tests
+        self._hangs = HangWatch(place, explain, abort, look_s) if self._leads else None
+        self._uploads = RunUpload(place, options.out) if is_url(options.out) else None
         logs = bool(options.log_to) and self._leads
         self._log_to = LogTo(place, place.name, options.log_to, options.follower) if logs else None
         has_more = options.every > 0 or options.mode == "monitor"
@@ -211,19 +211,6 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
         apply=options.to_apply.packed if options.to_apply else "",
         end_after=options.end_after,
     )
-
-
-def _unexplained(_: Path) -> Explained | None:
-    """The default without a slice that explains hangs: None."""
-    return None
-
-
-def _look_s() -> float:
-    """Seconds without a step before ranks are asked for their stacks; DDPROF_HANG_LOOK_S sets it (for tests)."""
-    try:
-        return max(float(os.environ.get("DDPROF_HANG_LOOK_S", "")), 0.1)
-    except ValueError:
-        return LOOK_S
 
 
 def _name_of(command_line: Sequence[str]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from ddprof.capture.files.control import Request, send
-from ddprof.capture.files.layout import RING_SUFFIX
-from ddprof.capture.files.ring import read_ring
+from ddprof.capture.files.layout import RING_SUFFIX, host_label, parse_stem
+from ddprof.capture.files.ring import RingContent, read_ring
 from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import names_in
 
@@ -58,17 +59,20 @@ def read_ranks(folder: Path, recent: int = RECENT_STEPS) -> list[LiveRank]:
     """
     now_ns = time.time_ns()
     newest: dict[int, tuple[int, LiveRank]] = {}  # by rank: when it began, and its state
-    for path in names_in(folder, RING_SUFFIX):
-        try:
-            ring = read_ring(path, recent)
-        except (OSError, ValueError):
-            continue
+    for ring in rings_in(folder, recent):
         since_ns = ring.steps[-1].end_ns if ring.steps else ring.started_ns
         age_ns = 0 if since_ns is None else max(now_ns - since_ns, 0)
         began_ns = ring.started_ns or 0
         if ring.rank not in newest or newest[ring.rank][0] <= began_ns:
             newest[ring.rank] = began_ns, LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns)
     return [newest[rank][1] for rank in sorted(newest)]
+
+
+def rings_in(folder: Path, recent: int) -> Iterator[RingContent]:
+    """The whole step rings of a folder, with the recent steps."""
+    for path in names_in(folder, RING_SUFFIX):
+        with suppress(OSError, ValueError):
+            yield read_ring(path, recent)
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
@@ -118,3 +122,9 @@ def runs_here(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def pid_here(name: str) -> int | None:
+    """The process that wrote a file of a rank, where it ran on this host; None where it did not, or is not known."""
+    fields = parse_stem(name)
+    return int(fields["pid"] or 0) if fields is not None and fields["host"] == host_label() else None

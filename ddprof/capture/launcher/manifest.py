@@ -12,6 +12,7 @@ from typing import Any
 
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
+from ddprof.capture.files.storage import text_of
 from ddprof.capture.launcher.identity import SharedJob
 from ddprof.capture.launcher.summary import RunSummary
 from ddprof.untrusted.secrets import WORDS_KEY, encoded_words, masked_words
@@ -114,29 +115,21 @@ def commit_of(folder: Path) -> str | None:
     for place in (folder, *folder.parents):
         git = place / ".git"
         if git.is_file():  # a worktree: "gitdir: PATH"
-            git = place / _read(git).removeprefix("gitdir:").strip()
+            git = place / text_of(git).removeprefix("gitdir:").strip()
         if (git / "HEAD").is_file():
             return _checked_out(git)
     return None
 
 
 def _checked_out(git: Path) -> str | None:
-    head = _read(git / "HEAD").strip()
+    head = text_of(git / "HEAD").strip()
     if not head.startswith("ref:"):
         return head if _HASH.fullmatch(head) else None
     name = head.removeprefix("ref:").strip()
-    shared = git / _read(git / "commondir").strip()  # of a worktree; else git itself
+    shared = git / text_of(git / "commondir").strip()  # of a worktree; else git itself
     for place in (git, shared):
-        commit = _read(place / name).strip()
+        commit = text_of(place / name).strip()
         if _HASH.fullmatch(commit):
             return commit
-    packed = (line.split() for line in _read(shared / "packed-refs").splitlines())
+    packed = (line.split() for line in text_of(shared / "packed-refs").splitlines())
     return next((words[0] for words in packed if words[1:] == [name] and _HASH.fullmatch(words[0])), None)
-
-
-def _read(file: Path) -> str:
-    """The text of a file; "" where it cannot be read."""
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except (OSError, ValueError):
-        return ""

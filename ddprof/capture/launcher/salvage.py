@@ -15,12 +15,10 @@ from ddprof.capture.files.layout import (
     SCHEMA,
     SIDECAR_SUFFIX,
     TRACE_SUFFIX,
-    host_label,
-    parse_stem,
 )
 from ddprof.capture.files.ring import MAX_STEPS, RingContent, read_ring
 from ddprof.capture.files.storage import is_full, names_in, read_object, write_bytes, write_json
-from ddprof.capture.launcher.live import runs_here
+from ddprof.capture.launcher.live import pid_here, runs_here
 
 
 def salvage(folder: Path) -> list[str]:
@@ -59,10 +57,8 @@ def salvage(folder: Path) -> list[str]:
 
 def _dead_here(name: str) -> bool:
     """True where a file's writer ran on this host and has ended; writers on other nodes may still run."""
-    fields = parse_stem(name)
-    if fields is None or fields["host"] != host_label():
-        return False
-    return not runs_here(int(fields["pid"] or 0))
+    pid = pid_here(name)
+    return pid is not None and not runs_here(pid)
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:

@@ -18,14 +18,14 @@ from typing import Any
 
 from ddprof.capture.files.layout import CALLS_SUFFIX, CONTROL, MANIFEST, RING_SUFFIX, host_label
 from ddprof.capture.guard import Guard, say
+from ddprof.capture.launcher.chores import stated_s, wait_or_kill
 from ddprof.untrusted.stores import driver_options
 
 LOOK_S = 10.0  # a file of the same size and time at two looks has been written; one that grows later is sent again
 GIVE_UP = 3  # failures one after another, each of which the driver has repeated: the store does not answer
 _GROWING = (".tmp", RING_SUFFIX, CALLS_SUFFIX, CONTROL)  # sent when the job has ended: rings change without a new time
 Stamp = tuple[int, int]  # size in bytes, time of the last change
-# For the analysis and the last writes once the job has ended; DDPROF_LOG_END_S sets it.
-_END_S = 300.0
+_END_S = 300.0  # for the analysis and the last writes once the job has ended
 _SETTLE_S = 5.0
 
 
@@ -209,25 +209,10 @@ class LogTo:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(_end_s())
+            process.wait(stated_s("DDPROF_LOG_END_S", _END_S))
         except subprocess.TimeoutExpired:
             say(f"the trackers take too long: ddprof report {self._folder} --to NAME writes the verdict to them")
         finally:
             if process.poll() is None:
                 process.terminate()
-                _wait_or_kill(process)
-
-
-def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(_SETTLE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _end_s() -> float:
-    try:
-        return max(float(os.environ.get("DDPROF_LOG_END_S", "")), 0.1)
-    except ValueError:
-        return _END_S
+                wait_or_kill(process, _SETTLE_S)

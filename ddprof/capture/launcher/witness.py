@@ -12,7 +12,8 @@ import signal
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
+
+from ddprof.capture.files.last_resort import is_stated
 
 _SETTLE_S = 0.02  # a sender goes through the members of a group one after another, within microseconds
 _PATIENCE_S = 1.0  # for the helper's answer
@@ -38,7 +39,7 @@ class GroupWitness:
         if self._pid <= 0:
             return False
         time.sleep(_SETTLE_S)
-        if not _pending(self._pid) >> (number - 1) & 1:
+        if not is_stated(self._pid, "ShdPnd", number):
             return False
         with suppress(OSError):
             os.write(self._ask, bytes([number]))
@@ -74,12 +75,3 @@ def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
             os.write(answer, b".")
     finally:
         os._exit(0)
-
-
-def _pending(pid: int) -> int:
-    """Pending signals of a process, as bits; 0 where they are not known."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("ShdPnd:")), 16)
-    except (OSError, ValueError, IndexError, StopIteration):
-        return 0

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from ddprof.capture.launcher.chores import stated_s
 from ddprof.capture.launcher.live import read_ranks
 from ddprof.cli.load import say
 from ddprof.errors import DdprofError
@@ -23,7 +24,7 @@ from ddprof.slices.trackers.content import Content, of_report, of_running
 from ddprof.slices.trackers.sending import Sending
 from ddprof.slices.trackers.target import parse_targets
 
-PERIOD_S = 10.0  # a tracker's chart needs no more points; DDPROF_LOG_PERIOD_S sets it
+PERIOD_S = 10.0  # a tracker's chart needs no more points
 _NICENESS = 10
 
 
@@ -44,7 +45,7 @@ def command(folder: Path, targets: tuple[str, ...], name: str) -> None:
 def _follow(folder: Path, sending: Sending) -> int:
     """Log until the job has ended; returns the last step that every rank had made."""
     last_step = -1
-    while not select.select([sys.stdin], [], [], _period_s())[0]:
+    while not select.select([sys.stdin], [], [], stated_s("DDPROF_LOG_PERIOD_S", PERIOD_S))[0]:
         ranks = read_ranks(folder)
         newest = min((rank.last_step for rank in ranks), default=-1)
         if newest > last_step:
@@ -71,13 +72,6 @@ def _conclude(folder: Path, sending: Sending, step: int) -> None:
             return
         sending.log(of_report(run.report, html, str(folder)), step)
         sending.close()  # before the file goes
-
-
-def _period_s() -> float:
-    try:
-        return max(float(os.environ.get("DDPROF_LOG_PERIOD_S", "")), 0.1)
-    except ValueError:
-        return PERIOD_S
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.last_resort import answer_signal, handles
-from ddprof.capture.files.layout import ANSWER_SUFFIX, FAULT_SUFFIX, RING_SUFFIX, host_label, parse_stem
+from ddprof.capture.files.layout import ANSWER_SUFFIX, FAULT_SUFFIX, RING_SUFFIX, parse_stem
 from ddprof.capture.files.storage import names_in, read_object
-from ddprof.capture.launcher.live import runs_here
+from ddprof.capture.launcher.live import pid_here, runs_here
 
 _BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has all of it, one that polls a hundredth
 
@@ -48,8 +48,7 @@ def expected(folder: Path) -> set[str]:
 
 def local_processes(given: Mapping[str, Answer]) -> list[int]:
     """The process ids of this host's ranks that have just answered."""
-    fields = [parse_stem(f"{name}.") for name in given]
-    return [int(of["pid"] or 0) for of in fields if of is not None and of["host"] == host_label() and of["pid"]]
+    return [pid for name in given if (pid := pid_here(f"{name}."))]
 
 
 def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
@@ -58,16 +57,8 @@ def ask_by_signal(folder: Path, names: Iterable[str]) -> list[str]:
     """
     number, asked = answer_signal(), []
     for name in names:
-        of = parse_stem(f"{name}.")
-        if (
-            number is None
-            or of is None
-            or of["host"] != host_label()
-            or not (folder / f"{name}{FAULT_SUFFIX}").exists()
-        ):
-            continue
-        pid = int(of["pid"] or 0)
-        if pid and handles(pid, number):
+        pid = pid_here(f"{name}.")
+        if number is not None and pid and (folder / f"{name}{FAULT_SUFFIX}").exists() and handles(pid, number):
             with suppress(OSError):
                 os.kill(pid, number)
                 asked.append(name)
@@ -94,5 +85,5 @@ def _place(content: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _may_run(stem: str) -> bool:
-    fields = parse_stem(f"{stem}.")
-    return fields is not None and (fields["host"] != host_label() or runs_here(int(fields["pid"] or 0)))
+    pid = pid_here(f"{stem}.")
+    return parse_stem(f"{stem}.") is not None and (pid is None or runs_here(pid))

@@ -27,7 +27,7 @@ from typing import Any
 
 from ddprof.capture.files.control import WHERE, Request, send
 from ddprof.capture.files.layout import ANSWER_SUFFIX, CONTROL, FAULT_SUFFIX, RING_SUFFIX
-from ddprof.capture.files.ring import HEADER_BYTES, MAGIC, read_ring
+from ddprof.capture.files.ring import HEADER_BYTES, MAGIC
 from ddprof.capture.files.storage import names_in
 from ddprof.capture.guard import say
 from ddprof.capture.launcher.hang.answers import (
@@ -39,7 +39,7 @@ from ddprof.capture.launcher.hang.answers import (
     is_busy,
     local_processes,
 )
-from ddprof.capture.launcher.live import runs_here
+from ddprof.capture.launcher.live import rings_in, runs_here
 from ddprof.untrusted.regular_files import read_bounded
 
 LOOK_S = 5.0  # without a step before the ranks are asked: an answer costs them some ms
@@ -134,12 +134,14 @@ class HangWatch:
         self._next_request = now
 
     def _is_long(self, now: float) -> bool:
-        progress = _progress(self._folder)
-        if progress is None:
-            return False
-        first = max(FIRST_LOOK_S * self._look_s / LOOK_S, self._look_s)
-        least_s = first if progress.usual_ns is None else max(self._look_s, LOOK_STEPS * progress.usual_ns / 1e9)
-        return now - self._still_since > least_s
+        """True where ranks run, and no step has ended for long against the median of the rank with the longest ones."""
+        rings = list(rings_in(self._folder, _RECENT_STEPS))
+        lengths_ns = [[step.end_ns - step.start_ns for step in ring.steps] for ring in rings]
+        usual_ns = max((median(of) for of in lengths_ns if len(of) > 1), default=None)
+        least_s = max(FIRST_LOOK_S * self._look_s / LOOK_S, self._look_s)
+        if usual_ns is not None:
+            least_s = max(self._look_s, LOOK_STEPS * usual_ns / 1e9)
+        return bool(rings) and now - self._still_since > least_s
 
     def _listen(self, now: float) -> int | None:
         request, asked_at = self._asked or (0, 0.0)
@@ -189,17 +191,6 @@ class HangWatch:
         return signal.SIGTERM
 
 
-@dataclass(frozen=True)
-class _Progress:
-    """Progress by the step rings, nearly free: `written` steps of all ranks; `usual_ns`: median of the rank with the
-    longest steps, None before the second step; `since_ns`: end of the last step of any rank, or start of the last rank.
-    """
-
-    written: int
-    usual_ns: int | None
-    since_ns: int
-
-
 def _steps_written(folder: Path) -> tuple[int, int]:
     """Numbers of steps that all ranks have closed, by their records, and of ranks that began."""
     total = ranks = 0
@@ -214,18 +205,3 @@ def _steps_written(folder: Path) -> tuple[int, int]:
             ranks += 1
             total += max((number for (number,) in _WRITTEN.iter_unpack(records[:whole])), default=0)
     return total, ranks
-
-
-def _progress(folder: Path) -> _Progress | None:
-    """Progress of the ranks; None where no rank runs."""
-    written, usual, since = 0, [], []
-    for path in names_in(folder, RING_SUFFIX):
-        try:
-            ring = read_ring(path, _RECENT_STEPS)
-        except (OSError, ValueError):
-            continue
-        written += ring.written
-        lengths = [step.end_ns - step.start_ns for step in ring.steps]
-        usual += [int(median(lengths))] if len(lengths) > 1 else []
-        since += [ring.steps[-1].end_ns] if ring.steps else [ring.started_ns or 0]
-    return _Progress(written, max(usual, default=None), max(since)) if since else None

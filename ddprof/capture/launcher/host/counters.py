@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.files.storage import text_of
 from ddprof.capture.launcher.host.gpus import GpuWatch
 
 _IB_COUNTERS = ("port_xmit_data", "port_rcv_data", "port_xmit_wait", "symbol_error", "link_downed")
@@ -35,27 +36,20 @@ class HostCounters:
         return sample
 
 
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
 def _cpu() -> dict[str, Any]:
-    lines = _lines("/proc/stat")
+    lines = text_of("/proc/stat").splitlines()
     if not lines:
         return {}
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     jiffies = dict(zip(names, map(int, lines[0].split()[1:9]), strict=False))
-    load = _lines("/proc/loadavg")
+    load = text_of("/proc/loadavg").splitlines()
     return {"jiffies": jiffies, "load_1m": float(load[0].split()[0]) if load else None}
 
 
 def _memory() -> dict[str, int]:
     wanted = {"MemTotal": "total_bytes", "MemAvailable": "available_bytes", "Dirty": "dirty_bytes"}
     sizes = {}
-    for line in _lines("/proc/meminfo"):
+    for line in text_of("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         if name in wanted:
             sizes[wanted[name]] = int(rest.split()[0]) * 1024
@@ -64,7 +58,7 @@ def _memory() -> dict[str, int]:
 
 def _network() -> dict[str, dict[str, int]]:
     interfaces = {}
-    for line in _lines("/proc/net/dev")[2:]:
+    for line in text_of("/proc/net/dev").splitlines()[2:]:
         name, _, rest = line.partition(":")
         fields = rest.split()
         if name.strip() != _LOOPBACK and len(fields) >= 12:
@@ -82,7 +76,7 @@ def _infiniband() -> dict[str, dict[str, int]]:
     for counters in Path("/sys/class/infiniband").glob("*/ports/*/counters"):
         values = {}
         for name in _IB_COUNTERS:
-            lines = _lines(str(counters / name))
+            lines = text_of(counters / name).splitlines()
             if lines and lines[0].isdigit():
                 values[name] = int(lines[0]) * (_IB_WORD_BYTES if name.endswith("_data") else 1)
         ports[f"{counters.parents[2].name}/{counters.parent.name}"] = values

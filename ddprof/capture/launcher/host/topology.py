@@ -11,6 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.files.storage import text_of
+
 _TIMEOUT_S = 10.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _DEVICE = re.compile(r"^(?:GPU\d+|NIC\d+|mlx\w+|bnxt\w+|efa\w+|rdmap\w+)$")
@@ -99,10 +101,7 @@ def _infiniband(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:  # a card that is down refuses to tell its speed
-        return ""
+    return text_of(path).strip()  # "" too of a card that is down, which refuses to tell its speed
 
 
 def _number(path: Path) -> int | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddprof.capture.launcher.chores import wait_or_kill
 from ddprof.settings.fixes_file import write_fixes
 from ddprof.slices.tuning.runs import evidence
 from ddprof.trials.model import RunPlan, Trial, TrialCandidate
@@ -77,21 +78,13 @@ def _kept(order: TrialOrder, tick: Callable[[], None]) -> dict[str, Any]:
     finally:
         with suppress(OSError):
             keeper.stdin.close()
-        _wait(keeper)
+        wait_or_kill(keeper, _CLOSING_S)
         keeper.stdout.close()
     try:
         result = json.loads(answer)
     except ValueError:
         return {"why": "lost", "code": None, "left": 0}
     return result if isinstance(result, dict) else {}
-
-
-def _wait(keeper: subprocess.Popen[bytes]) -> None:
-    try:
-        keeper.wait(_CLOSING_S)
-    except subprocess.TimeoutExpired:
-        keeper.kill()
-        keeper.wait()
 
 
 def _mask(log: Path) -> None:

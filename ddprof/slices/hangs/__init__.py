@@ -9,5 +9,5 @@ SLICE = Slice(
             "ddprof.slices.hangs.command", "Say why a job hangs or failed: rank, collective, line.", "Watch and debug"
         )
     },
-    failures=("ddprof.slices.hangs.failure",),
+    failures=("ddprof.slices.hangs.explain",),
 )

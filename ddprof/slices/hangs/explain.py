@@ -1,14 +1,18 @@
-"""Paths -> the verdict on a job that hangs or has failed."""
+"""Paths -> the verdict on a job that hangs or has failed, for the command, `ddprof run`, reports, assistants."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ddprof.analyzers.failure import FailureAnswer
 from ddprof.errors import NoUsableInput
+from ddprof.report.model import Failure
+from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.judging.verdict import judge
 from ddprof.slices.hangs.model import AFTER, NONE, Hang
 from ddprof.slices.hangs.reading.collect import Gathered, collect
+from ddprof.slices.hangs.text import render_hang
 from ddprof.units import format_us
 
 INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, by SIGTERM
@@ -57,3 +61,19 @@ def explain(paths: Sequence[str]) -> Hang:
     hang = _judged(gathered)
     notes = tuple(f"{note.issue}; {note.effect}" for note in gathered.notes)
     return replace(hang, notes=(*hang.notes, *notes))
+
+
+def _of_ended(folder: str) -> Failure | None:
+    hang = failed_job(folder)
+    return None if hang is None else _failure(hang)
+
+
+def _of_paths(paths: Sequence[str]) -> Failure:
+    return _failure(explain(paths))
+
+
+def _failure(hang: Hang) -> Failure:
+    return Failure(hang_document(hang), render_hang(hang), hang.timeout_s)
+
+
+FAILURE = FailureAnswer(_of_ended, _of_paths)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import HealthNote
@@ -16,12 +17,10 @@ from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
 from ddprof.readers.side_files.lenient import parse, unfit_note
 from ddprof.readers.side_files.manifests import RunEnd, run_end
+from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in, load_calls
 from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of
-from ddprof.slices.hangs.reading.lines import with_lines
-from ddprof.slices.hangs.reading.sampled import SUFFIX as SAMPLED_SUFFIX
-from ddprof.slices.hangs.reading.sampled import is_rank, seen_last
 from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks, training_frames
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -30,6 +29,9 @@ _WINDOW = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+\.\d+\.")  # of a trace window: 
 _RESTART = re.compile(r"^rank\d+\.[^.]+\.\d+\.(\d+)\.")
 _OTHER = re.compile(r"\.(?:ring|calls|tmp|gz|(?<!\.stacks\.)jsonl|html|py|csv|md|png|svg|parquet)$|\.pt\.trace\.json$")
 _NUMBER_AT_END = re.compile(r"(\d+)$")  # torch names a dump PREFIX + rank
+_SAMPLED_SUFFIX = ".stacks.jsonl"
+_WORKER = re.compile(r"\.worker(\d+)\.\d+\.stacks\.jsonl$")
+_NESTED = 4  # calls of torch.distributed inside one another: `broadcast_object_list` makes two broadcasts
 LARGEST_TEXT_BYTES = 4 << 20  # of a file of stacks: ten thousand threads
 
 
@@ -125,7 +127,7 @@ def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> 
     if name.endswith((".sidecar.json", ".where.json", ".end.json")):
         _take_left(path, name, by_rank, notes)
         return True
-    if name.endswith(SAMPLED_SUFFIX):
+    if name.endswith(_SAMPLED_SUFFIX):
         _take_sampled(path, name, by_rank, notes)
         return True
     head = _head(path)
@@ -150,14 +152,19 @@ def _take_stacks(path: str, name: str, by_rank: dict[int, _Gathered], notes: lis
 
 
 def _take_sampled(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
-    seen, unread = seen_last(path)
+    """Take the last sampled stack of a rank, or of a worker of its loader (docs/run-folder.md)."""
+    processes, unread = read_stacks([path])
     notes += unread
-    of = _of(_rank(name), name, by_rank)
-    if of is None or seen is None:
+    of, last = _of(_rank(name), name, by_rank), processes[0].seen_last() if processes else None
+    if of is None or last is None:
         return
-    if is_rank(seen):
+    at_ns, frames = last
+    named = _WORKER.search(name)
+    stack = tuple(StackFrame(file, line, function) for file, function, line in frames)
+    seen = WorkerEvidence(int(named[1]) if named else -1, at_ns, stack)
+    if not named:
         of.sampled = seen
-    elif seen.worker not in of.workers or of.workers[seen.worker].seen_ns < seen.seen_ns:  # made anew each epoch
+    elif seen.worker not in of.workers or of.workers[seen.worker].seen_ns < at_ns:  # made anew each epoch
         of.workers[seen.worker] = seen
 
 
@@ -271,3 +278,28 @@ def _together(recorded: tuple[Call, ...], logged: tuple[Call, ...]) -> tuple[Cal
     if any(call.peer is not None for call in recorded):
         return recorded
     return (*recorded, *(call for call in logged if call.peer is not None))
+
+
+def with_lines(recorded: Sequence[Call], logged: Sequence[Call]) -> tuple[Call, ...]:
+    """The recorded calls; one without a stack gets that of the rank's own call under way at its start.
+
+    Capture asks torch for stacks only where that imports nothing (capture/window/flight_recorder.py). Calls of the
+    script lie, in time, inside a call of its log; those of DDP and FSDP do not, and have no line.
+    """
+    of_group: dict[str, list[Call]] = {}
+    for call in sorted((c for c in logged if c.peer is None and c.frames and c.entered_ns), key=_entered):
+        of_group.setdefault(call.group, []).append(call)
+    return tuple(call if call.frames else _with_line(call, of_group.get(call.group, [])) for call in recorded)
+
+
+def _with_line(call: Call, logged: Sequence[Call]) -> Call:
+    began_ns = _entered(call)
+    at = bisect_right(logged, began_ns, key=_entered)
+    for outer in reversed(logged[max(at - _NESTED, 0) : at]):
+        if not outer.done or (outer.left_ns or 0) >= began_ns:
+            return replace(call, frames=outer.frames)
+    return call
+
+
+def _entered(call: Call) -> int:
+    return call.entered_ns or 0

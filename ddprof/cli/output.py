@@ -48,10 +48,7 @@ def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None
 
     text, report = render_pages(opened, None, key), opened.report
     report = redacted(report, key) if key else report
-    if output is None:
-        tell(text)
-    else:
-        write_reports(output, text, [report])
+    write_reports(output, text, [report])
     return report
 
 
@@ -95,12 +92,19 @@ def show(
         print_report(console, report, commands, full)
 
 
-def write_reports(path: Path, text: str, reports: Sequence[Report]) -> None:
-    """Write a document of the reports and print their headlines on stderr. Raises UsageError where it cannot."""
+def write_reports(path: Path | None, text: str, reports: Sequence[Report]) -> None:
+    """Print a document of the reports, or write it and print their headlines on stderr. Raises UsageError."""
+    put(text, path, *(r.failure.sentence if r.failure is not None else r.verdict.headline for r in reports))
+
+
+def put(text: str, path: Path | None, *sentences: str) -> None:
+    """Print a document, or write it and print sentences on stderr. Raises UsageError where it cannot be written."""
+    if path is None:
+        tell(text)
+        return
     write_file(path, text)
-    for report in reports:
-        say(report.failure.sentence if report.failure is not None else report.verdict.headline)
-    say(f"wrote {path}")
+    for sentence in (*sentences, f"wrote {path}"):
+        say(sentence)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, fail, gates_of
-from ddprof.cli.load import load_one, say, tell
-from ddprof.cli.output import FORMATS, chosen_format, write_file
+from ddprof.cli.load import load_one
+from ddprof.cli.output import FORMATS, chosen_format, put
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput
@@ -76,9 +76,4 @@ def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:
         text = json.dumps(to_json(comparison), indent=1, allow_nan=False) + "\n"
     else:
         text = {"text": render_text, "markdown": render_markdown, "html": render_html}[form](comparison)
-    if output is None:
-        tell(text)
-        return
-    write_file(output, text)
-    say(comparison_headline(comparison))
-    say(f"wrote {output}")
+    put(text, output, comparison_headline(comparison))

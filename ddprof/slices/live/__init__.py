@@ -10,5 +10,5 @@ SLICE = Slice(
         "trigger": Command("ddprof.slices.live.trigger", "Open a trace window on a running job.", _GROUP),
         "stop": Command("ddprof.slices.live.stop", "End capture in a running job; the job goes on.", _GROUP),
     },
-    pages=("ddprof.slices.live.page",),
+    pages=("ddprof.slices.live.exhibits",),
 )

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dash.development.base_component import Component
 from msgspec import DecodeError, Struct, field
 from msgspec.json import Decoder
 
 from ddprof.capture.files.layout import COUNTERS_SUFFIX
 from ddprof.capture.launcher.live import LiveRank, latest_late
 from ddprof.causes import CAUSES
+from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
+from ddprof.dashboard.pages.cards import exhibit_card, notice
+from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.open_run import running_ranks
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
@@ -198,3 +202,13 @@ def _cpu_percent(samples: list[_Sample]) -> float | None:
     spent = {key: max(0, jiffies[-1].get(key, 0) - jiffies[0].get(key, 0)) for key in jiffies[-1]}
     total = sum(spent.values())
     return 100.0 * (total - spent.get("idle", 0) - spent.get("iowait", 0)) / total if total > 0 else None
+
+
+def _page(view: View) -> list[Component]:
+    if not has_data(view):
+        words = "This job is not running. While a job runs, serve its folder: ddprof serve ddprof-runs/latest."
+        return [notice(words)]
+    return [exhibit_card(e, "/live", view) for e in exhibits(view)]
+
+
+PAGE = Page(Subject("/live", "Live", exhibits, has_data=has_data), now=_page)

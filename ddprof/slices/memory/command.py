@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from ddprof.cli.load import say, tell
-from ddprof.cli.output import chosen_format, write_file
+from ddprof.cli.output import chosen_format, put
 from ddprof.dashboard.assets import joined
 from ddprof.dashboard.onefile.exhibits import exhibit_section, library
 from ddprof.errors import NoUsableInput
@@ -63,11 +62,7 @@ def tell_snapshots(sources: Sequence[Source], form: str, output: Path | None) ->
         text = render_memory_page(read)
     else:
         text = render_memory(read)
-    if output is None:
-        tell(text)
-    else:
-        write_file(output, text)
-        say(f"wrote {output}")
+    put(text, output)
 
 
 def render_memory_page(files: Sequence[SnapshotMemory]) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
-from ddprof.cli.load import say, tell
-from ddprof.cli.output import chosen_format, write_file
+from ddprof.cli.output import chosen_format, put
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
 from ddprof.slices.span_logs.format import FORMAT
@@ -38,12 +37,7 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
         text = json.dumps(document(report), indent=1, allow_nan=False) + "\n"
     elif form == "markdown":
         text = f"```text\n{text.replace('```', '???')}```\n"
-    if output is None:
-        tell(text)
-    else:
-        write_file(output, text)
-        say(report.sentence)
-        say(f"wrote {output}")
+    put(text, output, report.sentence)
     if asked.is_strict and (log.torn or log.damaged):
         raise NoUsableInput(f"--strict: {log.label}: lines or files of its logs are damaged")
 

@@ -11,20 +11,12 @@ from importlib import import_module
 from typing import Protocol, TypeVar, cast
 
 from ddprof.slices.trackers.content import Content
-from ddprof.slices.trackers.target import Target
+from ddprof.slices.trackers.target import TRACKERS, Target
 from ddprof.untrusted.plain_text import clean
 
 T = TypeVar("T")
 Say = Callable[[str], None]
 _MAX_REASON = 300  # characters of a library's message
-
-# Imported when one is written to: each brings its library.
-_OPENERS = {
-    "wandb": ("ddprof.slices.trackers.wandb_run", "WandbRun"),
-    "mlflow": ("ddprof.slices.trackers.mlflow_run", "MlflowRun"),
-    "tensorboard": ("ddprof.slices.trackers.tensorboard_run", "TensorboardRun"),
-    "comet": ("ddprof.slices.trackers.comet_run", "CometRun"),
-}
 
 
 class TrackedRun(Protocol):
@@ -78,8 +70,9 @@ class Sending:
 
 
 def _opened(target: Target, name: str, live: bool) -> TrackedRun:
-    module, kind = _OPENERS[target.tracker]
-    return cast(TrackedRun, getattr(import_module(module), kind)(name, target.place, live))
+    _, kind = TRACKERS[target.tracker]
+    module = import_module(f"ddprof.slices.trackers.{target.tracker}_run")  # brings the tracker's library
+    return cast(TrackedRun, getattr(module, kind)(name, target.place, live))
 
 
 def _closed(run: TrackedRun) -> str:

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from ddprof.errors import UsageError
 from ddprof.untrusted.suggestions import meant
 
-# Tracker, as options and extras name it -> (the package that it is written with, what may stand behind the colon).
+# Tracker, as options and extras name it -> the package that it is written with, and our class that does.
 TRACKERS = {
-    "wandb": ("wandb", "PROJECT"),
-    "mlflow": ("mlflow", "EXPERIMENT"),
-    "tensorboard": ("tensorboard", "FOLDER"),
-    "comet": ("comet_ml", "PROJECT"),
+    "wandb": ("wandb", "WandbRun"),
+    "mlflow": ("mlflow", "MlflowRun"),
+    "tensorboard": ("tensorboard", "TensorboardRun"),
+    "comet": ("comet_ml", "CometRun"),
 }
 SYNTAX = "|".join(TRACKERS) + "[:PLACE]"
 

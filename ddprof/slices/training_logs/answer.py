@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
-from ddprof.cli.load import say, tell
-from ddprof.cli.output import chosen_format, write_file
+from ddprof.cli.load import say
+from ddprof.cli.output import chosen_format, put
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.format import FORMAT
@@ -38,13 +38,7 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
 
         render = markdown_log if form == "markdown" else render_log
         text = "\n".join(render(report, _next(report)) for report in reports)
-    if output is None:
-        tell(text)
-        return
-    write_file(output, text)
-    for report in reports:
-        say(report.sentence)
-    say(f"wrote {output}")
+    put(text, output, *(report.sentence for report in reports))
 
 
 def _read(sources: Sequence[Source]) -> list[LogReport]:

@@ -7,6 +7,7 @@ has its own descriptor pool, so that TensorFlow's may be loaded too.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
@@ -19,40 +20,20 @@ _LONGEST_VARINT = 10  # bytes
 _MOST_PLANES = 1 << 12  # of one process: ten times the devices and tracers of any host
 _INT64, _UINT64, _BYTES, _MESSAGE = 3, 4, 12, 11  # FieldDescriptorProto.Type
 _ONE, _MANY = 1, 3  # FieldDescriptorProto.Label
-_FIELDS: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
-    "XStat": (
-        ("metadata_id", 1, _INT64, _ONE, ""),
-        ("uint64_value", 3, _UINT64, _ONE, ""),
-        ("int64_value", 4, _INT64, _ONE, ""),
-        ("str_value", 5, _BYTES, _ONE, ""),
-        ("ref_value", 7, _UINT64, _ONE, ""),
-    ),
-    "XEvent": (
-        ("metadata_id", 1, _INT64, _ONE, ""),
-        ("offset_ps", 2, _INT64, _ONE, ""),
-        ("duration_ps", 3, _INT64, _ONE, ""),
-        ("stats", 4, _MESSAGE, _MANY, "XStat"),
-    ),
-    "XLine": (
-        ("id", 1, _INT64, _ONE, ""),
-        ("name", 2, _BYTES, _ONE, ""),
-        ("timestamp_ns", 3, _INT64, _ONE, ""),
-        ("events", 4, _MESSAGE, _MANY, "XEvent"),
-        ("display_name", 11, _BYTES, _ONE, ""),
-    ),
-    "XMetadata": (("name", 2, _BYTES, _ONE, ""), ("display_name", 4, _BYTES, _ONE, "")),
-    "XEntry": (("key", 1, _INT64, _ONE, ""), ("value", 2, _MESSAGE, _ONE, "XMetadata")),
-    "XStatMetadata": (("name", 2, _BYTES, _ONE, ""),),
-    "XStatEntry": (("key", 1, _INT64, _ONE, ""), ("value", 2, _MESSAGE, _ONE, "XStatMetadata")),
-    "XPlane": (
-        ("id", 1, _INT64, _ONE, ""),
-        ("name", 2, _BYTES, _ONE, ""),
-        ("lines", 3, _MESSAGE, _MANY, "XLine"),
-        ("event_metadata", 4, _MESSAGE, _MANY, "XEntry"),
-        ("stat_metadata", 5, _MESSAGE, _MANY, "XStatEntry"),
-        ("stats", 6, _MESSAGE, _MANY, "XStat"),
-    ),
-}
+_SCHEMA = """
+message XStat { int64 metadata_id = 1; uint64 uint64_value = 3; int64 int64_value = 4; bytes str_value = 5;
+                uint64 ref_value = 7; }
+message XEvent { int64 metadata_id = 1; int64 offset_ps = 2; int64 duration_ps = 3; repeated XStat stats = 4; }
+message XLine { int64 id = 1; bytes name = 2; int64 timestamp_ns = 3; repeated XEvent events = 4;
+                bytes display_name = 11; }
+message XMetadata { bytes name = 2; bytes display_name = 4; }
+message XEntry { int64 key = 1; XMetadata value = 2; }
+message XStatMetadata { bytes name = 2; }
+message XStatEntry { int64 key = 1; XStatMetadata value = 2; }
+message XPlane { int64 id = 1; bytes name = 2; repeated XLine lines = 3; repeated XEntry event_metadata = 4;
+                 repeated XStatEntry stat_metadata = 5; repeated XStat stats = 6; }
+"""
+_FIELD = re.compile(r"(repeated )?(\w+) (\w+) = (\d+);")
 
 
 def can_decode() -> bool:
@@ -110,11 +91,12 @@ def _messages() -> Any:
     descriptor_pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
     described = descriptor_pb2.FileDescriptorProto(name="ddprof_xplane.proto", package="ddprof", syntax="proto3")
-    for message, fields in _FIELDS.items():
-        one = described.message_type.add(name=message)
-        for name, number, kind, label, of in fields:
-            of_type = {"type_name": f".ddprof.{of}"} if of else {}
-            one.field.add(name=name, number=number, type=kind, label=label, **of_type)
+    types = {"int64": _INT64, "uint64": _UINT64, "bytes": _BYTES}
+    for name, fields in re.findall(r"message (\w+) \{(.*?)\}", _SCHEMA, re.DOTALL):
+        message = described.message_type.add(name=name)
+        for repeated, kind, field, number in _FIELD.findall(fields):
+            of = {"type": types[kind]} if kind in types else {"type": _MESSAGE, "type_name": f".ddprof.{kind}"}
+            message.field.add(name=field, number=int(number), label=_MANY if repeated else _ONE, **of)
     pool.AddSerializedFile(described.SerializeToString())
     factory = importlib.import_module("google.protobuf.message_factory")
     return factory.GetMessageClass(pool.FindMessageTypeByName("ddprof.XPlane"))

@@ -15,8 +15,7 @@ import re
 from collections import defaultdict
 
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
-from ddprof.slices.training_logs.reading.lines import LogLine
-from ddprof.slices.training_logs.reading.stamps import Stamp
+from ddprof.slices.training_logs.reading.lines import LogLine, Stamp
 
 # How far, and for how long. What is drawn and said before is looked at from there backwards: searched from the left,
 # each letter of a line could begin a label.

@@ -19,9 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float
-from ddprof.slices.training_logs.reading.fields import MOST_MS, number
-from ddprof.slices.training_logs.reading.lines import LogLine
-from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
+from ddprof.slices.training_logs.reading.lines import MOST_MS, LogLine, Stamp, number, stamp_of
 
 _LINE = re.compile(r"iteration(?:[ =]|: )\s*(?P<number>\d{1,12})\s*(?:/\s*\d{1,12}\s*)?\|")
 _ELAPSED = re.compile(

@@ -21,10 +21,8 @@ from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float, one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
-from ddprof.slices.training_logs.reading.fields import MOST_MS, time_ms
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
-from ddprof.slices.training_logs.reading.lines import OF_TRAINING, LogLine
-from ddprof.slices.training_logs.reading.stamps import Stamp, stamp_of
+from ddprof.slices.training_logs.reading.lines import MOST_MS, OF_TRAINING, LogLine, Stamp, stamp_of, time_ms
 
 WRITER = "lines of a training loop"
 # By preference: a key of one iteration before one of all or of a mean.

@@ -1,4 +1,4 @@
-"""Lines of a text log: the writer of each, and its text without colours and prefixes.
+"""Lines of a text log: the writer of each, its text without colours and prefixes, its time stamp, its numbers.
 
 Launchers mark lines with their rank (torchrun `[default0]:` and `[rank0]:`, `srun --label`, `mpirun --tag-output`, the
 host name that DeepSpeed's pdsh puts there), collectors with a time. Most of a log is settings, warnings and lines of
@@ -8,10 +8,13 @@ NCCL: only lines that hold one of some words, and those after a heading, are loo
 from __future__ import annotations
 
 import re
+from calendar import timegm
 from collections.abc import Callable, Iterator
+from datetime import MINYEAR
 from typing import NamedTuple
 
 from ddprof.readers.files.streams import open_blocks
+from ddprof.readers.numbers import one_float
 
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
 # One or the other stands in every line that begins something we read. Colours are put around them, never inside.
@@ -47,6 +50,12 @@ _FROM = re.compile(
     r"(?P<who>\[(?:default|rank|[\w-]{1,40}/)\d{1,6}\]:|\[\d+,\d+\]<std(?:out|err)>:|\s{0,6}\d{1,6}:(?=\s)"
     r"|[A-Za-z][\w.-]{0,80}:(?=\s{1,2}\[)|\d{1,3}(?:\.\d{1,3}){3}:)?"
 )
+
+_STAMP = re.compile(
+    r"(?:(?P<y>\d{4})[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T]"
+    r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
+)
+MOST_MS = 1e9  # twelve days: no iteration, and no part of one
 
 
 class LogLine(NamedTuple):
@@ -119,3 +128,34 @@ def plain(line: bytes) -> LogLine:
 def _ends_in_error(rest: bytes) -> bool:
     """True where the last line is an unfinished error: a crash can end a log without a newline."""
     return b"Error" in rest
+
+
+class Stamp(NamedTuple):
+    """A clock reading and its resolution, in seconds."""
+
+    s: float
+    grain_s: float
+
+
+def stamp_of(text: str) -> Stamp | None:
+    """The last time stamp in a text; None without one. Time zones are ignored: only differences are used."""
+    if ":" not in text or not (matches := list(_STAMP.finditer(text))):
+        return None
+    match = matches[-1]
+    year, month, day = (match[part] or match[f"{part}2"] for part in ("y", "m", "d"))
+    if not (int(year) >= MINYEAR and 1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+        return None
+    whole = timegm((int(year), int(month), int(day), int(match["hour"]), int(match["minute"]), int(match["second"])))
+    part = match["part"] or ""
+    return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
+
+
+def number(value: str | None) -> float | None:
+    """The number in a value, or before its slash ("6210.4/6200.3": of this iteration / mean)."""
+    return None if value is None else one_float(value.split("/", 1)[0])
+
+
+def time_ms(value: str | None, each_ms: float = 1.0, most_ms: float = MOST_MS) -> float | None:
+    """Milliseconds of a value in units of `each_ms`; None where it is no time, or so long that the line is damaged."""
+    given = number(value)
+    return given * each_ms if given is not None and 0 <= given < most_ms / each_ms else None

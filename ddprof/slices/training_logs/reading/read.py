@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
 from ddprof.errors import NoUsableInput
+from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.bars import BarLines
@@ -14,9 +16,16 @@ from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
 from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
 from ddprof.slices.training_logs.reading.lines import log_lines
-from ddprof.slices.training_logs.reading.sizes import sizes_of
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, once_each
+
+# "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,
+# "  tensor_model_parallel_size ...................... 2"
+_STATED = re.compile(
+    r"(?<![\w-])(?P<what>world|tensor[-_]model[-_]parallel|pipeline[-_]model[-_]parallel|context[-_]parallel"
+    r"|expert[-_]model[-_]parallel|data[-_]parallel|micro_batch|global_batch)[ _-]size"
+    r"(?:: | \.{3,} )(?P<size>\d{1,7})(?=[,\s])"
+)
 
 
 def read_training_log(source: Source) -> TrainingLog:
@@ -41,7 +50,7 @@ def read_training_log(source: Source) -> TrainingLog:
         communication.take(line.who, line.text)
         ending.take(line)
         if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
-            sizes.update(sizes_of(line.text))
+            sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = keyed.times()
     writer, timed = _best(records, of_loop, bars)
     if writer != WRITER:
@@ -85,3 +94,15 @@ def _best(records: dict[str, list[LoggedRecord]], of_loop: list[LoggedRecord], b
     if whole is not None:
         return whole, by_lines(records[whole][-1:])
     return (drawn_by, by_rate(drawn)) if drawn else ("", Timed())
+
+
+def _sizes_of(text: str) -> dict[str, int]:
+    """Sizes of the job and its groups, as Megatron prints them before it begins: "world", "tensor", "pipeline",
+    "context", "expert", "data", and of batches "micro", "global".
+    """
+    sizes = {}
+    for stated in _STATED.finditer(f"{text} "):
+        size = one_rank(stated["size"])
+        if size:
+            sizes[re.split("[-_]", stated["what"])[0]] = size
+    return sizes

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from ddprof.readers.numbers import one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
-from ddprof.slices.training_logs.reading.fields import time_ms
+from ddprof.slices.training_logs.reading.lines import time_ms
 
 _HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")
 _ALL_HEAD = re.compile(r"(?<!\w)times across ranks \(ms\):")

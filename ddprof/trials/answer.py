@@ -12,7 +12,8 @@ KEPT = "kept"
 
 
 class MeasuredGain(Struct, frozen=True):
-    """A gain as a share of the step, with an interval that holds at every look of the test; null before the first."""
+    """A gain as a share of the step, negative for a loss, with an interval that holds at every look of the test; null
+    before the first."""
 
     share: float
     low: float | None
@@ -21,7 +22,12 @@ class MeasuredGain(Struct, frozen=True):
 
 
 class Results(Struct, frozen=True):
-    """Comparison of the trained result with the baseline (sameness.py)."""
+    """A trained result against the baselines'. `kind`: "same" (every bit), "like_baseline" (differs no more than
+    baselines do), "differs", "unknown".
+
+    `distance`: of the parameters, relative to their size; `baseline_distance`: of baselines to each other; `loss`: of
+    the last step with the setting and without, of the first rank that has both.
+    """
 
     kind: str
     distance: float | None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from ddprof.report.model import FAILURE_SCHEMA
 from ddprof.slices.hangs.evidence import Call, StackFrame
-from ddprof.slices.hangs.model import Hang, Passed, RankRow, Stuck, Variant
+from ddprof.slices.hangs.model import Hang, Passed, RankRow, Stuck
 from ddprof.untrusted.secrets import masked_data
 
 
@@ -37,13 +38,9 @@ def _stuck(stuck: Stuck) -> dict[str, Any]:
         "since_ns": stuck.since_ns,
         "line": _line(stuck.frame),
         "differs": stuck.differs or None,
-        "variants": [_variant(variant) for variant in stuck.variants],
+        "variants": [{"ranks": list(each.ranks), **_call(each.call)} for each in stuck.variants],
         "passed": [_passed(passed) for passed in stuck.passed],
     }
-
-
-def _variant(variant: Variant) -> dict[str, Any]:
-    return {"ranks": list(variant.ranks), **_call(variant.call)}
 
 
 def _passed(passed: Passed) -> dict[str, Any]:
@@ -80,6 +77,4 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _line(frame: StackFrame | None) -> dict[str, Any] | None:
-    if frame is None:
-        return None
-    return {"file": frame.file, "line": frame.line, "function": frame.function, "source": frame.source or None}
+    return None if frame is None else {**asdict(frame), "source": frame.source or None}

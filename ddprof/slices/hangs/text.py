@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import textwrap
 
-from ddprof.slices.hangs.evidence import Call, StackFrame
+from ddprof.slices.hangs.evidence import Call
+from ddprof.slices.hangs.judging.words import line_words
 from ddprof.slices.hangs.model import Hang, RankRow
 from ddprof.units import format_ranks, format_us
 from ddprof.untrusted.plain_text import clean
@@ -47,7 +48,7 @@ def _cells(row: RankRow, latest_ns: int | None) -> tuple[str, ...]:
         row.state,
         inside,
         _since(row.call, latest_ns),
-        _line(row.frame),
+        line_words(row.frame, " ") or "-",
         "-" if row.steps is None else str(row.steps),
     )
 
@@ -62,11 +63,3 @@ def _since(call: Call | None, latest_ns: int | None) -> str:
         return "-"
     ahead_us = (latest_ns - call.entered_ns) / 1e3
     return f"{format_us(ahead_us)} longer" if ahead_us >= 1000 else "as the last"
-
-
-def _line(frame: StackFrame | None) -> str:
-    if frame is None:
-        return "-"
-    name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
-    inside = f" {frame.function}()" if frame.function and not frame.function.startswith("<") else ""
-    return f"{name}:{frame.line}{inside}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ddprof.slices.training_logs.model import (
     CallRow,
     IterationSummary,
-    LogFinding,
     LoggedIteration,
     LogReport,
     TimerRow,
@@ -36,7 +36,7 @@ def _log(report: LogReport) -> dict[str, Any]:
         "writers": list(log.writers),
         "sentence": report.sentence,
         "sizes": dict(log.sizes),
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [{**asdict(finding), "ranks": list(finding.ranks)} for finding in report.findings],
         "iteration": None if report.iterations is None else _summary(report.iterations),
         "timers": [_timer(row) for row in report.timers],
         "communication": [_calls(row) for row in report.calls],
@@ -57,18 +57,6 @@ def _log(report: LogReport) -> dict[str, Any]:
         ],
         "not_judged": list(report.abstained),
         "limits": report.limits,
-    }
-
-
-def _finding(finding: LogFinding) -> dict[str, Any]:
-    return {
-        "id": finding.id,
-        "severity": finding.severity,
-        "summary": finding.summary,
-        "share": finding.share,
-        "ranks": list(finding.ranks),
-        "evidence": list(finding.evidence),
-        "page": finding.page,
     }
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ddprof.slices.tuning.journal import TrialJournal
-from ddprof.slices.tuning.runs.sameness import UNKNOWN, Sameness, compare
-from ddprof.trials.answer import MeasuredGain
+from ddprof.slices.tuning.runs.sameness import UNKNOWN, compare
+from ddprof.trials.answer import MeasuredGain, Results
 from ddprof.trials.model import Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LEAST_GAIN, LOST, MOST_PAIRS, OPEN, WON, gain, half_width, looks_at, outcome
 from ddprof.units import format_share
@@ -26,7 +26,7 @@ class Entry:
     state: str = OPEN
     why: str = ""
     logs: dict[int, float] = field(default_factory=dict)
-    sameness: Sameness = UNKNOWN
+    sameness: Results = UNKNOWN
     trials: list[Trial] = field(default_factory=list)
 
     @property

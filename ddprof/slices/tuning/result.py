@@ -8,7 +8,7 @@ from statistics import median
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
 from ddprof.slices.tuning.search import Search
-from ddprof.trials.answer import KEPT, UNDECIDED, Memory, Results, Tried, TuningAnswer, Untried
+from ddprof.trials.answer import KEPT, UNDECIDED, Memory, Tried, TuningAnswer, Untried
 from ddprof.trials.model import DIAGNOSIS, Trial
 from ddprof.trials.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
 
@@ -43,7 +43,6 @@ def _tried(entry: Entry, searched: Search) -> Tried:
     is_set = entry is searched.together
     base = () if is_set or entry in searched.tried else entry.settings[:-1]
     shown = entry.settings if is_set else entry.settings[-1:]
-    same = entry.sameness
     return Tried(
         settings=tuple(candidate.name for candidate in shown),
         beside=tuple(candidate.name for candidate in base),
@@ -52,7 +51,7 @@ def _tried(entry: Entry, searched: Search) -> Tried:
         why=entry.why or _why(entry, searched),
         predicted=None if is_set or base else entry.candidate.predicted,
         measured=entry.gain,
-        results=Results(same.kind, same.distance, same.baseline_distance, same.loss),
+        results=entry.sameness,
         memory=_memory(entry.trials),
     )
 

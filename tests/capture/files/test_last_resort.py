@@ -14,7 +14,7 @@ from runs import wait_until
 from ddprof.capture.files.last_resort import answer_signal, handles
 from ddprof.capture.files.layout import host_label
 from ddprof.capture.launcher.hang.answers import ask_by_signal
-from ddprof.slices.hangs.reading.stacks import parse_stacks, training_frames
+from ddprof.slices.hangs.reading.stacks import parse_stacks
 
 NUMBER = answer_signal() or 0
 pytestmark = pytest.mark.skipif(not NUMBER, reason="no real-time signals here")
@@ -65,7 +65,7 @@ def test_the_stack_of_a_thread_that_keeps_the_lock_is_written(tmp_path: Path) ->
     with child(tmp_path, "holds") as (process, name, path):
         assert ask_by_signal(tmp_path, [name]) == [name]
         wait_until(lambda: "<module>" in path.read_text())  # its writer has finished
-        frames = training_frames(parse_stacks(path.read_text()))
+        frames = parse_stacks(path.read_text()).frames
         assert [frame.function for frame in frames] == ["holds_the_lock", "<module>"]
         assert process.poll() is None
 

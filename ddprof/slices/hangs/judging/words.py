@@ -20,12 +20,12 @@ def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
     return _SAY[cause.kind](cause, of, groups)
 
 
-def line_words(frame: StackFrame | None) -> str:
+def line_words(frame: StackFrame | None, between: str = " in ") -> str:
     """The line of a frame: "train.py:88 in evaluate()"; "" where no line is known."""
     if frame is None:
         return ""
     name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
-    inside = f" in {frame.function}()" if frame.function and not frame.function.startswith("<") else ""
+    inside = f"{between}{frame.function}()" if frame.function and not frame.function.startswith("<") else ""
     return f"{name}:{frame.line}{inside}"
 
 

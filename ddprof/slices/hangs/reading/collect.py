@@ -21,7 +21,7 @@ from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in, load_calls
 from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of
-from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks, training_frames
+from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
@@ -145,7 +145,7 @@ def _take_stacks(path: str, name: str, by_rank: dict[int, _Gathered], notes: lis
     stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
     of = _of(_rank(name), name, by_rank)
     if of is not None:
-        of.frames, of.fatal = training_frames(stacks) or of.frames, stacks.fatal or of.fatal
+        of.frames, of.fatal = stacks.frames or of.frames, stacks.fatal or of.fatal
         of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
     else:
         notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))

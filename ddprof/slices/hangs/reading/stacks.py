@@ -9,9 +9,7 @@ from ddprof.slices.hangs.evidence import StackFrame
 
 # faulthandler: `Thread 0x00007f (most recent call first):` or `Current thread 0x... [name] (...)`, then
 # `  File "train.py", line 12 in load`.
-_FAULTHANDLER_THREAD = re.compile(
-    r"^(?:Current thread|Thread) (0x[0-9a-f]+)(?: \[(?P<name>[^\]]*)\])?.*most recent call"
-)
+_FAULTHANDLER_THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+).*most recent call")
 _FAULTHANDLER_FRAME = re.compile(r'^ +File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
 # py-spy: `Thread 1234 (idle): "MainThread"`, then `    load (train.py:12)`.
@@ -21,19 +19,12 @@ MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
 
 
 @dataclass(frozen=True)
-class ThreadStack:
-    """One thread, its frames innermost first; `is_main` is None where the text does not state it."""
-
-    name: str
-    frames: tuple[StackFrame, ...]
-    is_main: bool | None = None
-
-
-@dataclass(frozen=True)
 class StackText:
-    """The threads of the last dump in a text, and the fatal error that caused it ("" without one)."""
+    """The training thread's frames, innermost first, in the last dump of a text, and the fatal error that caused it (""
+    without one).
+    """
 
-    threads: tuple[ThreadStack, ...]
+    frames: tuple[StackFrame, ...]
     fatal: str = ""
 
 
@@ -44,8 +35,10 @@ def has_stacks(head: str) -> bool:
 
 
 def parse_stacks(text: str) -> StackText:
-    """The last dump in the text, as a process may have been dumped several times."""
-    threads: list[tuple[str, bool | None, list[StackFrame]]] = []
+    """The last dump in the text, as a process may have been dumped several times. The training thread is the main one,
+    which faulthandler lists last as the oldest.
+    """
+    threads: list[tuple[bool, list[StackFrame]]] = []
     fatal = ""
     seen: set[str] = set()
     for line in text.splitlines():
@@ -56,19 +49,11 @@ def parse_stacks(text: str) -> StackText:
             if match[1] in seen:  # the next dump begins
                 threads, seen = [], set()
             seen.add(match[1])
-            is_main = match["name"] == "MainThread" if match.re is _PY_SPY_THREAD else None
-            threads.append((match["name"] or "", is_main, []))
-        elif threads and (frame := _frame(line)) and len(threads[-1][2]) < MAX_FRAMES:
-            threads[-1][2].append(frame)
-    return StackText(tuple(ThreadStack(name, tuple(frames), main) for name, main, frames in threads), fatal)
-
-
-def training_frames(stacks: StackText) -> tuple[StackFrame, ...]:
-    """The frames of the training thread: the main one, which faulthandler lists last as the oldest."""
-    if not stacks.threads:
-        return ()
-    named = next((t for t in stacks.threads if t.is_main), None)
-    return (named or stacks.threads[-1]).frames
+            threads.append((match.re is _PY_SPY_THREAD and match["name"] == "MainThread", []))
+        elif threads and (frame := _frame(line)) and len(threads[-1][1]) < MAX_FRAMES:
+            threads[-1][1].append(frame)
+    main = [frames for is_main, frames in threads if is_main] or [frames for _, frames in threads[-1:]] or [[]]
+    return StackText(tuple(main[0]), fatal)
 
 
 def _frame(line: str) -> StackFrame | None:

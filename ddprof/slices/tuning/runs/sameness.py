@@ -9,39 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from ddprof.trials.answer import Results
 from ddprof.trials.model import Held
 
 # Rounding grows by orders of magnitude in training, so no more than the order of magnitude is compared.
 SAME_ORDER = 10.0
+UNKNOWN = Results("unknown", None, None, None)
 
 
-@dataclass(frozen=True)
-class Sameness:
-    """A trained result against the baselines'. `kind`: "same" (every bit), "like_baseline" (differs no more than
-    baselines do), "differs", "unknown".
-
-    `distance`: of the parameters, relative to their size; `baseline_distance`: of baselines to each other; `loss`: of
-    the last step with the setting and without, of the first rank that has both.
-    """
-
-    kind: str
-    distance: float | None = None
-    baseline_distance: float | None = None
-    loss: tuple[float, float] | None = None
-
-
-UNKNOWN = Sameness("unknown")
-
-
-def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) -> Sameness:
+def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) -> Results:
     """Compare a run with the baselines so far, rank by rank."""
     comparable = [baseline for baseline in baselines if set(baseline) & set(trial)]
     if not trial or not comparable:
         return UNKNOWN
     if any(_are_equal(trial, baseline) for baseline in comparable):
-        return Sameness("same", 0.0)
+        return Results("same", 0.0, None, None)
     pairs = [(first, second) for number, first in enumerate(comparable) for second in comparable[:number]]
     if not pairs:
         return UNKNOWN  # whether the baseline repeats itself is not known yet
@@ -49,7 +32,7 @@ def compare(trial: Mapping[str, Held], baselines: Sequence[Mapping[str, Held]]) 
     among = max(_distance(*pair) for pair in pairs)
     repeats = any(_are_equal(*pair) for pair in pairs)
     kind = "like_baseline" if not repeats and distance <= among * SAME_ORDER else "differs"
-    return Sameness(kind, distance, among, _losses(trial, comparable[-1]))
+    return Results(kind, distance, among, _losses(trial, comparable[-1]))
 
 
 def _are_equal(first: Mapping[str, Held], second: Mapping[str, Held]) -> bool:

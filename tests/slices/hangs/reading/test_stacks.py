@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddprof.slices.hangs.explain import explain
-from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks, training_frames
+from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
 
 FAULTHANDLER = """Thread 0x00007f0000000001 (most recent call first):
   File "/usr/lib/python3.11/threading.py", line 320 in wait
@@ -43,7 +43,7 @@ Thread 4250 (idle): "ddprof-control"
     ],
 )
 def test_frames_of_the_training_thread(text: str, frames: list[tuple[str, int]]) -> None:
-    assert [(f.function, f.line) for f in training_frames(parse_stacks(text))][: len(frames)] == frames
+    assert [(f.function, f.line) for f in parse_stacks(text).frames][: len(frames)] == frames
 
 
 def test_what_faulthandler_writes_is_read(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_what_faulthandler_writes_is_read(tmp_path: Path) -> None:
         file.seek(0)
         text = file.read()
     assert has_stacks(text)
-    assert any(f.function == "test_what_faulthandler_writes_is_read" for f in training_frames(parse_stacks(text)))
+    assert any(f.function == "test_what_faulthandler_writes_is_read" for f in parse_stacks(text).frames)
 
 
 def test_stacks_alone_tell_who_is_not_inside(tmp_path: Path) -> None:

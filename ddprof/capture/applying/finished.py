@@ -33,9 +33,7 @@ class FinishedObjectApplier(CreationWatcher):
     """Applier to finished objects; it receives each object that `watch` sees created, with its fixes."""
 
     def watch(self, owner: Any, name: str) -> None:
-        """Watch the objects that calls of `owner.name` create from now on: the first argument of a constructor, else
-        the return value.
-        """
+        """Watch objects from calls of `owner.name` from now on: a constructor's first argument, else the result."""
         find, made = self.outcomes.guard.wrap(self._meant), self.outcomes.guard.wrap(self._made)
 
         def make(original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,10 +29,7 @@ _CHANNEL = re.compile(r"NCCL INFO Channel \d+(?:/\d+)? : \d+\[[^\]]*\] -> \d+\[[
 
 
 def ask(folder: Path, environment: MutableMapping[str, str]) -> Path | None:
-    """Set `environment` so that NCCL logs into `folder`. Returns the file, None where NCCL is left alone.
-
-    Raises OSError.
-    """
+    """Have NCCL log into `folder`, by `environment`. Returns the file, None if NCCL is left alone. Raises OSError."""
     if any(name in environment for name in _VARIABLES) or _is_settled_elsewhere(environment):
         return None
     world = environment.get("WORLD_SIZE", "")

@@ -155,9 +155,7 @@ def whereabouts(identity: RankIdentity | None, calls: CallLog | None, steps: int
 
 
 def ended(reason: str, step_ns: int) -> dict[str, Any]:
-    """End of this process, whose last step began at `step_ns`: time, exception, and the main thread's stack where a
-    signal ends it.
-    """
+    """End of this process, whose last step began at `step_ns`: time, exception, the main stack after a signal."""
     stopped = reason in ("watchdog", "signal")
     return {
         "at_ns": time.time_ns(),

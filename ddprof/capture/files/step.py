@@ -10,10 +10,7 @@ REST = len(PHASE_NAMES)  # the training thread is in none of them
 
 
 class Step(NamedTuple):
-    """One closed step.
-
-    Unix nanoseconds. Phases include what ran inside them, but for the forward and backward of a closure.
-    """
+    """One closed step, in Unix ns. Phases include what ran inside them, but for a closure's forward and backward."""
 
     number: int
     start_ns: int

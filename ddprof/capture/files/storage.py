@@ -112,10 +112,7 @@ def is_full(error: OSError) -> bool:
 
 
 def compress(path: Path) -> Path:
-    """Replace `path` by `path.gz` and return it.
-
-    On an error (full disk) the plain file stays as it was, and OSError is raised.
-    """
+    """Replace `path` by `path.gz` and return it. Raises OSError (full disk), and the plain file stays as it was."""
     target = path.with_name(path.name + ".gz")
     temporary = path.with_name(f"{path.name}.gz.{os.getpid()}.tmp")
     try:

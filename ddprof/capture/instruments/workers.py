@@ -156,8 +156,7 @@ class LoaderWorkers(Instrumentor):
 
 
 def _run_delays() -> int | None:
-    """Descriptor of the counters that the kernel keeps of this thread (capture/instruments/cpu_waits.py); None without
-    them."""
+    """Descriptor of the kernel's counters of this thread (capture/instruments/cpu_waits.py); None without them."""
     try:
         file = os.open(f"/proc/self/task/{threading.get_native_id()}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         if len(os.pread(file, _MAX_COUNTERS, 0).split()) > 1:

@@ -76,9 +76,7 @@ def rings_in(folder: Path, recent: int) -> Iterator[RingContent]:
 
 
 def latest_late(ranks: Sequence[LiveRank]) -> Lateness | None:
-    """The rank with the largest excess of data, forward and optimizer over the others' median, if above 10 % of
-    a step.
-    """
+    """The rank with most excess of data, forward and optimizer over the others' median, if above 10 % of a step."""
     if len(ranks) < 2 or not all(rank.steps for rank in ranks):
         return None
     own_ns = {rank.rank: sum(rank.median_ns(phase) for phase in _OWN_PHASES) for rank in ranks}

@@ -61,7 +61,7 @@ class Watcher:
         fresh = self._fresh(ranks, newest)
         self._seen = newest
         reason = self._outlier(fresh) or self._slowdown(ranks) or self._straggler(ranks, newest)
-        self._learn(fresh)
+        self._baseline.extend(ns for _, ns in fresh)
         if reason is None or newest < self._quiet_until:
             return None
         self._quiet_until = newest + _COOLDOWN_STEPS
@@ -78,9 +78,6 @@ class Watcher:
                 if self._seen < step.number <= newest and step.number >= _WARM_STEPS:
                     slowest[step.number] = max(slowest.get(step.number, 0), step.end_ns - step.start_ns)
         return [(number, ns) for number, ns in sorted(slowest.items()) if number not in spoiled]
-
-    def _learn(self, fresh: list[tuple[int, int]]) -> None:
-        self._baseline.extend(ns for _, ns in fresh)
 
     def _outlier(self, fresh: list[tuple[int, int]]) -> str | None:
         if len(self._baseline) < _BASELINE_STEPS:
@@ -141,10 +138,7 @@ class WindowBudget:
 
 
 class JobMonitor:
-    """Work of `ddprof run --mode monitor`, twice a second.
-
-    It writes counters and, on the leader, requests windows.
-    """
+    """Work of `ddprof run --mode monitor`, twice a second. It writes counters; the leader's also requests windows."""
 
     def __init__(self, folder: Path, window_steps: int, leader: bool, pid: int, gpus: GpuWatch) -> None:
         self._folder = folder

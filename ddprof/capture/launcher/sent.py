@@ -174,10 +174,7 @@ def _files(folder: Path) -> dict[str, Stamp]:
 
 
 class LogTo:
-    """Trackers that a run is logged to while it runs, by the module `follower`.
-
-    Started once the job is there, ended with it.
-    """
+    """Trackers that a run is logged to while it runs, by the module `follower`. Started and ended with the job."""
 
     def __init__(self, folder: Path, name: str, targets: Sequence[str], follower: str) -> None:
         self._folder = folder

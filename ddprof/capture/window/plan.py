@@ -21,10 +21,7 @@ class Less(NamedTuple):
 
 
 class WindowPlan:
-    """Windows of `window_steps` steps.
-
-    The first after `skip_steps`, then every `every_steps` (0: only one), and on request.
-    """
+    """Windows of `window_steps` steps: after `skip_steps`, then every `every_steps` (0: only one), and on request."""
 
     def __init__(self, skip_steps: int, window_steps: int, every_steps: int = 0, automatic: bool = True) -> None:
         self._window_steps = max(window_steps, 1)
@@ -68,10 +65,7 @@ class WindowPlan:
         return None
 
     def end_with(self, step: int) -> bool:
-        """End the last opened window with `step` at the latest, and drop a pending request.
-
-        True if there was such a request.
-        """
+        """End the last opened window with `step` at the latest, and drop a pending request. True if there was one."""
         dropped = self._requested is not None
         self._requested = None
         self._end = min(self._end, step + 1)

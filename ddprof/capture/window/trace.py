@@ -48,9 +48,7 @@ class TraceWindow:
         return self._profiler is not None
 
     def open(self, first_step: int, reason: str, less: Less) -> bool:
-        """Start recording at a step boundary. False, with a note, where another profiler is running, or windows cost
-        too much.
-        """
+        """Start recording at a step boundary. False, with a note, if another profiler runs or windows cost too much."""
         if less.left_out > len(INSTRUMENTS):
             self._note(f"no trace windows from step {less.first_step} on: {less.reason}")
             return False

@@ -80,9 +80,7 @@ def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_
 
 
 def _crept_us(steps_us: Sequence[float], tail: float) -> float:
-    """Rise (fall: negative) of the straight line through these steps from first to last; 0.0 where it is less than 1 %
-    or may be chance.
-    """
+    """Rise (fall: negative) of the line through these steps, first to last; 0.0 if below 1 % or perhaps chance."""
     count = len(steps_us)
     if count < LEAST_TREND:
         return 0.0

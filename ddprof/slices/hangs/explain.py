@@ -68,12 +68,8 @@ def _of_ended(folder: str) -> Failure | None:
     return None if hang is None else _failure(hang)
 
 
-def _of_paths(paths: Sequence[str]) -> Failure:
-    return _failure(explain(paths))
-
-
 def _failure(hang: Hang) -> Failure:
     return Failure(hang_document(hang), render_hang(hang), hang.timeout_s)
 
 
-FAILURE = FailureAnswer(_of_ended, _of_paths)
+FAILURE = FailureAnswer(_of_ended, lambda paths: _failure(explain(paths)))

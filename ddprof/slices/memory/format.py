@@ -1,6 +1,4 @@
-"""PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`). They have no steps, so `ddprof memory` analyzes them
-instead.
-"""
+"""PyTorch memory snapshots (`torch.cuda.memory._dump_snapshot`): without steps, so `ddprof memory` analyzes them."""
 
 from __future__ import annotations
 

@@ -26,9 +26,7 @@ _DECIDED = (KEPT, WON, LOST)
 
 @dataclass(frozen=True)
 class Handover:
-    """The kept settings as files. `diff`: "" where no line can be edited; `by_hand`: settings missing from it, with the
-    reason.
-    """
+    """The kept settings as files. `diff`: "" where no line can be edited; `by_hand`: settings not in it, with why."""
 
     fixes: Path | None = None
     diff: str = ""

@@ -55,9 +55,7 @@ def where_of(evidence: RankEvidence | None) -> str:
 
 
 def _workers(evidence: RankEvidence) -> str:
-    """The stuck workers of a rank: " and waits for its loader, whose worker 0 is at train.py:31 in __getitem__()"; ""
-    without one.
-    """
+    """A rank's stuck workers: " and waits for its loader, whose worker 0 is at train.py:31 in __getitem__()", or ""."""
     by_line: dict[str, list[int]] = {}
     for worker in stuck_workers(evidence):
         by_line.setdefault(line_words(user_frame(worker.frames)), []).append(worker.worker)

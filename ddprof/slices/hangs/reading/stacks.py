@@ -20,9 +20,7 @@ MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
 
 @dataclass(frozen=True)
 class StackText:
-    """The training thread's frames, innermost first, in the last dump of a text, and the fatal error that caused it (""
-    without one).
-    """
+    """The training thread's frames in a text's last dump, innermost first, and the fatal error behind it ("": none)."""
 
     frames: tuple[StackFrame, ...]
     fatal: str = ""

@@ -76,9 +76,7 @@ def read_training_log(source: Source) -> TrainingLog:
 
 
 def _best(records: dict[str, list[LoggedRecord]], of_loop: list[LoggedRecord], bars: BarLines) -> tuple[str, Timed]:
-    """Iterations of one writer from the best source: printed times, those `of_loop`, the lines' clock, bars, a mean of
-    the run.
-    """
+    """Iterations of one writer from the best source: printed times, those `of_loop`, clocks, bars, the run's mean."""
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))

@@ -7,7 +7,6 @@ power limit and highest clock.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 _SM_CLOCK = 1  # NVML_CLOCK_SM
@@ -21,18 +20,6 @@ _THROTTLE_REASONS = {
     0x0000000000000040: "hw_thermal",
     0x0000000000000080: "hw_power_brake",
 }
-
-
-# Key of a sample, the query, and what is asked for.
-_MEASURED = (
-    ("power_mw", "nvmlDeviceGetPowerUsage", ()),
-    ("sm_clock_mhz", "nvmlDeviceGetClockInfo", (_SM_CLOCK,)),
-    ("temperature_c", "nvmlDeviceGetTemperature", (_TEMPERATURE_GPU,)),
-)
-_LIMITS = (
-    ("power_limit_mw", "nvmlDeviceGetEnforcedPowerLimit", ()),
-    ("max_sm_clock_mhz", "nvmlDeviceGetMaxClockInfo", (_SM_CLOCK,)),
-)
 
 
 class _Utilisation(ctypes.Structure):
@@ -78,13 +65,24 @@ class Nvml:
 
     def _constants(self, index: int, handle: Any) -> dict[str, Any]:
         entry: dict[str, Any] = {"index": index}
-        text = ctypes.create_string_buffer(_UUID_BYTES)
+        text, number = ctypes.create_string_buffer(_UUID_BYTES), ctypes.c_uint()
         if self._asked("nvmlDeviceGetUUID", handle, text, _UUID_BYTES):
             entry["uuid"] = text.value.decode("ascii", "replace")
-        return entry | self._numbers(handle, _LIMITS)
+        if self._asked("nvmlDeviceGetEnforcedPowerLimit", handle, ctypes.byref(number)):
+            entry["power_limit_mw"] = number.value
+        if self._asked("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK, ctypes.byref(number)):
+            entry["max_sm_clock_mhz"] = number.value
+        return entry
 
     def _device(self, index: int, handle: Any) -> dict[str, Any]:
-        entry: dict[str, Any] = {"index": index, **self._numbers(handle, _MEASURED)}
+        entry: dict[str, Any] = {"index": index}
+        number = ctypes.c_uint()
+        if self._asked("nvmlDeviceGetPowerUsage", handle, ctypes.byref(number)):
+            entry["power_mw"] = number.value
+        if self._asked("nvmlDeviceGetClockInfo", handle, _SM_CLOCK, ctypes.byref(number)):
+            entry["sm_clock_mhz"] = number.value
+        if self._asked("nvmlDeviceGetTemperature", handle, _TEMPERATURE_GPU, ctypes.byref(number)):
+            entry["temperature_c"] = number.value
         rates, memory, reasons = _Utilisation(), _Memory(), ctypes.c_ulonglong()
         if self._asked("nvmlDeviceGetUtilizationRates", handle, ctypes.byref(rates)):
             entry["busy_percent"] = rates.gpu
@@ -93,13 +91,6 @@ class Nvml:
         if self._asked("nvmlDeviceGetCurrentClocksThrottleReasons", handle, ctypes.byref(reasons)):
             entry["throttled_by"] = [name for bit, name in _THROTTLE_REASONS.items() if reasons.value & bit]
         return entry
-
-    def _numbers(self, handle: Any, queries: Sequence[tuple[str, str, tuple[int, ...]]]) -> dict[str, int]:
-        """What the driver answers of some numbers."""
-        value = ctypes.c_uint()
-        return {
-            key: value.value for key, query, which in queries if self._asked(query, handle, *which, ctypes.byref(value))
-        }
 
     def _asked(self, query: str, *arguments: Any) -> bool:
         """True where the library has this query and answered it."""

@@ -55,7 +55,3 @@ def command(fixes: Path, output: Path | None, root: Path) -> None:
     else:
         write_file(output, patch.diff)
         say(f"wrote {output}: {count} fix{'es' * (count > 1)}; next: git apply {shlex.quote(str(output))}")
-
-
-if __name__ == "__main__":
-    command()

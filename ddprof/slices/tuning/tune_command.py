@@ -22,14 +22,15 @@ from rich.text import Text
 from ddprof.cli.load import say, tell
 from ddprof.cli.output import write_file
 from ddprof.errors import UsageError
-from ddprof.trials.model import BASELINE, DIAGNOSIS, Trial
+from ddprof.settings.catalogue import CATALOGUE
+from ddprof.trials.document import FILE, NAME_PART, read_state
+from ddprof.trials.model import BASELINE, DIAGNOSIS, Trial, TuneOptions, TuneState
 from ddprof.units import format_us
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import MASK, masked_words
 
 if TYPE_CHECKING:
     from ddprof.slices.tuning.journal import TrialJournal
-    from ddprof.trials.model import TuneState
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -88,9 +89,6 @@ def command(
     Every run is ended after some steps; the script finds the folder of its run in $DDPROF_TRIAL, and can leave out
     there what must not happen many times. See docs/tuning.md.
     """
-    from ddprof.trials.document import FILE, read_state
-    from ddprof.trials.model import TuneOptions
-
     if resume is None and not command_line:
         raise UsageError("tune: want either `-- COMMAND...` or --resume RUN")
     if resume is not None:
@@ -126,12 +124,7 @@ def _command_of(resume: Path, state: TuneState, given: tuple[str, ...]) -> tuple
     return given or state.options.command
 
 
-def _started(out: Path, options: object) -> tuple[Path, TuneState]:
-    from ddprof.settings.catalogue import CATALOGUE
-    from ddprof.trials.document import NAME_PART
-    from ddprof.trials.model import TuneOptions, TuneState
-
-    assert isinstance(options, TuneOptions)
+def _started(out: Path, options: TuneOptions) -> tuple[Path, TuneState]:
     unknown = sorted(set(options.only) - set(CATALOGUE))
     if unknown:
         raise UsageError(f"--only {unknown[0]}: no such setting; there are: {', '.join(sorted(CATALOGUE))}")
@@ -161,8 +154,6 @@ def _ask(state: TuneState, yes: bool) -> None:
 
 
 def _tune(folder: Path, state: TuneState, dry_run: bool, write_patch: Path | None, record: bool) -> None:
-    from rich.console import Console
-
     from ddprof.slices.tuning import session
     from ddprof.slices.tuning.journal import TrialJournal
     from ddprof.slices.tuning.runs import trial
@@ -213,7 +204,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if (folder / "tune.json").exists():
+        if (folder / FILE).exists():
             say(f"to go on: ddprof tune --resume {shlex.quote(os.path.relpath(folder))}")
         raise
     finally:
@@ -281,7 +272,3 @@ class TuneView:
         return (
             f"; best run so far {format_us(self._best[0])} ({self._best[1]}), as it is {format_us(self._baseline_us)}"
         )
-
-
-if __name__ == "__main__":
-    command()

@@ -23,12 +23,12 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
 
     Raises UsageError where the format is one of traces, NoUsableInput where no log holds a number.
     """
-    if asked.fails_on:
-        raise UsageError("--fail-on judges traces, and only training logs were given")
+    if asked.fails_on or asked.wants_fixes:
+        raise UsageError("--fail-on and --fixes need traces, and only training logs were given")
     form, output = chosen_format(asked.form, asked.output), asked.output
     if form == "html":
         raise UsageError("a training log has no timeline to draw: --format text, json or markdown")
-    reports = [_redacted(report, asked.key) for report in _read(sources)]
+    reports = [_redacted(report, asked.key) for report in _read(sources, asked.is_strict)]
     if form == "json":
         from ddprof.slices.training_logs.document import logs_document
 
@@ -41,7 +41,7 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
     put(text, output, *(report.sentence for report in reports))
 
 
-def _read(sources: Sequence[Source]) -> list[LogReport]:
+def _read(sources: Sequence[Source], is_strict: bool) -> list[LogReport]:
     from ddprof.slices.training_logs.findings.explain import explain_log
 
     reports, failures = [], []
@@ -50,10 +50,10 @@ def _read(sources: Sequence[Source]) -> list[LogReport]:
             reports.append(explain_log(source))
         except NoUsableInput as error:
             failures.append(str(error))
-    for failure in failures if reports else ():
-        say(failure)
-    if not reports:
+    if failures and (is_strict or not reports):
         raise NoUsableInput(failures[0])
+    for failure in failures:
+        say(failure)
     return reports
 
 

@@ -37,11 +37,13 @@ def test_text_json_markdown_a_folder_of_logs_and_redaction(tmp_path: Path) -> No
 
 
 def test_what_only_traces_have_is_refused_in_one_line(tmp_path: Path) -> None:
-    for arguments in (["--format", "html"], ["--fail-on", "warning"]):
+    for arguments in (["--format", "html"], ["--fail-on", "warning"], ["--fixes", str(tmp_path / "fixes.toml")]):
         assert isinstance(analyze(str(LOG), *arguments).exception, UsageError)
     empty = tmp_path / "train.log"
     empty.write_text("(min, max) time across ranks (ms):\n   optimizer ...: (", encoding="utf-8")
     assert isinstance(analyze(str(empty)).exception, NoUsableInput)
+    assert analyze(str(empty), str(LOG)).exception is None
+    assert isinstance(analyze(str(empty), str(LOG), "--strict").exception, NoUsableInput)
     with pytest.raises(NoUsableInput, match="holds no events: `ddprof analyze` alone reads it"):
         discover([LOG])
 

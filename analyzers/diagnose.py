@@ -66,7 +66,7 @@ def diagnose(measures: Measures, pricer: Pricer) -> Diagnosis:
     worth = _worth(heard.candidates, measures, pricer)
     findings, fixed = _explain(worth, measures, pricer)
     return Diagnosis(
-        findings=in_order(findings, measures),
+        findings=in_order(findings, measures, pricer),
         abstentions=tuple(sorted(heard.abstentions, key=lambda abstention: abstention.id)),
         checked=tuple(sorted({*heard.silent, *({c.id for c in heard.candidates} - {c.id for _, c in worth})})),
         what_if=_what_if(findings, fixed, [c for _, c in worth], measures, pricer),
@@ -277,15 +277,24 @@ def _what_if(
     return tuple(rows)
 
 
-def in_order(findings: Sequence[Finding], measures: Measures) -> tuple[Finding, ...]:
-    """The leading finding, then by recoverable time (ties: by confidence, then identifier)."""
-    ranked = sorted(findings, key=lambda f: (-f.recoverable_us.value, -f.confidence, f.id))
+def in_order(findings: Sequence[Finding], measures: Measures, pricer: Pricer) -> tuple[Finding, ...]:
+    """The leading finding, then by the share of a step that it saves, without the profiler where that is known (ties:
+    by confidence, then identifier).
+    """
+    bare = pricer.unprofiled
+
+    def saved(finding: Finding) -> float:
+        if bare is not None and finding.unprofiled_us is not None:
+            return finding.unprofiled_us.value / bare.step_us
+        return finding.recoverable_us.value / max(measures.step_us, 1e-9)
+
+    ranked = sorted(findings, key=lambda f: (-saved(f), -f.confidence, f.id))
     serious = [f for f in ranked if severity_of(f, measures.step_us) != "info"]
-    lead = _lead(serious, measures) if serious else None
+    lead = _lead(serious, measures, saved) if serious else None
     return tuple(sorted(ranked, key=lambda f: f is not lead))
 
 
-def _lead(serious: list[Finding], measures: Measures) -> Finding:
+def _lead(serious: list[Finding], measures: Measures, saved: Callable[[Finding], float]) -> Finding:
     """The largest finding; one whose price is a bound yields to the next unless it is clearly larger.
 
     A single window without step marks may hold one-off work, which inflates the host's causes; these yield to any
@@ -294,7 +303,7 @@ def _lead(serious: list[Finding], measures: Measures) -> Finding:
     if measures.job.ranks[0].step_source == "inferred" and measures.steps <= 1:
         serious = [f for f in serious if _bound(f) != "host"] or serious
     firm = [f for f in serious if not _is_bound(f)]
-    if not firm or serious[0].recoverable_us.value > CLEARLY_LARGER * firm[0].recoverable_us.value:
+    if not firm or saved(serious[0]) > CLEARLY_LARGER * saved(firm[0]):
         return serious[0]
     return firm[0]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.names import is_evaluation
+from ddprof.analyzers.facts.script.host_time import evaluating
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
 from ddprof.analyzers.job.copies import exposed_copies, pageable_copies
 from ddprof.analyzers.job.idle_before_launches import starved
@@ -31,7 +31,7 @@ from ddprof.analyzers.job.waiting.lateness import beyond_schedule
 from ddprof.analyzers.job.whole_run.own_times import late_loading_shares, late_shares
 from ddprof.causes import CAUSE_CODE, CAUSES, SPAN_CAUSES
 from ddprof.sidecar import Sidecar
-from ddprof.tables import Array, Table
+from ddprof.tables import Array
 from ddprof.units import format_ranks
 from ddprof.whose import whose
 
@@ -161,7 +161,7 @@ def measure(job: JobFacts) -> Measures:
         host=host_slowdown(ranks, job.pipeline),
         comm=comm_stats(job, needless),
         host_spans_us=spans,
-        evaluating_us=np.array([_during_us(f, intervals.union(*evaluations(f).bounds)) for f in ranks]),
+        evaluating_us=np.array([_during_us(f, evaluating(f)) for f in ranks]),
         host_counts=counts,
         launching_us=np.array([_recurring_us(f, spans) for f, spans in zip(ranks, launching, strict=True)]),
         stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
@@ -203,12 +203,6 @@ def _recurring_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     if len(each) >= FEWEST_STEPS:
         each = np.minimum(each, np.sort(each)[-2])
     return float(each.mean()) / 1e3 if len(each) else 0.0
-
-
-def evaluations(facts: RankFacts) -> Table:
-    """HOST_SPANS of a model in evaluation mode, as captured."""
-    spans = facts.spans_of("checkpoint")
-    return spans.take(is_evaluation(facts.strings)[spans["name"]])
 
 
 def _during_us(facts: RankFacts, spans: intervals.Intervals) -> float:

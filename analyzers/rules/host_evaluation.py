@@ -22,7 +22,8 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.measures import Measures, evaluations
+from ddprof.analyzers.facts.script.host_time import evaluating
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import line_that_evaluates
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
@@ -66,7 +67,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     facts = measures.job.ranks[worst]
     at = Counter(one.at for one in facts.sidecar.evaluations if one.at).most_common(1)
-    line = at[0][0] if at else line_that_evaluates(facts, intervals.union(*evaluations(facts).bounds))
+    line = at[0][0] if at else line_that_evaluates(facts, evaluating(facts))
     where = measures.whom(numbers) + (" alone" if alone else "")
     lost_us = share * measures.step_us
     yield Candidate(

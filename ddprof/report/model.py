@@ -234,7 +234,7 @@ class Report:
         return max(0.0, self.steps.wall_us - finding.recoverable_us.value)
 
     def ranked_findings(self) -> tuple[Finding, ...]:
-        """Findings in the order of the analysis: the headline's first, then by recoverable time."""
+        """Findings in the order of the analysis: the headline's first, then by what they save without the profiler."""
         return self.findings
 
     def culprit(self) -> tuple[int, Finding] | None:

@@ -1,5 +1,9 @@
 """Order of findings, a cause before the waiting that it makes, and findings that give way to others."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from labelled_runs import Labelled, Runs
 
@@ -107,11 +111,25 @@ def finding(identifier: str, share: float, step_us: float, *ranks: int) -> Findi
 def test_a_price_leads_the_bound_of_turns_unless_that_is_clearly_larger(
     labelled: Runs, cause: str, share: float, late: tuple[int, ...], leads: bool
 ) -> None:
-    measures = labelled("clean.ddp").measures
+    run = labelled("clean.ddp")
+    measures = run.measures
     turns = finding("straggler.unexplained", 0.4, measures.step_us, *late)
     known = finding(cause, share, measures.step_us)
     for found in ([turns, known], [known, turns]):
-        assert list(in_order(found, measures)) == ([known, turns] if leads else [turns, known])
+        assert list(in_order(found, measures, run.pricer)) == ([known, turns] if leads else [turns, known])
+
+
+def test_what_saves_more_without_the_profiler_stands_first(labelled: Runs) -> None:
+    """As the headline says it of such a step."""
+    run = labelled("clean.ddp")
+    step_us = run.measures.step_us
+    without: Any = SimpleNamespace(step_us=0.5 * step_us)
+    pricer = replace(run.pricer, unprofiled=without)
+    python, sending = (finding(name, share, step_us) for name, share in (("host.script", 0.4), ("comm.barrier", 0.3)))
+    python = replace(python, unprofiled_us=Recoverable(0.1 * step_us, 0.0, 0.2 * step_us))
+    sending = replace(sending, unprofiled_us=Recoverable(0.15 * step_us, 0.1 * step_us, 0.2 * step_us))
+    assert in_order([python, sending], run.measures, pricer) == (sending, python)
+    assert in_order([python, sending], run.measures, run.pricer) == (python, sending)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Time in which the training thread runs Python or nothing, with a device or on a CPU rank."""
+"""Time in which the training thread runs Python or nothing, waits, or evaluates, with a device or on a CPU rank."""
 
 from __future__ import annotations
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import is_evaluation
 from ddprof.intervals import Intervals
 
 
@@ -21,3 +22,9 @@ def blocked(facts: RankFacts) -> Intervals:
     """Intervals in which the training thread waits for the device or, on a CPU rank, for its peers."""
     calls = intervals.union(*facts.spans_of("host_sync").bounds)
     return calls if facts.is_device_rank else intervals.merge(calls, intervals.union(*facts.exposed.bounds))
+
+
+def evaluating(facts: RankFacts) -> Intervals:
+    """Intervals in which a model is in evaluation mode, as captured."""
+    spans = facts.spans_of("checkpoint")
+    return intervals.union(*spans.take(is_evaluation(facts.strings)[spans["name"]]).bounds)

@@ -15,6 +15,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.calls import CALLS
+from ddprof.analyzers.facts.script.host_time import evaluating
 from ddprof.analyzers.facts.script.tree import written
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.redundant.passes import passes_of
@@ -110,6 +111,7 @@ def _places(facts: RankFacts) -> Array:
     in_closure = updating & (last == Phase.BACKWARD) & ~intervals.contains(intervals.merge(*passes), at_ns)
     place[intervals.contains(intervals.union(start, end), at_ns)] = _INSIDE
     place[in_closure] = _BEFORE_OPTIMIZER
+    place[intervals.contains(evaluating(facts), at_ns)] = _ELSEWHERE  # what an evaluation gathers is its result
     return place
 
 

@@ -6,6 +6,7 @@ import functools
 import sys
 import threading
 import time
+import weakref
 from types import ModuleType
 from typing import Any
 
@@ -18,12 +19,13 @@ MOST_STEPS = 1  # a model that evaluates may be what the next step is told by; o
 
 
 class EvaluationMode(Instrumentor):
-    """Times the outermost model that the training thread switches, once training has begun. A model never switched back
-    (a teacher, frozen layers) does not count.
+    """Times the outermost model that the training thread switches, once training has begun, until it trains again: by a
+    call of its own or of a wrapper's. A model never switched back (a teacher, frozen layers) does not count.
     """
 
     def _install(self, module: ModuleType) -> None:
-        self._open: tuple[int, int, int, Range | None, str] | None = None  # id, start, step, range, line
+        # Model, start, step, range, line.
+        self._open: tuple[weakref.ref[Any], int, int, Range | None, str] | None = None
         base: Any = module.nn.Module
         original = base.train
         switched, inside = self.hub.guard.wrap(self._switched), threading.local()
@@ -48,8 +50,8 @@ class EvaluationMode(Instrumentor):
         if was and not mode and self._open is None:
             caller = script_frame(sys._getframe(1))
             at = "" if caller is None else place(caller)
-            self._open = id(model), time.time_ns(), tracker.index, self.hub.annotator.open(RANGE), at
-        elif mode and self._open is not None and self._open[0] == id(model):
+            self._open = weakref.ref(model), time.time_ns(), tracker.index, self.hub.annotator.open(RANGE), at
+        elif mode and self._open is not None and getattr(self._open[0](), "training", False):
             (_, started_ns, step, opened, at), self._open = self._open, None
             if opened is not None:
                 opened.close()

@@ -50,6 +50,17 @@ def test_from_eval_to_train_is_one_evaluation_with_all_that_is_inside(hub: Any, 
     assert all(one["at"].endswith(" eval()") for one in hub.journal.evaluations)  # this file's, and not torch's
 
 
+def test_a_wrapper_that_trains_ends_the_evaluation_of_what_it_holds(hub: Any, model: Model) -> None:
+    """Trainers evaluate the module inside DistributedDataParallel, and train the wrapper again."""
+    wrapper = Model(model)
+    model.eval()
+    Model().train()
+    assert not hub.journal.evaluations
+    wrapper.train()
+    wrapper.train()
+    assert len(hub.journal.evaluations) == 1
+
+
 def test_a_model_that_is_trained_in_evaluation_mode_or_never_back_does_not_evaluate(hub: Any, model: Model) -> None:
     teacher = Model()
     teacher.eval()

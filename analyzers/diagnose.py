@@ -36,6 +36,7 @@ from ddprof.findings import (
     Recoverable,
     Rule,
     severity_of,
+    told,
 )
 from ddprof.report.model import WhatIf
 
@@ -187,7 +188,7 @@ def _explain(
         ):
             continue
         findings.append(finding)
-        if is_own and candidate.changes and severity_of(finding, measures.step_us) != "info":
+        if is_own and candidate.changes and severity_of(finding, measures.step_us, pricer.bare_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed
 
@@ -281,15 +282,13 @@ def in_order(findings: Sequence[Finding], measures: Measures, pricer: Pricer) ->
     """The leading finding, then by the share of a step that it saves, without the profiler where that is known (ties:
     by confidence, then identifier).
     """
-    bare = pricer.unprofiled
 
     def saved(finding: Finding) -> float:
-        if bare is not None and finding.unprofiled_us is not None:
-            return finding.unprofiled_us.value / bare.step_us
-        return finding.recoverable_us.value / max(measures.step_us, 1e-9)
+        gain, step_us = told(finding, measures.step_us, pricer.bare_us)
+        return gain.value / max(step_us, 1e-9)
 
     ranked = sorted(findings, key=lambda f: (-saved(f), -f.confidence, f.id))
-    serious = [f for f in ranked if severity_of(f, measures.step_us) != "info"]
+    serious = [f for f in ranked if severity_of(f, measures.step_us, pricer.bare_us) != "info"]
     lead = _lead(serious, measures, saved) if serious else None
     return tuple(sorted(ranked, key=lambda f: f is not lead))
 

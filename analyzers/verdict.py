@@ -13,7 +13,7 @@ from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
-from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of, told
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us, names_ranks
 
@@ -30,25 +30,30 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
 
     `steps`: of the report; where unprofiled steps differ, the gain is said of one of them.
     """
-    serious = [f for f in diagnosis.findings if severity_of(f, measures.step_us) != "info"]
+    serious = [f for f in diagnosis.findings if severity_of(f, measures.step_us, steps.unprofiled_us) != "info"]
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
-        others = _culprits(diagnosis.findings, measures, top) + _samples(diagnosis)
+        others = _culprits(diagnosis.findings, measures, steps, top) + _samples(diagnosis)
         sentence = _sentence(top, measures, steps) + others
-        modest = severity_of(top, measures.step_us) != "critical"
+        modest = severity_of(top, measures.step_us, steps.unprofiled_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
         is_compute = rule is None or (rule.upper_bound and _compute_share(measures) >= least)
         if rule is None or is_compute:
             return Verdict("compute", _capital(sentence))
         return Verdict(rule.bound_of(measures) if rule.bound_of else rule.bound, _capital(sentence))
-    plain = _too_busy(diagnosis.abstentions, measures) or _healthy(measures, _unsure(diagnosis.findings, measures))
+    plain = _too_busy(diagnosis.abstentions, measures) or _healthy(
+        measures, _unsure(diagnosis.findings, measures, steps)
+    )
     spent = max(diagnosis.abstentions, key=lambda a: a.spent_us, default=None)
     if spent is not None and spent.spent_us and plain.bound == "compute":
         plain = Verdict("compute", _capital(spent.reason))
     return Verdict(
         plain.bound,
-        plain.headline + _other_reading(measures) + _culprits(diagnosis.findings, measures, None) + _samples(diagnosis),
+        plain.headline
+        + _other_reading(measures)
+        + _culprits(diagnosis.findings, measures, steps, None)
+        + _samples(diagnosis),
     )
 
 
@@ -58,22 +63,18 @@ def _capital(sentence: str) -> str:
 
 
 def _sentence(finding: Finding, measures: Measures, steps: Steps) -> str:
-    """The finding with its gain: where steps without the profiler differ and were timed, in one of those, as the
-    profiler's own time on the host makes what waits for the host look larger.
-    """
-    gain, step_us, of_step = finding.recoverable_us, measures.step_us, steps.noun
-    bare, bare_us = finding.unprofiled_us, steps.unprofiled_us
-    if steps.differ_unprofiled and bare is not None and bare_us is not None:
-        gain, step_us, of_step = bare, bare_us, "step without the profiler"
+    """The finding with its gain."""
+    gain, step_us = told(finding, measures.step_us, steps.unprofiled_us)
+    of_step = steps.noun if gain is finding.recoverable_us else "step without the profiler"
     named = not finding.ranks or names_ranks(finding.summary, finding.ranks)
     who = "" if named else f" ({format_ranks(finding.ranks)})"
     saved, share = format_range(gain.value, gain.low, gain.high), format_share(gain.value / step_us)
     return f"{finding.summary}{who}; fixing it saves {saved} of each {format_us(step_us)} {of_step}, {share}"
 
 
-def _culprits(findings: tuple[Finding, ...], measures: Measures, top: Finding | None) -> str:
+def _culprits(findings: tuple[Finding, ...], measures: Measures, steps: Steps, top: Finding | None) -> str:
     """Pointer to a further costly finding that names ranks, where the headline names none."""
-    named = culprit(findings, measures.step_us)
+    named = culprit(findings, measures.step_us, steps.unprofiled_us)
     return "" if named is None or named[1] is top else f"; finding {named[0]} names {format_ranks(named[1].ranks)}"
 
 
@@ -123,12 +124,12 @@ def _largest(withheld: Sequence[Abstention], measures: Measures) -> str:
     return format_share(max(a.busy_us for a in withheld) / measures.step_us)
 
 
-def _unsure(findings: Sequence[Finding], measures: Measures) -> str:
+def _unsure(findings: Sequence[Finding], measures: Measures, steps: Steps) -> str:
     """The saving of the first finding worth a warning but for its range, which begins at 0, in words."""
     for number, finding in enumerate(findings, 1):
-        gain = finding.recoverable_us
-        if severity(gain.value, measures.step_us) != "info" and gain.low <= 0:
-            return f"finding {number} may save {format_share(gain.value / measures.step_us)}, or nothing"
+        gain, step_us = told(finding, measures.step_us, steps.unprofiled_us)
+        if severity(gain.value, step_us) != "info" and gain.low <= 0:
+            return f"finding {number} may save {format_share(gain.value / step_us)}, or nothing"
     return "no fix above 3 % found"
 
 

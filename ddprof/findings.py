@@ -12,6 +12,7 @@ from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
 WARNING_SHARE = 0.03  # of the step, recoverable (docs/verdict.md)
+PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
 EVEN = 0.5  # confidence of what is right as often as wrong
 HIGH = 0.8  # confidence that is told as "high"
@@ -236,22 +237,37 @@ class Check:
     detect: Callable[[Any], Iterator[Remark]]
 
 
-def severity_of(finding: Finding, step_us: float) -> str:
-    """Severity of a finding by its gain. It is not "critical" where its range begins at 0; it is "info" where, besides,
-    its value is below that limit or it accuses ranks and is as likely wrong as right.
+def differs(bare_us: float | None, step_us: float) -> bool:
+    """True where steps without the profiler (`bare_us`) are clearly longer or shorter than traced ones."""
+    return bare_us is not None and abs(bare_us - step_us) >= PROFILED_SHARE * step_us
+
+
+def told(finding: Finding, step_us: float, bare_us: float | None) -> tuple[Recoverable, float]:
+    """The gain that is told first, and its step, us: without the profiler (`bare_us`) where such steps differ, as the
+    profiler's own time on the host makes what waits for the host look larger.
     """
-    by_share = severity(finding.recoverable_us.value, step_us)
-    if finding.recoverable_us.low > 0 or by_share == "info":
+    if bare_us is not None and finding.unprofiled_us is not None and differs(bare_us, step_us):
+        return finding.unprofiled_us, bare_us
+    return finding.recoverable_us, step_us
+
+
+def severity_of(finding: Finding, step_us: float, bare_us: float | None) -> str:
+    """Severity of a finding by the gain that is told. It is not "critical" where its range begins at 0; it is "info"
+    where, besides, its value is below that limit or it accuses ranks and is as likely wrong as right.
+    """
+    gain, of_us = told(finding, step_us, bare_us)
+    by_share = severity(gain.value, of_us)
+    if gain.low > 0 or by_share == "info":
         return by_share
     is_firm = finding.confidence > EVEN if finding.ranks else by_share == "critical"
     return "warning" if is_firm else "info"
 
 
-def culprit(ranked: Sequence[Finding], step_us: float) -> tuple[int, Finding] | None:
+def culprit(ranked: Sequence[Finding], step_us: float, bare_us: float | None) -> tuple[int, Finding] | None:
     """The first finding that names ranks to look at, with its number; ordered by gain, else by what the ranks cost."""
     for number, finding in enumerate(ranked, 1):
         costs_clearly = finding.lost_us >= NAMED_SHARE * step_us
-        if finding.ranks and (costs_clearly or severity_of(finding, step_us) != "info"):
+        if finding.ranks and (costs_clearly or severity_of(finding, step_us, bare_us) != "info"):
             return number, finding
     return None
 

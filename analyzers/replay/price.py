@@ -52,6 +52,11 @@ class Pricer:
         """Predicted profiled step under all changes at once."""
         return self._predicted_us(self.profiled, changes)
 
+    @property
+    def bare_us(self) -> float | None:
+        """The step without the profiler; None where none was timed."""
+        return None if self.unprofiled is None else self.unprofiled.step_us
+
     def unprofiled_us(self, changes: tuple[Change, ...]) -> float | None:
         """Predicted step without the profiler under all changes at once; None where no unprofiled step was timed."""
         return None if self.unprofiled is None else self._predicted_us(self.unprofiled, changes)

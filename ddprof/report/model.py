@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddprof.findings import Abstention, Finding, Remark, culprit, severity_of
+from ddprof.findings import Abstention, Finding, Remark, culprit, differs, severity_of
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
 FAILURE_SCHEMA = "ddprof.hang/1"
-PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,7 @@ class Steps:
     @property
     def differ_unprofiled(self) -> bool:
         """True where steps without the profiler are clearly longer or shorter; gains then name the kind of step."""
-        bare_us = self.unprofiled_us
-        return bare_us is not None and abs(bare_us - self.wall_us) >= PROFILED_SHARE * self.wall_us
+        return differs(self.unprofiled_us, self.wall_us)
 
     @property
     def noun(self) -> str:
@@ -227,7 +225,7 @@ class Report:
 
     def severity_of(self, finding: Finding) -> str:
         """Severity of a finding by the share of this run's step that it would save, and by its range."""
-        return severity_of(finding, self.steps.wall_us)
+        return severity_of(finding, self.steps.wall_us, self.steps.unprofiled_us)
 
     def predicted_step_us(self, finding: Finding) -> float:
         """Step time after the finding's cause is removed, in microseconds; never negative."""
@@ -239,4 +237,4 @@ class Report:
 
     def culprit(self) -> tuple[int, Finding] | None:
         """The finding, with its number, whose ranks every page names; None where none names ranks."""
-        return culprit(self.ranked_findings(), self.steps.wall_us)
+        return culprit(self.ranked_findings(), self.steps.wall_us, self.steps.unprofiled_us)

@@ -130,6 +130,9 @@ def test_what_saves_more_without_the_profiler_stands_first(labelled: Runs) -> No
     sending = replace(sending, unprofiled_us=Recoverable(0.15 * step_us, 0.1 * step_us, 0.2 * step_us))
     assert in_order([python, sending], run.measures, pricer) == (sending, python)
     assert in_order([python, sending], run.measures, run.pricer) == (python, sending)
+    # 20 % and more of such a step; what may save nothing is not critical.
+    told = [severity_of(finding, step_us, pricer.bare_us) for finding in (sending, python)]
+    assert told == ["critical", "warning"] and severity_of(python, step_us, None) == "critical"
 
 
 @pytest.mark.parametrize(
@@ -147,4 +150,4 @@ def test_a_range_from_nothing_is_not_critical(
     share: float, ranks: tuple[int, ...], low: float, confidence: float, severity: str
 ) -> None:
     gain = Recoverable(share * 1e3, low * 1e3, 2 * share * 1e3)
-    assert severity_of(Finding("x", "x", ranks, share * 1e3, gain, confidence), 1e3) == severity
+    assert severity_of(Finding("x", "x", ranks, share * 1e3, gain, confidence), 1e3, None) == severity

@@ -69,7 +69,7 @@ def label(s: Screens) -> Iterator[str]:
 
 def culprits(s: Screens) -> Iterator[str]:
     """Each page shows the ranks that the headline names, or says which finding names others; links lead to them."""
-    named = culprit(s.report.ranked_findings(), s.report.steps.wall_us)
+    named = culprit(s.report.ranked_findings(), s.report.steps.wall_us, s.report.steps.unprofiled_us)
     if named is None:
         return
     number, finding = named

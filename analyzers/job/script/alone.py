@@ -22,6 +22,7 @@ _WAITING = (BACKWARD, DATA, COLLECTIVE)  # phases in which a rank may wait
 TIMES_PEERS = 10.0
 # The same of a function that all ranks run, where samples of the whole run are beyond chance: more than any slow host.
 TWICE_PEERS = 2.0
+NEARLY_ALL = 0.9  # of a time: one sample of it falls into this part in nine of ten cases
 MIN_LATENESS = 0.01  # of the step: what is smaller gets no finding of its own
 MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain it
 # Samples in a function, before its being on one rank alone is no chance: of two ranks alike, seven in turn are of the
@@ -194,10 +195,13 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
     is code that no peer runs. Samples only choose the line.
     """
     for phase in (BACKWARD, FORWARD, REST):
-        held_us = late.held_us(phase) - float(np.median([rank.held_us(phase) for rank in others]))
+        every_us = late.held_us(phase)
+        held_us = every_us - float(np.median([rank.held_us(phase) for rank in others]))
         samples = late.called_in(phase)
         total = sum(samples.values())
-        if held_us < MOST_SHARE * lateness_us or total < MIN_TIMES:
+        # Where next to all that holds it is its own, so is what any sample falls into.
+        fewest = 1 if held_us >= NEARLY_ALL * every_us else MIN_TIMES
+        if held_us < MOST_SHARE * lateness_us or total < fewest:
             continue
         seen = by_path(late.facts, {stack: held_us * count / total for stack, count in samples.items()})
         # The loop around it is on all ranks.

@@ -54,12 +54,12 @@ _EPOCHS = (
 part = torch.utils.data.Subset(rows, range(BATCH * EPOCH * world))
 options = {"num_workers": 2, "persistent_workers": True}
 @workers
-held = DataLoader(part, BATCH, sampler=DistributedSampler(part), collate_fn=stack, **options)
+part_loader = DataLoader(part, BATCH, sampler=DistributedSampler(part), collate_fn=stack, **options)
 
 
 def epochs():
     while True:
-        yield from held
+        yield from part_loader
 
 
 loader = epochs()

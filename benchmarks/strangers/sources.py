@@ -54,12 +54,12 @@ _EPOCHS = (
 part = torch.utils.data.Subset(rows, range(BATCH * EPOCH * world))
 options = {"num_workers": 2, "persistent_workers": True}
 @workers
-part_loader = DataLoader(part, BATCH, sampler=DistributedSampler(part), collate_fn=stack, **options)
+drawn = DataLoader(part, BATCH, sampler=DistributedSampler(part), collate_fn=stack, **options)
 
 
 def epochs():
     while True:
-        yield from part_loader
+        yield from drawn
 
 
 loader = epochs()

@@ -280,7 +280,8 @@ def _what_if(
 
 def in_order(findings: Sequence[Finding], measures: Measures, pricer: Pricer) -> tuple[Finding, ...]:
     """The leading finding, then by the share of a step that it saves, without the profiler where that is known (ties:
-    by confidence, then identifier).
+    by confidence, then identifier). Where the traced step has another order, a finding that leads there and names ranks
+    leads here too, unless it surely saves less: who first, then what.
     """
 
     def saved(finding: Finding) -> float:
@@ -290,6 +291,10 @@ def in_order(findings: Sequence[Finding], measures: Measures, pricer: Pricer) ->
     ranked = sorted(findings, key=lambda f: (-saved(f), -f.confidence, f.id))
     serious = [f for f in ranked if severity_of(f, measures.step_us, pricer.bare_us) != "info"]
     lead = _lead(serious, measures, saved) if serious else None
+    if lead is not None and not lead.ranks:
+        traced = max(serious, key=lambda f: f.recoverable_us.value)
+        (most, _), (least, _) = (told(f, measures.step_us, pricer.bare_us) for f in (traced, lead))
+        lead = traced if traced.ranks and most.high >= least.low else lead
     return tuple(sorted(ranked, key=lambda f: f is not lead))
 
 

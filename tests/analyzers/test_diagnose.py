@@ -130,6 +130,8 @@ def test_what_saves_more_without_the_profiler_stands_first(labelled: Runs) -> No
     sending = replace(sending, unprofiled_us=Recoverable(0.15 * step_us, 0.1 * step_us, 0.2 * step_us))
     assert in_order([python, sending], run.measures, pricer) == (sending, python)
     assert in_order([python, sending], run.measures, run.pricer) == (python, sending)
+    late = replace(python, ranks=(1,))
+    assert in_order([late, sending], run.measures, pricer) == (late, sending)  # who first, where both may be
     # 20 % and more of such a step; what may save nothing is not critical.
     told = [severity_of(finding, step_us, pricer.bare_us) for finding in (sending, python)]
     assert told == ["critical", "warning"] and severity_of(python, step_us, None) == "critical"

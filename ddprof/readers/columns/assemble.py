@@ -77,7 +77,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
             "ts_ns": ts,
             "dur_ns": dur,
             "correlation": correlation,
-            "external_id": external,
+            "external_id": _naming_operators(kind, correlation, external),
         }
     )
     tables = {
@@ -98,6 +98,16 @@ def _joined(columns: EventColumns) -> list[Array]:
     parts = [list(column) for column in zip(*columns.blocks, strict=True)]
     columns.blocks.clear()
     return [np.concatenate(parts.pop(0)) for _ in range(len(parts))]  # each goes once it is joined
+
+
+def _naming_operators(kind: Array, correlation: Array, external: Array) -> Array:
+    """External ids, without those of launches and of device work where each repeats the correlation (Kineto before its
+    pull request 873, PyTorch up to 2.2): operators are counted apart there, and an equal number is of any of them.
+    """
+    calls = (kind == Kind.RUNTIME) & (external != NULL)
+    if not calls.any() or (external[calls] != correlation[calls]).any():
+        return external
+    return np.where((kind == Kind.RUNTIME) | of_kinds(kind, DEVICE_KINDS), NULL, external)
 
 
 def _without_overflow(ts: Array, dur: Array) -> tuple[Array, int]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from reading import issues, trace_of
 
+from ddprof.model import Kind
 from ddprof.readers import Source, read
 from ddprof.readers.numbers import FARTHEST_NS, MAX_NS, lengths_ns, near_each_other
 from ddprof.tables import NULL
@@ -55,3 +56,19 @@ def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:
     times = np.array([0, 10, FARTHEST_NS // 2, 2**61, -(2**61), NULL, 2**63 - 1])
     assert near_each_other(times).tolist() == [True, True, True, False, False, False, False]
     assert near_each_other(np.empty(0, np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize(("external", "named"), [((7, 8), [NULL, NULL]), ((41, 8), [41, 8])])
+def test_an_id_that_repeats_the_correlation_names_no_operator(
+    tmp_path: Path, external: tuple[int, int], named: list[int]
+) -> None:
+    events = []
+    for at, number in enumerate(external):
+        ids = {"correlation": 7 + at, "External id": number}
+        events.append(kt.span("cudaLaunchKernel", 1000 * at, 9, "cuda_runtime", **ids))
+        events.append(kt.kernel("k", 1000 * at + 50, 500, **ids))
+    operators = [kt.span("aten::mm", 5000 + 100 * n, 10, **{"External id": n}) for n in (7, 8)]
+    trace = trace_of(tmp_path / "t.json", [*events, *operators])
+    ids = trace.events["external_id"]
+    assert ids[trace.events["kind"] == Kind.KERNEL].tolist() == named
+    assert ids[trace.events["kind"] == Kind.CPU_OP].tolist() == [7, 8]

@@ -18,6 +18,7 @@ LEAST_NS = 10_000
 # window that is nearly all idle are some first calls, and their idle time is nobody's pace.
 FEWEST_OPERATIONS = 100
 COMMUNICATION_ONLY = "the trace records communication only"
+NO_WORK_NAMED = "the recording names neither a device's work nor operators of a framework"
 NOTHING_COMPUTED = "nothing is computed in the one step that was recorded; record later steps"
 ONE_STEP_LEFT = "one step is left of a damaged recording; it may be one-off work, such as a first batch"
 
@@ -31,7 +32,8 @@ def out_of_scope(job: JobFacts) -> str | None:
     if all(f.top.get("records") == "communication" for f in job.ranks):
         return COMMUNICATION_ONLY
     if all(lost_device(f, job.ranks) for f in job.ranks):
-        return f"no {job.ranks[0].device.kind} kernels were recorded"
+        kind = job.ranks[0].device.kind
+        return NO_WORK_NAMED if kind == "unknown" else f"no {kind} kernels were recorded"
     if any(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
     return start_up_only(job) or _hardly_computed(job)

@@ -100,7 +100,10 @@ def _by_the_profiler(measures: Measures, typical_us: float, recording_us: float)
         yield Evidence(f"{left}, without some {format_us(recording_us)} that this old profiler costs")
     more = [name for name in ("record_shapes", "with_stack") if any(facts.top.get(name) for facts in ranks)]
     if more and not any(unprofiled_steps(facts) for facts in ranks):
-        yield Evidence(f"{' and '.join(more)} slows the host, too: time steps without the profiler to see what is left")
+        slow = "slows" if len(more) == 1 else "slow"
+        yield Evidence(
+            f"{' and '.join(more)} {slow} the host, too: time steps without the profiler to see what is left"
+        )
 
 
 def _pace_the_step(measures: Measures) -> bool:

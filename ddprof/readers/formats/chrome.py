@@ -54,7 +54,7 @@ def read_chrome(source: Source) -> RankTrace:
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
-    device = _device(processes[next(iter(devices)), None], spans) if devices else Device("cpu")
+    device = _device(processes[next(iter(devices)), None], spans) if devices else _host(processes, spans)
     return finish(source, columns, identity, device, notes)
 
 
@@ -169,6 +169,13 @@ def _device(name: str, spans: list[TimelineEvent]) -> Device:
     if other is not None:
         return _DEVICES[other[1].lower()]
     return Device("rocm" if any(s.name.startswith("hip") for s in spans) else "cuda")
+
+
+def _host(processes: dict[tuple[Any, Any], str], spans: list[TimelineEvent]) -> Device:
+    """A CPU where the file says that its spans are a framework's operators; else nobody knows what they are."""
+    is_cpu = any("/host:CPU" in name for name in processes.values())
+    is_cpu |= any(kind_of(span.category) == Kind.CPU_OP for span in spans if span.category)
+    return Device("cpu" if is_cpu else "unknown")
 
 
 def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: int) -> list[HealthNote]:

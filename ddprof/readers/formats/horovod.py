@@ -31,6 +31,10 @@ from ddprof.units import format_us
 
 _MARKS = re.compile(rb'"NEGOTIATE_[A-Z]+|"CYCLE_START"')
 _NEGOTIATE = re.compile(r"^NEGOTIATE_(\w+)$")
+# Negotiations are the coordinator's: it writes them whatever the settings.
+_NOTHING_WHOLE = (
+    "a Horovod timeline in which no collective began and ended: it was cut off, or another rank than 0 wrote it"
+)
 LOST_SHARE = 0.05  # of the collectives, as of kernel launches (analyzers/facts/completeness.py)
 
 
@@ -123,9 +127,7 @@ def rank_parts(source: Source) -> list[str]:
     """The ranks that the timeline names ("rank 3"). Raises NoUsableInput where it names none."""
     ranks = load(source.path, source.member, source.state).ranks
     if not ranks:
-        raise NoUsableInput(
-            f"{source.label}: a Horovod timeline without negotiations: set HOROVOD_TIMELINE_MARK_CYCLES=1"
-        )
+        raise NoUsableInput(f"{source.label}: {_NOTHING_WHOLE}")
     return [f"rank {rank}" for rank in ranks]
 
 
@@ -134,7 +136,7 @@ def read_horovod(source: Source) -> RankTrace:
     timeline = load(source.path, source.member, source.state)
     negotiations, ranks = timeline.negotiations, timeline.ranks
     if not ranks:
-        raise NoUsableInput(f"{source.label}: a Horovod timeline without negotiations")
+        raise NoUsableInput(f"{source.label}: {_NOTHING_WHOLE}")
     rank = int(source.part.split()[-1]) if source.part else ranks[0]
     world_size = max(ranks) + 1
     columns = EventColumns()

@@ -33,7 +33,8 @@ WORDS: dict[str, tuple[str, str]] = {
 # Category -> how a job holds less of it.
 SMALLER = {
     PARAMETERS: "sharding (FSDP, ZeRO stage 3) divides them among the ranks",
-    GRADIENTS: "sharding (FSDP, ZeRO stage 2) divides them among the ranks",
+    GRADIENTS: "sharding (FSDP, ZeRO stage 2) divides those of parameters among the ranks, a smaller micro-batch has "
+    "smaller ones of activations",
     OPTIMIZER_STATE: "ZeRO stage 1 (ZeroRedundancyOptimizer) divides it among the ranks, an 8-bit optimizer has less",
     ACTIVATIONS: "a smaller micro-batch, activation checkpointing, and attention that does not store its scores "
     "(scaled_dot_product_attention) hold less",

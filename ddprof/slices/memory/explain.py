@@ -184,8 +184,10 @@ def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reser
 
 def _smaller(shares: Sequence[Share]) -> Iterator[str]:
     """Ways to hold less of what is known to take most."""
-    if shares and (way := categories.SMALLER.get(shares[0].category)):
-        yield f"The largest part is {shares[0].name} ({format_bytes(shares[0].size_bytes)}): {way}."
+    known = [share for share in shares if share.category not in categories.UNKNOWN]
+    if known and (way := categories.SMALLER.get(known[0].category)):
+        part = "part" if known[0] is shares[0] else "part whose purpose is known"
+        yield f"The largest {part} is {known[0].name} ({format_bytes(known[0].size_bytes)}): {way}."
 
 
 def _would_fit(failure: OutOfMemory) -> bool:

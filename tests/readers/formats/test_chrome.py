@@ -89,3 +89,22 @@ def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: 
     assert names(trace, Kind.RUNTIME) == ["aclnnAdd", "Add_Tiling"]
     linked = {trace.strings[row["name"]] for row in trace.events.rows() if row["correlation"] is not None}
     assert linked == {"aclnnAdd", "aclnnAdd_AddAiCore_Add"}  # not the part of the call that ended before
+
+
+@pytest.mark.parametrize(
+    ("process", "category", "kind"),
+    [
+        ("/host:CPU", "", "cpu"),
+        ("python", "cpu_op", "cpu"),
+        ("DataIterator", "", "unknown"),
+        ("DataIterator", "x", "unknown"),
+    ],
+)
+def test_spans_that_nobody_calls_operators_are_of_no_known_device(
+    tmp_path: Path, process: str, category: str, kind: str
+) -> None:
+    named = {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": process}}
+    work = [{**span(1, 1, "dataset::GetNext", 100.0 * at, 5), "cat": category} for at in range(4)]
+    (tmp_path / "t.json").write_text(json.dumps([named, *work]))
+    (trace,) = traces(tmp_path)
+    assert trace.device.kind == kind

@@ -4,8 +4,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from reading import FORMATS, names, traces
 
+from ddprof.errors import NoUsableInput
 from ddprof.model import Kind, RankTrace
 
 
@@ -85,3 +87,13 @@ def test_a_collective_ends_before_one_whose_begin_is_missing(tmp_path: Path) -> 
     for trace in traces(tmp_path):
         lengths_s = trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL] / 1e9
         assert len(lengths_s) == 6 and (lengths_s[lengths_s < 30] < 0.8).all()
+
+
+def test_a_timeline_that_was_cut_off_before_a_collective_ended_is_said_to_be(tmp_path: Path) -> None:
+    begun = [
+        {"ph": "B", "pid": 1, "name": "NEGOTIATE_ALLREDUCE", "ts": 10},
+        {"ph": "X", "pid": 1, "name": "4", "ts": 12},
+    ]
+    (tmp_path / "timeline.json").write_text(json.dumps(begun))
+    with pytest.raises(NoUsableInput, match="no collective began and ended: it was cut off"):
+        traces(tmp_path)

@@ -79,6 +79,16 @@ def test_failed_allocations_that_fragmentation_explains_and_that_are_too_large_a
     assert "would not have fitted" in advice and "expandable" not in advice
 
 
+def test_advice_is_of_the_largest_part_whose_purpose_is_known(tmp_path: Path) -> None:
+    allocator = Allocator()
+    before = allocator.alloc(60 * MIB, [])
+    allocator.alloc(40 * MIB, ENGINE)
+    allocator.free(before)
+    (told_of,) = told(tmp_path, allocator.dump()).advice
+    assert told_of.startswith("The largest part whose purpose is known is gradients (40 MiB)")
+    assert "those of parameters" in told_of and "micro-batch" in told_of
+
+
 def fragments(device: DeviceMemory) -> list[str]:
     return [advice for advice in device.advice if "expandable" in advice]
 

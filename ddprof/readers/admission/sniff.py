@@ -52,7 +52,8 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
         # What `export_memory_timeline` writes as .json, .raw.json.gz and .html, and the page of a snapshot.
         re.compile(
-            rb"\A\[\[-?\d+(?:, -?\d+){7}|\A\[\[-?\d+, -?\d+, \[-?\d+, -?\d+\], -?\d+, -?\d+\]"
+            rb"\A\[\[-?\d+(?:, -?\d+){7}|\A\[\[-?\d+, \d, \d+, \d+\]"
+            rb"|\A\[\[-?\d+, -?\d+, \[-?\d+, -?\d+\], -?\d+, -?\d+\]"
             rb"|\A\s*<.{0,800}?(?:<title>GPU Memory Timeline|/torch/utils/viz/MemoryViz\.js)",
             re.S,
         ),
@@ -63,6 +64,12 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
         "a result of rocprofv3 (rocprofiler-sdk), which ddprof does not read: record with torch.profiler, `ddprof run` "
         "or rocmProfileData",
+    ),
+    (
+        # Its first message, GlobalMetadata: a version, or attributes of which the first is the schema.
+        re.compile(rb"\A.{1,2}(?:\x0a[\x05-\x08\x0b\x0c\x0e-\x14]\d+\.[\d.]|\x12.\x0a\x06schema)", re.S),
+        "an execution trace of Chakra (protobuf), which has no timeline: give ddprof the profiler's traces that it was "
+        "made of",
     ),
 )
 # Text that no format claims.

@@ -63,6 +63,10 @@ def process_parts(source: Source) -> list[str]:
     its processes with ranges. Raises NoUsableInput where the capture is empty.
     """
     with open_database(source) as database:
+        if any(table in database.tables and "globalPid" not in database.columns(table) for table in (_KERNEL, _GRAPH)):
+            raise NoUsableInput(
+                f"{source.label}: kernels that state no process (no column globalPid), which `nsys export` writes"
+            )
         if parts := _used_devices(_device_times(database)):
             return [f"pid {p} device {d}" for p, d in parts]
         if _NVTX in database.tables:

@@ -52,6 +52,15 @@ def test_a_capture_of_calls_alone_is_not_called_empty(tmp_path: Path, calls: lis
     assert said in told and ("empty" in told) == (not calls)
 
 
+def test_kernels_without_a_process_are_said_to_have_none_and_are_no_damage(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "report1.sqlite") as made:
+        made.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+        made.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER)")
+        made.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0, 5, 0)")
+    told = refusal(tmp_path / "report1.sqlite")
+    assert "no column globalPid" in told and "damaged" not in told
+
+
 _KERNELS = "(start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER)"
 
 

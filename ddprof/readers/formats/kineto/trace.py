@@ -97,7 +97,9 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         issue = f"{source.label}: the header has impossible values for {' and '.join(header.unbelievable)}"
         notes.append(HealthNote(issue, "ignored"))
     if not len(events):
-        notes.append(HealthNote(f"{source.label}: no events", "this rank cannot be analyzed", "error"))
+        others = sum(columns.unknown_categories.values())
+        what = f"none of its {others} events is of a kind that PyTorch's profiler writes" if others else "no events"
+        notes.append(HealthNote(f"{source.label}: {what}", "this rank cannot be analyzed", "error"))
     # Operators are written first: of a file that lacks events, those of the device that its header states may be it.
     has_device |= any(note.severity == "error" for note in health)
     return RankTrace(

@@ -34,6 +34,11 @@ def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: P
     assert abs(int(np.median(shift)) - 37 * 10**9) < 10**6
 
 
+def test_calls_of_another_tool_are_not_said_to_be_no_events(tmp_path: Path) -> None:
+    trace = trace_of(tmp_path / "t.json", [kt.span("cuLaunchKernel", 10 * at, 5, cat="") for at in range(3)])
+    assert "none of its 3 events is of a kind that PyTorch's profiler writes" in issues(trace)
+
+
 NAMES = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="@"), max_size=12)
 EVENT = st.builds(
     kt.span, name=NAMES, ts_ns=st.integers(0, 10**13), dur_ns=st.integers(0, 10**9), correlation=st.integers(0, 2**40),

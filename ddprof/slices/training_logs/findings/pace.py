@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import median, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.slices.training_logs.findings.iterations import OUTLIER
-from ddprof.slices.training_logs.model import IterationSummary, LogFinding, LoggedIteration, TrainingLog
+from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LogFinding, LoggedIteration, TrainingLog
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.units import format_count, format_share, format_us
 
@@ -21,6 +21,7 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
     """Findings on the pace; slow iterations are graded by what loading, of this share, does not explain of them."""
     if summary is not None:
         yield from _restarts(log, summary)
+        yield from _runs(log, summary)
         since = _since(summary, log.iterations)
         yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
         yield from _pauses(log, summary)
@@ -45,6 +46,23 @@ def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFindin
     back = ", ".join(f"{last} to {first}" for last, first in falls[:_NAMED])
     evidence = (f"from iteration {back}", "what ended it, and how often it saves, decide what that costs")
     yield LogFinding("restarts", severity(share, 1.0), text, share, (), evidence)
+
+
+def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
+    """A finding on a log that begins again with its first iteration, and then at another pace: no time is typical of
+    both. Parts (epochs, too) are told apart where the deciles of one lie beyond those of another.
+    """
+    starts = [
+        at + 1 for at, (a, b) in enumerate(pairwise(log.iterations)) if b.number <= min(a.number, 2 * summary.every)
+    ]
+    parts = [log.iterations[a:b] for a, b in pairwise((0, *starts, len(log.iterations)))]
+    deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
+    if len(deciles) < 2 or max(low for low, *_ in deciles) <= min(high for *_, high in deciles):
+        return
+    paces = ", ".join(format_us(middle[4] * 1e3) for middle in deciles[:_NAMED])
+    text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"
+    evidence = ("several runs in one file, or epochs of unlike work: give each run as a file of its own",)
+    yield LogFinding("runs", "warning", text, 0.0, (), evidence)
 
 
 def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:

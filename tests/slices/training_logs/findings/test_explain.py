@@ -170,6 +170,11 @@ def test_a_job_that_went_back_did_iterations_again_and_waited_for_none_of_them(t
     assert "went back to a checkpoint 1 time and did 29 iterations again" in finding.summary
     other = [(4000 + 30 * n, n) for n in range(1, 61)]  # a run of its own, from the first step
     assert stepping(tmp_path / "a.log", *first, *other).findings == ()
+    first = [(30 * n, n) for n in range(1, 61)]
+    assert stepping(tmp_path / "a.log", *first, *other).findings == ()  # alike: no time is mixed of two
+    unlike = [(4000 + 50 * n, n) for n in range(1, 61)]
+    (finding,) = stepping(tmp_path / "a.log", *first, *unlike).findings
+    assert finding.id == "runs" and "from the start 2 times, and they take 30 s, 50 s" in finding.summary
 
 
 def test_the_bars_of_many_ranks_in_one_file_are_those_of_one(tmp_path: Path) -> None:

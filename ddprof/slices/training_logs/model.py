@@ -5,6 +5,7 @@ Times are milliseconds as the logs write them, sizes bytes, rates gigabits per s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
@@ -85,7 +86,7 @@ class TrainingLog:
 
     `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `lapses`:
     (iteration, ms by the clock since the line before, ms that iterations take of it). `error`: the error after the last
-    iteration; "" without one.
+    iteration; "" without one. `at_once`: lines of each job that wrote the log at the same time.
     """
 
     label: str
@@ -100,6 +101,7 @@ class TrainingLog:
     lapses: tuple[tuple[int, float, float], ...] = ()
     error: str = ""
     devices: LoggedDevices = LoggedDevices()
+    at_once: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

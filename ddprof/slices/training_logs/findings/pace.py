@@ -22,6 +22,7 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
     if summary is not None:
         yield from _restarts(log, summary)
         yield from _runs(log, summary)
+        yield from _jobs(log)
         since = _since(summary, log.iterations)
         yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
         yield from _pauses(log, summary)
@@ -63,6 +64,16 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"
     evidence = ("several runs in one file, or epochs of unlike work: give each run as a file of its own",)
     yield LogFinding("runs", "warning", text, 0.0, (), evidence)
+
+
+def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
+    """A finding on jobs that wrote one file at the same time, each of as many lines as deciles need."""
+    jobs = sum(lines >= DECILES_FROM for lines in log.at_once)
+    if jobs < 2:
+        return
+    text = f"{jobs} jobs or more wrote the log at the same time: iterations are of the one with most lines"
+    evidence = ("what else the log states may be of any of them: give each job a file of its own",)
+    yield LogFinding("jobs", "warning", text, 0.0, (), evidence)
 
 
 def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:

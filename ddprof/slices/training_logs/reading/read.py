@@ -17,7 +17,7 @@ from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records
 from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
-from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, once_each
+from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, jobs_at_once, once_each
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,
 # "  tensor_model_parallel_size ...................... 2"
@@ -72,6 +72,7 @@ def read_training_log(source: Source) -> TrainingLog:
         tuple(timed.lapses),
         ending.error,
         devices.devices(),
+        [len(job) for job in jobs_at_once(records.get(writer, ()))],
     )
 
 

@@ -35,7 +35,7 @@ def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
     kept: list[LoggedRecord] = []
     seen: dict[int, float | None] = {}
     last = -1
-    for record in _of_one_job(records):
+    for record in max(jobs_at_once(records), key=len):
         if record.number < last - 1 and _is_again(record, kept[-1], seen):
             seen = {}  # started again, from an earlier checkpoint
         if record.number in seen:
@@ -55,21 +55,21 @@ def _is_again(record: LoggedRecord, before: LoggedRecord, seen: Mapping[int, flo
     return seen.get(record.number, 0.0) != record.ms
 
 
-def _of_one_job(records: Sequence[LoggedRecord]) -> Sequence[LoggedRecord]:
-    """The records; where several jobs write one file at the same time, those of the longest: numbers go back and come
-    back past where they were, which restarts do not.
+def jobs_at_once(records: Sequence[LoggedRecord]) -> list[Sequence[LoggedRecord]]:
+    """The records by job: where several write one file at the same time, numbers go back and come back past where they
+    were, which restarts do not.
     """
     numbers = [record.number for record in records]
     crossed = sum(b < a - 1 and c > a for a, b, c in zip(numbers, numbers[1:], numbers[2:], strict=False))
     if crossed < FEWEST_CROSSED:
-        return records
+        return [records]
     jobs: list[list[LoggedRecord]] = []  # by their last line
     for record in records:
         behind = [at for at, job in enumerate(jobs) if job[-1].number < record.number]
         job = jobs.pop(max(reversed(behind), key=lambda at: jobs[at][-1].number)) if behind else []
         job.append(record)
         jobs.append(job)
-    return max(jobs, key=len)
+    return list(jobs)
 
 
 def by_lines(records: Sequence[LoggedRecord]) -> Timed:

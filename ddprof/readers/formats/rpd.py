@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
 LEAST_SHARE = 0.01  # of the work of a device's main process; a process with less of it is of another device
+# What rpd_tracer itself does, between the calls of its own database (its createOverheadRecord).
+_OWN = re.compile(r"^(?:rpdflush|hcc_activity_callback|\w+Table::writeRows)$")
 _IS_DEVICE = "(typeof(gpuId) = 'integer' AND gpuId BETWEEN 0 AND ?)"
 
 
@@ -91,7 +94,9 @@ def _calls(columns: EventColumns, database: Database, text: dict[int, str], gpu:
     names = ("id", "pid", "tid", "start", "end", "apiName_id")
     ids, pid, tid, start, end, name = database.integers("rocpd_api", names, where)
     tracks: list[tuple[Any, Any]] = list(zip(pid.tolist(), tid.tolist(), strict=True))
-    columns.append(Kind.RUNTIME, [text.get(n, "") for n in name.tolist()], tracks, start, lengths_ns(start, end), ids)
+    called = [text.get(n, "") for n in name.tolist()]
+    kinds = np.array([Kind.OVERHEAD if _OWN.search(call) else Kind.RUNTIME for call in called], np.uint8)
+    columns.append(kinds, called, tracks, start, lengths_ns(start, end), ids)
     given = np.unique(pid[pid != NULL])
     return int(given[0]) if len(given) == 1 else None
 

@@ -19,12 +19,19 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     database, text = by_format["rpd"], by_format["chrome"]
     for kind in (Kind.KERNEL, Kind.MEMCPY):
         assert len(names(database, kind)) == len(names(text, kind)) > 0
-    assert set(names(text, Kind.RUNTIME)) < set(names(database, Kind.RUNTIME))
+    assert set(names(text, Kind.RUNTIME)) == set(names(database, Kind.RUNTIME))
     assert database.device.kind == text.device.kind == "rocm"
     assert np.abs(np.sort(database.events["ts_ns"]) - np.sort(text.events["ts_ns"])).max() < 1000
     device = np.isin(database.events["kind"], DEVICE_KINDS)
     assert (database.events["correlation"][device] != NULL).all()
     assert database.copies["size_bytes"].max() == 2_000_000_000
+
+
+def test_the_tracers_own_work_is_overhead_and_no_call_of_the_program(shared_dir: Path) -> None:
+    (database,) = (t for t in traces(shared_dir / FORMATS / "rocm_rpd") if t.format == "rpd")
+    own = names(database, Kind.OVERHEAD)
+    assert "hcc_activity_callback" in own and "OpTable::writeRows" in own and len(own) == 5
+    assert all(name.startswith("hip") for name in names(database, Kind.RUNTIME))
 
 
 PID, SIX = 111 << 24, [(n, 1000 * n) for n in range(1, 7)]

@@ -36,7 +36,7 @@ from ddprof.findings import (
     Recoverable,
     Rule,
     severity_of,
-    told,
+    told_gain,
 )
 from ddprof.report.model import WhatIf
 
@@ -285,7 +285,7 @@ def in_order(findings: Sequence[Finding], measures: Measures, pricer: Pricer) ->
     """
 
     def saved(finding: Finding) -> float:
-        gain, step_us = told(finding, measures.step_us, pricer.bare_us)
+        gain, step_us = told_gain(finding, measures.step_us, pricer.bare_us)
         return gain.value / max(step_us, 1e-9)
 
     ranked = sorted(findings, key=lambda f: (-saved(f), -f.confidence, f.id))
@@ -293,7 +293,7 @@ def in_order(findings: Sequence[Finding], measures: Measures, pricer: Pricer) ->
     lead = _lead(serious, measures, saved) if serious else None
     if lead is not None and not lead.ranks:
         traced = max(serious, key=lambda f: f.recoverable_us.value)
-        (most, _), (least, _) = (told(f, measures.step_us, pricer.bare_us) for f in (traced, lead))
+        (most, _), (least, _) = (told_gain(f, measures.step_us, pricer.bare_us) for f in (traced, lead))
         lead = traced if traced.ranks and most.high >= least.low else lead
     return tuple(sorted(ranked, key=lambda f: f is not lead))
 

@@ -13,7 +13,7 @@ from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
-from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of, told
+from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of, told_gain
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us, names_ranks
 
@@ -64,7 +64,7 @@ def _capital(sentence: str) -> str:
 
 def _sentence(finding: Finding, measures: Measures, steps: Steps) -> str:
     """The finding with its gain."""
-    gain, step_us = told(finding, measures.step_us, steps.unprofiled_us)
+    gain, step_us = told_gain(finding, measures.step_us, steps.unprofiled_us)
     of_step = steps.noun if gain is finding.recoverable_us else "step without the profiler"
     named = not finding.ranks or names_ranks(finding.summary, finding.ranks)
     who = "" if named else f" ({format_ranks(finding.ranks)})"
@@ -127,7 +127,7 @@ def _largest(withheld: Sequence[Abstention], measures: Measures) -> str:
 def _unsure(findings: Sequence[Finding], measures: Measures, steps: Steps) -> str:
     """The saving of the first finding worth a warning but for its range, which begins at 0, in words."""
     for number, finding in enumerate(findings, 1):
-        gain, step_us = told(finding, measures.step_us, steps.unprofiled_us)
+        gain, step_us = told_gain(finding, measures.step_us, steps.unprofiled_us)
         if severity(gain.value, step_us) != "info" and gain.low <= 0:
             return f"finding {number} may save {format_share(gain.value / step_us)}, or nothing"
     return "no fix above 3 % found"

@@ -242,7 +242,7 @@ def differs(bare_us: float | None, step_us: float) -> bool:
     return bare_us is not None and abs(bare_us - step_us) >= PROFILED_SHARE * step_us
 
 
-def told(finding: Finding, step_us: float, bare_us: float | None) -> tuple[Recoverable, float]:
+def told_gain(finding: Finding, step_us: float, bare_us: float | None) -> tuple[Recoverable, float]:
     """The gain that is told first, and its step, us: without the profiler (`bare_us`) where such steps differ, as the
     profiler's own time on the host makes what waits for the host look larger.
     """
@@ -255,7 +255,7 @@ def severity_of(finding: Finding, step_us: float, bare_us: float | None) -> str:
     """Severity of a finding by the gain that is told. It is not "critical" where its range begins at 0; it is "info"
     where, besides, its value is below that limit or it accuses ranks and is as likely wrong as right.
     """
-    gain, of_us = told(finding, step_us, bare_us)
+    gain, of_us = told_gain(finding, step_us, bare_us)
     by_share = severity(gain.value, of_us)
     if gain.low > 0 or by_share == "info":
         return by_share

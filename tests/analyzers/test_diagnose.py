@@ -120,7 +120,7 @@ def test_a_price_leads_the_bound_of_turns_unless_that_is_clearly_larger(
 
 
 def test_what_saves_more_without_the_profiler_stands_first(labelled: Runs) -> None:
-    """As the headline says it of such a step."""
+    """The headline says the gain of such a step."""
     run = labelled("clean.ddp")
     step_us = run.measures.step_us
     without: Any = SimpleNamespace(step_us=0.5 * step_us)

@@ -32,7 +32,10 @@ _LOSS_FRAME = re.compile(
 )
 _TORCH = re.compile(r"^torch/")
 # Sharded optimizers and checkpoints mostly copy, pickle and write; where they wait, a frame of communication is below.
-_MEETING = re.compile(r"^torch/(?:distributed/(?!optim/|checkpoint/)|autograd/graph\.py _engine_run_backward$)")
+_MEETING = re.compile(
+    r"^(?:torch/(?:distributed/(?!optim/|checkpoint/)|autograd/graph\.py _engine_run_backward$)"
+    r"|ddprof/capture/instruments/communication/)"
+)
 _ZEROING_FRAME = re.compile(r"torch/(?:optim|nn/modules)/\S+ zero_grad$")
 _PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
 _PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))

@@ -77,7 +77,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
             "ts_ns": ts,
             "dur_ns": dur,
             "correlation": correlation,
-            "external_id": _naming_operators(kind, correlation, external),
+            "external_id": _naming_operators(kind, correlation, external, ts, dur),
         }
     )
     tables = {
@@ -100,12 +100,22 @@ def _joined(columns: EventColumns) -> list[Array]:
     return [np.concatenate(parts.pop(0)) for _ in range(len(parts))]  # each goes once it is joined
 
 
-def _naming_operators(kind: Array, correlation: Array, external: Array) -> Array:
-    """External ids, without those of launches and of device work where each repeats the correlation (Kineto before its
-    pull request 873, PyTorch up to 2.2): operators are counted apart there, and an equal number is of any of them.
+def _naming_operators(kind: Array, correlation: Array, external: Array, ts_ns: Array, dur_ns: Array) -> Array:
+    """External ids, without those of launches and of device work where each repeats the correlation and most launches
+    lie outside the operator of that number (Kineto before its pull request 873, PyTorch up to 2.2): operators are
+    counted apart there, and an equal number is of any of them.
     """
-    calls = (kind == Kind.RUNTIME) & (external != NULL)
-    if not calls.any() or (external[calls] != correlation[calls]).any():
+    calls = np.flatnonzero((kind == Kind.RUNTIME) & (external != NULL))
+    operators = np.flatnonzero((kind == Kind.CPU_OP) & (external != NULL))
+    if not len(calls) or not len(operators) or (external[calls] != correlation[calls]).any():
+        return external
+    operators = operators[np.argsort(external[operators], kind="stable")]
+    at = np.searchsorted(external[operators], external[calls])
+    around = operators[np.minimum(at, len(operators) - 1)]
+    is_named = external[around] == external[calls]
+    begun, ended = ts_ns[around], ts_ns[around] + dur_ns[around]
+    is_inside = is_named & (ts_ns[calls] >= begun) & (ts_ns[calls] <= ended)
+    if 2 * is_inside.sum() >= is_named.sum():
         return external
     return np.where((kind == Kind.RUNTIME) | of_kinds(kind, DEVICE_KINDS), NULL, external)
 

@@ -58,16 +58,24 @@ def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:
     assert near_each_other(np.empty(0, np.int64)).tolist() == []
 
 
-@pytest.mark.parametrize(("external", "named"), [((7, 8), [NULL, NULL]), ((41, 8), [41, 8])])
+@pytest.mark.parametrize(
+    ("external", "around", "named"),
+    [
+        ((7, 8), False, [NULL, NULL]),
+        ((41, 8), False, [41, 8]),
+        ((7, 8), True, [7, 8]),  # the operators of these numbers do hold the launches: written by another tool
+    ],
+)
 def test_an_id_that_repeats_the_correlation_names_no_operator(
-    tmp_path: Path, external: tuple[int, int], named: list[int]
+    tmp_path: Path, external: tuple[int, int], around: bool, named: list[int]
 ) -> None:
     events = []
     for at, number in enumerate(external):
         ids = {"correlation": 7 + at, "External id": number}
         events.append(kt.span("cudaLaunchKernel", 1000 * at, 9, "cuda_runtime", **ids))
         events.append(kt.kernel("k", 1000 * at + 50, 500, **ids))
-    operators = [kt.span("aten::mm", 5000 + 100 * n, 10, **{"External id": n}) for n in (7, 8)]
+    begun = [1000 * at - 5 if around else 5000 + 100 * at for at in (0, 1)]
+    operators = [kt.span("aten::mm", begun[n - 7], 20, **{"External id": n}) for n in (7, 8)]
     trace = trace_of(tmp_path / "t.json", [*events, *operators])
     ids = trace.events["external_id"]
     assert ids[trace.events["kind"] == Kind.KERNEL].tolist() == named

@@ -70,8 +70,10 @@ class Answers:
         """The kernels with most device time, as JSON rows."""
         table = kernels_of(self._run(path)).rows.to_pandas()
         if contains:
-            kept = table.select_dtypes("object").apply(
-                lambda texts: texts.str.contains(contains, case=False, regex=False)
+            kept = (
+                table.select_dtypes(exclude="number")
+                .astype(str)
+                .apply(lambda texts: texts.str.contains(contains, case=False, regex=False))
             )
             table = table[kept.any(axis=1)]
         shown = table.head(max(1, min(most, MOST_KERNELS)))

@@ -30,7 +30,8 @@ class Endless(IterableDataset[int]):
 
 def test_a_loader_is_made_with_the_settings_and_gives_the_same_batches() -> None:
     with applying(LoaderSettingsApplier, "num_workers=2", "prefetch_factor=3", "persistent_workers=true") as outcomes:
-        loader = DataLoader(NUMBERS, 5)
+        # Spawned: a forked worker inherits what threads of other tests hold at that moment, and may wait for ever.
+        loader = DataLoader(NUMBERS, 5, multiprocessing_context="spawn")
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 3, True)
     assert [batch.tolist() for batch in loader] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     before = {"num_workers": 0, "prefetch_factor": None, "persistent_workers": False}

@@ -87,14 +87,13 @@ def runs_alone(
 
 
 def _seen(ranks: Sequence[RankFacts], step_us: float, script: Sequence[ScriptTime]) -> list[RankPaths]:
-    return [RankPaths(facts, step_us, script[at] if script else None) for at, facts in enumerate(ranks)]
+    seen = [RankPaths(facts, step_us, script[at] if script else None) for at, facts in enumerate(ranks)]
+    return [replace(rank, without_phases=True) for rank in seen] if _train_apart(seen) else seen
 
 
 def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone | None:
     if len(ranks) < 2 or lateness_us <= 0:
         return None
-    if _train_apart(ranks):
-        ranks = [replace(rank, without_phases=True) for rank in ranks]
     others = [rank for position, rank in enumerate(ranks) if position != late]
     if all(rank.has_frames for rank in ranks):
         seen = ranks[late].working
@@ -118,7 +117,10 @@ def _train_apart(ranks: Sequence[RankPaths]) -> bool:
     says nothing of why that is late.
     """
     calls = [rank.training_calls for rank in ranks]
-    return all(calls) and any(path not in rank.seen for rank in ranks for path in frozenset.union(*calls))
+    if not calls or not all(calls):
+        return False
+    every = frozenset.union(*calls)
+    return any(path not in rank.seen for rank in ranks for path in every)
 
 
 def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:

@@ -151,12 +151,16 @@ def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
 
 
 def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
-    """Stretches between operators that are longer than calling one takes, and lie between the same two operators in
-    most steps; of a rank that `is_seen` in Python there before the same operator in more than one."""
+    """Stretches between operators that hold a step for longer than calling one takes, and lie between the same two
+    operators in most steps, once or for each micro-batch; of a rank that `is_seen` in Python there before the same
+    operator in more than one step."""
     ops = facts.host_operators
     start, end = between_operators(facts)
     step = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
-    keep = (end - start >= DEAREST_LAUNCH_NS) & (step >= 0) & (start < np.append(facts.steps["end_ns"], 0)[step])
+    if not len(start):
+        return EMPTY
+    least_ns = min(MOST_LAUNCHES * float(np.median(end - start)), DEAREST_LAUNCH_NS)
+    keep = (end - start >= least_ns) & (step >= 0) & (start < np.append(facts.steps["end_ns"], 0)[step])
     start, end, step = start[keep], end[keep], step[keep]
     ended = ops["start_ns"] + ops["dur_ns"]
     order = np.argsort(ended, kind="stable")
@@ -169,7 +173,8 @@ def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
     place = (names[order[before[is_between]]] << 32) * (not is_seen) + names[after[is_between]]
     _, which = np.unique(place, return_inverse=True)
     steps = len(facts.steps)
-    seen = np.unique(which * steps + step) // max(1, steps)
-    often = np.bincount(seen)[which]
+    held_ns = np.bincount(which * steps + step, weights=end - start)
+    is_held = held_ns >= DEAREST_LAUNCH_NS  # in each step at each place
+    often = np.bincount(np.flatnonzero(is_held) // max(1, steps), minlength=len(which) + 1)[which]
     is_again = often > MOST_SHARE * steps if not is_seen else often >= MIN_TIMES
     return start[is_again], end[is_again]

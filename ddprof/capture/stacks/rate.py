@@ -7,13 +7,13 @@ from statistics import median
 
 WHOLE_RUN_HZ = 10.0  # 6,000 samples in ten minutes
 START_UP_HZ = 1.0  # until the third step
-WINDOW_HZ = 200.0  # a line that holds 5 ms of a step is seen in each
+WINDOW_HZ = 500.0  # a line that holds 2 ms of a step is seen in each
 WORKER_HZ = 5.0  # a rank may have dozens of loader workers
-EARLY_TIMES = 8.0  # as often in the first seconds after the start: a short job has no others
+EARLY_TIMES = 20.0  # as often in the first seconds after the start: a short job has no others
 EARLY_NS = 5e9  # the first seconds
-EARLY_SHARE = 0.01  # of those seconds
+EARLY_SHARE = 0.02  # of those seconds: 0.1 s of a run at most
 WHOLE_RUN_SHARE = 0.001  # what sampling may cost of the time that passes
-WINDOW_SHARE = 0.01  # the same in trace windows
+WINDOW_SHARE = 0.02  # the same in trace windows, in which the profiler costs 5 % and more
 _SLOWEST_HZ = 0.2  # however dear a sample is: a rank that hangs is still seen
 _FIRST_COST_NS = 100_000.0  # of a sample, until some have been taken (benchmarks/README.md)
 _MEMORY = 9  # measurements of what a sample costs; their median, because in some the machine kept us waiting

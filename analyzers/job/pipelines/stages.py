@@ -1,7 +1,8 @@
 """Pipelines found in point-to-point traffic, with the stage of each rank.
 
-Every stage but the first begins a step by receiving. Ranks that send and receive at once whenever they communicate, or
-send as much from the last to the first as onward, rotate what they hold (context parallelism, a halo): not a pipeline.
+Every stage but the first begins a step by receiving. Ranks that all begin by sending exchange what they hold (tokens of
+experts); those that send and receive at once whenever they communicate, or send as much from the last to the first as
+onward, rotate it (context parallelism, a halo): not a pipeline.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
     one_way = _one_way(messages)
     first = _begin_by_sending(messages)
     candidates = [_in_order(component, links, first) for component in _components(links)]
-    candidates = [chain for chain in candidates if one_way & set(chain) and not _goes_around(chain, links)]
+    candidates = [
+        chain
+        for chain in candidates
+        if one_way & set(chain) and not set(chain) <= first and not _goes_around(chain, links)
+    ]
     if not candidates:
         return None
     depth = max(len(chain) for chain in candidates)

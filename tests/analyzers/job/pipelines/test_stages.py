@@ -1,5 +1,6 @@
 """Stages and microbatches follow from who sends messages to whom."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,9 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.matching import Matched
+from ddprof.analyzers.job.pipelines import stages
+from ddprof.analyzers.job.pipelines.messages import Messages, step_messages
 from ddprof.analyzers.job.pipelines.stages import _goes_around
 
 
@@ -57,3 +61,15 @@ def test_ranks_that_send_and_receive_at_once_or_pass_around_are_no_pipeline(labe
     assert _goes_around([0, 1, 2], links(12))
     assert not _goes_around([0, 1, 2], links(6))  # two chunks per stage
     assert not _goes_around([0, 1], links(0) | {(1, 0): {0: np.full(3, 12)}})
+
+
+def test_ranks_that_all_begin_a_step_by_sending_exchange_tokens(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sends_first(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
+        found = step_messages(ranks, matched)
+        return replace(found, when_ns=np.where(found.sends, 0, found.when_ns))
+
+    ranks = labelled("clean.pp").job.ranks
+    monkeypatch.setattr(stages, "step_messages", sends_first)
+    assert job_facts(ranks).pipeline is None

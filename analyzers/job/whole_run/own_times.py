@@ -67,10 +67,13 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     late_ns = np.maximum(
         _excess_of_means(times_ns, least_ns, computes_more), _excess_of_medians(times_ns, computes_more)
     )
-    # What a rank waited for a CPU beyond its peers, for as much as it computed, may be the machine's doing: it must be
-    # late by more than that. One that computes more waits more often, and that is its own.
+    # What a rank waited for a CPU may be the machine's doing, and its peer, which waited as long, may have done so while
+    # it waited for this rank anyway. One that computes more waits more often, and that is its own: there it counts
+    # beyond what peers wait for as much.
     stretch = np.nan_to_num(shares.stretch)
-    chance_ns = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch)) * step_ns
+    beyond_ns = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch)) * step_ns
+    waited_ns = np.nan_to_num(shares.waited) * times_ns.mean(axis=1)
+    chance_ns = np.where(computes_more, beyond_ns, np.maximum(beyond_ns, waited_ns))
     # Most of what a larger batch takes is in the backward pass, where peers wait: the CPU time tells of that.
     more_ns = np.maximum(late_ns, np.where(computes_more, more_on_cpu * step_ns, 0.0))
     late = np.where(late_ns - chance_ns >= least_ns, more_ns, 0.0) / step_ns

@@ -25,7 +25,7 @@ from ddprof.capture.files.storage import open_to_append
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.stacks.rate import WORKER_HZ
 from ddprof.capture.stacks.sampler import StackSampler
-from ddprof.capture.stacks.totals import STEADY_STEP
+from ddprof.capture.stacks.totals import NO_STEPS
 
 _MAX_LINES = 20_000  # per worker: about 2 MB
 # In the training process, reading the CPU time twice takes longer than all else that is done for a step. So after the
@@ -170,4 +170,4 @@ def _run_delays() -> int | None:
 class _OneThread:
     """Phase timers of a process that trains nothing: its main thread is the one of interest."""
 
-    thread, phase, index = 0, REST, STEADY_STEP  # it has no steps, and no start-up that is unlike the rest
+    thread, phase, index = 0, REST, NO_STEPS

@@ -22,7 +22,7 @@ from ddprof.capture.stacks import rate as rates
 from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
 from ddprof.capture.stacks.side_file import StackFile
 from ddprof.capture.stacks.table import StackTable, source_lines
-from ddprof.capture.stacks.totals import STEADY_STEP, TRAINING, ThreadNames, Totals
+from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, ThreadNames, Totals
 
 _WINDOW_TURN_NS = 200_000_000  # between two looks at what samples cost, while a window is open
 _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at
@@ -142,7 +142,7 @@ class StackSampler:
                 if reason in ("watchdog", "signal"):
                     self._write_last(reason)
                 self._book_held()
-                self._flush()
+                self._flush(is_last=True)
                 self._file.write({"kind": "end", "at_ns": time.time_ns(), "reason": reason})
                 self._file.close()
             finally:
@@ -229,7 +229,7 @@ class StackSampler:
         if in_window:
             self._windows.expect(self._early)
             return self._windows
-        if self._tracker.index < STEADY_STEP:
+        if NO_STEPS < self._tracker.index < STEADY_STEP:
             return self._starting
         if self._early.lasted_ns < rates.EARLY_NS:
             return self._early
@@ -283,14 +283,14 @@ class StackSampler:
 
     # ------------------------------------------------------------------ what is written
 
-    def _flush(self) -> None:
+    def _flush(self, is_last: bool = False) -> None:
         file = self._file
         if file is None:
             return
         was_full = file.full is not None
         file.check_disk()
         self._write_names()
-        now_ns, steps, counts = time.time_ns(), self._totals.steps, self._totals.take()
+        now_ns, steps, counts = time.time_ns(), self._totals.steps, self._totals.take(is_last)
         if counts:
             about = {"from_ns": self._counted_from_ns, "to_ns": now_ns, "steps": steps, "last": self._totals.last}
             file.write({"kind": "counts", **about, "counts": counts, "cpu_ns": self._threads.cpu_ns()})

@@ -9,7 +9,9 @@ from ddprof.capture.files.step import REST
 from ddprof.capture.stacks.collector import LATE_NS, Sample
 from ddprof.capture.stacks.table import StackTable
 
-START_UP = REST + 1  # in place of a phase: before the third step, which is not like the others
+# In place of a phase: before the third step, and after the last one, which are not like the others.
+START_UP = REST + 1
+NO_STEPS = -1  # in place of a step: the process has none
 STEADY_STEP = 2  # as session._SETTLED_STEP
 TRAINING = 0  # number of the training thread
 MAX_THREADS = 64
@@ -20,6 +22,8 @@ _MAX_CHARACTERS = 100
 class Totals:
     """Counts since the last `take`: (stack, phase, thread) -> [samples, ns, ns of late answers].
 
+    Samples of the open step wait until it ends: what runs after the last one is of no step.
+
     A late answer is booked to the thread that gave it and to every other one that was seen then: the thread that held
     the GIL is among them, if it was not the answering one itself.
     """
@@ -28,14 +32,18 @@ class Totals:
         self._table = table
         self._threads = threads
         self._counts: dict[tuple[int, int, int], list[int]] = {}
+        self._open: dict[tuple[int, int, int], list[int]] = {}  # the same of the open step
+        self._open_step = NO_STEPS
         self.steps: list[int] = []  # the first and the last step of what is counted
         self.last: list[int] = []  # when the training thread was seen last, and its stack
 
     def book(self, sample: Sample) -> tuple[int, int]:
         """Add a sample of the training thread. Returns its stack's number and its phase."""
         at_ns, covers_ns, late_ns, phase, step, stack, beside = sample
-        if step < STEADY_STEP:
+        if NO_STEPS < step < STEADY_STEP:
             phase = START_UP
+        if step != self._open_step or step == NO_STEPS:
+            self._end_step(step)
         number = self._table.number(stack)
         late_ns = late_ns if late_ns > LATE_NS else 0
         self._add((number, phase, TRAINING), 1, covers_ns, late_ns)
@@ -51,20 +59,30 @@ class Totals:
         """Add a sample of another thread."""
         self._add((number, phase, thread), 1, covers_ns, 0)
 
-    def take(self) -> list[list[int]]:
+    def take(self, is_last: bool = False) -> list[list[int]]:
         """[stack, phase, thread, samples, ns, late ns] since the last call."""
+        if is_last and self._open_step != NO_STEPS:
+            self._open, left = {}, self._open
+            for (number, _, thread), values in left.items():
+                self._add((number, START_UP, thread), *values)
+        if is_last or self._open_step == NO_STEPS:
+            self._end_step(self._open_step)
         taken = [[*key, *values] for key, values in self._counts.items()]
         self._counts = {}
         self.steps = []
         return taken
 
     def _add(self, key: tuple[int, int, int], samples: int, covers_ns: int, late_ns: int) -> None:
-        values = self._counts.get(key)
-        if values is None:
-            values = self._counts[key] = [0, 0, 0]
+        values = self._open.setdefault(key, [0, 0, 0])
         values[0] += samples
         values[1] += covers_ns
         values[2] += late_ns
+
+    def _end_step(self, next_step: int) -> None:
+        for key, values in self._open.items():
+            before = self._counts.get(key, (0, 0, 0))
+            self._counts[key] = [a + b for a, b in zip(before, values, strict=True)]
+        self._open, self._open_step = {}, next_step
 
 
 class ThreadNames:

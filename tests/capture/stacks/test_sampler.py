@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from runs import bare_run
 
-from ddprof.capture.files.step import FORWARD, REST
+from ddprof.capture.files.step import DATA, FORWARD, REST
 from ddprof.capture.stacks.rate import EARLY_NS, EARLY_SHARE, WHOLE_RUN_AHEAD_NS, WHOLE_RUN_SHARE
 from ddprof.capture.stacks.sampler import StackSampler
 from ddprof.capture.stacks.totals import START_UP
@@ -73,8 +73,8 @@ def planted(is_enough: Callable[[], bool]) -> None:
 
 
 def planted_in(sampler: Any, phase: int) -> None:
-    """Stay in `planted` until it was sampled in the phase."""
-    planted(lambda: sampler._collector.wake() or (phase, 0) in {key[1:] for key in list(sampler._totals._counts)})
+    """Stay in `planted` until it was sampled in the phase of the open step."""
+    planted(lambda: sampler._collector.wake() or (phase, 0) in {key[1:] for key in list(sampler._totals._open)})
 
 
 def planted_in_a_window(sampler: Any) -> None:
@@ -87,8 +87,8 @@ def test_counts_by_phase_are_there_at_the_end(sampler: Any) -> None:
     planted_in(sampler, REST)
     sampler.tracker.phase = FORWARD
     planted_in(sampler, FORWARD)
-    sampler.tracker.index = 0
-    planted_in(sampler, START_UP)
+    sampler.tracker.index, sampler.tracker.phase = 10, DATA
+    planted_in(sampler, DATA)  # nothing ends this step
     found = stopped(sampler)
     counts = [row for line in found["counts"] for row in line["counts"]]
     stacks = {row[1]: functions(found, row[0]) for row in counts if row[2] == 0}

@@ -67,9 +67,9 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     late_ns = np.maximum(
         _excess_of_means(times_ns, least_ns, computes_more), _excess_of_medians(times_ns, computes_more)
     )
-    # What a rank waited for a CPU may be the machine's doing, and its peer, which waited as long, may have done so while
-    # it waited for this rank anyway. One that computes more waits more often, and that is its own: there it counts
-    # beyond what peers wait for as much.
+    # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it
+    # waited for this rank anyway. One that computes more waits more often, and that is its own: there counts what it
+    # waits beyond its peers, for as much.
     stretch = np.nan_to_num(shares.stretch)
     beyond_ns = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch)) * step_ns
     waited_ns = np.nan_to_num(shares.waited) * times_ns.mean(axis=1)

@@ -32,6 +32,7 @@ _MARKS = re.compile(
     r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
 )
 # What is printed at the start by programs that print thousands of lines before the first number.
+_OBJECTS = re.compile(rb"\{'|\{\"[^\n]{1,65536}\}\r?\n\{(?!\"(?:ph|nodes|schema)\")")  # Trainer's dicts; JSON lines
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
 _FAILED, _OF_TRAINING = (
     (b"Traceback (most recent call last)", b"ut of memory"),
@@ -48,8 +49,8 @@ def _refuse(source: Source) -> NoReturn:
 
 
 def _recognise(sample: Sample) -> bool:
-    """True for text other than JSON, whose strings may hold such lines; the Trainer prints Python dicts."""
-    is_json = (sample.is_object and not sample.text.startswith(b"{'")) or (sample.is_list and sample.has_events)
+    """True for text other than JSON, whose strings may hold such lines, but for an object in each line."""
+    is_json = (sample.is_object and not _OBJECTS.match(sample.text)) or (sample.is_list and sample.has_events)
     return not is_json and b"\0" not in sample.head[:4096] and _is_of_training(sample.text)
 
 

@@ -46,12 +46,19 @@ _AT = re.compile(
     # A counter in brackets, behind that of the epoch
     r"\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
     r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}"
-    r"|\b(?:global[_ ]step|step|iter|iteration|update|batch)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)",
+    r"|\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)"
+    # A JSON object in each line: LLaMA Factory's, ms-swift's ("12/294")
+    r'|"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": "?(?P<json>\d{1,12})(?=[,/}"])',
     re.IGNORECASE,
 )
 _FIELD = re.compile(
-    r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\s?(?:\((?P<of>ms|s|sec)\))?\s?[:=]?\s{0,4}"
+    r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\"?\s?(?:\((?P<of>ms|s|sec)\))?\s?[:=]?\s{0,4}"
     r"(?P<value>\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\s?(?P<unit>ms|us|s|sec|secs|seconds)?(?![\w:])"
+)
+# "1:02:03", "1 day, 1:02:03" and "1h 2m 3s" since the start
+_ELAPSED = re.compile(
+    r'"elapsed_time": "(?:(?P<d>\d{1,4}) ?d(?:ays?)?,? )?(?:(?P<h>\d{1,4})(?::|h ?))?(?:(?P<m>\d{1,2})(?::|m ?))?'
+    r'(?P<s>\d{1,2})s?"'
 )
 _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:step|iter|batch)\b")
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
@@ -61,6 +68,7 @@ _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(
 _HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]")
 _RATE = re.compile(r"throughput/(?:device/)?batches_per_sec(?:ond)?[:=]\s?(?P<value>\d[\d.]{0,20})(?![\w:])")
 _MS = {"ms": 1.0, "us": 1e-3}  # else seconds
+_UNITS = (None, "ms", "us", "s", "sec", "secs", "seconds")
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 
 
@@ -98,7 +106,7 @@ class KeyedLines:
         fields = _fields(text)
         is_timed = not fields.keys().isdisjoint(_TIMES)
         if is_timed:
-            self._add(_Line(int(at["at"] or at["n"]), _rank(text), stamp_of(text[: at.start()]), fields))
+            self._add(_Line(int(at["at"] or at["n"] or at["json"]), _rank(text), stamp_of(text[: at.start()]), fields))
         return is_timed
 
     def _rate(self, number: int, per_s: float | None) -> bool:
@@ -136,11 +144,16 @@ _KEYS = frozenset((*_TIMES, *DATA, _UPDATE))
 
 def _fields(text: str) -> dict[str, tuple[float, float]]:
     """Key -> (ms, grain) of the times in a line."""
-    given = {
-        key: _in_ms(match["value"], match["unit"] or match["of"], _MOST_TOTAL_MS if key in _OF_ALL else MOST_MS)
-        for match in _FIELD.finditer(text)
-        if (key := match["key"].lower()) in _KEYS
-    }
+    given: dict[str, tuple[float, float] | None] = {}
+    for match in _FIELD.finditer(text):
+        key, unit = match["key"].lower(), match["unit"] or match["of"]
+        if key not in _KEYS:
+            key, _, unit = key.rpartition("_")  # "step_time_ms"
+        if key in _KEYS and unit in _UNITS:
+            given[key] = _in_ms(match["value"], unit, _MOST_TOTAL_MS if key in _OF_ALL else MOST_MS)
+    if '"elapsed_time": "' in text and (since := _ELAPSED.search(text)) is not None:
+        days, hours, minutes, seconds = (int(part or 0) for part in since.group("d", "h", "m", "s"))
+        given["elapsed_time"] = ((days * 24 + hours) * 60 + minutes) * 6e4 + seconds * 1e3, 1e3
     if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
         given["per step"] = _in_ms(per_step["value"], per_step["unit"])
     times = {key: ms for key, ms in given.items() if ms is not None}
@@ -171,8 +184,8 @@ def _total(line: _Line, key: str, times: int) -> LoggedRecord:
 
 
 def _are_totals(lines: Sequence[_Line], key: str) -> bool:
-    """True for times since the start: they rise from line to line, to twice the first and more, but where the job or
-    its clock starts again (after warm-up, in each epoch).
+    """True for times since the start: they rise from line to line, to twice the first and more where the key does not
+    say it, but where the job or its clock starts again (after warm-up, in each epoch).
     """
     runs = [[lines[0].ms[key][0]]]
     for before, line in pairwise(lines):
@@ -182,7 +195,7 @@ def _are_totals(lines: Sequence[_Line], key: str) -> bool:
     longest = max(runs, key=len)
     if len(longest) < _FEWEST_RISING:
         return key in _OF_ALL
-    return len(runs) - 1 <= _MOST_FALLS * len(lines) and longest[-1] >= 2 * longest[0]
+    return len(runs) - 1 <= _MOST_FALLS * len(lines) and (key in _OF_ALL or longest[-1] >= 2 * longest[0])
 
 
 def _waits(lines: Sequence[_Line], data: str) -> tuple[list[TimerReading], list[RankReading]]:

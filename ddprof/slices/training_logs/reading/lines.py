@@ -37,11 +37,11 @@ OF_FRAMEWORKS = (
 OF_LOOPS = (
     *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),
     *(b"[batch=", b"[step=", b"batches_per_sec"),
-    *(b"step_avg:", b"elapsed:"),
+    *(b"step_avg:", b"elapsed:", b'elapsed_time": ', b'_time_ms": '),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = ("loss", "mfu", "tok", "grad", "train")
-_AS_WORDS = ("lr", "eta")
+_AS_WORDS = ("lr", "eta", "epoch")
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/"))
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")

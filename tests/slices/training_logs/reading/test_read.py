@@ -301,6 +301,13 @@ def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None
         lines = [line.format(n=at, total=total, mean=total / at) for at, total in enumerate(total_ms, 1)]
         log = read_text(tmp_path, "\n".join(lines) + "\n")
         assert [one.mean_ms for one in log.iterations] == pytest.approx(steps_ms, abs=0.1)
+    # LLaMA Factory's and ms-swift's: an object in each line, with the time since the start in words.
+    for elapsed in ("{h}:{m:02d}:{s:02d}", "{h}h {m}m {s}s", "1 day, {h}:{m:02d}:{s:02d}"):
+        texts = [elapsed.format(h=at // 3600, m=at // 60 % 60, s=at % 60) for at in range(3500, 4500, 100)]
+        rows = enumerate(texts, 1)
+        lines = [f'{{"global_step/max_steps": "{at}/9", "loss": 1.2, "elapsed_time": "{text}"}}' for at, text in rows]
+        assert FORMAT.recognise(Sample("\n".join(lines).encode()))
+        assert {one.mean_ms for one in read_text(tmp_path, "\n".join(lines) + "\n").iterations} == {100_000.0}
     # Its earlier records set the clock back after ten steps of warm-up, while the numbers go on.
     again = [f"step:{10 + at}/510 train_loss:7.1 train_time:{at * 176}ms step_avg:nanms" for at in range(1, 60)]
     warm = [f"step:{at}/510 train_loss:7.1 train_time:{42_703 + at * 178}ms step_avg:nanms" for at in range(1, 11)]

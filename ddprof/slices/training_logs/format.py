@@ -35,8 +35,8 @@ _MARKS = re.compile(
 _OBJECTS = re.compile(rb"\{'|\{\"[^\n]{1,65536}\}\r?\n\{(?!\"(?:ph|nodes|schema)\")")  # Trainer's dicts; JSON lines
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
 _FAILED, _OF_TRAINING = (
-    (b"Traceback (most recent call last)", b"ut of memory"),
-    (b"torch", b"deepspeed", b"megatron", b"lightning"),
+    (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT "),
+    (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning"),
 )
 
 

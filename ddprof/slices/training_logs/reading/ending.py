@@ -1,18 +1,31 @@
-"""End of a log: a traceback or out of memory, and the last iteration before."""
+"""End of a log after its last iteration: a traceback, full memory, a call of NCCL that timed out, a cancelled job."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 
 from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.units import format_ranks
 
 TRACEBACK = "Traceback (most recent call last)"
-_ERROR = re.compile(r"^(?P<error>[A-Za-z_][\w.]{2,80}(?:Error|Exception|Interrupt|Exit|Failure|Warning)?)(?::\s?|$)")
+_ERROR = re.compile(
+    r"^(?P<error>[A-Za-z_][\w.]{2,80}(?:Error|Exception|Interrupt|Exit|Failure|Warning)?)(?:\(\w+\))?(?::\s?|$)"
+)
 _OUT_OF_MEMORY = re.compile(
     r"(?:\w+\.)*OutOfMemoryError: .*|(?:CUDA|HIP|XPU|NPU)?[ \w]{0,20}out of memory.*", re.IGNORECASE
 )
+# "[rank13]:[E218 04:54:22 ...] [Rank 1] Watchdog ...": the number in its group stands second
+_TIMED_OUT = re.compile(
+    r"(?:\[rank(?P<rank>\d{1,7})\].{0,200}?)?\[Rank (?P<of_group>\d{1,7})\] Watchdog caught collective operation "
+    r"timeout: Work\w{1,40}\((?:SeqNum=(?P<number>\d{1,18}), )?OpType=(?P<op>\w{1,40}).*?ran for (?P<ms>\d{1,12}) milliseconds"
+)
+_CANCELLED = re.compile(
+    r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
+)
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
+_MOST_CALLS = 3  # that timed out
 # torchrun's own, after those of its workers: it says that one failed, and not why.
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError")
 
@@ -21,8 +34,22 @@ class LastError:
     """Finds the last error of a log, and drops it when an iteration follows: the job went on, or started again."""
 
     def __init__(self) -> None:
-        self.error = ""
+        self._error = ""
+        self._timed_out: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)  # call -> (rank, ms) of it
+        self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
+
+    @property
+    def error(self) -> str:
+        """The cause, "" without one."""
+        if self._error or not self._timed_out:
+            return self._error
+        calls = [
+            f"{format_ranks(sorted({rank for rank, _ in at}))} waited {max(ms for _, ms in at) / 1e3:.0f} s in {op}"
+            + f" (call {number})" * bool(number)
+            for (op, number), at in self._timed_out.items()
+        ]
+        return f"a timeout of NCCL: {'; '.join(calls[:_MOST_CALLS])}"
 
     @property
     def reads_on(self) -> bool:
@@ -33,6 +60,16 @@ class LastError:
         """Read the next line."""
         if TRACEBACK in line.text:
             self._open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
+        elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
+            self._timed_out[late["op"], late["number"] or ""].append(
+                (int(late["rank"] or late["of_group"]), int(late["ms"]))
+            )
+        elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
+            job, before = self._cancelled
+            if end["job"] != job and self.error == before:
+                self.iteration()  # what was named is of a job before
+            self._name(end[0])
+            self._cancelled = end["job"], self.error
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and not self.error:
@@ -41,7 +78,8 @@ class LastError:
 
     def iteration(self) -> None:
         """Note that an iteration was logged."""
-        self.error = ""
+        self._error = ""
+        self._timed_out.clear()
         self._open.clear()
 
     def _follow(self, line: LogLine) -> None:
@@ -60,4 +98,4 @@ class LastError:
     def _name(self, error: str) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
         if not self.error and not any(name in error.split(":")[0] for name in _LAUNCHER):
-            self.error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")
+            self._error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

@@ -47,6 +47,12 @@ STRAGGLING = "".join(
 STEP = " [2026-01-02 03:04:{at}] iteration {n}/ 9 | elapsed time per iteration ({unit}): {time} | lm loss: 1.0 |\n"
 CRASH = "Traceback (most recent call last):\n"
 OOM = "torch.OutOfMemoryError: CUDA out of memory"
+TIMED_OUT = (
+    "[rank{rank}]:[E218 04:54:22.86 ProcessGroupNCCL.cpp:616] [Rank {of_group}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=57, OpType={op}, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 "
+    "milliseconds before timing out.\n"
+)
+CANCELLED = "slurmstepd: error: *** JOB {job} ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT ***\n"
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
 # As the writers' sources print them: (writer, iteration, ms, line).
 PRINTED = (
@@ -122,6 +128,17 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
         # torchrun's report of a worker, indented as a whole, after its own traceback
         (f"{CRASH}  x\nx.ChildFailedError: \n  traceback : {CRASH}    File x\n  KeyError: \n", "KeyError"),
         (f"{CRASH}  x\nKeyError: 'a'\n" + steps((1, "10", "5")), ""),  # it went on
+        (f"{CRASH}  x\nray.exceptions.RayTaskError(KeyError): a\n", "ray.exceptions.RayTaskError(KeyError): a"),
+        (
+            TIMED_OUT.format(rank=9, of_group=1, op="ALLREDUCE") + TIMED_OUT.format(rank=8, of_group=0, op="ALLREDUCE"),
+            "a timeout of NCCL: ranks 8, 9 waited 600 s in ALLREDUCE (call 57)",
+        ),
+        # Two jobs that append to one file: what was named before the first was cancelled is of that one.
+        (f"{CRASH}  x\nKeyError: 'a'\n{CANCELLED.format(job=7)}", "KeyError: 'a'"),
+        (
+            f"{CRASH}  x\nKeyError: 'a'\n" + "".join(CANCELLED.format(job=job) for job in (7, 8, 8)),
+            "JOB 8 ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT",
+        ),
     ],
 )
 def test_what_a_log_ends_in(tmp_path: Path, end: str, error: str) -> None:

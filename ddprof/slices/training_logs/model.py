@@ -81,6 +81,19 @@ class LoggedDevices:
 
 
 @dataclass(frozen=True)
+class LoggedTransports:
+    """How NCCL joins ranks: `channels` by transport ("P2P", "SHM", "NET/Socket", ...), the number of `ranks` in them,
+    `why` that may be, its `warnings`, and the bandwidth that nccl-tests measured.
+    """
+
+    channels: dict[str, int] = field(default_factory=dict)
+    ranks: int = 0
+    why: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    bandwidth_gbs: float | None = None
+
+
+@dataclass(frozen=True)
 class TrainingLog:
     """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them.
 
@@ -102,6 +115,7 @@ class TrainingLog:
     error: str = ""
     devices: LoggedDevices = LoggedDevices()
     at_once: Sequence[int] = ()
+    transports: LoggedTransports = LoggedTransports()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.findings import communication, devices, pace, ranks, timers
+from ddprof.slices.training_logs.findings import communication, devices, pace, ranks, timers, transports
 from ddprof.slices.training_logs.findings.iterations import summarise
 from ddprof.slices.training_logs.model import (
     CallRow,
@@ -57,12 +57,13 @@ def explain_tables(log: TrainingLog) -> LogReport:
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
         *devices.findings_of(log.devices, summary),
+        *transports.findings_of(log.transports),
         *pace.findings_of(log, summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
     ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
     abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
     return LogReport(
-        log, _sentence(log, summary, calls, findings), summary, rows, calls, tuple(findings), abstained, LIMITS
+        log, _sentence(log, summary, rows, calls, findings), summary, rows, calls, tuple(findings), abstained, LIMITS
     )
 
 
@@ -86,7 +87,11 @@ def _ended(log: TrainingLog) -> Iterator[str]:
 
 
 def _sentence(
-    log: TrainingLog, summary: IterationSummary | None, calls: tuple[CallRow, ...], findings: list[LogFinding]
+    log: TrainingLog,
+    summary: IterationSummary | None,
+    rows: tuple[TimerRow, ...],
+    calls: tuple[CallRow, ...],
+    findings: list[LogFinding],
 ) -> str:
     parts = [*_ended(log), *_usual(summary)]
     if log.error and summary is None and not log.timers and not calls:
@@ -96,7 +101,9 @@ def _sentence(
     elif calls:
         total = sum(row.total_ms for row in calls)
         parts.append(f"{sum(row.count for row in calls)} calls of communication take {format_us(total * 1e3)} in all")
-    else:
+    elif joined := transports.joined(log.transports):
+        parts.append(joined)
+    elif rows:
         parts.append("The log holds timers and no time of an iteration")
     leading = next((finding for finding in findings if finding.severity != "info"), None)
     if leading is not None:

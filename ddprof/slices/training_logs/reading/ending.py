@@ -18,7 +18,8 @@ _OUT_OF_MEMORY = re.compile(
 # "[rank13]:[E218 04:54:22 ...] [Rank 1] Watchdog ...": the number in its group stands second
 _TIMED_OUT = re.compile(
     r"(?:\[rank(?P<rank>\d{1,7})\].{0,200}?)?\[Rank (?P<of_group>\d{1,7})\] Watchdog caught collective operation "
-    r"timeout: Work\w{1,40}\((?:SeqNum=(?P<number>\d{1,18}), )?OpType=(?P<op>\w{1,40}).*?ran for (?P<ms>\d{1,12}) milliseconds"
+    r"timeout: Work\w{1,40}\((?:SeqNum=(?P<number>\d{1,18}), )?OpType=(?P<op>\w{1,40}).*?"
+    r"ran for (?P<ms>\d{1,12}) milliseconds"
 )
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"

@@ -33,6 +33,7 @@ OF_FRAMEWORKS = (
     *(b" tok/s", b"completed step: ", b" ups=", b" ups ", b"timing_s/step:", b"|E2E latency="),
     *(b"allocation retries", b"allocator cache flushes"),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
+    *(b"NCCL INFO Channel ", b"NCCL INFO NET/IB", b" set by environment to ", b"NCCL WARN ", b"# Avg bus bandwidth"),
 )
 OF_LOOPS = (
     *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),

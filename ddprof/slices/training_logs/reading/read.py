@@ -18,6 +18,7 @@ from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, jobs_at_once, once_each
+from ddprof.slices.training_logs.reading.transports import TransportLines
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,
 # "  tensor_model_parallel_size ...................... 2"
@@ -32,7 +33,7 @@ def read_training_log(source: Source) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
     timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
-    keyed, devices = KeyedLines(), DeviceLines()
+    keyed, devices, transports = KeyedLines(), DeviceLines(), TransportLines()
     sizes: dict[str, int] = {}
 
     def reads_on() -> bool:
@@ -46,6 +47,8 @@ def read_training_log(source: Source) -> TrainingLog:
             ending.iteration()
         bars.take(line)
         devices.take(line.text)
+        if "NCCL" in line.text or "bus bandwidth" in line.text:
+            transports.take(line.text)
         timers.take(line.who, line.text)
         communication.take(line.who, line.text)
         ending.take(line)
@@ -57,7 +60,8 @@ def read_training_log(source: Source) -> TrainingLog:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
-    if not (writers or timers.by_rank or ending.error):
+    joined = transports.transports()
+    if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings):
         raise NoUsableInput(f"{source.label}: a training log without a complete iteration, timer or call")
     return TrainingLog(
         source.label,
@@ -73,6 +77,7 @@ def read_training_log(source: Source) -> TrainingLog:
         ending.error,
         devices.devices(),
         [len(job) for job in jobs_at_once(records.get(writer, ()))],
+        joined,
     )
 
 

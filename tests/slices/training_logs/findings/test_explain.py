@@ -326,3 +326,36 @@ def test_slow_iterations_at_equal_distances_are_told_by_it() -> None:
 
     assert said([11, 21, 31, 41, 51, 61, 71, 81, 91]).startswith("9 of 99 logged iterations, one in every 10, are")
     assert "every" not in said([11, 14, 31, 47, 51, 80]) + said([11, 21])
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence", "evidence"),
+    [
+        (("via NET/Socket/0", "NET/IB : No device found."), "by TCP (NET/Socket) on 50 %", "NET/IB : No device found"),
+        (
+            ("via SHM/direct/direct", "NCCL_P2P_DISABLE set by environment to 1"),
+            "through the host's memory (SHM) on 50 %",
+            "NCCL_P2P_DISABLE set by environment to 1",
+        ),
+        (("via NET/IB/1/GDRDMA", "NET/IB : No device found."), "Nothing in the log", None),
+    ],
+)
+def test_channels_by_way_of_the_processor_are_told(
+    tmp_path: Path, lines: tuple[str, str], sentence: str, evidence: str | None
+) -> None:
+    channels = "h:9:9 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\nh:9:9 [1] NCCL INFO Channel 00/0 : "
+    file = tmp_path / "nccl.log"
+    file.write_text(f"{channels}1[1] -> 2[0] [send] {lines[0]}\nh:9:9 [0] NCCL INFO {lines[1]}\n")
+    report = explain_log(Source(str(file), "training_log"))
+    assert report.sentence.startswith("NCCL joins 3 ranks by P2P (1 channel), ") and sentence in report.sentence
+    assert [said for finding in report.findings for said in finding.evidence[1:]] == [evidence] * bool(evidence)
+
+
+def test_what_nccl_tests_measured_and_what_nccl_warns_of_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "nccl.log"
+    warning = "h:9:9 [6] ib.cc:100 NCCL WARN NET/IB : Got completion from peer 10.0.0.1<5> with status=12\n"
+    file.write_text(f"{warning}# Avg bus bandwidth    : 28.2632 \n")
+    assert explain_log(Source(str(file), "training_log")).sentence == (
+        "nccl-tests measured 28.3 GB/s of bus bandwidth. NCCL warns 1 time, first: NET/IB : Got completion from peer "
+        "10.0.0.1<5> with status=12."
+    )

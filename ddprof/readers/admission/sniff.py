@@ -79,10 +79,6 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "a debug log of NCCL, which states calls and settings without times: give ddprof traces of the same job",
     ),
     (
-        re.compile(rb'^(?:\d+: ?)?:::MLL(?:OG)? .{0,400}"metadata"', re.M),
-        "an MLPerf log, which states the run and its evaluations, and no time of an iteration",
-    ),
-    (
         re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),
         "text of nvprof, which Nsight Systems replaces: `nsys profile --trace cuda,nvtx`, or torch.profiler",
     ),

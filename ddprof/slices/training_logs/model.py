@@ -94,6 +94,16 @@ class LoggedTransports:
 
 
 @dataclass(frozen=True)
+class LoggedRun:
+    """A whole run as the log states it: its time, its evaluations, and what it took to begin."""
+
+    ms: float
+    evaluations: int
+    evaluations_ms: float
+    before_ms: float = 0.0
+
+
+@dataclass(frozen=True)
 class TrainingLog:
     """One log, as tables. `sizes`: of the job and its groups by name ("world", "tensor", ...), as it states them.
 
@@ -116,6 +126,7 @@ class TrainingLog:
     devices: LoggedDevices = LoggedDevices()
     at_once: Sequence[int] = ()
     transports: LoggedTransports = LoggedTransports()
+    run: LoggedRun | None = None
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,9 @@ def _sentence(
     calls: tuple[CallRow, ...],
     findings: list[LogFinding],
 ) -> str:
-    parts = [*_ended(log), *_usual(summary)]
-    if log.error and summary is None and not log.timers and not calls:
+    took = [f"The run takes {format_us(log.run.ms * 1e3)}"] if log.run is not None and summary is None else []
+    parts = [*_ended(log), *took, *_usual(summary)]
+    if log.error and summary is None and not (log.timers or calls or took):
         return f"{parts[0]}."
     if summary is not None:
         pass

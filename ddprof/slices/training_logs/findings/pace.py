@@ -8,7 +8,14 @@ from statistics import median, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.slices.training_logs.findings.iterations import OUTLIER
-from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LogFinding, LoggedIteration, TrainingLog
+from ddprof.slices.training_logs.model import (
+    DECILES_FROM,
+    IterationSummary,
+    LogFinding,
+    LoggedIteration,
+    LoggedRun,
+    TrainingLog,
+)
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.units import format_count, format_share, format_us
 
@@ -27,6 +34,23 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
         yield from _pauses(log, summary)
     yield from _printed_means(log)
+    if log.run is not None:
+        yield from _beside_training(log.run)
+
+
+def _beside_training(run: LoggedRun) -> Iterator[LogFinding]:
+    """Findings on evaluation, and on a beginning as long as a good part of the run."""
+    share = run.evaluations_ms / run.ms if run.ms else 0.0
+    if share >= WARNING_SHARE:
+        each = format_us(run.evaluations_ms / run.evaluations * 1e3)
+        text = (
+            f"Evaluation takes {format_share(share)} of the run ({format_count(run.evaluations, 'time')}, {each} each)"
+        )
+        yield LogFinding("evaluation", severity(share, 1.0), text, share)
+    share = run.before_ms / (run.before_ms + run.ms) if run.ms else 0.0
+    if share >= WARNING_SHARE:
+        text = f"The job takes {format_us(run.before_ms * 1e3)} to begin, {format_share(share)} of it"
+        yield LogFinding("beginning", "info", text, share, (), ("starting, building and compiling, before the run",))
 
 
 def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
@@ -51,14 +75,14 @@ def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFindin
 
 def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     """A finding on a log that begins again with its first iteration, and then at another pace: no time is typical of
-    both. Parts (epochs, too) are told apart where the deciles of one lie beyond those of another.
+    both. Parts (epochs, too) are told apart where the deciles of one lie beyond those of another, by what is worth it.
     """
     starts = [
         at + 1 for at, (a, b) in enumerate(pairwise(log.iterations)) if b.number <= min(a.number, 2 * summary.every)
     ]
     parts = [log.iterations[a:b] for a, b in pairwise((0, *starts, len(log.iterations)))]
     deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
-    if len(deciles) < 2 or max(low for low, *_ in deciles) <= min(high for *_, high in deciles):
+    if len(deciles) < 2 or max(low for low, *_ in deciles) <= (1 + WARNING_SHARE) * min(high for *_, high in deciles):
         return
     paces = ", ".join(format_us(middle[4] * 1e3) for middle in deciles[:_NAMED])
     text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"

@@ -22,7 +22,15 @@ from typing import NamedTuple
 from ddprof.readers.numbers import one_float, one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
-from ddprof.slices.training_logs.reading.lines import MOST_MS, OF_TRAINING, LogLine, Stamp, stamp_of, time_ms
+from ddprof.slices.training_logs.reading.lines import (
+    EVALUATION,
+    MOST_MS,
+    OF_TRAINING,
+    LogLine,
+    Stamp,
+    stamp_of,
+    time_ms,
+)
 
 WRITER = "lines of a training loop"
 # By preference: a key of one iteration before one of all or of a mean.
@@ -62,7 +70,6 @@ _ELAPSED = re.compile(
 )
 _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:step|iter|batch)\b")
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
-_NO_TRAINING = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 # Composer and OLMo: a line per value, below one with the number.
 _HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]")
@@ -101,7 +108,7 @@ class KeyedLines:
             self._head = int(head["n"])
             return False
         trains = "loss" in text or _OF_TRAINING.search(text)
-        if not trains or _NO_TRAINING.search(text, 0, at.start()):
+        if not trains or EVALUATION.search(text, 0, at.start()):
             return False
         fields = _fields(text)
         is_timed = not fields.keys().isdisjoint(_TIMES)

@@ -34,6 +34,7 @@ OF_FRAMEWORKS = (
     *(b"allocation retries", b"allocator cache flushes"),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
     *(b"NCCL INFO Channel ", b"NCCL INFO NET/IB", b" set by environment to ", b"NCCL WARN ", b"# Avg bus bandwidth"),
+    *(b":::MLL", b"Total time: "),
 )
 OF_LOOPS = (
     *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),
@@ -43,6 +44,7 @@ OF_LOOPS = (
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = ("loss", "mfu", "tok", "grad", "train")
 _AS_WORDS = ("lr", "eta", "epoch")
+EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/"))
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")

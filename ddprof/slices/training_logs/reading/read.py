@@ -19,6 +19,7 @@ from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, jobs_at_once, once_each
 from ddprof.slices.training_logs.reading.transports import TransportLines
+from ddprof.slices.training_logs.reading.whole_runs import BENCHMARK, RunLines
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,
 # "  tensor_model_parallel_size ...................... 2"
@@ -33,7 +34,7 @@ def read_training_log(source: Source) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
     timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
-    keyed, devices, transports = KeyedLines(), DeviceLines(), TransportLines()
+    keyed, devices, transports, whole = KeyedLines(), DeviceLines(), TransportLines(), RunLines()
     sizes: dict[str, int] = {}
 
     def reads_on() -> bool:
@@ -43,7 +44,7 @@ def read_training_log(source: Source) -> TrainingLog:
         printed = list(records_of(line))
         for writer, record in printed:
             records[writer].append(record)
-        if printed or keyed.take(line):
+        if whole.take(line.text) or printed or keyed.take(line):
             ending.iteration()
         bars.take(line)
         devices.take(line.text)
@@ -55,13 +56,14 @@ def read_training_log(source: Source) -> TrainingLog:
         if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
             sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = keyed.times()
-    writer, timed = _best(records, of_loop, bars)
+    writer, timed = _best(records, of_loop, whole.records, bars)
     if writer != WRITER:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
-    joined = transports.transports()
-    if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings):
+    joined, run = transports.transports(), whole.run()
+    failed = f"its status: {whole.status}" if whole.status not in ("", "success") else ""
+    if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings or run):
         raise NoUsableInput(f"{source.label}: a training log without a complete iteration, timer or call")
     return TrainingLog(
         source.label,
@@ -74,21 +76,28 @@ def read_training_log(source: Source) -> TrainingLog:
         sizes,
         tuple(timed.means),
         tuple(timed.lapses),
-        ending.error,
+        ending.error or failed,
         devices.devices(),
         [len(job) for job in jobs_at_once(records.get(writer, ()))],
         joined,
+        run,
     )
 
 
-def _best(records: dict[str, list[LoggedRecord]], of_loop: list[LoggedRecord], bars: BarLines) -> tuple[str, Timed]:
-    """Iterations of one writer from the best source: printed times, those `of_loop`, clocks, bars, the run's mean."""
+def _best(
+    records: dict[str, list[LoggedRecord]], of_loop: list[LoggedRecord], benchmark: list[LoggedRecord], bars: BarLines
+) -> tuple[str, Timed]:
+    """Iterations of one writer from the best source: printed times, those `of_loop`, those of a `benchmark`, clocks,
+    bars, the run's mean.
+    """
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))
         return writer, by_lines(once_each(printed[writer]))
     if of_loop:
         return WRITER, (by_clock if of_loop[0].ms is None else by_lines)(once_each(of_loop))
+    if benchmark:
+        return BENCHMARK, by_lines(benchmark)
     drawn_by, drawn = bars.longest()
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
     for writer, lines in (*stamped.items(), (drawn_by, drawn)):

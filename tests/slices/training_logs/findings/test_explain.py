@@ -359,3 +359,44 @@ def test_what_nccl_tests_measured_and_what_nccl_warns_of_is_told(tmp_path: Path)
         "nccl-tests measured 28.3 GB/s of bus bandwidth. NCCL warns 1 time, first: NET/IB : Got completion from peer "
         "10.0.0.1<5> with status=12."
     )
+
+
+def mlperf(at_s: float, key: str, value: str = "null", metadata: str = "") -> str:
+    return (
+        f'[0] :::MLLOG {{"namespace": "", "time_ms": {at_s * 1e3:.0f}, "event_type": "POINT_IN_TIME", "key": "{key}", '
+        f'"value": {value}, "metadata": {{"file": "a.py", "lineno": 1{metadata}}}}}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("stats", "iteration"),
+    [
+        ('{"train_step_timing": 1.6}', "An iteration takes 1.6 s. "),
+        ('{"throughput": 320.0}', "An iteration takes 1.6 s. "),
+    ],
+)
+def test_a_benchmark_states_its_run_its_evaluations_and_its_pace(tmp_path: Path, stats: str, iteration: str) -> None:
+    events = [mlperf(0, "init_start"), mlperf(0, "init_start"), mlperf(30, "init_stop"), mlperf(30, "run_start")]
+    events += [mlperf(30, "global_batch_size", "512"), mlperf(31, "tracked_stats", stats)]
+    events += [mlperf(at, f"eval_{end}") for at, end in ((60, "start"), (65, "stop"), (90, "start"), (95, "stop"))]
+    events += [mlperf(100, "run_stop", metadata=', "status": "success"')]
+    events += [mlperf(at, f"eval_{end}") for at, end in ((160, "start"), (195, "stop"))]  # of what was saved
+    file = tmp_path / "result_0.txt"
+    file.write_text("".join(events))
+    report = explain_log(Source(str(file), "training_log"))
+    evaluation = "Evaluation takes 14 % of the run (2 times, 5 s each)"
+    assert report.sentence == f"{iteration}{evaluation}."
+    assert [f.summary for f in report.findings] == [evaluation, "The job takes 30 s to begin, 30 % of it"]
+    file.write_text("".join(events).replace("success", "aborted").replace("tracked", "other"))
+    sentence = explain_log(Source(str(file), "training_log")).sentence
+    assert sentence.startswith("The log ends before the first iteration in its status: aborted. The run takes 70 s. ")
+
+
+def test_totals_of_epochs_and_of_tests_are_the_run(tmp_path: Path) -> None:
+    file = tmp_path / "train.log"
+    line = "Epoch: [{e}]  [{n}/99]  eta: 0:01:00  loss: 6.9 (6.9)  time: 0.5000  data: 0.0010\n"
+    epochs = ["".join(line.format(e=epoch, n=10 * at) for at in range(9)) for epoch in range(3)]
+    totals = "Epoch: [{e}] Total time: 0:01:20 (0.5 s / it)\nTest: Total time: 0:00:20 (0.2 s / it)\n"
+    file.write_text("".join(text + totals.format(e=epoch) for epoch, text in enumerate(epochs)))
+    report = explain_log(Source(str(file), "training_log"))
+    assert [finding.summary for finding in report.findings] == ["Evaluation takes 20 % of the run (3 times, 20 s each)"]

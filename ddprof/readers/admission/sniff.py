@@ -79,6 +79,12 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "a debug log of NCCL, which states calls and settings without times: give ddprof traces of the same job",
     ),
     (
+        re.compile(
+            rb"(?i)(?:^.{0,120}\b(?:epoch|iter|iteration|step|batch)\W{0,4}\d.{0,200}\bloss\b.{0,400}\n.{0,9}){2}", re.M
+        ),
+        "a log of a training that prints no times: print the time of a step in each line, or `ddprof run` the job",
+    ),
+    (
         re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),
         "text of nvprof, which Nsight Systems replaces: `nsys profile --trace cuda,nvtx`, or torch.profiler",
     ),

@@ -110,6 +110,7 @@ class TrainingLog:
     `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `lapses`:
     (iteration, ms by the clock since the line before, ms that iterations take of it). `error`: the error after the last
     iteration; "" without one. `at_once`: lines of each job that wrote the log at the same time.
+    `nan_lines`: the last lines of iterations, whose loss is not a number.
     """
 
     label: str
@@ -127,6 +128,7 @@ class TrainingLog:
     at_once: Sequence[int] = ()
     transports: LoggedTransports = LoggedTransports()
     run: LoggedRun | None = None
+    nan_lines: int = 0
 
 
 @dataclass(frozen=True)

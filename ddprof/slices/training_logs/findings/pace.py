@@ -30,8 +30,13 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         yield from _restarts(log, summary)
         yield from _runs(log, summary)
         yield from _jobs(log)
+        if log.nan_lines >= DECILES_FROM:
+            text = f"The loss is not a number (nan) in the last {log.nan_lines} lines: their time is spent for nothing"
+            yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
         yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
+        if since is None:
+            yield from _longer(log.iterations[1:])
         yield from _pauses(log, summary)
     yield from _printed_means(log)
     if log.run is not None:
@@ -121,6 +126,24 @@ def _slower(since: int, iterations: Sequence[LoggedIteration]) -> Iterator[LogFi
     )
     evidence = ("what the log says around its beginning, and what else ran on the hosts then, may say why",)
     yield LogFinding("slower_since", severity(share, 1.0), text, share, (), evidence)
+
+
+def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
+    """A finding on iterations that become longer over the whole log, each third beyond the one before it."""
+    third = len(iterations) // 3
+    if third < DECILES_FROM:
+        return
+    parts = [[i.mean_ms for i in iterations[at : at + third]] for at in (0, third, len(iterations) - third)]
+    deciles = [quantiles(part, n=10, method="inclusive") for part in parts]
+    (*_, first_high), middle, (last_low, *_) = deciles
+    paces = [median(part) for part in parts]
+    if last_low <= (1 + WARNING_SHARE) * first_high or not paces[0] < middle[4] < paces[2]:
+        return
+    text = "Iterations become longer: {} in the first third of the log, then {}, {} in the last".format(
+        *(format_us(ms * 1e3) for ms in paces)
+    )
+    evidence = ("a schedule of lengths or batches does that, and so does what grows with each iteration",)
+    yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
 
 
 def _uneven(summary: IterationSummary, loading: float) -> Iterator[LogFinding]:

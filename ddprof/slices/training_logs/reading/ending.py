@@ -24,6 +24,7 @@ _TIMED_OUT = re.compile(
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
 )
+_NAN = re.compile(r"(?i)loss\W{0,3}nan\b")
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
@@ -37,6 +38,7 @@ class LastError:
     def __init__(self) -> None:
         self._error = ""
         self._timed_out: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)  # call -> (rank, ms) of it
+        self.nan_lines = 0  # of iterations, the last ones, whose loss is not a number
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
 
@@ -68,7 +70,7 @@ class LastError:
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             job, before = self._cancelled
             if end["job"] != job and self.error == before:
-                self.iteration()  # what was named is of a job before
+                self._forget()  # what was named is of a job before
             self._name(end[0])
             self._cancelled = end["job"], self.error
         elif line.who in self._open:
@@ -77,8 +79,13 @@ class LastError:
             match = _OUT_OF_MEMORY.search(line.text)
             self._name(match[0] if match else line.text)
 
-    def iteration(self) -> None:
+    def iteration(self, text: str = "") -> None:
         """Note that an iteration was logged."""
+        is_nan = "nan" in text.lower() and _NAN.search(text) is not None
+        self.nan_lines = self.nan_lines + 1 if is_nan else 0
+        self._forget()
+
+    def _forget(self) -> None:
         self._error = ""
         self._timed_out.clear()
         self._open.clear()

@@ -65,13 +65,16 @@ _PRINTED = tuple(
 
 
 class LoggedRecord(NamedTuple):
-    """An iteration from one line. `ms`: None where only the line's clock gives its time."""
+    """An iteration from one line. `ms`: None where only the line's clock gives its time. `goes_on`: the job counts anew
+    in its next epoch.
+    """
 
     number: int
     ms: float | None
     clock: Stamp | None = None
     tflops: float | None = None
     batch: int | None = None
+    goes_on: bool = False
 
 
 def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:

@@ -54,10 +54,12 @@ _AT = re.compile(
     # A counter in brackets, behind that of the epoch
     r"\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
     r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}"
-    r"|\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)"
-    # A JSON object in each line: LLaMA Factory's, ms-swift's ("12/294")
-    r'|"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": "?(?P<json>\d{1,12})(?=[,/}"])',
+    r"|\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)",
     re.IGNORECASE,
+)
+# A JSON object in each line: LLaMA Factory's, ms-swift's ("12/294")
+_IN_JSON = re.compile(
+    r'"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": "?(?P<at>\d{1,12})(?P<n>)(?=[,/}"])'
 )
 _FIELD = re.compile(
     r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\"?\s?(?:\((?P<of>ms|s|sec)\))?\s?[:=]?\s{0,4}"
@@ -69,6 +71,7 @@ _ELAPSED = re.compile(
     r'(?P<s>\d{1,2})s?"'
 )
 _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:step|iter|batch)\b")
+_EPOCH = re.compile(r"\bepoch\W{0,4}(?P<number>\d{1,7})", re.IGNORECASE)
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 # Composer and OLMo: a line per value, below one with the number.
@@ -80,12 +83,16 @@ _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 
 
 class _Line(NamedTuple):
-    """The number of an iteration, the rank that writes (None: unknown), its clock, and key -> (ms, grain of it)."""
+    """The number of an iteration, the rank that writes (None: unknown), its clock, and key -> (ms, grain of it).
+
+    `goes_on`: it is of the epoch after that of the line before.
+    """
 
     number: int
     rank: int | None
     clock: Stamp | None
     ms: dict[str, tuple[float, float]]
+    goes_on: bool
 
 
 class KeyedLines:
@@ -93,6 +100,8 @@ class KeyedLines:
 
     def __init__(self) -> None:
         self._lines: list[_Line] = []
+        self._clocked: list[LoggedRecord] = []  # of lines without a time
+        self._before = 0, ""  # number and text of the line before
         self._rising = 0
         self._head: int | None = None  # number of an iteration whose values follow
 
@@ -101,7 +110,7 @@ class KeyedLines:
         text = line.prefix + line.text  # "Epoch:" before a bracket looks like the name of a host
         if self._head is not None and "throughput/" in text and (rate := _RATE.search(text)) is not None:
             return self._rate(self._head, one_float(rate["value"]))
-        at = _AT.search(text)
+        at = (_IN_JSON if text[:1] == "{" else _AT).search(text)
         if at is None:
             return False
         if (head := _HEAD.search(text, max(0, at.start() - 1))) is not None:
@@ -110,16 +119,23 @@ class KeyedLines:
         trains = "loss" in text or _OF_TRAINING.search(text)
         if not trains or EVALUATION.search(text, 0, at.start()):
             return False
-        fields = _fields(text)
+        fields, number, clock = _fields(text), int(at["at"] or at["n"]), stamp_of(text[: at.start()])
+        goes_on = number < self._before[0] and _is_next_epoch(self._before[1], text)
         is_timed = not fields.keys().isdisjoint(_TIMES)
         if is_timed:
-            self._add(_Line(int(at["at"] or at["n"] or at["json"]), _rank(text), stamp_of(text[: at.start()]), fields))
-        return is_timed
+            self._add(_Line(number, _rank(text), clock, fields, goes_on))
+        elif clock is not None and not self._lines:
+            self._rising += bool(self._clocked) and number > self._clocked[-1].number
+            self._clocked.append(LoggedRecord(number, None, clock, goes_on=goes_on))
+        else:
+            return False
+        self._before = number, text
+        return True
 
     def _rate(self, number: int, per_s: float | None) -> bool:
         self._head = None
         if per_s:
-            self._add(_Line(number, None, None, {"per step": (1e3 / per_s, 0.0)}))
+            self._add(_Line(number, None, None, {"per step": (1e3 / per_s, 0.0)}, False))
         return bool(per_s)
 
     def _add(self, line: _Line) -> None:
@@ -143,7 +159,16 @@ class KeyedLines:
         waits = _waits(lines, data) if data else ([], [])
         if key in _MEAN or _are_totals(lines, key):
             return [_total(line, key, line.number if key in _MEAN else 1) for line in lines], *waits
-        return [LoggedRecord(line.number, line.ms[key][0], line.clock) for line in lines if line.ms[key][0]], *waits
+        records = [
+            LoggedRecord(line.number, line.ms[key][0], line.clock, goes_on=line.goes_on)
+            for line in lines
+            if line.ms[key][0]
+        ]
+        return records, *waits
+
+    def clocked(self) -> list[LoggedRecord]:
+        """The iterations of lines that hold no time, by their clock."""
+        return self._clocked if self.is_training and not self._lines else []
 
 
 _KEYS = frozenset((*_TIMES, *DATA, _UPDATE))
@@ -168,6 +193,11 @@ def _fields(text: str) -> dict[str, tuple[float, float]]:
         ms, grain_ms = times.pop(_UPDATE)
         times["step_time"] = ms + sum(times[key][0] for key in DATA if key in times), grain_ms
     return times
+
+
+def _is_next_epoch(before: str, text: str) -> bool:
+    last, this = _EPOCH.search(before), _EPOCH.search(text)
+    return last is not None and this is not None and int(this["number"]) == int(last["number"]) + 1
 
 
 def _rank(text: str) -> int | None:

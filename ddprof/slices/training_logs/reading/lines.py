@@ -30,16 +30,23 @@ OF_FRAMEWORKS = (
         b"_parallel_size ",
         b"_batch_size ",
     ),
-    *(b" tok/s", b"completed step: ", b" ups=", b" ups ", b"timing_s/step:", b"|E2E latency="),
+    *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
     *(b"allocation retries", b"allocator cache flushes"),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
-    *(b"NCCL INFO Channel ", b"NCCL INFO NET/IB", b" set by environment to ", b"NCCL WARN ", b"# Avg bus bandwidth"),
-    *(b":::MLL", b"Total time: "),
+    b":::MLL",
+)
+OF_NCCL = (
+    b"NCCL INFO Channel ",
+    b"NCCL INFO NET/IB",
+    b" set by environment to ",
+    b"NCCL WARN ",
+    b"# Avg bus bandwidth",
 )
 OF_LOOPS = (
-    *(b"ime:", b"ime=", b"time ", b"Time ", b"time\t", b"dt:", b"dt=", b"dt ", b"_cost:", b"/step", b"updt_s:"),
+    *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"updt_s:"),
     *(b"[batch=", b"[step=", b"batches_per_sec"),
-    *(b"step_avg:", b"elapsed:", b'elapsed_time": ', b'_time_ms": '),
+    *(b"step_avg:", b"elapsed:"),
+    *(b"oss=", b"oss:", b'oss": '),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = ("loss", "mfu", "tok", "grad", "train")
@@ -100,6 +107,7 @@ def wanted(
     words: tuple[bytes, ...] = (*OF_FRAMEWORKS, *OF_LOOPS),
 ) -> Iterator[bytes]:
     """Lines with one of some words; every line while `reads_on` is true."""
+    words = (*words, *OF_NCCL) if b" NCCL " in text else words
     places = {word: at for word in words if (at := text.find(word)) >= 0}
     at = 0
     while at < len(text):

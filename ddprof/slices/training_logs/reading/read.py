@@ -45,7 +45,7 @@ def read_training_log(source: Source) -> TrainingLog:
         for writer, record in printed:
             records[writer].append(record)
         if whole.take(line.text) or printed or keyed.take(line):
-            ending.iteration()
+            ending.iteration(line.text)
         bars.take(line)
         devices.take(line.text)
         if "NCCL" in line.text or "bus bandwidth" in line.text:
@@ -56,7 +56,7 @@ def read_training_log(source: Source) -> TrainingLog:
         if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
             sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = keyed.times()
-    writer, timed = _best(records, of_loop, whole.records, bars)
+    writer, timed = _best(records, of_loop, whole.records, bars, keyed.clocked())
     if writer != WRITER:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
@@ -81,14 +81,19 @@ def read_training_log(source: Source) -> TrainingLog:
         [len(job) for job in jobs_at_once(records.get(writer, ()))],
         joined,
         run,
+        ending.nan_lines,
     )
 
 
 def _best(
-    records: dict[str, list[LoggedRecord]], of_loop: list[LoggedRecord], benchmark: list[LoggedRecord], bars: BarLines
+    records: dict[str, list[LoggedRecord]],
+    of_loop: list[LoggedRecord],
+    benchmark: list[LoggedRecord],
+    bars: BarLines,
+    clocked: list[LoggedRecord],
 ) -> tuple[str, Timed]:
     """Iterations of one writer from the best source: printed times, those `of_loop`, those of a `benchmark`, clocks,
-    bars, the run's mean.
+    bars, lines of a loop that only a clock times, the run's mean.
     """
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
@@ -100,7 +105,7 @@ def _best(
         return BENCHMARK, by_lines(benchmark)
     drawn_by, drawn = bars.longest()
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
-    for writer, lines in (*stamped.items(), (drawn_by, drawn)):
+    for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, clocked)):
         if (timed := by_clock(once_each(lines))).iterations:
             return writer, timed
     whole = next((of for of in records if "whole run" in of), None)

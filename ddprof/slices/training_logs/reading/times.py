@@ -77,6 +77,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
     timed = Timed()
     before: LoggedRecord | None = None
     spent_ms, ran = 0.0, 0  # since the start, by the clock
+    last = 0, 0.0  # iterations and ms between the last two lines
     is_mean = False
     for record in records:
         ms = record.ms or 0.0
@@ -87,6 +88,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
             error_ms = (record.clock.grain_s + before.clock.grain_s) * 1e3 / steps
         if steps <= 0:
             spent_ms, ran, is_mean = ms, 1, False
+            timed.lapses.extend(_between_epochs(before, record, last))
         elif lapse_ms is not None and error_ms is not None and lapse_ms > 0:
             spent_ms, ran = spent_ms + lapse_ms * steps, ran + steps
             is_too_long = ms > lapse_ms / (1 - 1 / GRAINS) + error_ms
@@ -96,24 +98,43 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
                 ms = lapse_ms
             timed.lapses.append((record.number, lapse_ms * steps, ms * steps))
         timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
+        last = (steps, (lapse_ms or 0.0) * steps) if steps > 0 else last
         before = record
     return timed
+
+
+def _between_epochs(
+    before: LoggedRecord | None, record: LoggedRecord, last: tuple[int, float]
+) -> list[tuple[int, float, float]]:
+    """The lapse from the last line of an epoch to the first of the next, and what iterations take of it at most: those
+    that end the one are no more than lie between the `last` two lines (their number and ms).
+    """
+    steps, ms = last
+    if before is None or not (record.goes_on and ms and record.clock and before.clock):
+        return []
+    lapse_ms = (record.clock.s - before.clock.s) * 1e3
+    trained_ms = ms * (1 + min(record.number / steps, 1.0))
+    return [(record.number, lapse_ms, min(trained_ms, lapse_ms))] if lapse_ms > 0 else []
 
 
 def by_clock(records: Sequence[LoggedRecord]) -> Timed:
     """Iterations of lines with only a clock, in spans long enough for its resolution."""
     timed = Timed()
     anchor: LoggedRecord | None = None
+    last = 0, 0.0  # iterations and ms between the last two lines
     for record in records:
         if record.clock is None:
             continue
         if anchor is None or anchor.clock is None or record.number <= anchor.number or record.clock.s < anchor.clock.s:
+            timed.lapses.extend(_between_epochs(anchor, record, last))
             anchor = record
             continue
         span_s = record.clock.s - anchor.clock.s
         if span_s >= GRAINS * max(record.clock.grain_s, anchor.clock.grain_s):
             ms = span_s * 1e3 / (record.number - anchor.number)
             timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
+            timed.lapses.append((record.number, span_s * 1e3, span_s * 1e3))
+            last = record.number - anchor.number, span_s * 1e3
             anchor = record
     return timed
 

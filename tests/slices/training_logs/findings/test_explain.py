@@ -218,6 +218,12 @@ def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path:
     report = explain_tables(TrainingLog("a.log", ("Megatron",), slow))
     assert [finding.id for finding in report.findings] == ["slower_since"]
     assert "From iteration 951 to the end of the log one takes 15 s, 10 s before" in report.sentence
+    grown = tuple(LoggedIteration(n, 30.0 + n % 3 + n // 40) for n in range(1, 1201))
+    report = explain_tables(TrainingLog("a.log", (WRITER,), grown))
+    assert (
+        "Iterations become longer: 36 ms in the first third of the log, then 46 ms, 56 ms in the last"
+        in report.sentence
+    )
     log, at = tmp_path / "a.log", 0.0
     rows = []
     for n in range(20, 2020, 20):  # a second per line, nine more in each fifteenth
@@ -229,6 +235,28 @@ def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path:
     (finding,) = explain_log(Source(str(log), "training_log")).findings
     assert (finding.id, finding.severity) == ("pauses", "critical") and finding.share == pytest.approx(0.214, abs=0.001)
     assert "6 pauses between iterations cost 21 % of the time, the long ones every 300 or so" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("timed", "epochs", "told"),
+    [
+        ("time: 0.1000", 6, "5 pauses between iterations cost 24 % of the time"),
+        ("", 6, "5 pauses between iterations cost 24 % of the time"),  # only the clock tells
+        ("time: 0.1000", 1, ""),  # as often as the same is started anew, days apart
+    ],
+)
+def test_what_lies_between_epochs_is_a_pause(tmp_path: Path, timed: str, epochs: int, told: str) -> None:
+    log, at, rows = tmp_path / "a.log", 0.0, []
+    for epoch in range(6):
+        for n in range(20, 401, 20):
+            at += 2.0
+            clock = f"2026-01-02 {int(at) // 3600:02d}:{int(at) // 60 % 60:02d}:{at % 60:06.3f}"
+            rows.append(f"{clock} INFO: epoch: {epoch % epochs} iter: {n}  loss: 1.0  {timed} lr: 1\n")
+        at += 18.0  # of which two may end the epoch
+    log.write_text("".join(rows))
+    report = explain_log(Source(str(log), "training_log"))
+    assert report.iterations is not None and report.iterations.median_ms == pytest.approx(100.0)
+    assert [f.summary for f in report.findings] == [told] * bool(told)
 
 
 @pytest.mark.parametrize(("sizes", "severity"), [(ALONE, "critical"), ({**ALONE, "pipeline": 2}, "info"), ({}, "info")])
@@ -359,6 +387,14 @@ def test_what_nccl_tests_measured_and_what_nccl_warns_of_is_told(tmp_path: Path)
         "nccl-tests measured 28.3 GB/s of bus bandwidth. NCCL warns 1 time, first: NET/IB : Got completion from peer "
         "10.0.0.1<5> with status=12."
     )
+
+
+def test_a_loss_that_is_no_number_is_told_where_it_stays_so(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    for losses, told in ((("2.1",) * 6 + ("nan",) * 12, "in the last 12 lines"), (("nan",) * 12 + ("2.1",) * 6, "")):
+        log.write_text("".join(f"step {n} | loss: {loss} | dt: 5.00ms | tok/sec: 9\n" for n, loss in enumerate(losses)))
+        report = explain_log(Source(str(log), "training_log"))
+        assert [told in finding.summary for finding in report.findings] == [True] * bool(told)
 
 
 def mlperf(at_s: float, key: str, value: str = "null", metadata: str = "") -> str:

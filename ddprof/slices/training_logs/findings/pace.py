@@ -34,7 +34,9 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
             text = f"The loss is not a number (nan) in the last {log.nan_lines} lines: their time is spent for nothing"
             yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
-        yield from _uneven(summary, loading) if since is None else _slower(since, log.iterations)
+        yield from (
+            _uneven(summary, loading, _stride(log.iterations)) if since is None else _slower(since, log.iterations)
+        )
         if since is None:
             yield from _longer(log.iterations[1:])
         yield from _pauses(log, summary)
@@ -146,7 +148,13 @@ def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
     yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
 
 
-def _uneven(summary: IterationSummary, loading: float) -> Iterator[LogFinding]:
+def _stride(iterations: Sequence[LoggedIteration]) -> int:
+    """Usual number of iterations from one line to the next."""
+    apart = [now.number - before.number for before, now in pairwise(iterations) if now.number > before.number]
+    return round(median(apart)) if apart else 1
+
+
+def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[LogFinding]:
     if not summary.slow:
         return
     if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
@@ -154,7 +162,7 @@ def _uneven(summary: IterationSummary, loading: float) -> Iterator[LogFinding]:
     slowest = _longest([(iteration.number, iteration.mean_ms) for iteration in summary.slow])
     what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
     verb = "is" if len(summary.slow) == 1 else "are"
-    period = _period([iteration.number for iteration in summary.slow], summary.every)
+    period = _period([iteration.number for iteration in summary.slow], stride)
     often = f", one in every {period}," if period else ""
     text = (
         f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "

@@ -50,17 +50,19 @@ FEWEST = 3  # lines with rising numbers, before text is taken for the log of a t
 # Single times in rising order are as rare as 1 in 40,000 for so many lines.
 _FEWEST_RISING = 8
 _MOST_FALLS = 0.1  # of the lines; of single times half are shorter than the one before
+_COUNTED = (
+    r"\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)"
+)
 _AT = re.compile(
+    # "epoch: [1/200], global_step: 10": no counter in brackets, but that of the epoch
+    rf"\bepoch\W{{0,4}}\[\d{{1,7}}/\d{{1,7}}\].{{0,9}}{_COUNTED}"
     # A counter in brackets, behind that of the epoch
-    r"\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
-    r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}"
-    r"|\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)",
+    r"|\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
+    r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}|" + _COUNTED.replace("<n>", "<later>"),
     re.IGNORECASE,
 )
 # A JSON object in each line: LLaMA Factory's, ms-swift's ("12/294")
-_IN_JSON = re.compile(
-    r'"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": "?(?P<at>\d{1,12})(?P<n>)(?=[,/}"])'
-)
+_IN_JSON = re.compile(r'"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": "?(?P<n>\d{1,12})(?=[,/}"])')
 _FIELD = re.compile(
     r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\"?\s?(?:\((?P<of>ms|s|sec)\))?\s?[:=]?\s{0,4}"
     r"(?P<value>\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\s?(?P<unit>ms|us|s|sec|secs|seconds)?(?![\w:])"
@@ -119,7 +121,7 @@ class KeyedLines:
         trains = "loss" in text or _OF_TRAINING.search(text)
         if not trains or EVALUATION.search(text, 0, at.start()):
             return False
-        fields, number, clock = _fields(text), int(at["at"] or at["n"]), stamp_of(text[: at.start()])
+        fields, number, clock = _fields(text), _number(at), stamp_of(text[: at.start()])
         goes_on = number < self._before[0] and _is_next_epoch(self._before[1], text)
         is_timed = not fields.keys().isdisjoint(_TIMES)
         if is_timed:
@@ -193,6 +195,10 @@ def _fields(text: str) -> dict[str, tuple[float, float]]:
         ms, grain_ms = times.pop(_UPDATE)
         times["step_time"] = ms + sum(times[key][0] for key in DATA if key in times), grain_ms
     return times
+
+
+def _number(at: re.Match[str]) -> int:
+    return int(next(number for number in at.groups() if number))
 
 
 def _is_next_epoch(before: str, text: str) -> bool:

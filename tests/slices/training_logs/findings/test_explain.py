@@ -347,13 +347,15 @@ def test_loading_is_a_mean_of_lines_and_late_on_the_rank_that_writes_it(tmp_path
 def test_slow_iterations_at_equal_distances_are_told_by_it() -> None:
     """An optimizer that refreshes its preconditioner every tenth step (SOAP, in a public log)."""
 
-    def said(slow: list[int]) -> str:
-        each = tuple(LoggedIteration(at, 1_300.0 if at in slow else 255.0 + at % 3) for at in range(1, 101))
+    def said(slow: list[int], stride: int = 1) -> str:
+        rows = range(1, 101 * stride, stride)
+        each = tuple(LoggedIteration(at, 1_300.0 if at in slow else 255.0 + at % 3) for at in rows)
         (finding,) = explain_tables(TrainingLog("a.log", (WRITER,), each)).findings
         return finding.summary
 
     assert said([11, 21, 31, 41, 51, 61, 71, 81, 91]).startswith("9 of 99 logged iterations, one in every 10, are")
     assert "every" not in said([11, 14, 31, 47, 51, 80]) + said([11, 21])
+    assert "every" not in said([511, 521, 531, 541, 551, 561], stride=10)  # lines that follow one another
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,10 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     ),
     (
         re.compile(
-            rb"(?i)(?:^.{0,120}\b(?:epoch|iter|iteration|step|batch)\W{0,4}\d.{0,200}\bloss\b.{0,400}\n.{0,9}){2}", re.M
+            rb"(?i)(?:^.{0,120}\b(?:epoch|iter|iteration|step|batch)\W{0,4}\d.{0,200}(?:\bloss\b|samples/s).{0,400}\n.{0,9}){2}",
+            re.M,
         ),
-        "a log of a training that prints no times: print the time of a step in each line, or `ddprof run` the job",
+        "a log of a training that prints no time of a step: print it in each line, or `ddprof run` the job",
     ),
     (
         re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),

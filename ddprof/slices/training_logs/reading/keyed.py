@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float, one_rank
@@ -81,6 +82,7 @@ _HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]")
 _RATE = re.compile(r"throughput/(?:device/)?batches_per_sec(?:ond)?[:=]\s?(?P<value>\d[\d.]{0,20})(?![\w:])")
 _MS = {"ms": 1.0, "us": 1e-3}  # else seconds
 _UNITS = (None, "ms", "us", "s", "sec", "secs", "seconds")
+_MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run of those that published theirs
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 
 
@@ -161,8 +163,9 @@ class KeyedLines:
         waits = _waits(lines, data) if data else ([], [])
         if key in _MEAN or _are_totals(lines, key):
             return [_total(line, key, line.number if key in _MEAN else 1) for line in lines], *waits
+        of = _iterations_of_each(lines, key)
         records = [
-            LoggedRecord(line.number, line.ms[key][0], line.clock, goes_on=line.goes_on)
+            LoggedRecord(line.number, line.ms[key][0] / of, line.clock, goes_on=line.goes_on)
             for line in lines
             if line.ms[key][0]
         ]
@@ -239,6 +242,16 @@ def _are_totals(lines: Sequence[_Line], key: str) -> bool:
     if len(longest) < _FEWEST_RISING:
         return key in _OF_ALL
     return len(runs) - 1 <= _MOST_FALLS * len(lines) and (key in _OF_ALL or longest[-1] >= 2 * longest[0])
+
+
+def _iterations_of_each(lines: Sequence[_Line], key: str) -> int:
+    """1, or the iterations since the line before where times of one would be a longer run than any: then, as far as the
+    log without a clock tells, a time is of all of them.
+    """
+    apart = [now.number - before.number for before, now in pairwise(lines) if now.number > before.number]
+    stride = round(median(apart)) if apart else 1
+    is_too_long = stride * sum(line.ms[key][0] for line in lines) > _MOST_RUN_MS
+    return stride if is_too_long and not any(line.clock for line in lines) else 1
 
 
 def _waits(lines: Sequence[_Line], data: str) -> tuple[list[TimerReading], list[RankReading]]:

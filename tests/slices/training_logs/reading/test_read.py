@@ -348,3 +348,11 @@ def test_a_time_of_one_iteration_is_no_mean(tmp_path: Path) -> None:
     lines = "".join(f"iter {10 * at}: loss 3.2150, time {250 + at % 3}.00ms, mfu 38.40%\n" for at in range(20))
     summary = explain_tables(read_text(tmp_path, lines)).iterations
     assert summary is not None and summary.every == 1 and summary.lines == 20
+
+
+def test_times_that_would_be_years_are_of_all_iterations_since_the_line_before(tmp_path: Path) -> None:
+    """GluonNLP's pre-training prints the time of 250 steps, and no clock."""
+    for stride, ms in ((250, 400.0), (1, 100_000.0)):
+        lines = [f"INFO:root:[step {stride * at}]\tmlm_loss=1.5\ttime={100 + at % 3 - 1}.00\n" for at in range(1, 3001)]
+        summary = explain_tables(read_text(tmp_path, "".join(lines))).iterations
+        assert summary is not None and summary.median_ms == pytest.approx(ms)

@@ -95,12 +95,15 @@ class LoggedTransports:
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A whole run as the log states it: its time, its evaluations, and what it took to begin."""
+    """A whole run as the log states it: its time, its evaluations, what it took to begin, and what passed `beside` its
+    training steps.
+    """
 
     ms: float
-    evaluations: int
-    evaluations_ms: float
+    evaluations: int = 0
+    evaluations_ms: float = 0.0
     before_ms: float = 0.0
+    beside_ms: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 :::MLLOG {"namespace": "", "time_ms": 1696158533889, "event_type": "...", "key": "eval_start", "value": 1, "metadata": {
 :::MLL 1556733699.711 eval_start: {"value": null, "metadata": {"lineno": 65}}
 Test: Total time: 0:00:02 (0.7452 s / it)
+... | train_inner | epoch 001: 2900 / 160368 loss=8.979, ..., num_updates=2900, ..., train_wall=13, wall=1265
 """
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from ddprof.readers.numbers import one_float
 from ddprof.slices.training_logs.model import LoggedRun
@@ -24,6 +26,7 @@ _STEP = re.compile(r'"step_num": (?P<number>\d{1,12})')
 _TIME = re.compile(r'"train_step_timing": (?P<s>\d[\d.e+-]{0,24})')
 _RATE = re.compile(r'"(?:throughput|imgs_sec)": (?P<rate>\d[\d.e+-]{0,24})')
 _STATUS = re.compile(r'"status": "(?P<status>\w{1,40})"')
+_WALLS = re.compile(r" train_wall=(?P<steps>\d{1,9})(?=,).* wall=(?P<all>\d{1,9})$")  # fairseq's, in seconds
 _TOTAL = re.compile(r"(?P<of>[\w :\[\]]{0,60})Total time: (?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")
 
 
@@ -36,6 +39,7 @@ class RunLines:
         self._batch = 0.0
         self._open: dict[str, float] = {}  # interval -> ms of its start
         self._spans: dict[str, list[tuple[float, float]]] = {"init": [], "run": [], "eval": []}
+        self._walls: list[tuple[int, int]] = []  # s in steps since the line before, s since the start
         self._totals_ms: dict[bool, list[float]] = {False: [], True: []}  # by whether they are of an evaluation
 
     def take(self, text: str) -> bool:
@@ -46,6 +50,8 @@ class RunLines:
             hours = int(total["d"] or 0) * 24 + int(total["h"])
             ms = (hours * 60 + int(total["m"])) * 6e4 + int(total["s"]) * 1e3
             self._totals_ms[EVALUATION.search(total["of"]) is not None].append(ms)
+        if " train_wall=" in text and (walls := _WALLS.search(text)) is not None:
+            self._walls.append((int(walls["steps"]), int(walls["all"])))
         return False
 
     def _event(self, event: re.Match[str]) -> bool:
@@ -83,4 +89,8 @@ class RunLines:
             tests = [b - a for a, b in self._spans["eval"] if begin <= a and b <= end]
             before_ms = sum(b - a for a, b in self._spans["init"] if b <= begin)
             return LoggedRun(end - begin, len(tests), sum(tests), before_ms)
+        # Releases before 0.10 print the sum since the start
+        if self._walls and all(steps <= b - a + 1 for (_, a), (steps, b) in pairwise(self._walls)):
+            within_s, span_s = sum(steps for steps, _ in self._walls[1:]), self._walls[-1][1] - self._walls[0][1]
+            return LoggedRun(span_s * 1e3, beside_ms=(span_s - within_s) * 1e3) if span_s > 0 else None
         return LoggedRun(sum(tests) + sum(trains), len(tests), sum(tests)) if tests and trains else None

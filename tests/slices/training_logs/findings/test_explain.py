@@ -438,3 +438,18 @@ def test_totals_of_epochs_and_of_tests_are_the_run(tmp_path: Path) -> None:
     file.write_text("".join(text + totals.format(e=epoch) for epoch, text in enumerate(epochs)))
     report = explain_log(Source(str(file), "training_log"))
     assert [finding.summary for finding in report.findings] == ["Evaluation takes 20 % of the run (3 times, 20 s each)"]
+
+
+def test_what_passes_beside_the_steps_of_fairseq(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    line = (
+        "| INFO | train_inner | epoch 001: {n} / 9999 loss=9.2, ups=3.5, num_updates={n}, train_wall={s}, wall={at}\n"
+    )
+    since = [
+        (line.format(n=100 * at, s=13 * at, at=28 * at), line.format(n=100 * at, s=13, at=28 * at))
+        for at in range(1, 9)
+    ]
+    for lines, told in (([new for _, new in since], ["54 % of the time passes"]), ([old for old, _ in since], [])):
+        log.write_text("".join(lines))  # older releases print sums
+        findings = explain_log(Source(str(log), "training_log")).findings
+        assert [finding.summary[:23] for finding in findings] == told

@@ -82,8 +82,8 @@ class LoggedDevices:
 
 @dataclass(frozen=True)
 class LoggedTransports:
-    """How NCCL joins ranks: `channels` by transport ("P2P", "SHM", "NET/Socket", ...), the number of `ranks` in them,
-    `why` that may be, its `warnings`, and the bandwidth that nccl-tests measured.
+    """Transports by which NCCL joins ranks: `channels` of each ("P2P", "SHM", "NET/Socket", ...), the number of `ranks`
+    in them, `why` that may be, its `warnings`, and the bandwidth that nccl-tests measured.
     """
 
     channels: dict[str, int] = field(default_factory=dict)

@@ -25,7 +25,7 @@ _SLOW = (
 
 
 def joined(transports: LoggedTransports) -> str:
-    """How NCCL joins the ranks, and the bandwidth that nccl-tests measured; "" where the log does not say it."""
+    """Transports that join the ranks, and the bandwidth that nccl-tests measured; "" where the log does not say it."""
     kinds = sorted(transports.channels.items(), key=lambda each: -each[1])
     by = ", ".join(f"{kind} ({format_count(channels, 'channel')})" for kind, channels in kinds)
     said = [f"NCCL joins {format_count(transports.ranks, 'rank')} by {by}"] if by else []

@@ -1,4 +1,4 @@
-"""How NCCL joins ranks, from its own lines at NCCL_DEBUG=INFO, and what it warns of.
+"""Transports by which NCCL joins ranks, from its own lines at NCCL_DEBUG=INFO, and what it warns of.
 
 host:986:1254 [6] NCCL INFO Channel 00/0 : 6[6] -> 38[6] [send] via NET/IB/1/GDRDMA
 host:986:1254 [6] NCCL INFO NCCL_P2P_DISABLE set by environment to 1

@@ -22,9 +22,10 @@ _EVENT = re.compile(
     r"| (?P<s>\d{1,12}\.\d{1,9}) (?P<name>\w{1,80}): \{)\"value\": (?P<value>.{1,2000}?), \"metadata\": "
     r"(?P<metadata>.*)"
 )
-_STEP = re.compile(r'"step_num": (?P<number>\d{1,12})')
+_STEP = re.compile(r'"step(?:_num)?": (?P<number>\d{1,12}(?:\.\d{1,20})?)')
 _TIME = re.compile(r'"train_step_timing": (?P<s>\d[\d.e+-]{0,24})')
 _RATE = re.compile(r'"(?:throughput|imgs_sec)": (?P<rate>\d[\d.e+-]{0,24})')
+_LIKE = (2 / 3, 3 / 2)  # the time between two rates holds evaluations, and no rate is of one of several devices
 _STATUS = re.compile(r'"status": "(?P<status>\w{1,40})"')
 _WALLS = re.compile(r" train_wall=(?P<steps>\d{1,9})(?=,).* wall=(?P<all>\d{1,9})$")  # fairseq's, in seconds
 _TOTAL = re.compile(r"(?P<of>[\w :\[\]]{0,60})Total time: (?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)")
@@ -37,6 +38,8 @@ class RunLines:
         self.records: list[LoggedRecord] = []
         self.status = ""  # with which the benchmark ended
         self._batch = 0.0
+        self._samples = 0.0  # of an epoch
+        self._rated = 0.0, 0.0  # ms and steps, epochs or samples at the last rate
         self._open: dict[str, float] = {}  # interval -> ms of its start
         self._spans: dict[str, list[tuple[float, float]]] = {"init": [], "run": [], "eval": []}
         self._walls: list[tuple[int, int]] = []  # s in steps since the line before, s since the start
@@ -58,6 +61,8 @@ class RunLines:
         key = event["key"] or event["name"]
         at_ms = float(event["s"]) * 1e3 if event["s"] else float(event["ms"])
         what, _, end = key.rpartition("_")
+        if key == "run_start":
+            self._rated = at_ms, 0.0
         if what in self._spans and end == "start":
             self._open.setdefault(what, at_ms)  # each rank may state it
         elif what in self._spans and end == "stop" and what in self._open:
@@ -65,21 +70,32 @@ class RunLines:
             self.status = (status["status"] if (status := _STATUS.search(event["metadata"])) else "") or self.status
         elif key == "global_batch_size":
             self._batch = one_float(event["value"]) or 0.0
+        elif key == "train_samples":
+            self._samples = one_float(event["value"]) or 0.0
         elif key == "tracked_stats":
-            return self._iteration(event)
+            return self._iteration(event, at_ms)
         return False
 
-    def _iteration(self, event: re.Match[str]) -> bool:
+    def _iteration(self, event: re.Match[str], at_ms: float) -> bool:
         timed, rate = _TIME.search(event["value"]), _RATE.search(event["value"])
         seconds = one_float(timed["s"]) if timed else None
-        if rate is not None and self._batch and (per_s := one_float(rate["rate"])):
-            seconds = self._batch / per_s
-        if not seconds:
-            return False
         step = _STEP.search(event["metadata"])
-        number = int(step["number"]) if step else len(self.records) + 1
-        self.records.append(LoggedRecord(number, seconds * 1e3, None))
-        return True
+        at = one_float(step["number"]) or 0.0 if step else 0.0
+        if rate is not None and (per_s := one_float(rate["rate"])) and self._is_of_all(per_s, at_ms, at):
+            seconds = self._batch / per_s
+        self._rated = at_ms, at
+        if seconds:
+            self.records.append(LoggedRecord(round(at) or len(self.records) + 1, seconds * 1e3, None))
+        return bool(seconds)
+
+    def _is_of_all(self, per_s: float, at_ms: float, at: float) -> bool:
+        """True where a rate makes the samples that the steps, epochs or samples since the last one hold."""
+        before_ms, before = self._rated
+        made = per_s * (at_ms - before_ms) / 1e3
+        units = (self._batch, self._samples, 1.0)
+        return any(
+            _LIKE[0] * made <= (at - before) * unit <= _LIKE[1] * made for unit in units if made > 0 < self._batch
+        )
 
     def run(self) -> LoggedRun | None:
         """The whole run; None where the log does not state it."""

@@ -415,7 +415,7 @@ def mlperf(at_s: float, key: str, value: str = "null", metadata: str = "") -> st
 )
 def test_a_benchmark_states_its_run_its_evaluations_and_its_pace(tmp_path: Path, stats: str, iteration: str) -> None:
     events = [mlperf(0, "init_start"), mlperf(0, "init_start"), mlperf(30, "init_stop"), mlperf(30, "run_start")]
-    events += [mlperf(30, "global_batch_size", "512"), mlperf(31, "tracked_stats", stats)]
+    events += [mlperf(30, "global_batch_size", "512"), mlperf(46, "tracked_stats", stats, ', "step_num": 10')]
     events += [mlperf(at, f"eval_{end}") for at, end in ((60, "start"), (65, "stop"), (90, "start"), (95, "stop"))]
     events += [mlperf(100, "run_stop", metadata=', "status": "success"')]
     events += [mlperf(at, f"eval_{end}") for at, end in ((160, "start"), (195, "stop"))]  # of what was saved

@@ -66,7 +66,7 @@ _PRINTED = tuple(
 
 class LoggedRecord(NamedTuple):
     """An iteration from one line. `ms`: None where only the line's clock gives its time. `goes_on`: the job counts anew
-    in its next epoch.
+    in its next epoch, with so many iterations `left` of the one before.
     """
 
     number: int
@@ -75,6 +75,7 @@ class LoggedRecord(NamedTuple):
     tflops: float | None = None
     batch: int | None = None
     goes_on: bool = False
+    left: int | None = None
 
 
 def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:

@@ -89,14 +89,15 @@ _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 class _Line(NamedTuple):
     """The number of an iteration, the rank that writes (None: unknown), its clock, and key -> (ms, grain of it).
 
-    `goes_on`: it is of the epoch after that of the line before.
+    `goes_on`: it is of the epoch after that of the line before, which had so many iterations `left`.
     """
 
     number: int
     rank: int | None
     clock: Stamp | None
     ms: dict[str, tuple[float, float]]
-    goes_on: bool
+    goes_on: bool = False
+    left: int | None = None
 
 
 class KeyedLines:
@@ -105,6 +106,7 @@ class KeyedLines:
     def __init__(self) -> None:
         self._lines: list[_Line] = []
         self._clocked: list[LoggedRecord] = []  # of lines without a time
+        self._names_epoch: bool | None = None
         self._before = 0, ""  # number and text of the line before
         self._rising = 0
         self._head: int | None = None  # number of an iteration whose values follow
@@ -125,21 +127,28 @@ class KeyedLines:
             return False
         fields, number, clock = _fields(text), _number(at), stamp_of(text[: at.start()])
         goes_on = number < self._before[0] and _is_next_epoch(self._before[1], text)
+        left = _left(*self._before) if goes_on else None
         is_timed = not fields.keys().isdisjoint(_TIMES)
         if is_timed:
-            self._add(_Line(number, _rank(text), clock, fields, goes_on))
-        elif clock is not None and not self._lines:
+            self._add(_Line(number, _rank(text), clock, fields, goes_on, left))
+        elif clock is not None and not self._lines and self._is_like_the_first(text):
             self._rising += bool(self._clocked) and number > self._clocked[-1].number
-            self._clocked.append(LoggedRecord(number, None, clock, goes_on=goes_on))
+            self._clocked.append(LoggedRecord(number, None, clock, goes_on=goes_on, left=left))
         else:
             return False
         self._before = number, text
         return True
 
+    def _is_like_the_first(self, text: str) -> bool:
+        """True for a line that names its epoch as the first one does: others are of an evaluation."""
+        names = _EPOCH.search(text) is not None
+        self._names_epoch = names if self._names_epoch is None else self._names_epoch
+        return names == self._names_epoch
+
     def _rate(self, number: int, per_s: float | None) -> bool:
         self._head = None
         if per_s:
-            self._add(_Line(number, None, None, {"per step": (1e3 / per_s, 0.0)}, False))
+            self._add(_Line(number, None, None, {"per step": (1e3 / per_s, 0.0)}))
         return bool(per_s)
 
     def _add(self, line: _Line) -> None:
@@ -165,7 +174,7 @@ class KeyedLines:
             return [_total(line, key, line.number if key in _MEAN else 1) for line in lines], *waits
         of = _iterations_of_each(lines, key)
         records = [
-            LoggedRecord(line.number, line.ms[key][0] / of, line.clock, goes_on=line.goes_on)
+            LoggedRecord(line.number, line.ms[key][0] / of, line.clock, goes_on=line.goes_on, left=line.left)
             for line in lines
             if line.ms[key][0]
         ]
@@ -207,6 +216,12 @@ def _number(at: re.Match[str]) -> int:
 def _is_next_epoch(before: str, text: str) -> bool:
     last, this = _EPOCH.search(before), _EPOCH.search(text)
     return last is not None and this is not None and int(this["number"]) == int(last["number"]) + 1
+
+
+def _left(number: int, text: str) -> int | None:
+    """Iterations that follow a line in its epoch, where it states their number ("110/120")."""
+    of = re.search(rf"\b{number}\s?/\s{{0,8}}(?P<all>\d{{1,12}})\b", text)
+    return None if of is None else max(0, int(of["all"]) - number)
 
 
 def _rank(text: str) -> int | None:

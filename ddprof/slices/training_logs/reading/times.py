@@ -107,13 +107,14 @@ def _between_epochs(
     before: LoggedRecord | None, record: LoggedRecord, last: tuple[int, float]
 ) -> list[tuple[int, float, float]]:
     """The lapse from the last line of an epoch to the first of the next, and what iterations take of it at most: those
-    that end the one are no more than lie between the `last` two lines (their number and ms).
+    that end the one are those left, no more than lie between the `last` two lines (their number and ms).
     """
     steps, ms = last
     if before is None or not (record.goes_on and ms and record.clock and before.clock):
         return []
     lapse_ms = (record.clock.s - before.clock.s) * 1e3
-    trained_ms = ms * (1 + min(record.number / steps, 1.0))
+    ended = steps if record.left is None else min(record.left, steps)
+    trained_ms = ms / steps * (ended + min(record.number, steps))
     return [(record.number, lapse_ms, min(trained_ms, lapse_ms))] if lapse_ms > 0 else []
 
 

@@ -242,6 +242,7 @@ def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path:
     [
         ("time: 0.1000", 6, "5 pauses between iterations cost 24 % of the time"),
         ("", 6, "5 pauses between iterations cost 24 % of the time"),  # only the clock tells
+        ("batch: 400/400 time: 0.1000", 6, "5 pauses between iterations cost 27 % of the time"),
         ("time: 0.1000", 1, ""),  # as often as the same is started anew, days apart
     ],
 )
@@ -252,6 +253,7 @@ def test_what_lies_between_epochs_is_a_pause(tmp_path: Path, timed: str, epochs:
             at += 2.0
             clock = f"2026-01-02 {int(at) // 3600:02d}:{int(at) // 60 % 60:02d}:{at % 60:06.3f}"
             rows.append(f"{clock} INFO: epoch: {epoch % epochs} iter: {n}  loss: 1.0  {timed} lr: 1\n")
+        rows += [f"{clock} INFO: batch {n}/30 loss: 1.0\n" for n in (10, 20, 30)] * (not timed)  # an evaluation
         at += 18.0  # of which two may end the epoch
     log.write_text("".join(rows))
     report = explain_log(Source(str(log), "training_log"))

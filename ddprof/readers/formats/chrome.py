@@ -27,7 +27,15 @@ from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
-_DEVICE = re.compile(r"/device:(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE)
+_DEVICE = re.compile(
+    r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE
+)
+_HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d")  # TensorFlow's profiler, and its timeline
+# TensorFlow's timeline (tensorflow/python/client/timeline.py): operators of a device as the host issues them, and sums
+# over its streams, which stand beside them as processes.
+_ISSUED = re.compile(r"^/job:.* Compute$")
+_TIMELINE_SUM = re.compile(r"/(?:stream:all|memcpy) Compute$")
+_TIMELINE_STREAM = re.compile(r"/stream:(\d{1,9}) Compute$")
 _OTHER_THAN_GPU = re.compile(r"(?:/device:|^)(TPU|XPU|NPU|Ascend)", re.IGNORECASE)
 _DEVICES = {"xpu": Device("xpu"), "npu": Device("npu"), "ascend": Device("npu"), "tpu": Device("unknown", "TPU")}
 _CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_|AscendCL@)\w*")
@@ -44,12 +52,18 @@ def read_chrome(source: Source) -> RankTrace:
     """One file as one rank. Raises NoUsableInput where it holds no spans."""
     events, damage = load_events(source.path, source.member)
     processes, threads = _named(events, "process_name"), _named(events, "thread_name")
-    sums = {pid for (pid, _), name in processes.items() if name == _SUMMARY_PROCESS}
+    sums = {pid for (pid, _), name in processes.items() if name == _SUMMARY_PROCESS or _TIMELINE_SUM.search(name)}
     spans, unpaired = _spans([event for event in events if event.pid not in sums])
     if not spans:
         raise NoUsableInput(f"{source.label}: a trace without spans (only marks and counters)")
     columns = EventColumns()
-    devices = {pid: _device_index(name) for (pid, _), name in processes.items() if _DEVICE.search(name)}
+    devices = {
+        pid: _device_index(name)
+        for (pid, _), name in processes.items()
+        if _DEVICE.search(name) and not _ISSUED.search(name) and pid not in sums
+    }
+    streams = {pid: f"stream {of[1]}" for (pid, _), name in processes.items() if (of := _TIMELINE_STREAM.search(name))}
+    threads |= {(span.pid, span.tid): streams[span.pid] for span in spans if span.pid in streams}
     used = _fill(columns, events, _work(spans, threads, devices), threads, devices)
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
@@ -173,7 +187,7 @@ def _device(name: str, spans: list[TimelineEvent]) -> Device:
 
 def _host(processes: dict[tuple[Any, Any], str], spans: list[TimelineEvent]) -> Device:
     """A CPU where the file says that its spans are a framework's operators; else nobody knows what they are."""
-    is_cpu = any("/host:CPU" in name for name in processes.values())
+    is_cpu = any(_HOST.search(name) for name in processes.values())
     is_cpu |= any(kind_of(span.category) == Kind.CPU_OP for span in spans if span.category)
     return Device("cpu" if is_cpu else "unknown")
 

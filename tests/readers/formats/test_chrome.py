@@ -108,3 +108,28 @@ def test_spans_that_nobody_calls_operators_are_of_no_known_device(
     (tmp_path / "t.json").write_text(json.dumps([named, *work]))
     (trace,) = traces(tmp_path)
     assert trace.device.kind == kind
+
+
+def timeline(folder: Path, *processes: str) -> RankTrace:
+    """A timeline of a TensorFlow 1 session: one operator in each of these processes."""
+    events: list[dict[str, Any]] = []
+    for pid, process in enumerate(processes):
+        events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": process}})
+        events.append(span(pid, 0, f"Conv2D-{pid}", 100, 300))
+    (folder / "timeline.json").write_text(json.dumps({"traceEvents": events}))
+    (trace,) = traces(folder)
+    return trace
+
+
+def test_operators_of_a_tensorflow_timeline_are_the_hosts_and_its_sums_over_streams_no_work(tmp_path: Path) -> None:
+    gpu = "/device:GPU:0"
+    job = "/job:localhost/replica:0/task:0"
+    streams = [f"{gpu}/stream:{which} Compute" for which in ("13", "18", "all")]
+    trace = timeline(tmp_path, f"{job}{gpu} Compute", *streams, f"{gpu}/memcpy Compute")
+    assert (names(trace, Kind.KERNEL), names(trace, Kind.CPU_OP)) == (["Conv2D-1", "Conv2D-2"], ["Conv2D-0"])
+    assert sorted(trace.tracks["stream"][trace.tracks["device"] == 0].tolist()) == [13, 18]
+
+
+@pytest.mark.parametrize("cpu", ["/device:CPU:0", "/cpu:0"])
+def test_a_tensorflow_timeline_of_a_cpu_is_of_a_cpu(tmp_path: Path, cpu: str) -> None:
+    assert timeline(tmp_path, f"/job:localhost/replica:0/task:0{cpu} Compute").device.kind == "cpu"

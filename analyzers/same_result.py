@@ -10,7 +10,6 @@ from dataclasses import replace
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION
 from ddprof.findings import Alters, Fix
-from ddprof.settings.catalogue import CATALOGUE, Effect
 
 CONDITIONS: Mapping[Alters, str] = {
     Alters.REDUCTIONS: "Check first that nothing zeroes or reads gradients between these backward passes",
@@ -34,12 +33,6 @@ _PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {Alters.REDUCTIONS: _keep
 
 def checked(fix: Fix, measures: Measures) -> Fix:
     """The fix, with a condition where it may change the result and the recording does not show otherwise."""
-    alters = fix.alters or _by_setting(fix)
+    alters = fix.alters
     is_proven = alters is None or (alters in _PROOFS and _PROOFS[alters](measures))
     return replace(fix, alters=None, condition="" if is_proven or alters is None else CONDITIONS[alters])
-
-
-def _by_setting(fix: Fix) -> Alters | None:
-    """PRECISION where a setting of the fix has that effect, else None."""
-    settings = [CATALOGUE[name] for name, _ in fix.applies if name in CATALOGUE]
-    return Alters.PRECISION if any(setting.effect is Effect.NUMBERS for setting in settings) else None

@@ -3,12 +3,14 @@
 import ast
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from ddprof.analyzers import rules
-from ddprof.analyzers.same_result import CONDITIONS
-from ddprof.findings import Alters
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.same_result import CONDITIONS, checked
+from ddprof.findings import Alters, Fix
 
 # Words of a change to what is computed, in a setting, a suggestion or a patch.
 ALTERING = re.compile(
@@ -32,3 +34,8 @@ def test_a_fix_whose_words_alter_what_is_computed_says_so(path: Path) -> None:
 def test_every_kind_of_change_has_a_condition() -> None:
     assert set(CONDITIONS) == set(Alters)
     assert all(len(words.split()) <= 20 and words.startswith("Check first that ") for words in CONDITIONS.values())
+
+
+def test_compiling_a_model_is_not_said_to_lower_its_precision() -> None:
+    fix = Fix("torch.compile", "torch.compile(model)", "launches cost", "PyTorch", applies=(("compile", True),))
+    assert not checked(fix, cast(Measures, None)).condition

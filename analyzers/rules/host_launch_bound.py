@@ -123,7 +123,7 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
     if not practice.is_pytorch:
         yield Fix("launches", "fewer, larger kernels; a loop of equal launches captured as one graph", WHY, SOURCE)
     elif not practice.has_cuda_graphs:
-        if not practice.is_compiled:
+        if practice.has_inductor and not practice.is_compiled:
             yield _compile("eager", PLAIN_COMPILE, "fuses kernels, so that fewer are launched")
     elif practice.launches_graphs:
         yield Fix(

@@ -17,6 +17,7 @@ _GRAPHS = re.compile(r"^(?:cuda|hip|cu)GraphLaunch")
 _PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|c10d::")
 _TRAINS = re.compile(r"backward|bwd|dgrad|wgrad|optimizer", re.IGNORECASE)
 _PYTORCH_STEP = re.compile(r"ProfilerStep")
+_INDUCTOR = ("cuda", "rocm", "xpu")  # torch.compile documentation; others bring compilers of their own
 # Formats of other frameworks, whose steps the reader marks as PyTorch's profiler does.
 _OTHER_FRAMEWORKS = ("xplane",)
 
@@ -26,7 +27,8 @@ class Practice:
     """Features that the recording shows, whatever the settings say.
 
     `is_pytorch`: False for other programs, which PyTorch settings cannot change. `trains`: False for inference, without
-    backward passes and optimizer steps. `has_cuda_graphs`: the accelerator supports CUDA graphs.
+    backward passes and optimizer steps. `has_cuda_graphs`: the accelerator supports CUDA graphs. `has_inductor`: the
+    compiler that torch.compile uses without further words generates code for it.
     """
 
     is_pytorch: bool
@@ -34,6 +36,7 @@ class Practice:
     is_compiled: bool
     launches_graphs: bool
     has_cuda_graphs: bool
+    has_inductor: bool
 
 
 def present_in(job: JobFacts) -> Practice:
@@ -45,6 +48,7 @@ def present_in(job: JobFacts) -> Practice:
         is_compiled=_some(_COMPILED, names),
         launches_graphs=_some(_GRAPHS, names),
         has_cuda_graphs=job.ranks[0].device.kind == "cuda",
+        has_inductor=job.ranks[0].device.kind in _INDUCTOR,
     )
 
 

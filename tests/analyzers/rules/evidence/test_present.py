@@ -37,6 +37,7 @@ def test_only_what_a_program_does_not_do_yet_is_advised_to_it(tmp_path: Path) ->
     assert "reduce-overhead" not in text(advice(facts(tmp_path, "cudaGraphLaunch")))
     words = text(advice(replace(given, device=replace(given.device, kind="rocm"))))
     assert "torch.compile" in words and "CUDA" not in words and "reduce-overhead" not in words
+    assert "torch.compile" not in text(advice(replace(given, device=replace(given.device, kind="mtia"))))
     foreign = tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)
     assert "torch" not in text(advice(replace(given, strings=foreign)))
 

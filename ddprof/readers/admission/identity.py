@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 
 from ddprof.model import HealthNote, Identity
-from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.files.names import file_name, is_numbered, rank_in_name
 from ddprof.units import format_ranks
 
 _TRUST = {"distributedInfo": 0, "sidecar": 1, "file name": 2, "content": 3, "order": 4}
@@ -22,11 +22,13 @@ def resolve_identities(identities: Sequence[Identity], paths: Sequence[str]) -> 
     """The identities of one run in the given order with every rank decided, and notes on the assumptions.
 
     Ranks come from distributedInfo, else the sidecar, else the file name, else the content, else the order of the
-    files. Of two files that claim one rank, the one with more evidence keeps it; the other gets the rank of its device
-    index, its name, or the one vacant slot. Where none fits, its rank is None and its source "duplicate": leave it out.
-    Notes report each case.
+    files. A bare number in the name of the only file is no rank: it may count steps. Of two files that claim one rank,
+    the one with more evidence keeps it; the other gets the rank of its device index, its name, or the one vacant slot.
+    Where none fits, its rank is None and its source "duplicate": leave it out. Notes report each case.
     """
     result = list(identities)
+    if len(result) == 1 and result[0].source == "file name" and result[0].world_size is None and is_numbered(paths[0]):
+        result = [replace(result[0], rank=None, source="order")]
     notes = _swapped_notes(result, paths)
     notes += _settle_duplicates(result, paths)
     notes += _fill_missing(result, paths)

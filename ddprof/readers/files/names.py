@@ -45,6 +45,11 @@ def rank_in_name(path: str) -> int | None:
     return None
 
 
+def is_numbered(path: str) -> bool:
+    """True where the rank in a file name is a bare number: of one file, it may count a step or an attempt as well."""
+    return not any(pattern.search(stem(path)) for pattern in _RANK[:-1]) and rank_in_name(path) is not None
+
+
 def process_in_name(path: str) -> str | None:
     """The job's process in the name of a file of a run folder; None without one."""
     match = _PROCESS.match(file_name(path))

@@ -7,6 +7,7 @@ from reading import MALFORMED, broken
 
 from ddprof.model import Identity
 from ddprof.readers import discover, read, resolve_identities
+from ddprof.readers.files.names import rank_in_name
 
 
 @pytest.mark.usefixtures("decoding")
@@ -46,6 +47,22 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     assert result == stated
     assert note.issue == "2 file names contradict the ranks that the files state: rank0.json is of rank 1"
     assert resolve_identities(stated, ["a/rank0.json", "b/rank0.json"])[1] == []  # ranks of each host in the names
+
+
+@pytest.mark.parametrize(
+    ("paths", "world", "ranks"),
+    [
+        (["trace_04.json"], None, [0]),
+        (["trace_04.json"], 8, [4]),
+        (["trace_4.json", "trace_5.json"], None, [4, 5]),
+        (["rank4.json"], None, [4]),
+    ],
+)
+def test_a_bare_number_names_a_rank_among_several(paths: list[str], world: int | None, ranks: list[int]) -> None:
+    given = [Identity(rank_in_name(path), "file name", world) for path in paths]
+    resolved, notes = resolve_identities(given, paths)
+    assert [identity.rank for identity in resolved] == ranks
+    assert bool(notes) == (ranks == [0])
 
 
 def duplicate(second: Identity, path: str = "x") -> tuple[Identity, str]:

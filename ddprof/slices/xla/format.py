@@ -47,14 +47,19 @@ _SIZE = re.compile(r"(?:^|[ ,])size:(\d{1,18})", re.ASCII)
 def _parts(source: Source) -> list[str]:
     """The devices of a process, or its host where it has none. Raises NoUsableInput where no plane is complete."""
     planes, _ = _planes(source)
-    return [plane.name for plane in _devices(planes)] or [_NO_DEVICE]
+    return [_part(plane) for plane in _devices(planes)] or [_NO_DEVICE]
+
+
+def _part(plane: Plane) -> str:
+    """The name of a device's plane, without the slash that would make a folder of the file before it."""
+    return plane.name.removeprefix("/")
 
 
 def _read(source: Source) -> RankTrace:
     """One device of a process with its host's activity; `source.part` names it, the only one where it is None."""
     planes, notes = _planes(source)
     devices = _devices(planes)
-    device = next((plane for plane in devices if source.part in (None, plane.name)), None)
+    device = next((plane for plane in devices if source.part in (None, _part(plane))), None)
     columns = EventColumns()
     has_marks = _host(columns, [plane for plane in planes if plane.name in _HOST])
     _calls(columns, [plane for plane in planes if plane.name in _CALLS])

@@ -59,7 +59,7 @@ def test_each_device_is_a_rank_and_has_the_steps_where_the_host_marks_none(tmp_p
     (trace,) = traces(write(tmp_path, quiet, tpu()))
     assert names(trace, Kind.ANNOTATION) == [f"ProfilerStep#{n}" for n in range(4)]
     found = discover([write(tmp_path, host(), tpu(0), tpu(1))])
-    assert [source.part for source in found.sources] == ["/device:TPU:0", "/device:TPU:1"]
+    assert [source.part for source in found.sources] == ["device:TPU:0", "device:TPU:1"]
     assert [trace.identity.local_device for trace in traces(tmp_path)] == [0, 1]
 
 

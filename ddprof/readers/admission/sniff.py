@@ -61,9 +61,13 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "(torch.cuda.memory._dump_snapshot), `ddprof analyze` a trace (profile_memory=True)",
     ),
     (
+        re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
+        "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
+    ),
+    (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
-        "a result of rocprofv3 (rocprofiler-sdk), which ddprof does not read: record with torch.profiler, `ddprof run` "
-        "or rocmProfileData",
+        "JSON of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "
+        "torch.profiler and `ddprof run` write what it reads",
     ),
     (
         # Its first message, GlobalMetadata: a version, or attributes of which the first is the schema.

@@ -33,7 +33,9 @@ def device_parts(source: Source) -> list[str]:
             raise NoUsableInput(f"{source.label}: a database without traces (no rocpd_op table)")
         rows = database.rows(f"SELECT DISTINCT gpuId FROM rocpd_op WHERE {_IS_DEVICE} ORDER BY gpuId", (LARGEST_RANK,))
     if not rows:
-        raise NoUsableInput(f"{source.label}: the database is empty: nothing ran on a device while it was recorded")
+        raise NoUsableInput(
+            f"{source.label}: no operation of a device was recorded: trace the process that runs the kernels"
+        )
     return [f"device {gpu}" for (gpu,) in rows]
 
 

@@ -16,6 +16,7 @@ FILES = {
     "git lfs pull": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n",
     "git annex get": b"/annex/objects/SHA256E-s3--00.json\n",
     "without a complete plane|XPlane": b'\n\xa1\xf0\x08\x12\x0e/host:metadata"\xbf\x14',
+    "a profile of speedscope": b'{\n "$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {}}',
     "rocprofv3": b'{"rocprofiler-sdk-tool":[{"metadata":{"node":{"id":0}}}]}',
     "a memory timeline": b"[[10, 20, 30, 40, 50, 60, 70, 80], [[0, 8]]]",
     "a memory timeline.*snapshot": b"[[10, -1, [5, 0], 4096, 6], [20, 1, [5, 0], 4096, 6]]",

@@ -57,6 +57,21 @@ NSYS = {
     "TARGET_INFO_GPU": ("id name totalMemory computeMajor computeMinor smCount", [(0, "A100", 1 << 36, 8, 0, 108)]),
     "TARGET_INFO_SESSION_START_TIME": ("utcEpochNs systemClockNs", [(10**18, 0)]),
 }  # fmt: skip
+ROCPD = {
+    "rocpd_string": ("id string", [(1, "HIP_RUNTIME_API"), (2, "hipLaunchKernel"), (3, "MEMORY_COPY_HOST_TO_DEVICE"),
+                                   (4, "MARKER_CORE_API"), (5, "step 1")]),
+    "rocpd_info_process": ("id guid pid", [(9, "g", 9)]),
+    "rocpd_info_agent": ("id type type_index product_name", [(4, "GPU", 2, "AMD Instinct"), (0, "CPU", 0, "Xeon")]),
+    "rocpd_info_kernel_symbol": ("id display_name", [(1, "gemm")]),
+    "rocpd_event": ("id category_id stack_id parent_stack_id",
+                    [*((n, 1, n, 0) for n, _ in SIX), (7, 4, 7, 0), *((10 + n, 1, n, n) for n, _ in SIX)]),
+    "rocpd_kernel_dispatch": ("agent_id pid stream_id queue_id start end event_id kernel_id",
+                              [(4, 9, 1, 1, t, t + 400, 10 + n, 1) for n, t in SIX]),
+    "rocpd_memory_copy": ("dst_agent_id src_agent_id pid stream_id queue_id start end event_id name_id size",
+                          [(4, 0, 9, 1, 1, t + 500, t + 600, 10 + n, 3, 64) for n, t in SIX]),
+    "rocpd_region": ("pid tid start end name_id event_id",
+                     [*((9, 9, t - 50, t, 2, n) for n, t in SIX), (9, 9, 900, 7000, 5, 7)]),
+}  # fmt: skip
 ODD = (None, "x", b"\xff", -1, 2**63 - 1, -(2**63), float("inf"))
 
 
@@ -83,7 +98,9 @@ def events(path: Path) -> int:
     return sum(len(trace.events) for trace in found)
 
 
-both = pytest.mark.parametrize(("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS)])
+both = pytest.mark.parametrize(
+    ("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS), ("9_results.db", ROCPD)]
+)
 
 
 @both
@@ -114,6 +131,30 @@ def test_missing_tables_and_columns_are_absent_facts_or_one_line(tmp_path: Path,
             events(path)
         except DdprofError as error:
             assert "\n" not in str(error) and name in str(error)
+
+
+def test_a_database_of_rocprofv3_states_launches_copies_and_ranges(tmp_path: Path) -> None:
+    write(tmp_path / "9_results.db", ROCPD, None, None)
+    (trace,) = traces(tmp_path / "9_results.db")
+    assert (trace.format, trace.device.name, trace.identity.local_device) == ("rocpd", "AMD Instinct", 2)
+    assert {kind: set(names(trace, kind)) for kind in (Kind.KERNEL, Kind.MEMCPY, Kind.RUNTIME, Kind.ANNOTATION)} == {
+        Kind.KERNEL: {"gemm"},
+        Kind.MEMCPY: {"Memcpy HtoD"},
+        Kind.RUNTIME: {"hipLaunchKernel"},
+        Kind.ANNOTATION: {"step 1"},
+    }
+    called = {kind: trace.events["correlation"][trace.events["kind"] == kind].tolist() for kind in Kind}
+    assert called[Kind.KERNEL] == called[Kind.MEMCPY] == called[Kind.RUNTIME] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_database_without_work_of_a_device_says_no_more(tmp_path: Path) -> None:
+    for name, tables, work in (
+        ("a.rpd", RPD, ("rocpd_op",)),
+        ("a.db", ROCPD, ("rocpd_kernel_dispatch", "rocpd_memory_copy")),
+    ):
+        write(tmp_path / name, {t: (c, [] if t in work else rows) for t, (c, rows) in tables.items()}, None, None)
+        with pytest.raises(DdprofError, match="of a device was recorded"):
+            traces(tmp_path / name)
 
 
 def test_calls_of_a_process_that_ran_hardly_anything_on_a_device_are_not_of_its_rank(tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""Databases of rocprofv3 (rocpd, schema 3): calls, ranges, kernels and copies of AMD devices; a RankTrace per device.
+
+Each process writes one. Its tables have the process's identifier in their names; views without it lie beside them.
+Source: rocprofiler-sdk, source/share/rocprofiler-sdk-rocpd.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from ddprof.errors import NoUsableInput
+from ddprof.model import Device, Identity, Kind, RankTrace
+from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.files.names import rank_in_name
+from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
+from ddprof.readers.format import Format, Sample
+from ddprof.readers.numbers import LARGEST_RANK, lengths_ns
+from ddprof.readers.source import Source
+from ddprof.tables import NULL, Array
+
+_COPY = re.compile(r"(HOST|DEVICE)_TO_(HOST|DEVICE)$")
+_CALLS = ("HIP_", "HSA_", "RCCL_", "ROC")  # categories of libraries' calls; others are ranges of the program
+
+
+def device_parts(source: Source) -> list[str]:
+    """The devices that worked ("device 2"). Raises NoUsableInput where none did."""
+    with open_database(source) as database:
+        processes = database.rows("SELECT count(DISTINCT guid) FROM rocpd_info_process")[0][0]
+        index_of = {agent: index for agent, (index, _) in _devices(database).items()}
+        used = {index_of.get(agent) for agent in _work(database)["agent"].tolist()} - {None}
+    if processes > 1:
+        raise NoUsableInput(f"{source.label}: the databases of {processes} processes in one: give ddprof each alone")
+    if not used:
+        raise NoUsableInput(f"{source.label}: no work of a device was recorded (rocprofv3 --sys-trace records it)")
+    return [f"device {index}" for index in sorted(index for index in used if index is not None)]
+
+
+def read_rocpd(source: Source) -> RankTrace:
+    """One device of a database; `source.part` names it, the first one where it is None."""
+    parts = device_parts(source)
+    part = source.part or parts[0]
+    gpu = int(part.split()[-1])
+    columns = EventColumns()
+    with open_database(source) as database:
+        devices = {agent: name for agent, (index, name) in _devices(database).items() if index == gpu}
+        work = _work(database)
+        here = np.isin(work["agent"], list(devices))
+        _operations(columns, {name: column[here] for name, column in work.items()}, gpu)
+        users = np.unique(work["pid"][here])
+        _calls(columns, database, users)
+    named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
+    rank = parts.index(part) if named is None else named
+    how = "file name" if named is not None else "content" if len(parts) > 1 else "order"
+    pid = int(users[0]) if len(users) == 1 and users[0] != NULL else None
+    identity = Identity(rank, how, len(parts) if len(parts) > 1 else None, pid=pid, local_device=gpu)
+    return finish(source, columns, identity, Device("rocm", next(iter(devices.values()))), [])
+
+
+def _devices(database: Database) -> dict[int, tuple[int, str | None]]:
+    """Index and name of each GPU by the number of its agent."""
+    rows = database.rows("SELECT id, type_index, product_name FROM rocpd_info_agent WHERE type = 'GPU'")
+    return {
+        agent: (index, name if isinstance(name, str) and name else None)
+        for agent, index, name in rows
+        if isinstance(agent, int) and isinstance(index, int) and 0 <= index <= LARGEST_RANK
+    }
+
+
+def _work(database: Database) -> dict[str, Array]:
+    """Kernels and copies of all devices as columns; `call`: the stack number of the call that launched it."""
+    text = database.texts("rocpd_string", "id", "string")
+    kernel = database.texts("rocpd_info_kernel_symbol", "id", "display_name")
+    names = ("agent_id", "pid", "stream_id", "queue_id", "start", "end", "event_id", "kernel_id")
+    agent, pid, stream, queue, start, end, event, what = database.integers("rocpd_kernel_dispatch", names)
+    of_copies = ("dst_agent_id", "src_agent_id", *names[1:-1], "name_id", "size")
+    to, of, c_pid, c_stream, c_queue, c_start, c_end, c_event, c_what, size = database.integers(
+        "rocpd_memory_copy", of_copies
+    )
+    called = [kernel.get(number, "") for number in what.tolist()]
+    copied = [_copy_name(text.get(number, "")) for number in c_what.tolist()]
+    launched_by = dict(database.integers("rocpd_event", ("id", "parent_stack_id")).T.tolist())
+    return {
+        "agent": np.concatenate([agent, np.where(np.isin(to, list(_devices(database))), to, of)]),
+        "pid": np.concatenate([pid, c_pid]),
+        "stream": np.concatenate(
+            [np.where(stream == NULL, queue, stream), np.where(c_stream == NULL, c_queue, c_stream)]
+        ),
+        "start": np.concatenate([start, c_start]),
+        "end": np.concatenate([end, c_end]),
+        "call": _stack_of(launched_by, np.concatenate([event, c_event])),
+        "size": np.concatenate([np.full(len(start), NULL), size]),
+        "name": np.array([*called, *copied], object),
+        "kind": np.array([*map(device_kind, called), *[Kind.MEMCPY] * len(copied)], np.uint8),
+    }
+
+
+def _stack_of(numbers: dict[int, int], event: Array) -> Array:
+    """The stack number of each event, NULL where it has none."""
+    given = np.array([numbers.get(each, NULL) for each in event.tolist()], np.int64)
+    return np.where(given == 0, NULL, given)
+
+
+def _copy_name(name: str) -> str:
+    match = _COPY.search(name)
+    return f"Memcpy {match[1][0]}to{match[2][0]}" if match else f"Memcpy {name}"
+
+
+def _operations(columns: EventColumns, work: dict[str, Array], gpu: int) -> None:
+    tracks: list[tuple[Any, Any]] = [(f"GPU{gpu}", stream) for stream in work["stream"].tolist()]
+    lengths = lengths_ns(work["start"], work["end"])
+    first = columns.append(work["kind"], work["name"].tolist(), tracks, work["start"], lengths, work["call"])
+    for track in set(tracks):
+        columns.name_track(*track, f"stream {track[1]}", gpu, int(track[1]))
+    for at in np.flatnonzero((work["kind"] == Kind.MEMCPY) | (work["kind"] == Kind.MEMSET)).tolist():
+        size = int(work["size"][at])
+        columns.arguments.copies.append((first + at, size if size >= 0 else NULL))
+
+
+def _calls(columns: EventColumns, database: Database, users: Array) -> None:
+    """Calls and ranges of the processes that used the device."""
+    text = database.texts("rocpd_string", "id", "string")
+    names = ("pid", "tid", "start", "end", "name_id", "event_id")
+    pid, tid, start, end, name, event = database.integers("rocpd_region", names)
+    ids, category, stack = database.integers("rocpd_event", ("id", "category_id", "stack_id"))
+    category_of = dict(zip(ids.tolist(), category.tolist(), strict=True))
+    is_call = [text.get(category_of.get(each, NULL), "").startswith(_CALLS) for each in event.tolist()]
+    here = np.flatnonzero(np.isin(pid, users))
+    kinds = np.where(is_call, Kind.RUNTIME, Kind.ANNOTATION).astype(np.uint8)[here]
+    called = [text.get(number, "") for number in name[here].tolist()]
+    tracks: list[tuple[Any, Any]] = list(zip(pid[here].tolist(), tid[here].tolist(), strict=True))
+    numbers = _stack_of(dict(zip(ids.tolist(), stack.tolist(), strict=True)), event[here])
+    columns.append(kinds, called, tracks, start[here], lengths_ns(start, end)[here], numbers)
+
+
+def _recognise(sample: Sample) -> bool:
+    return sample.head.startswith(MAGIC) and b"rocpd_info_agent" in sample.head
+
+
+FORMAT = Format("rocpd", "a database of rocprofv3", _recognise, read_rocpd, device_parts)

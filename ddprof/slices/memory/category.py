@@ -1,7 +1,7 @@
 """Category of a memory block by the innermost telling frame of its allocation's stack.
 
 A stack shows which work allocates, not what becomes of the bytes: blocks of an optimizer step are its state if they
-outlive the recording, temporary if freed within it. Nothing is guessed.
+outlive it (some optimizers make theirs anew in each step), temporary if freed within it. Nothing is guessed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ WORDS: dict[str, tuple[str, str]] = {
     PARAMETERS: ("parameters", "made by a module's constructor, `.to()`, `.cuda()` or load_state_dict"),
     ACTIVATIONS: ("activations", "allocated in a forward pass"),
     GRADIENTS: ("gradients", "allocated by autograd's backward pass; those of activations until they are freed"),
-    OPTIMIZER_STATE: ("optimizer state", "allocated in an optimizer's step and not freed afterwards"),
-    OPTIMIZER_TEMPORARY: ("optimizer, temporary", "allocated in an optimizer's step and freed"),
+    OPTIMIZER_STATE: ("optimizer state", "allocated in an optimizer's step and held after it"),
+    OPTIMIZER_TEMPORARY: ("optimizer, temporary", "allocated in an optimizer's step and freed within it"),
     COMMUNICATION: ("communication", "buffers of torch.distributed: buckets, gathered shards"),
     INPUTS: ("inputs", "as the file states"),
     TEMPORARY: ("temporary", "as the file states"),

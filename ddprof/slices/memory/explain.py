@@ -9,7 +9,7 @@ import numpy as np
 from ddprof.findings import WARNING_SHARE
 from ddprof.slices.memory import category as categories
 from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
-from ddprof.slices.memory.replay import BEFORE, Replayed, replay, trapped_bytes
+from ddprof.slices.memory.replay import BEFORE, Blocks, Replayed, replay, trapped_bytes
 from ddprof.slices.memory.snapshot import NO_STACK, Action, CodeFrame, DeviceHistory, Snapshot
 from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes
@@ -73,11 +73,19 @@ def _purposes(snapshot: Snapshot, history: DeviceHistory, replayed: Replayed) ->
     before = replayed.blocks.first == BEFORE
     purpose[replayed.stack == NO_STACK] = categories.NO_STACK
     purpose[(replayed.stack == NO_STACK) & before] = categories.BEFORE
-    stays = replayed.blocks.last == len(history.events)
+    passes = (purpose == categories.ACTIVATIONS) | (purpose == categories.GRADIENTS)
+    stays = _outlive(replayed.blocks, np.sort(replayed.blocks.first[passes]), len(history.events))
     optimizer = purpose == categories.OPTIMIZER
     purpose[optimizer & stays] = categories.OPTIMIZER_STATE
     purpose[optimizer & ~stays] = categories.OPTIMIZER_TEMPORARY
     return np.where(replayed.told >= 0, by_told[replayed.told], purpose)
+
+
+def _outlive(blocks: Blocks, passes: Array, end: int) -> Array:
+    """Mask of blocks that are held when a later pass allocates (`passes`: these events, sorted), or at the end."""
+    following = np.append(passes, end)[np.searchsorted(passes, blocks.first, side="right")]
+    held: Array = (following < blocks.last) | (blocks.last == end)
+    return held
 
 
 def _shares(size: Array, purpose: Array) -> tuple[Share, ...]:

@@ -52,6 +52,11 @@ def test_what_the_optimizer_frees_is_not_its_state_and_what_was_before_keeps_its
     allocator.free(allocator.alloc(2 * MIB, OPTIMIZER))
     assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "optimizer_temporary": 2 * MIB}
     allocator = Allocator()
+    replaced = allocator.alloc(8 * MIB, OPTIMIZER)  # as an optimizer that makes its moments anew in each step
+    allocator.alloc(MIB, FORWARD)
+    allocator.free(replaced)
+    assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "activations": MIB}
+    allocator = Allocator()
     allocator.alloc(8 * MIB, PARAMETERS)
     gone = allocator.alloc(4 * MIB, FORWARD)
     since = len(allocator.trace)

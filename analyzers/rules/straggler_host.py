@@ -10,9 +10,9 @@ rank slows its operators too (straggler.compute): where these are as fast as the
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
 (a start-up broadcast) is not counted, nor is a pause in one step alone. Of communication alone each rank that is last
-beyond chance is named, with its share, but not one that was late only while the job started. A rank that runs what its
-peers do not, or is fed more by as much as its host takes longer (on a device rank one that computes longer for it),
-does not do the same work: straggler.imbalance.
+beyond chance is named, with its share, but not one that was late only while the job started; a lone wait is not known
+to recur, so that nothing is won by it. A rank that runs what its peers do not, or is fed more by as much as its host
+takes longer (on a device rank one that computes longer for it), does not do the same work: straggler.imbalance.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -249,12 +249,12 @@ def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candid
         ),
         band=1.0 if unseen else 0.3,
         # Where nothing can be replayed, what waiting cost is the most that can be won; of start-up nothing.
-        ceiling_us=_most_us(measures, latest.position, cost_us),
+        ceiling_us=_most_us(measures, latest, cost_us),
         is_bound=unseen,
     )
 
 
-def _most_us(measures: Measures, position: int, cost_us: float) -> float | None:
+def _most_us(measures: Measures, latest: LatestRank, cost_us: float) -> float | None:
     """The most that this rank on time saves; None where the replay knows. In a pipeline on time is not at once: the
     others wait for the work of its stage, whatever else it does.
     """
@@ -262,8 +262,8 @@ def _most_us(measures: Measures, position: int, cost_us: float) -> float | None:
     if start_up_only(job):
         return 0.0
     if out_of_scope(job) is not None:
-        return cost_us
-    return None if job.pipeline is None else float(measures.late_us[position])
+        return cost_us if latest.waits > 1 else 0.0  # a single wait may be that for the first collective
+    return None if job.pipeline is None else float(measures.late_us[latest.position])
 
 
 def _in_one_step(measures: Measures, position: int) -> bool:

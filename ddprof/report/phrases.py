@@ -193,7 +193,7 @@ def gain_words(report: Report, finding: Finding) -> str:
         return (
             f"{_share_words(alone, step_us)} if fixed alone; nothing extra after the larger findings"
             if alone
-            else NO_GAIN + (": other ranks are just as late" if finding.waited_us else "")
+            else NO_GAIN + (": other ranks are just as late" if finding.waited_us and _is_judged(report) else "")
         )
     words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
     if not step_us > 0:
@@ -206,6 +206,11 @@ def gain_words(report: Report, finding: Finding) -> str:
     return f"{words}: {share}, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
 
 
+def _is_judged(report: Report) -> bool:
+    """True where the replay priced the findings: without a bound, nobody knows who else would be late."""
+    return report.verdict.bound != "none"
+
+
 def cost_words(report: Report, finding: Finding) -> str:
     """Time lost to a cause, or waited for its ranks, against the time saved; "" where they are alike."""
     gain_us = (finding.alone_us or finding.recoverable_us).value
@@ -216,7 +221,7 @@ def cost_words(report: Report, finding: Finding) -> str:
     cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost
     if not gain_us >= LEAST_SHARE * report.steps.wall_us:
         others = "other ranks are" if finding.waited_us else "other work is"
-        return f"{cost}; the fix saves nothing: {others} just as late"
+        return f"{cost}; the fix saves nothing" + (f": {others} just as late" if _is_judged(report) else "")
     if gain_us > (1 + ALIKE) * cost_us:
         if finding.basis == Basis.TIMED:
             return f"{cost}; it costs more outside the trace"

@@ -61,4 +61,7 @@ def test_a_rank_is_named_by_its_whole_number_and_late_only_where_others_wait(str
         "memory.headroom", "device memory of rank 2 is 96 % full", (2,), 0.0, Recoverable(0.0, 0.0, 0.0), 0.9
     )
     assert "late" not in phrases.gain_words(straggler_report, full)
-    assert "just as late" in phrases.gain_words(straggler_report, replace(full, waited_us=300.0))
+    waited = replace(full, waited_us=300.0)
+    assert "just as late" in phrases.gain_words(straggler_report, waited)
+    unjudged = replace(straggler_report, verdict=replace(straggler_report.verdict, bound="none"))
+    assert "late" not in phrases.gain_words(unjudged, waited) + phrases.cost_words(unjudged, waited)

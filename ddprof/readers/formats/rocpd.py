@@ -31,13 +31,15 @@ def device_parts(source: Source) -> list[str]:
     """The devices that worked ("device 2"). Raises NoUsableInput where none did."""
     with open_database(source) as database:
         processes = database.rows("SELECT count(DISTINCT guid) FROM rocpd_info_process")[0][0]
-        index_of = {agent: index for agent, (index, _) in _devices(database).items()}
-        used = {index_of.get(agent) for agent in _work(database)["agent"].tolist()} - {None}
+        devices = _devices(database)
+        (of_kernels,) = database.integers("rocpd_kernel_dispatch", ("agent_id",))
+        agents = np.unique(np.concatenate([of_kernels, _of_copies(database, devices)])).tolist()
+    used = {devices[agent][0] for agent in agents if agent in devices}
     if processes > 1:
         raise NoUsableInput(f"{source.label}: the databases of {processes} processes in one: give ddprof each alone")
     if not used:
         raise NoUsableInput(f"{source.label}: no work of a device was recorded (rocprofv3 --sys-trace records it)")
-    return [f"device {index}" for index in sorted(index for index in used if index is not None)]
+    return [f"device {index}" for index in sorted(used)]
 
 
 def read_rocpd(source: Source) -> RankTrace:
@@ -47,9 +49,10 @@ def read_rocpd(source: Source) -> RankTrace:
     gpu = int(part.split()[-1])
     columns = EventColumns()
     with open_database(source) as database:
-        devices = {agent: name for agent, (index, name) in _devices(database).items() if index == gpu}
-        work = _work(database)
-        here = np.isin(work["agent"], list(devices))
+        devices = _devices(database)
+        of_gpu = {agent: name for agent, (index, name) in devices.items() if index == gpu}
+        work = _work(database, devices)
+        here = np.isin(work["agent"], list(of_gpu))
         _operations(columns, {name: column[here] for name, column in work.items()}, gpu)
         users = np.unique(work["pid"][here])
         _calls(columns, database, users)
@@ -58,7 +61,7 @@ def read_rocpd(source: Source) -> RankTrace:
     how = "file name" if named is not None else "content" if len(parts) > 1 else "order"
     pid = int(users[0]) if len(users) == 1 and users[0] != NULL else None
     identity = Identity(rank, how, len(parts) if len(parts) > 1 else None, pid=pid, local_device=gpu)
-    return finish(source, columns, identity, Device("rocm", next(iter(devices.values()))), [])
+    return finish(source, columns, identity, Device("rocm", next(iter(of_gpu.values()))), [])
 
 
 def _devices(database: Database) -> dict[int, tuple[int, str | None]]:
@@ -71,21 +74,25 @@ def _devices(database: Database) -> dict[int, tuple[int, str | None]]:
     }
 
 
-def _work(database: Database) -> dict[str, Array]:
+def _of_copies(database: Database, devices: dict[int, tuple[int, str | None]]) -> Array:
+    """The agent of each copy: the GPU that it writes, else the one that it reads."""
+    to, of = database.integers("rocpd_memory_copy", ("dst_agent_id", "src_agent_id"))
+    return np.asarray(np.where(np.isin(to, list(devices)), to, of))
+
+
+def _work(database: Database, devices: dict[int, tuple[int, str | None]]) -> dict[str, Array]:
     """Kernels and copies of all devices as columns; `call`: the stack number of the call that launched it."""
     text = database.texts("rocpd_string", "id", "string")
     kernel = database.texts("rocpd_info_kernel_symbol", "id", "display_name")
     names = ("agent_id", "pid", "stream_id", "queue_id", "start", "end", "event_id", "kernel_id")
     agent, pid, stream, queue, start, end, event, what = database.integers("rocpd_kernel_dispatch", names)
-    of_copies = ("dst_agent_id", "src_agent_id", *names[1:-1], "name_id", "size")
-    to, of, c_pid, c_stream, c_queue, c_start, c_end, c_event, c_what, size = database.integers(
-        "rocpd_memory_copy", of_copies
-    )
+    of_copies = (*names[1:-1], "name_id", "size")
+    c_pid, c_stream, c_queue, c_start, c_end, c_event, c_what, size = database.integers("rocpd_memory_copy", of_copies)
     called = [kernel.get(number, "") for number in what.tolist()]
     copied = [_copy_name(text.get(number, "")) for number in c_what.tolist()]
     launched_by = dict(database.integers("rocpd_event", ("id", "parent_stack_id")).T.tolist())
     return {
-        "agent": np.concatenate([agent, np.where(np.isin(to, list(_devices(database))), to, of)]),
+        "agent": np.concatenate([agent, _of_copies(database, devices)]),
         "pid": np.concatenate([pid, c_pid]),
         "stream": np.concatenate(
             [np.where(stream == NULL, queue, stream), np.where(c_stream == NULL, c_queue, c_stream)]

@@ -129,7 +129,7 @@ def _one(start_ns: int, end_ns: int) -> Intervals:
 
 
 def start_up(once: Table, steps: Table) -> Intervals:
-    """Start-up and profiler edges of a rank with a single step, where nothing is known to recur.
+    """Start-up and the profiler's edges and work on a rank with a single step, where nothing is known to recur.
 
     Of allocations, those count that are longer than all shorter ones together. Batches count only beside other start-up
     work, as workers start with the process. Empty for several steps, which are compared instead (job/steps/steady.py).
@@ -147,7 +147,7 @@ def start_up(once: Table, steps: Table) -> Intervals:
     spans = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
     if intervals.length(spans) >= WORTH_SAYING * (end_ns - begin_ns):
         starting |= once["kind"] == Once.BATCH
-    starting |= np.isin(once["kind"], (Once.STARTING, Once.STOPPING))
+    starting |= np.isin(once["kind"], (Once.STARTING, Once.STOPPING, Once.OVERHEAD))  # the profiler's own
     return intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
 
 

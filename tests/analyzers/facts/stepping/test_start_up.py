@@ -10,7 +10,7 @@ from labelled_runs import Labelled, Runs, serious
 from retold import Events
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import GAPS
+from ddprof.analyzers.facts.model import GAPS, ONCE, STEPS, Once
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, start_up
 
 
@@ -69,6 +69,13 @@ def test_what_a_profiler_may_have_held_the_step_for_is_no_cost(labelled: Runs, t
     assert len(labelled("clean.ddp").job.ranks[0].steps) > len(facts.steps) == 1
     assert intervals.length(start_up(facts.once, facts.steps)) / 1e6 == pytest.approx(4.0, rel=0.3)
     assert not serious(run.report)
+
+
+def test_what_the_profiler_records_of_its_own_work_is_no_slow_host() -> None:
+    once = ONCE.table({"start_ns": [10], "end_ns": [60], "kind": [Once.OVERHEAD], "name": [0]})
+    row = {"index": [0], "start_ns": [0], "end_ns": [100], "mark_ns": [0], "mark_end_ns": [100]}
+    assert intervals.length(start_up(once, STEPS.table(row))) == 50
+    assert not intervals.length(start_up(once, STEPS.table({name: cell * 2 for name, cell in row.items()})))
 
 
 def test_start_up_without_idle_time_books_nothing() -> None:

@@ -30,6 +30,7 @@ class Messages:
     step: Array  # position in the rank's steps
     when_ns: Array  # launch, own clock
     comm: Array  # row of the rank's comms
+    instance: Array  # the same at both ends
     steps: Array  # of each rank, shape (ranks,)
 
 
@@ -58,6 +59,7 @@ def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
         step[kept],
         when[kept],
         matched.comm[rows],
+        matched.instance[rows],
         np.array([len(f.steps) for f in ranks]),
     )
 

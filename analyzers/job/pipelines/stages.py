@@ -1,8 +1,8 @@
 """Pipelines found in point-to-point traffic, with the stage of each rank.
 
-Every stage but the first begins a step by receiving. Ranks that all begin by sending exchange what they hold (tokens of
-experts); those that send and receive at once whenever they communicate, or send as much from the last to the first as
-onward, rotate it (context parallelism, a halo): not a pipeline.
+Every stage but the first begins a step by receiving, and answers what it received. Ranks of which both send before they
+receive exchange what they hold (tokens of experts); those that send and receive at once whenever they communicate, or
+send as much from the last to the first as onward, rotate it (context parallelism, a halo): not a pipeline.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
     candidates = [
         chain
         for chain in candidates
-        if one_way & set(chain) and not set(chain) <= first and not _goes_around(chain, links)
+        if one_way & set(chain) and not _exchanges(chain, messages) and not _goes_around(chain, links)
     ]
     if not candidates:
         return None
@@ -101,6 +101,27 @@ def _begin_by_sending(messages: Messages) -> set[int]:
     new[1:] = (rank[1:] != rank[:-1]) | (step[1:] != step[:-1])
     sends, owner = messages.sends[order][new], rank[new]
     return {p for p in np.unique(owner).tolist() if sends[owner == p].mean() > 1 / 2}
+
+
+def _exchanges(chain: list[int], messages: Messages) -> bool:
+    """True where of each two ranks of a chain with messages both send one before they call for the other's."""
+    leads = [_leads(a, b, messages) for a, b in itertools.permutations(chain, 2)]
+    return any(leads) and False not in leads
+
+
+def _leads(one: int, other: int, messages: Messages) -> bool | None:
+    """True where a rank sends most messages to another before it calls for those in turn that the other sends; None
+    without messages both ways."""
+    (sent,) = np.nonzero((messages.rank == one) & (messages.peer == other) & messages.sends)
+    (theirs,) = np.nonzero((messages.rank == other) & (messages.peer == one) & messages.sends)
+    (received,) = np.nonzero((messages.rank == one) & (messages.peer == other) & ~messages.sends)
+    if not len(sent) or not len(theirs) or not len(received):
+        return None
+    sent, theirs = (rows[np.argsort(messages.when_ns[rows], kind="stable")] for rows in (sent, theirs))
+    called_ns = dict(zip(messages.instance[received].tolist(), messages.when_ns[received].tolist(), strict=True))
+    turns = zip(messages.when_ns[sent].tolist(), messages.instance[theirs].tolist(), strict=False)
+    leads = [sent_ns < called_ns[instance] for sent_ns, instance in turns if instance in called_ns]
+    return bool(2 * sum(leads) > len(leads))
 
 
 def _goes_around(chain: list[int], links: Mapping[Link, Mapping[int, Array]]) -> bool:

@@ -61,7 +61,6 @@ class Estimate:
     data_s: float  # exposed gather and reduction over data-parallel ranks
     optimizer_s: float
     mfu: float
-    hfu: float
 
     @property
     def memory_bytes(self) -> float:
@@ -87,7 +86,6 @@ def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: 
     owned = params / (layout.shard if layout.sharding != "ddp" else 1)
     optimizer_s = owned * (2 * shape.optimizer_bytes + 4) / (on.memory_bytes_per_s * 0.8)
     step_s = compute_s + tensor_s + sends_s + bubble_s + data_s + optimizer_s
-    peak = on.flops * layout.data * model * step_s
     return Estimate(
         layout=layout,
         state_bytes=state,
@@ -99,8 +97,7 @@ def estimate(shape: Shape, on: Cluster, layout: Layout, batch: int, efficiency: 
         bubble_s=bubble_s,
         data_s=data_s,
         optimizer_s=optimizer_s,
-        mfu=batch * shape.model_flops() / peak,
-        hfu=batch * shape.executed_flops(layout.recompute) / peak,
+        mfu=batch * shape.model_flops() / (on.flops * layout.data * model * step_s),
     )
 
 

@@ -18,15 +18,13 @@ RECOMPUTE = ("none", "selective", "full")
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder: `params` is the total; `seq` tokens a sequence; fused attention stores no score matrix."""
+    """A decoder with fused attention, which stores no score matrix: `params` is the total; `seq` tokens a sequence."""
 
     params: float
     layers: int
     hidden: int
     seq: int
     vocab: int = 51_200
-    heads: int = 0
-    fused_attention: bool = True
     optimizer_bytes: float = ADAM_BYTES
 
     def forward_flops(self) -> float:
@@ -49,13 +47,7 @@ class Shape:
 
     def layer_activation_bytes(self, micro: int, tensor: int, recompute: str) -> float:
         """Activation bytes of one layer per rank and microbatch of `micro` sequences; tensor ranks split sequences."""
-        base = float(self.seq) * micro * self.hidden
-        if recompute == "full":
-            return 2.0 * base / tensor
-        scores = 0.0
-        if recompute == "none" and not self.fused_attention:
-            scores = 5.0 * (self.heads or self.hidden // 128) * self.seq / self.hidden
-        return base * (34.0 + scores) / tensor
+        return (2.0 if recompute == "full" else 34.0) * self.seq * micro * self.hidden / tensor
 
 
 def state_bytes(params: float, sharding: str, ranks: int, optimizer_bytes: float = ADAM_BYTES) -> float:

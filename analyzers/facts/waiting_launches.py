@@ -25,20 +25,19 @@ def waiting_launches(ops: Table) -> Array:
     """Mask of the device operations (DEVICE_OPS) whose launch call waited for their end: none where not nearly all
     kernels are such.
     """
-    waited = (ops["work"] != Work.COPY) & (ops["launch_ns"] != NULL) & (ops["launch_end_ns"] >= ops["end_ns"])
-    waited &= ops["launch_ns"] <= ops["start_ns"]
+    waited = (ops["work"] != Work.COPY) & waited_for(ops)
     computing = waited[(ops["work"] == Work.COMPUTE) & (ops["launch_ns"] != NULL)]
     is_usual = len(computing) >= FEWEST and computing.sum() >= MOST * len(computing)
     return waited if is_usual else np.zeros(len(ops), bool)
 
 
 def waited_for(ops: Table) -> Array:
-    """Mask of the device operations (DEVICE_OPS) whose call returned when they were done or nearly so, after they had
-    begun: an asynchronous call returns before.
+    """Mask of the device operations (DEVICE_OPS) whose call returned when they were done (copies: or nearly so), after
+    they had begun: an asynchronous call returns before.
     """
-    returns_ns = ops["launch_end_ns"]
-    held = (returns_ns > ops["start_ns"]) & (returns_ns >= ops["end_ns"] - RETURNS_EARLY_NS)
-    return np.asarray(held & (ops["launch_ns"] != NULL))
+    returns_ns, early_ns = ops["launch_end_ns"], np.where(ops["work"] == Work.COPY, RETURNS_EARLY_NS, 0)
+    held = (returns_ns > ops["start_ns"]) & (returns_ns >= ops["end_ns"] - early_ns)
+    return np.asarray(held & (ops["launch_ns"] != NULL) & (ops["launch_ns"] <= ops["start_ns"]))
 
 
 @remembered

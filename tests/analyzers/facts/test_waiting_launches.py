@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kineto_run import Script, loaded, meet
 
-from ddprof.analyzers.facts.model import DEVICE_OPS
+from ddprof.analyzers.facts.model import DEVICE_OPS, Work
 from ddprof.analyzers.facts.waiting_launches import waited_for
 from ddprof.findings import Change
 from ddprof.tables import NULL
@@ -28,7 +28,7 @@ COPIES = (  # when the call returns, when the copy starts and ends (us after the
 
 def test_a_call_waits_that_returns_about_when_its_copy_ends() -> None:
     returns, start, end, waits = zip(*COPIES, strict=True)
-    ns = {"launch_ns": [NULL if at is None else 0 for at in returns]}
+    ns = {"work": [Work.COPY] * len(COPIES), "launch_ns": [NULL if at is None else 0 for at in returns]}
     ns |= {"launch_end_ns": [NULL if at is None else 1_000 * at for at in returns]}
     ns |= {"start_ns": [1_000 * at for at in start], "end_ns": [1_000 * at for at in end]}
     missing = {c.name: np.full(len(COPIES), NULL if c.dtype == "int64" else 0) for c in DEVICE_OPS.columns}

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -18,14 +19,24 @@ RANGE = "ddprof::evaluation"
 MOST_STEPS = 1  # a model that evaluates may be what the next step is told by; one that goes on for more is trained
 
 
+@dataclass
+class _Open:
+    """An evaluation that has begun. `at`: the line of the script that switched the model."""
+
+    model: weakref.ref[Any]
+    start_ns: int
+    step: int
+    range: Range | None
+    at: str
+
+
 class EvaluationMode(Instrumentor):
     """Times the outermost model that the training thread switches, once training has begun, until it trains again: by a
     call of its own or of a wrapper's. A model never switched back (a teacher, frozen layers) does not count.
     """
 
     def _install(self, module: ModuleType) -> None:
-        # Model, start, step, range, line.
-        self._open: tuple[weakref.ref[Any], int, int, Range | None, str] | None = None
+        self._open: _Open | None = None
         base: Any = module.nn.Module
         original = base.train
         switched, inside = self.hub.guard.wrap(self._switched), threading.local()
@@ -46,18 +57,19 @@ class EvaluationMode(Instrumentor):
     def _switched(self, model: Any, was: bool, mode: bool) -> None:
         if threading.get_ident() != self.hub.observed.training_thread:
             return
-        tracker = self.hub.tracker
-        if was and not mode and self._open is None:
+        tracker, begun = self.hub.tracker, self._open
+        if was and not mode and begun is None:
             caller = script_frame(sys._getframe(1))
             at = "" if caller is None else place(caller)
-            self._open = weakref.ref(model), time.time_ns(), tracker.index, self.hub.annotator.open(RANGE), at
-        elif mode and self._open is not None and getattr(self._open[0](), "training", False):
-            (_, started_ns, step, opened, at), self._open = self._open, None
-            if opened is not None:
-                opened.close()
-            if tracker.index - step <= MOST_STEPS:
-                took_ns = time.time_ns() - started_ns
-                self.hub.journal.evaluations.append({"start_ns": started_ns, "dur_ns": took_ns, "at": at})
-        elif was and not mode and self._open is not None and tracker.index - self._open[2] > MOST_STEPS:
+            opened = self.hub.annotator.open(RANGE)
+            self._open = _Open(weakref.ref(model), time.time_ns(), tracker.index, opened, at)
+        elif mode and begun is not None and getattr(begun.model(), "training", False):
+            self._open = None
+            if begun.range is not None:
+                begun.range.close()
+            if tracker.index - begun.step <= MOST_STEPS:
+                took_ns = time.time_ns() - begun.start_ns
+                self.hub.journal.evaluations.append({"start_ns": begun.start_ns, "dur_ns": took_ns, "at": begun.at})
+        elif was and not mode and begun is not None and tracker.index - begun.step > MOST_STEPS:
             self._open = None  # never switched back
             self._switched(model, was, mode)

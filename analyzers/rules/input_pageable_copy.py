@@ -58,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     copies = measures.pageable_us
     if copies.max(initial=0.0) < MIN_SHARE * measures.step_us:
         return
-    worst = int(np.argmax(copies))
+    worst = _worst(measures)
     facts = measures.job.ranks[worst]
     content = content_of(facts)
     slow = _slow_links(measures)
@@ -79,6 +79,11 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         ),
         fixes=(*([_look(numbers)] if numbers else []), _fix(measures, content)),
     )
+
+
+def _worst(measures: Measures) -> int:
+    """Position of the rank that copies longest, by which the finding is told."""
+    return int(np.argmax(measures.pageable_us))
 
 
 def _summary(measures: Measures, facts: RankFacts, content: str) -> str:
@@ -175,8 +180,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 
 def _bound(measures: Measures) -> str:
     """The bound of the step that these copies lead: the input's where they are of batches."""
-    content = content_of(measures.job.ranks[int(np.argmax(measures.pageable_us))])
-    return "input" if content == BATCHES else "host"
+    return "input" if content_of(measures.job.ranks[_worst(measures)]) == BATCHES else "host"
 
 
 RULE = Rule(INPUT_PAGEABLE_COPY, "Copies block through pageable memory", detect, bound="input", bound_of=_bound)

@@ -47,7 +47,7 @@ class ClockSync:
     def announce(self, identity: RankIdentity) -> None:
         """Start answering on rank 0 of a job on several hosts; ranks known to be on its host book an offset of 0."""
         if identity.source != "c10d" or identity.world_size == 1 or _one_host(identity):
-            self._same_clock("init")
+            self._same_clock()
             self.settled = self.settled or self._mode != "always" or identity.source != "c10d"
         if identity.rank != 0 or self.settled:
             return
@@ -58,7 +58,7 @@ class ClockSync:
             host, port = self._server.getsockname()[:2]
             content = {"hosts": [host, *_own_names()], "port": port, "boot_id": identity.boot_id}
             _store().set(_STORE_KEY, json.dumps(content))
-        self._same_clock("init")
+        self._same_clock()
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
         """Look up rank 0's address once, after the first step, when every rank has left `init_process_group`."""
@@ -70,7 +70,7 @@ class ClockSync:
             return
         content = json.loads(store.get(_STORE_KEY))
         if content["boot_id"] is not None and content["boot_id"] == identity.boot_id and self._mode != "always":
-            self._same_clock("init")
+            self._same_clock()
         elif identity.local_rank in (0, None) or self._mode == "always":
             self._worker = threading.Thread(target=self._connect, args=(content,), name="ddprof-clock", daemon=True)
             self._worker.start()
@@ -96,9 +96,9 @@ class ClockSync:
                 server.shutdown(socket.SHUT_RDWR)  # closing alone does not wake a thread in accept()
             server.close()
 
-    def _same_clock(self, tag: str) -> None:
+    def _same_clock(self) -> None:
         self._pings.append(
-            {"tag": tag, "at_ns": time.time_ns(), "rtt_ns": 0, "offset_to_rank0_ns": 0, "method": "same host"}
+            {"tag": "init", "at_ns": time.time_ns(), "rtt_ns": 0, "offset_to_rank0_ns": 0, "method": "same host"}
         )
 
     def _connect(self, content: dict[str, Any]) -> None:

@@ -69,29 +69,21 @@ class Alone:
         return f"spends the extra time in {self.inside or self.line}"
 
 
-def runs_alone(
-    ranks: Sequence[RankFacts],
-    late: int,
-    lateness_us: float,
-    step_us: float = 0.0,
-    script: Sequence[ScriptTime] = (),
-) -> Alone | None:
-    """The code that makes rank `late` (a position) late by `lateness_us` per step; None where no single function does,
-    or the recording does not show what ranks ran. Whole-run samples stand in, per typical step (`step_us`), where
-    windows have too few, and within the time outside the phases (`script`, by position) where they are few too.
-
-    Of nested functions it is the outermost that peers do not run, and in it the innermost with nearly all its time. A
-    peer that waits inside a function runs it, such as the common training loop.
+def paths_of(ranks: Sequence[RankFacts], step_us: float, script: Sequence[ScriptTime]) -> list[RankPaths]:
+    """The paths of every rank. Whole-run samples stand in, per typical step (`step_us`), where windows have too few,
+    and within the time outside the phases (`script`, by position) where they are few too.
     """
-    return _alone(_seen(ranks, step_us, script), late, lateness_us)
-
-
-def _seen(ranks: Sequence[RankFacts], step_us: float, script: Sequence[ScriptTime]) -> list[RankPaths]:
     seen = [RankPaths(facts, step_us, script[at] if script else None) for at, facts in enumerate(ranks)]
     return [replace(rank, without_phases=True) for rank in seen] if _train_apart(seen) else seen
 
 
-def _alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone | None:
+def runs_alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alone | None:
+    """The code that makes rank `late` (a position) late by `lateness_us` per step; None where no single function does,
+    or the recording does not show what ranks ran.
+
+    Of nested functions it is the outermost that peers do not run, and in it the innermost with nearly all its time. A
+    peer that waits inside a function runs it, such as the common training loop.
+    """
     if len(ranks) < 2 or lateness_us <= 0:
         return None
     others = [rank for position, rank in enumerate(ranks) if position != late]
@@ -296,7 +288,7 @@ def alone_by_rank(
     ranks: Sequence[RankFacts],
     blame: Table,
     step_us: float,
-    script: Sequence[ScriptTime] = (),
+    script: Sequence[ScriptTime],
     timed: tuple[Array, Array] | None = None,
 ) -> dict[int, Alone]:
     """Position -> code that makes this rank alone late, for ranks that others clearly wait for in the traced steps or
@@ -304,10 +296,10 @@ def alone_by_rank(
     (ranks,).
     """
     by_rank = {}
-    seen = _seen(ranks, step_us, script)
+    seen = paths_of(ranks, step_us, script)
     every = all_lateness_us(ranks, blame)
     for late, lateness in enumerate(every.tolist()):
-        alone = _alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
+        alone = runs_alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
         if alone is None and timed is not None and timed[0][late] > 0:
             alone = _by_timers(seen[late], _without(seen, late), float(timed[0][late]), float(timed[1][late]))
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():

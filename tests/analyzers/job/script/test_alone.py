@@ -12,7 +12,8 @@ from sampled_stacks import totals, with_stacks
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import BLAME
-from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, runs_alone
+from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, paths_of
+from ddprof.analyzers.job.script.alone import runs_alone as seen_alone
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
 from ddprof.tables import NULL, Table, concat
@@ -41,6 +42,12 @@ def run(folder: Path, extra: list[tuple[str, float]], slow: float = 1.0, frames:
         for script in scripts:
             script.events = [event for event in script.events if event["cat"] != "python_function"]
     return loaded(scripts, folder)
+
+
+def runs_alone(
+    ranks: Sequence[RankFacts], late: int, late_us: float, step_us: float = 0.0, script: Sequence[ScriptTime] = ()
+) -> Alone | None:
+    return seen_alone(paths_of(ranks, step_us, script), late, late_us)
 
 
 def unseen(folder: Path) -> tuple[RankFacts, list[RankFacts]]:
@@ -75,7 +82,7 @@ def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: P
 
 def test_ranks_that_others_wait_for_are_asked_for_their_line(tmp_path: Path) -> None:
     ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
-    assert alone_by_rank(ranks, blame, 10_000.0) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
+    assert alone_by_rank(ranks, blame, 10_000.0, ()) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
 
 
 def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:
@@ -119,7 +126,7 @@ def test_what_no_peer_runs_is_told(tmp_path: Path, mine: int, each_ms: int, thei
     bare = [_at_lines(facts, (30,)) for facts in run(tmp_path, [], frames=False).job.ranks]
     ranks = [_with_totals(facts, {0: 190, 1: theirs}, [19_000 * MS, theirs * 100 * MS]) for facts in bare]
     ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * each_ms * MS, mine * each_ms * MS])
-    found = alone_by_rank(ranks, _blame((0,)), 10_000.0).get(0)
+    found = alone_by_rank(ranks, _blame((0,)), 10_000.0, ()).get(0)
     assert (found and (found.of_the_run, found.held)) == (us and (True, "alone runs train.py:30 report()"))
     assert found is None or found.time_us == pytest.approx(us)
 

@@ -104,7 +104,7 @@ class _Load:
         for index in host.ranks:
             rank = graph.ranks[index]
             clock, begun = HostTimeline(rank, scenario), np.asarray(outcome.sections_ns[index], np.int64)
-            working, loading = running(rank.facts), _loading(rank.facts)
+            working, loading = running(rank.facts), intervals.union(*rank.facts.spans_of("dataloader").bounds)
             self._work[index] = clock.simulated(working[0], begun), clock.simulated(working[1], begun)
             fetching = clock.simulated(loading[0], begun), clock.simulated(loading[1], begun)
             ends = np.asarray(outcome.ends_ns[index], np.int64)[rank.ops.node]
@@ -147,10 +147,6 @@ class _Load:
             return np.ones(len(start))
         done = np.interp(end, self._at, self._done) - np.interp(start, self._at, self._done)
         return np.where(end > start, (end - start) / np.maximum(done, 1e-9), 1.0)
-
-
-def _loading(facts: RankFacts) -> Intervals:
-    return intervals.union(*facts.spans_of("dataloader").bounds)
 
 
 def _cpu_share(facts: RankFacts) -> float:

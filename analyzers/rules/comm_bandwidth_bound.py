@@ -91,7 +91,7 @@ def _fix(measures: Measures, role: str) -> Fix:
     """The fix that halves the transfers of a role."""
     if role not in GRADIENT_ROLES:
         return Fix(
-            setting=_link_of(role),
+            setting=f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups",
             suggested="keep these groups inside NVLink; check the NCCL transport and its bandwidth",
             why=f"the purpose of these groups was not recorded; {_HIDDEN}"
             if role.startswith(_UNKNOWN)
@@ -133,10 +133,6 @@ def _fix(measures: Measures, role: str) -> Fix:
 
 def _volume(size_bytes: float) -> str:
     return f" ({format_bytes(size_bytes)} per step)" if size_bytes else ""
-
-
-def _link_of(role: str) -> str:
-    return f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups"
 
 
 RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic saturates the link", detect, bound="communication", reads_traffic=True)

@@ -98,7 +98,7 @@ class Database:
         cursor = self._connection.execute(f'SELECT {wanted} FROM "{table}" {where}', values)
         blocks = []
         while rows := cursor.fetchmany(65536):
-            blocks.append(np.array([[_integer(v) for v in row] for row in rows], np.int64))
+            blocks.append(np.array([[(v if type(v) is int else NULL + 1) for v in row] for row in rows], np.int64))
         result = np.concatenate(blocks).T if blocks else np.empty((len(names), 0), np.int64)
         return np.where(result == NULL + 1, NULL, result)
 
@@ -112,7 +112,3 @@ class Database:
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Rows of any query, for small tables."""
         return self._connection.execute(query, values).fetchall()
-
-
-def _integer(value: Any) -> int:
-    return value if type(value) is int else NULL + 1

@@ -131,10 +131,10 @@ class Candidate:
 
     id: str
     summary: str
-    ranks: tuple[int, ...]
     lost_us: float
-    changes: tuple[Change, ...]
     basis: Basis
+    ranks: tuple[int, ...] = ()
+    changes: tuple[Change, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
     ceiling_us: float | None = None

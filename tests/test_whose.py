@@ -14,11 +14,11 @@ def test_whose_a_time_is(times: tuple[float, ...], who: list[int]) -> None:
     assert whose(times).tolist() == who
 
     def of_the_whole_job() -> Candidate:
-        return Candidate("host.x", "Python waits", (), 1.0, (), Basis.RECORDED, times_us=times)
+        return Candidate("host.x", "Python waits", 1.0, Basis.RECORDED, times_us=times)
 
     if who:
         with pytest.raises(ValueError, match="few ranks alone"):
             of_the_whole_job()
     else:
         assert of_the_whole_job().times_us == times
-    assert Candidate("host.x", "", (1,), 1.0, (), Basis.RECORDED, times_us=times).ranks == (1,)
+    assert Candidate("host.x", "", 1.0, Basis.RECORDED, (1,), times_us=times).ranks == (1,)

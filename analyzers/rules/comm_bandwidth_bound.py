@@ -61,7 +61,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
-            ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
             basis=stands_on(exposure),

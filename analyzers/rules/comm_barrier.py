@@ -58,7 +58,6 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     yield Candidate(
         id=RULE.id,
         summary=f"{' and '.join(per_step)} calls inside the step make all ranks wait for the slowest{where}",
-        ranks=(),
         lost_us=lost_us,
         changes=(Change("drop_meetings"),),
         basis=Basis.RECORDED,

@@ -58,7 +58,6 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             id=RULE.id,
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound"
             + (f", called at {lines[0]}" if lines else ""),
-            ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
             basis=Basis.RECORDED if is_measured else Basis.DEDUCED,
@@ -94,7 +93,6 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
     yield Candidate(
         id=RULE.id,
         summary=f"parameters are gathered in {costs.per_pass} small units per pass" + (f", {each}" if nested else ""),
-        ranks=(),
         lost_us=sum(e.traffic.exposed_us for e in exposures),
         changes=(Change("merge_units", (), (float(costs.merged),), ROLE),),
         basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in exposures) else Basis.DEDUCED,

@@ -50,7 +50,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.op}{volume} per step starts too late to overlap with compute",
-            ranks=(),
             lost_us=traffic.exposed_us,
             changes=(Change("overlap", (), (bucket,), traffic.role),),
             basis=stands_on(exposure),
@@ -80,7 +79,6 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
     yield Candidate(
         id=RULE.id,
         summary="FSDP all-gathers are not prefetched",
-        ranks=(),
         lost_us=sum(e.traffic.exposed_us for e in exposures),
         changes=(Change("prefetch_gathers", target=ROLE),),
         basis=stands_on(*exposures),

@@ -55,7 +55,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         id=RULE.id,
         summary=f"sharding moves {moved} per step; {format_share(exposed / measures.step_us)} of the step is exposed "
         "communication",
-        ranks=(),
         lost_us=exposed,
         changes=(_less_sharding(costs),),
         basis=Basis.RECORDED if memory and all(e.traffic.is_whole for e in exposures) else Basis.DEDUCED,

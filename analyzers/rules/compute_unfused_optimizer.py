@@ -50,7 +50,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary=f"the optimizer runs as {kernels:.0f} kernels per step, {format_us(time_us)} in all",
-        ranks=(),
         lost_us=time_us * (1 - FUSED_DEVICE_SHARE),
         changes=(Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),),
         basis=Basis.RECORDED,

@@ -113,7 +113,6 @@ def _retrying(retried: Mapping[int, int]) -> Candidate:
         f"and retried, up to {max(retried.values())} times in the run",
         ranks=tuple(sorted(retried)),
         lost_us=0.0,
-        changes=(),
         basis=Basis.RECORDED,
         evidence=tuple(_retry_evidence(retried)),
         fixes=(FIX,),

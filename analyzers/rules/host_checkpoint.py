@@ -140,7 +140,6 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
         summary=f"{what} takes {format_share(seen.share)} of the run on rank {rank} alone",
         ranks=(rank,),
         lost_us=lost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(Evidence(f"{seen.line}: seen in {seen.samples} of {seen.of} samples of the whole run", rank),),
         fixes=(shared_evaluation(seen.line) if seen.is_evaluation or EVALUATES.search(seen.line) else FIX,),

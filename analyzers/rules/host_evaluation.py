@@ -75,7 +75,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"evaluation takes {format_share(share)} of the time on {where}" + (f", in {line}" if line else ""),
         ranks=numbers,
         lost_us=lost_us,
-        changes=(),
         basis=Basis.TIMED if outside is not None else Basis.RECORDED,
         evidence=(seen,),
         fixes=(shared_evaluation(line) if alone else _less(line),),
@@ -97,9 +96,7 @@ def _called_beside(measures: Measures) -> Iterator[Candidate]:
     yield Candidate(
         id=RULE.id,
         summary=f"a model called beside the training passes {takes}",
-        ranks=(),
         lost_us=seen.lost_us,
-        changes=(),
         basis=Basis.DEDUCED,
         evidence=(Evidence(f"{seen.called:.0f} of {seen.every:.0f} samples of all ranks are in it"),),
         fixes=(replace(_less(line), alters=Alters.CHORE),),

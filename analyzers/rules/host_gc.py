@@ -108,9 +108,7 @@ def _unnamed(pauses: PausesInTurn) -> Candidate:
         id=RULE.id,
         summary=f"hosts pause in turn, as Python's garbage collection makes them: {pauses.count} times on "
         f"{pauses.ranks} ranks",
-        ranks=(),
         lost_us=pauses.cost_us,
-        changes=(),
         basis=Basis.DEDUCED,
         evidence=(
             Evidence(f"once in a step, {usual} each, in {hit} of {steps} steps; the others wait"),

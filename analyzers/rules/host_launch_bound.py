@@ -69,7 +69,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary="the device waits for the host to launch kernels",
-        ranks=(),
         lost_us=max(0.0, float(idle.mean()) - recording_us),
         changes=(Change("graph_launch"),),
         basis=Basis.RECORDED,

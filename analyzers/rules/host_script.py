@@ -127,7 +127,6 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     yield Candidate(
         id=RULE.id,
         summary=f"Python code of the script delays {execution_of(job).work_noun}, mostly {first.words}",
-        ranks=(),
         lost_us=cost_us,
         changes=(Change("no_script", values=(1.0 - needed * (1.0 - left),)),),
         basis=Basis.RECORDED,

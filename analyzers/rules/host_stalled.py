@@ -109,9 +109,7 @@ def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
         id=RULE.id,
         summary=f"{over.threads} threads on each of {over.ranks} ranks share {over.cores} cores and have none for "
         f"{format_share(share)} of the time",
-        ranks=(),
         lost_us=share * measures.step_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             Evidence(

@@ -262,7 +262,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary=what,
-        ranks=(),
         lost_us=float(ledger.mean()),
         changes=(Change("instant_loader"),),
         basis=Basis.RECORDED,
@@ -294,9 +293,7 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
     return Candidate(
         id=RULE.id,
         summary=f"{_everybody(measures)} waits for its data loader",
-        ranks=(),
         lost_us=lost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             *(() if cost is None else (evidence(cost, rank),)),

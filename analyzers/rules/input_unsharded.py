@@ -94,9 +94,7 @@ def _candidate(summary: str, evidence: tuple[Evidence, ...], name: str, basis: B
     return Candidate(
         id=RULE.id,
         summary=summary,
-        ranks=(),
         lost_us=0.0,
-        changes=(),
         basis=basis,
         evidence=evidence,
         fixes=(
@@ -123,9 +121,7 @@ def _uneven(lengths: dict[int, int]) -> Candidate:
     return Candidate(
         id=RULE.id,
         summary=f"the ranks' shards have unequal lengths: {words}",
-        ranks=(),
         lost_us=0.0,
-        changes=(),
         basis=Basis.RECORDED,
         evidence=(Evidence(words),),
         fixes=(

@@ -97,9 +97,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         id=RULE.id,
         summary=f"{format_share(bubble / measures.step_us)} of each step is pipeline bubble: {stages} stages, "
         f"{count} microbatches{_in_chunks(pipeline)}",
-        ranks=(),
         lost_us=bubble,
-        changes=(),
         basis=Basis.RECORDED,
         evidence=(
             Evidence(

@@ -133,7 +133,6 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"the largest batch of a step holds {format_share(spread)} more than the mean",
         ranks=numbers,
         lost_us=lost,
-        changes=(),
         basis=Basis.DEDUCED,
         evidence=tuple(fed_evidence(measures)),
         fixes=(_fix(numbers),),
@@ -187,7 +186,6 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
     return Candidate(
         id=RULE.id,
         summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and varies by step",
-        ranks=(),
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
         basis=Basis.COMPARED,

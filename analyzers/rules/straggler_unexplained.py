@@ -95,7 +95,6 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         + ("; cause unknown" if line is None else ""),
         ranks=(rank,),
         lost_us=late_us * (len(job.ranks) - 1) / len(job.ranks),
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             Evidence(

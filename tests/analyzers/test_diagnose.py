@@ -33,7 +33,7 @@ def diagnosed(run: Labelled, monkeypatch: pytest.MonkeyPatch, said: Said) -> Dia
     """The diagnosis of a run where rules say this alone."""
 
     def rule(title: str, ranks: tuple[int, ...], change: Change, lost_us: float) -> Rule:
-        return Rule(title, title, lambda _: iter([Candidate(title, title, ranks, lost_us, (change,), Basis.COMPARED)]))
+        return Rule(title, title, lambda _: iter([Candidate(title, title, lost_us, Basis.COMPARED, ranks, (change,))]))
 
     rules = {title: rule(title, *parts) for title, parts in said.items()}
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
@@ -86,7 +86,7 @@ def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monke
 
 def test_only_a_rule_that_contradicts_itself_has_not_judged(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     times = (9.0, 0.0, 0.0, 0.0)
-    wrong = Rule("a", "a", lambda _: iter([Candidate("a", "", (), 1.0, (), Basis.RECORDED, times_us=times)]))
+    wrong = Rule("a", "a", lambda _: iter([Candidate("a", "", 1.0, Basis.RECORDED, times_us=times)]))
     slow = catalogue()["straggler.compute"]
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {"a": wrong, slow.id: slow})
     run = labelled(slow.id)

@@ -19,7 +19,7 @@ def test_no_finding_gains_more_than_is_booked_or_less(labelled: Runs, name: str)
 def test_where_two_prices_differ_the_range_says_so_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow device of which a rule claims a tenth: its range reaches what the ledger books."""
     run = labelled("straggler.compute")
-    slow = Candidate("straggler.compute", "", (2,), 0.0, (Change("scale_compute", (2,), (1.3,)),), Basis.COMPARED)
+    slow = Candidate("straggler.compute", "", 0.0, Basis.COMPARED, (2,), (Change("scale_compute", (2,), (1.3,)),))
 
     def priced(candidate: Candidate) -> Finding:
         rule = Rule(slow.id, slow.id, lambda _: iter([candidate]))

@@ -28,9 +28,7 @@ def calls_outside(
         id=rule_id,
         summary=f"{format_number(per_step)} {first.op} calls per step outside the trace take "
         f"{format_share(outside.cost)} of it, called at {caller_words(facts, first)}",
-        ranks=(),
         lost_us=cost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             Evidence(f"in {outside.often} of {outside.steps} steps outside the trace, in no traced step"),

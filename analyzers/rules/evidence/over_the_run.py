@@ -37,7 +37,6 @@ def over_the_run(
         summary=summary,
         ranks=() if is_chance else measures.theirs(pauses.shares),
         lost_us=lost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(run_evidence(measures, pauses, what),),
         fixes=(fix,),

@@ -46,7 +46,6 @@ def needless_recompute(measures: Measures) -> Iterator[Candidate | Abstention]:
         id=MEMORY_HEADROOM,
         summary=f"the backward pass recomputes {format_us(cost_us)} of forward kernels per step (activation "
         f"checkpointing) while {used}",
-        ranks=(),
         lost_us=cost_us,
         changes=(Change("keep_activations", (), (fits,)),),
         basis=Basis.RECORDED if needs is not None else Basis.DEDUCED,

@@ -71,7 +71,6 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
         summary=f"loader workers{whose} compute on {on}; ranks have no CPU for {lacked} of the time",
         ranks=numbers,
         lost_us=cost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             evidence(cost, rank),

@@ -57,7 +57,6 @@ def _remark(layers: int, model: str, first: str, samples: int, world_size: int) 
         id=CHECK.id,
         summary=f"BatchNorm of {model} normalises by {format_count(samples, 'sample')} per rank: "
         f"{format_count(layers, 'layer')} not synchronised over the {world_size} ranks",
-        ranks=(),
         evidence=(Evidence(f"the first of them: {first}; batches of {samples} on each rank"),),
         fixes=(
             Fix(

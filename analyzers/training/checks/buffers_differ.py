@@ -41,7 +41,6 @@ def _differing(group: Copies, why: str) -> Iterator[Remark]:
         id=CHECK.id,
         summary=f"{format_count(len(places), 'buffer')} of {name} differ between ranks ({why}): what one rank "
         "evaluates or saves holds the statistics of its share of the data",
-        ranks=(),
         severity="warning",
         evidence=(
             Evidence(f"after step {group.step}: {named([group.one.names[at] for at in places])} differ"),

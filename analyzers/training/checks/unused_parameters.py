@@ -47,7 +47,6 @@ def _unused(uses: Sequence[OptimizerGradients]) -> Iterator[Remark]:
         id=CHECK.id,
         summary=f"{len(names)} of {format_count(one.parameters, 'parameter tensor')} of {one.optimizer} have a "
         f"gradient {steps}, on any rank: {named(names)}",
-        ranks=(),
         evidence=(
             Evidence(f"{elements:,} numbers that are never trained".replace(",", " ")),
             *at_line(f"{one.optimizer} made", one.line),

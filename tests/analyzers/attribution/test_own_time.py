@@ -15,7 +15,7 @@ LOADER = "input.straggler"
 
 
 def candidate(measures: Measures, identifier: str = LOADER) -> Candidate:
-    return Candidate(identifier, "late", measures.ranks([latest(measures)]), 1.0, (), Basis.COMPARED)
+    return Candidate(identifier, "late", 1.0, Basis.COMPARED, measures.ranks([latest(measures)]))
 
 
 def with_more(measures: Measures, position: int, cause: str, us: float) -> Measures:

@@ -37,8 +37,8 @@ def test_the_generators_step_after_it(labelled: Runs, name: str, change: Change,
 
 def test_gains_keep_to_their_ceiling(labelled: Runs) -> None:
     prices = labelled("straggler.compute").pricer
-    slower = Candidate("x", "", (), 0.0, (Change("scale_compute", (), (0.5,)),), Basis.RECORDED)
-    capped = Candidate("x", "", (), 0.0, (Change("scale_compute", (2,), (1.3,)),), Basis.RECORDED, ceiling_us=100.0)
+    slower = Candidate("x", "", 0.0, Basis.RECORDED, (), (Change("scale_compute", (), (0.5,)),))
+    capped = Candidate("x", "", 0.0, Basis.RECORDED, (), (Change("scale_compute", (2,), (1.3,)),), ceiling_us=100.0)
     assert (prices.gain_us(slower), prices.gain_us(capped)) == (0.0, 100.0)
 
 

@@ -46,7 +46,7 @@ def timed_gain(
     timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
     alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)} if line else {}
     known = replace(measures, timed_us=timed, loading_late_us=timed, alone=alone)
-    late = Candidate(identifier, "late", (measures.job.rank_ids[rank],), 0.0, (), Basis.COMPARED)
+    late = Candidate(identifier, "late", 0.0, Basis.COMPARED, (measures.job.rank_ids[rank],))
     priced = of_candidate(replace(prices, measures=known), late, share * late_us)
     return priced.low / late_us, priced.value / late_us, priced.high / late_us
 
@@ -78,7 +78,7 @@ def test_pauses_of_the_whole_run_decide_what_they_cost(labelled: Runs) -> None:
     saves = [{"start_ns": at * 10_000_000, "dur_ns": 400_000, "what": "torch.save"} for at in range(2, 11)]
 
     def gain(saving: dict[str, Any], us: float, given: Callable[..., Measures] = on_cpu) -> Recoverable:
-        found = Candidate("host.checkpoint", "saves", (0,), 0.0, CHANGES, Basis.RECORDED)
+        found = Candidate("host.checkpoint", "saves", 0.0, Basis.RECORDED, (0,), CHANGES)
         return of_candidate(replace(run.pricer, measures=given(run, saving, peer)), found, us)
 
     step_us = run.measures.step_us

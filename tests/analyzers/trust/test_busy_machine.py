@@ -34,7 +34,7 @@ def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, 
 def accusation(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> Candidate:
     """A finding that these ranks cost the job a share of its step."""
     lost_us = 0.3 * measures.step_us
-    return Candidate(id=identifier, summary="late", ranks=ranks, lost_us=lost_us, changes=(), basis=Basis.COMPARED)
+    return Candidate(id=identifier, summary="late", ranks=ranks, lost_us=lost_us, basis=Basis.COMPARED)
 
 
 def explained(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> str | None:

@@ -39,14 +39,14 @@ def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every
     sidecars[late] = timed(traced * us, others * us, count, every)
     measures = measure(meeting_in_backward(labelled(STRAGGLER), *sidecars).job)
     rank = bare.job.rank_ids[late]
-    return contradicted_by_the_run(Candidate(STRAGGLER, "late", (rank,), us, (), Basis.COMPARED), measures)
+    return contradicted_by_the_run(Candidate(STRAGGLER, "late", us, Basis.COMPARED, (rank,)), measures)
 
 
 def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> None:
     assert "in the traced steps only" in (verdict(labelled, 1.0, 0.0) or "")
     measures = labelled(STRAGGLER).measures
     for identifier, ranks in ((STRAGGLER, ()), ("host.checkpoint", (0,))):
-        assert contradicted_by_the_run(Candidate(identifier, "", ranks, 1.0, (), Basis.COMPARED), measures) is None
+        assert contradicted_by_the_run(Candidate(identifier, "", 1.0, Basis.COMPARED, ranks), measures) is None
 
 
 @pytest.mark.parametrize(("fed", "cpu", "stands"), [(True, 0.6, True), (True, 0.4, False), (False, 0.6, False)])

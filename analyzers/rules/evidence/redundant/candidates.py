@@ -91,7 +91,6 @@ def _candidate(
     return Candidate(
         id=rule_id,
         summary=summary(measures, avoidable),
-        ranks=(),
         lost_us=cost_us + more_us,
         changes=changes,
         basis=Basis.RECORDED,

@@ -30,7 +30,6 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
         id=rule_id,
         summary=f"a Python communication hook delays the backward pass by {format_share(cost_us / measures.step_us)}"
         f" of each step, in {words}",
-        ranks=(),
         lost_us=cost_us,
         changes=(Change("no_hook"),),
         basis=Basis.RECORDED,

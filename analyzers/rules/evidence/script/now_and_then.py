@@ -48,9 +48,7 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     return Candidate(
         id=rule_id,
         summary=f"{summary}, mostly {words}",
-        ranks=(),
         lost_us=cost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
@@ -85,9 +83,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     return Candidate(
         id=rule_id,
         summary=f"ranks have long forward passes in turn: {format_share(timed.cost)} of the steps outside the trace",
-        ranks=(),
         lost_us=cost_us,
-        changes=(),
         basis=Basis.TIMED,
         evidence=(
             Evidence(f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),

@@ -21,7 +21,7 @@ def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -
     handed_us = CPU.limits.handed_share * TRANSFER_US  # half of a transfer is as fast as the host
     assert prices.unprofiled.ratio == pytest.approx(1 - 9_000.0 / (WORK_US + handed_us), abs=0.01)
     assert prices.unprofiled_us((LOADER,)) == pytest.approx(21_000.0 - LOAD_US, rel=0.03)
-    candidate = Candidate("input.starved", "", (), LOAD_US, (LOADER,), Basis.RECORDED)
+    candidate = Candidate("input.starved", "", LOAD_US, Basis.RECORDED, (), (LOADER,))
     gain = prices.unprofiled_gain(candidate, of_candidate(prices, candidate, prices.gain_us(candidate)))
     assert gain is not None and gain.value == pytest.approx(LOAD_US, rel=0.05)
     assert gain.low <= gain.value <= gain.high <= 21_000.0

@@ -46,7 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     groups = slow_groups(job)
     by_ranks: dict[tuple[int, ...], list[SlowGroups]] = defaultdict(list)
     for slow in groups:
-        by_ranks[_culprits(measures, slow, [s for s in groups if s is not slow])].append(slow)
+        by_ranks[_culprits(slow, [s for s in groups if s is not slow])].append(slow)
     for numbers, kinds in by_ranks.items():
         if numbers:
             yield _of_groups(measures, numbers, sorted(kinds, key=lambda slow: -slow.excess_us))
@@ -117,7 +117,7 @@ def _look(setting: str, why: str) -> Fix:
     )
 
 
-def _culprits(measures: Measures, slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
+def _culprits(slow: SlowGroups, elsewhere: list[SlowGroups]) -> tuple[int, ...]:
     """Ranks that are in slow groups and in no fast group of the same role."""
     numbers = sorted(slow.members - slow.fast_members)
     for candidate in elsewhere:

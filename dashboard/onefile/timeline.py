@@ -96,7 +96,7 @@ def _held(view: View, timeline: Timeline, lanes: list[int], text: Callable[[str]
         "info": {**info, "fixed": True, "steps": len(steps)},
         "waits": waits,
         "overview": overview(timeline),
-        "path": _path(view, timeline),
+        "path": _path(view),
         "steps": steps,
         "arrangement": arrangement(opened.job),
         "counters": [{**track, "label": text(track["label"])} for track in opened.counters],
@@ -109,7 +109,7 @@ def _steps(timeline: Timeline) -> list[dict[str, Any]]:
     return [one_step(timeline.steps, number) for number in range(min(held, step_count(timeline.steps)))]
 
 
-def _path(view: View, timeline: Timeline) -> list[list[float]]:
+def _path(view: View) -> list[list[float]]:
     """The critical path, only its longest stretches where there are many; [] where the run cannot be replayed."""
     try:
         runs = path_runs(view.opened.job, view.opened.critical)

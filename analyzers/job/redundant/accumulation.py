@@ -49,7 +49,7 @@ def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> Repeated
         return none
     caller = np.where(_reduces(facts, roles), backward.calling(facts), -1)
     volume = _volume(facts, caller, len(backward))
-    kept = _kept(facts, backward, _whole_gradients(facts, caller, roles))
+    kept = _kept(facts, backward, not (roles[caller >= 0] == "fsdp_shard").any())
     following = np.searchsorted(updates.spans[0], backward.spans[1])
     volume[updates.of(backward.spans[0]) >= 0] = 0  # a closure: the optimizer needs the sum of each evaluation
     needless = np.zeros(len(backward), bool)
@@ -97,10 +97,6 @@ def _kept(facts: RankFacts, backward: HostPasses, is_whole: bool) -> Array:
 
 
 _BY_AUTOGRAD, _BY_SCRIPT = (GradientAct.STORED, GradientAct.ADDED), (GradientAct.ZEROED, GradientAct.TOUCHED)
-
-
-def _whole_gradients(facts: RankFacts, caller: Array, roles: Array) -> bool:
-    return not (roles[caller >= 0] == "fsdp_shard").any()
 
 
 def _reduces(facts: RankFacts, roles: Array) -> Array:

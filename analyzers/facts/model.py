@@ -323,15 +323,13 @@ class RankFacts:
 
     def _in_steps(self, table: Table, start: str, end: str) -> Table:
         """The rows of a table of spans that touch the time from the first step's start to the last one's end."""
-        if not len(self.steps) or not len(table):
+        if not len(table):
             return table
         first, last = self.steps[start][0], self.steps[end][-1]
         return table.take((table["end_ns"] > first) & (table["start_ns"] < last))
 
     def is_issued_in_steps(self, at_ns: Array) -> Array:
         """Mask of host times between the first step mark and the last; shape of `at_ns`."""
-        if not len(self.steps):
-            return np.zeros(len(at_ns), bool)
         return np.asarray((at_ns >= self.steps["mark_ns"][0]) & (at_ns < self.steps["mark_end_ns"][-1]))
 
     @property

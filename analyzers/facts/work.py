@@ -34,8 +34,6 @@ def free_host(facts: RankFacts) -> Intervals:
     """
     if not facts.is_device_rank:
         return facts.gaps_of("host_launch").bounds
-    if not len(facts.steps):
-        return intervals.EMPTY
     ops = facts.device_ops
     slow = blocked_launches(ops)
     taken = intervals.merge(facts.host_spans.bounds, (ops["launch_ns"][slow], ops["launch_end_ns"][slow]))
@@ -46,8 +44,6 @@ def between_calls(facts: RankFacts) -> Intervals:
     """Intervals between two operators of a CPU rank, or two launches of a device rank, whose operators are not kept."""
     if not facts.is_device_rank:
         return free_host(facts)
-    if not len(facts.steps):
-        return intervals.EMPTY
     ops = facts.device_ops.take(facts.device_ops["launch_ns"] != NULL)
     launches = intervals.union(ops["launch_ns"], ops["launch_end_ns"])
     return intervals.complement(launches, int(facts.steps["mark_ns"][0]), int(facts.steps["mark_end_ns"][-1]))

@@ -25,11 +25,11 @@ def anomaly_held_us(facts: RankFacts) -> float:
     checks = intervals.union(*work.take(work["is_check"]).bounds)
     searching = ops.take((ops["work"] != Work.COMM) & intervals.contains(checks, ops["launch_ns"])).bounds
     busy_ns = float(intervals.overlap(intervals.union(*searching), *facts.steps.bounds).sum())
-    return (idle_ns + busy_ns) / 1e3 / max(1, len(facts.steps))
+    return (idle_ns + busy_ns) / 1e3 / len(facts.steps)
 
 
 def time_us(facts: RankFacts, work: Table) -> float:
     """Host time of the mode in some rows of ANOMALY_WORK, us per step."""
     inside = facts.is_issued_in_steps(work["start_ns"])
     spent_ns = np.where(inside, work["share"] * (work["end_ns"] - work["start_ns"]), 0.0)
-    return float(spent_ns.sum()) / 1e3 / max(1, len(facts.steps))
+    return float(spent_ns.sum()) / 1e3 / len(facts.steps)

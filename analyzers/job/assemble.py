@@ -174,7 +174,7 @@ def _met(compared: Comparable) -> _Met:
 def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[HealthNote]]:
     """Matched operations including inferred rendezvous, the clock, and notes on it."""
     clock, notes = align(met.ranks, met.matched)
-    if met.why_not or len(met.ranks) < 2 or any(not len(f.steps) for f in met.ranks):
+    if met.why_not or len(met.ranks) < 2:
         return met, clock, notes
     groups = dict.fromkeys((tuple(range(world_size)), *(members for members, _ in met.keys if len(members) > 1)))
     meetings = find_meetings(met.ranks, clock, tuple(groups), float(np.mean(_per_step(met.ranks) or [0])))

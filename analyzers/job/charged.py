@@ -34,7 +34,7 @@ def waited_for_us(job: JobFacts) -> Array:
     blame = job.blame
     of_rank = blame.take(blame["culprit"] != NULL)
     np.add.at(total, (of_rank["culprit"], of_rank["cause"]), of_rank["dur_ns"])
-    return total / 1e3 / max(1, min((len(facts.steps) for facts in job.ranks), default=0)) / max(1, len(job.ranks) - 1)
+    return total / 1e3 / min(len(facts.steps) for facts in job.ranks) / max(1, len(job.ranks) - 1)
 
 
 def waited_for_ranks_us(job: JobFacts, ranks: Sequence[int]) -> float:
@@ -73,5 +73,5 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
 
 
 def _steps(measures: Measures) -> Array:
-    """Number of steps of each rank, at least one."""
-    return np.array([max(1, len(facts.steps)) for facts in measures.job.ranks])
+    """Number of steps of each rank."""
+    return np.array([len(facts.steps) for facts in measures.job.ranks])

@@ -72,7 +72,7 @@ def copies_of_state(facts: RankFacts) -> Array:
     if not down.any():
         return late
     size = facts.device_ops["size_bytes"]
-    fewest = TENSORS * max(1, len(facts.steps))
+    fewest = TENSORS * len(facts.steps)
     back = up & _sizes_among(size, size[down])
     gone = down & _sizes_among(size, size[up])
     if min(back.sum(), gone.sum()) < fewest or not MOST <= back.sum() / gone.sum() <= 1 / MOST:

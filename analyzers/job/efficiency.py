@@ -96,7 +96,7 @@ def _mfu(measures: Measures) -> float | None:
         groups = facts.kernel_groups
         counted = np.nansum(groups["flops"]) if len(groups) else 0.0
         peak = peak_flops(facts.device.name, fp32=bool(groups["is_fp32"].any())) if len(groups) else None
-        if not counted or not peak or not len(facts.steps):
+        if not counted or not peak:
             return None
         wall = float((facts.steps["end_ns"] - facts.steps["start_ns"]).sum()) / 1e9
         rates.append(float(counted) / wall / peak)

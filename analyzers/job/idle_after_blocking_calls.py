@@ -34,7 +34,7 @@ def unrecorded_code(facts: RankFacts) -> Intervals:
 def idle_from_calls_us(facts: RankFacts) -> float:
     """Idle time per step, us, after blocking calls: their own and that of late launches after them."""
     waiting, issuing = facts.gaps_of("host_sync"), facts.gaps_of("host_launch")
-    if not len(facts.steps) or not len(waiting):
+    if not len(waiting):
         return 0.0
     idle = facts.gaps.take(facts.gaps["end_ns"] > facts.gaps["start_ns"])
     begins = np.ones(len(idle), bool)

@@ -94,7 +94,7 @@ def _elements(ranks: Sequence[RankFacts]) -> Array | None:
 @remembered
 def _copied_bytes(facts: RankFacts) -> float:
     ops = facts.device_ops
-    if not len(ops) or not len(facts.steps):
+    if not len(ops):
         return 0.0
     is_input = (ops["work"] == Work.COPY) & (ops["size_bytes"] != NULL) & is_to_device(facts.strings)[ops["name"]]
     is_input &= (ops["start_ns"] >= facts.steps["start_ns"][0]) & (ops["start_ns"] < facts.steps["end_ns"][-1])
@@ -110,7 +110,7 @@ def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
     """
     ratios = []
     for facts in ranks:
-        if not len(facts.host_operators) or not len(facts.steps) or (facts.host_operators["shape"] != NO_STRING).any():
+        if not len(facts.host_operators) or (facts.host_operators["shape"] != NO_STRING).any():
             return None
         work = host_work(facts)
         updating = intervals.intersect(work, phase_times(facts.phases)[Phase.OPTIMIZER])

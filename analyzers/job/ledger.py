@@ -58,8 +58,6 @@ def build_ledger(
     """
     tables = [LEDGER.empty()]
     for position, facts in enumerate(ranks):
-        if not len(facts.steps):
-            continue
         booked = rank_ledger(facts, causes[position])
         if bubble_ns[position] > 0:
             _book_bubble(booked, stage_waits(facts, members, position), int(bubble_ns[position]))

@@ -50,8 +50,7 @@ class Matched:
 def step_of(facts: RankFacts, at_ns: Array) -> Array:
     """Position of the step that contains each instant; -1 before the first, len(steps) after the last."""
     inside = np.searchsorted(facts.steps["start_ns"], at_ns, side="right") - 1
-    after = len(facts.steps) > 0 and at_ns >= (facts.steps["end_ns"][-1] if len(facts.steps) else 0)
-    return np.where(after, len(facts.steps), inside)
+    return np.where(at_ns >= facts.steps["end_ns"][-1], len(facts.steps), inside)
 
 
 def _step_issued(facts: RankFacts, at_ns: Array) -> Array:
@@ -144,7 +143,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
     0 where the profiler marks no steps. Outside the steps of a file that recorded some in part, order means nothing:
     the label is one that no other rank has.
     """
-    if facts.step_source != "profiler_step" or not len(facts.steps):
+    if facts.step_source != "profiler_step":
         return np.zeros(len(when), np.int64)
     position = _step_issued(facts, when)
     inside = (position >= 0) & (position < len(facts.steps))

@@ -134,7 +134,7 @@ def measure(job: JobFacts) -> Measures:
     """All measures of a job with at least one step."""
     ranks = job.ranks
     needless = find_needless(job)
-    steps = np.array([max(1, len(f.steps)) for f in ranks])
+    steps = np.array([len(f.steps) for f in ranks])
     ledger = np.zeros((len(ranks), len(CAUSES)))
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
     spans = {c: np.array([_during_us(f, intervals.union(*f.spans_of(c).bounds)) for f in ranks]) for c in SPAN_CAUSES}
@@ -192,8 +192,6 @@ def measure(job: JobFacts) -> Measures:
 
 def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     """Time of spans on the device inside the steps, us per step."""
-    if not len(facts.steps):
-        return 0.0
     return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
 
 
@@ -202,13 +200,11 @@ def _recurring_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     each = intervals.overlap(spans, *facts.steps.bounds)
     if len(each) >= FEWEST_STEPS:
         each = np.minimum(each, np.sort(each)[-2])
-    return float(each.mean()) / 1e3 if len(each) else 0.0
+    return float(each.mean()) / 1e3
 
 
 def _during_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     """Time of spans on the host inside the steps, us per step."""
-    if not len(facts.steps):
-        return 0.0
     return float(intervals.overlap(spans, *facts.marks).sum()) / len(facts.steps) / 1e3
 
 
@@ -219,22 +215,18 @@ def _longest_fetch_us(facts: RankFacts) -> float:
 
 
 def _span_count(facts: RankFacts, cause: str) -> float:
-    if not len(facts.steps):
-        return 0.0
     inside = facts.is_issued_in_steps(facts.spans_of(cause)["start_ns"])
     return float(inside.sum()) / len(facts.steps)
 
 
 def _kernels(facts: RankFacts) -> float:
     """Compute kernels launched per step."""
-    if not len(facts.steps):
-        return 0.0
     return float(((facts.device_ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)).sum())
 
 
 def _optimizer(facts: RankFacts) -> tuple[float, float]:
     ops = facts.device_ops
-    if not len(ops) or not len(facts.steps):
+    if not len(ops):
         return 0.0, 0.0
     inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)
     total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
@@ -249,7 +241,7 @@ def _pageable_us(facts: RankFacts) -> float:
 def _gemm(facts: RankFacts) -> tuple[float, float]:
     """Time per step in matrix kernels, and the part on single-precision operands."""
     groups = facts.kernel_groups
-    if not len(groups) or not len(facts.steps):
+    if not len(groups):
         return 0.0, 0.0
     total = groups["total_ns"][groups["is_gemm"].astype(bool)].sum() / len(facts.steps) / 1e3
     fp32 = groups["total_ns"][groups["is_fp32"].astype(bool)].sum() / len(facts.steps) / 1e3

@@ -131,7 +131,7 @@ class LeftOut:
 class JobFacts:
     """Input of the rules and the replay: all that is known of the job."""
 
-    ranks: tuple[RankFacts, ...]  # sorted by rank number
+    ranks: tuple[RankFacts, ...]  # sorted by rank number; each has at least one step
     rank_ids: tuple[int, ...]
     world_size: int
     missing_ranks: tuple[int, ...]
@@ -156,11 +156,8 @@ class JobFacts:
 
     @cached_property
     def origin_ns(self) -> int:
-        """Time zero of all output: the earliest first step mark, ns on the reference clock; 0 without steps."""
-        marks = [
-            int(f.steps["start_ns"][0]) - self.clock.offset_ns(p) for p, f in enumerate(self.ranks) if len(f.steps)
-        ]
-        return min(marks, default=0)
+        """Time zero of all output: the earliest first step mark, ns on the reference clock."""
+        return min(int(f.steps["start_ns"][0]) - self.clock.offset_ns(p) for p, f in enumerate(self.ranks))
 
     @cached_property
     def shifts_ns(self) -> Array:

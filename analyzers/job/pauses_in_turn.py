@@ -48,7 +48,7 @@ class PausesInTurn:
 @remembered
 def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
     """The pauses of the job, None where its stops are no such pauses or cost little."""
-    steps = min((len(facts.steps) for facts in job.ranks), default=0)
+    steps = min(len(facts.steps) for facts in job.ranks)
     if len(job.ranks) < 2 or steps < FEWEST:
         return None
     shape = len(job.ranks), steps

@@ -26,7 +26,7 @@ ONE_STEP_LEFT = "one step is left of a damaged recording; it may be one-off work
 @remembered
 def out_of_scope(job: JobFacts) -> str | None:
     """Reason why only communication can be judged, in words; None where the job's steps were recorded whole."""
-    recorded_ns = max((int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks), default=0)
+    recorded_ns = max(int((f.steps["mark_end_ns"] - f.steps["mark_ns"]).sum()) for f in job.ranks)
     if recorded_ns < LEAST_NS:
         return f"too little was recorded: {format_us(recorded_ns / 1e3)} in all, less than one kernel launch"
     if all(f.top.get("records") == "communication" for f in job.ranks):

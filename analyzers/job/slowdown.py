@@ -53,9 +53,7 @@ def peers(count: int, pipeline: Pipeline | None) -> list[list[int]]:
 
 def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
     """Slowdown of compute, by the durations of equal kernels; on CPU ranks by operator time per step."""
-    steps = min((len(f.steps) for f in ranks), default=0)
-    if not steps:
-        return unknown_slowdown(len(ranks))
+    steps = min(len(f.steps) for f in ranks)
     if any(len(f.host_work) for f in ranks):
         busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
         groups = peers(len(ranks), pipeline)
@@ -213,9 +211,7 @@ def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slow
 def _by_step_times(
     ranks: Sequence[RankFacts], pipeline: Pipeline | None, step_times_ns: Callable[[RankFacts], Array]
 ) -> Slowdown:
-    steps = min((len(f.steps) for f in ranks), default=0)
-    if not steps:
-        return unknown_slowdown(len(ranks))
+    steps = min(len(f.steps) for f in ranks)
     times = np.array([step_times_ns(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
 
@@ -233,8 +229,6 @@ def interference(ranks: Sequence[RankFacts]) -> float:
     weights: list[float] = []
     kernels: set[str] = set()
     for facts in ranks:
-        if not len(facts.steps):
-            continue
         run = kernels_by_place(facts, len(facts.steps))
         way = np.where(run.is_either, 2 * run.name + run.is_beside, 2 * len(run.names))
         count = np.bincount(way, minlength=2 * len(run.names) + 1)[:-1].reshape(-1, 2)

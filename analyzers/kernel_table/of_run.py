@@ -52,15 +52,14 @@ def _build_kernel_table(job: JobFacts, path: Table, read_again: Callable[[str], 
     """KERNELS of all ranks. `path`: CRITICAL of the run, empty where it could not be replayed. `read_again`: a rank's
     trace by the path of its facts, for CPU ranks. Raises NoUsableInput where that is gone.
     """
-    steps = min((len(facts.steps) for facts in job.ranks), default=0)
+    steps = min(len(facts.steps) for facts in job.ranks)
     tables, by_step, length_ns = [KERNELS.empty()], [np.empty((0, steps))], _path_length_ns(path)
     for position, facts in enumerate(job.ranks):
-        if len(facts.steps):
-            work = rank_work(facts, read_again)
-            on_path = _on_path_ns(job, path, position, work)
-            rows, busy_us = _rank_rows(facts, job.rank_ids[position], work, on_path, length_ns)
-            tables.append(rows)
-            by_step.append(busy_us[:, :steps])
+        work = rank_work(facts, read_again)
+        on_path = _on_path_ns(job, path, position, work)
+        rows, busy_us = _rank_rows(facts, job.rank_ids[position], work, on_path, length_ns)
+        tables.append(rows)
+        by_step.append(busy_us[:, :steps])
     return KernelTable(concat(KERNELS, tables), np.concatenate(by_step), any(map(computes, job.ranks)))
 
 

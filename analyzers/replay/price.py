@@ -128,7 +128,7 @@ class Pricer:
             work = intervals.intersect(host_work(rank.facts), steps)  # of a CPU rank
             for spans, factor in scaled:
                 scaled_ns = intervals.length(intervals.intersect(work, intervals.union(*spans)))
-                compute_us[rank.position] -= max(0.0, 1.0 - factor) * scaled_ns / 1e3 / max(1, len(rank.facts.steps))
+                compute_us[rank.position] -= max(0.0, 1.0 - factor) * scaled_ns / 1e3 / len(rank.facts.steps)
         compute_us = np.maximum(compute_us, 0.0)
         touches = scenario.transfer_ns or scenario.dissolved or scenario.on_time
         keeps_transfers = bool(changes) and not touches

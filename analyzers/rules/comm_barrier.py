@@ -86,8 +86,6 @@ def _is_usual(facts: RankFacts) -> bool:
 
 def _calls(facts: RankFacts) -> Counter[str]:
     """Calls of each function inside the steps, the most frequent first."""
-    if not len(facts.steps):
-        return Counter()
     first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
     calls = facts.meetings
     inside = (calls["start_ns"] >= first) & (calls["start_ns"] < last)

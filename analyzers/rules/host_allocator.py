@@ -94,7 +94,7 @@ def _fix(measures: Measures, position: int) -> Fix:
     facts = measures.job.ranks[position]
     spans = facts.spans_of("allocator")
     allocates, frees = (int(matches(calls, facts.strings)[spans["name"]].sum()) for calls in (_ALLOCATES, _FREES))
-    kernels = float(measures.kernels_per_step[position]) * max(1, len(facts.steps))
+    kernels = float(measures.kernels_per_step[position]) * len(facts.steps)
     is_cached = allocates <= UNCACHED_CALLS * kernels or frees <= FREED_SHARE * allocates
     return FIX if is_cached else UNCACHED_FIX
 

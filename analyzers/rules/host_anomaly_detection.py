@@ -69,7 +69,7 @@ def _seen(facts: RankFacts) -> Iterator[str]:
     """The work of the mode on a rank, in words."""
     work = facts.anomaly_work
     checks, writes = work.take(work["is_check"]), work.take(~work["is_check"])
-    count = facts.is_issued_in_steps(checks["start_ns"]).sum() / max(1, len(facts.steps))
+    count = facts.is_issued_in_steps(checks["start_ns"]).sum() / len(facts.steps)
     yield f"{count:.0f} nodes of the backward pass are searched for NaN: {format_us(time_us(facts, checks))} per step"
     if _writes(facts):
         yield f"operators of the forward pass write Python stacks: {format_us(time_us(facts, writes))} per step"

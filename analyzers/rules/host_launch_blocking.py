@@ -69,7 +69,7 @@ def _waiting(facts: RankFacts) -> tuple[float, float]:
     """Kernels per step whose launch call waited for them, and the time of these calls once they ran, us per step."""
     kernels = facts.device_ops.take(waiting_launches(facts.device_ops))
     kernels = kernels.take(facts.is_issued_in_steps(kernels["launch_ns"]))
-    steps = max(1, len(facts.steps))
+    steps = len(facts.steps)
     return len(kernels) / steps, float((kernels["launch_end_ns"] - kernels["start_ns"]).sum()) / 1e3 / steps
 
 

@@ -115,7 +115,7 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
     if not lines or not len(where[0]):
         return
-    steps = max(1, len(facts.steps))
+    steps = len(facts.steps)
     first = lines[0]
     shown = [line for line in lines[:MAX_LINES] if line.time_ns >= first.time_ns / 10]
     kinds = LineKinds(facts)
@@ -165,7 +165,7 @@ def _runs_us(measures: Measures) -> Array:
     spent = zip(measures.script, measures.job.ranks, strict=True)
     return np.array(
         [
-            script.share * float(overlap(script.every, *facts.marks).sum()) / 1e3 / max(1, len(facts.steps))
+            script.share * float(overlap(script.every, *facts.marks).sum()) / 1e3 / len(facts.steps)
             for script, facts in spent
         ]
     )

@@ -136,8 +136,6 @@ def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
 
 def _in_steps(facts: RankFacts) -> Table:
     """Stalls of a rank inside its steps."""
-    if not len(facts.steps):
-        return facts.stalls.take(np.zeros(len(facts.stalls), bool))
     start = facts.stalls["start_ns"]
     return facts.stalls.take(facts.is_issued_in_steps(start))
 

@@ -100,7 +100,7 @@ def _summary(measures: Measures, facts: RankFacts, content: str) -> str:
 def _directions(measures: Measures, position: int) -> Iterator[Evidence]:
     """The copies each way, where some come from the device: their time, number, bytes, operators and line."""
     facts = measures.job.ranks[position]
-    down, steps, in_steps = copies_from_device(facts), max(1, len(facts.steps)), step_of_launch(facts) >= 0
+    down, steps, in_steps = copies_from_device(facts), len(facts.steps), step_of_launch(facts) >= 0
     for words, directed in (("from the device", down), ("to the device", copies_to_device(facts))):
         chosen = directed & in_steps
         if not down.any() or not chosen.any():
@@ -165,7 +165,7 @@ def _moved_bytes(facts: RankFacts) -> float:
     """Bytes per step through pageable memory; the number of copies where sizes are not recorded."""
     sizes = facts.device_ops["size_bytes"][pageable_copies(facts)]
     has_sizes = len(sizes) and (sizes != NULL).all()
-    return float(sizes.sum() if has_sizes else len(sizes)) / max(1, len(facts.steps))
+    return float(sizes.sum() if has_sizes else len(sizes)) / len(facts.steps)
 
 
 def _look(numbers: tuple[int, ...]) -> Fix:

@@ -81,9 +81,9 @@ def sums_every_gradient(job: JobFacts) -> bool:
 
     Sums of activations (manual tensor parallelism) or of some gradients (experts owned by ranks) do not count.
     """
-    steps = min((len(facts.steps) for facts in job.ranks), default=0)
+    steps = min(len(facts.steps) for facts in job.ranks)
     counts = _summed_sizes(job)
-    if not steps or not counts or job.world_size < 2:
+    if not counts or job.world_size < 2:
         return False
     return all(_is_summed(job, at, counts, steps) for at in range(len(job.ranks)))
 

@@ -131,7 +131,7 @@ class OpenRun:
         """Steps that the pages number from 0: those that every rank has."""
         if self.loaded is None:
             return len(self.report.steps.per_step_us)
-        return min((len(facts.steps) for facts in self.loaded.job.ranks), default=0)
+        return min(len(facts.steps) for facts in self.loaded.job.ranks)
 
     @property
     def timeline(self) -> Timeline:

@@ -229,9 +229,9 @@ def _none(timeline: Timeline, job: JobFacts, asked: Sought, searched: list[int])
     if not asked.words and asked.step is None:
         return f"rank {asked.rank}" if asked.rank is not None else "Type what to search for"
     if asked.step is not None:
-        most = max((len(facts.steps) for facts in job.ranks), default=0)
+        most = max(len(facts.steps) for facts in job.ranks)
         if asked.step >= most and not any((facts.steps["index"] == asked.step).any() for facts in job.ranks):
-            return f"No step {asked.step}: the run was recorded for steps 0 to {most - 1}" if most else "No step marks"
+            return f"No step {asked.step}: the run was recorded for steps 0 to {most - 1}"
     within = "".join(
         (f" on rank {asked.rank}" if asked.rank is not None else f" on {_of(len(searched), len(searched))}")
         + (f" in step {asked.step}" if asked.step is not None else "")

@@ -70,7 +70,7 @@ def _usual_count(step: Array) -> float:
 
 def _numbers(facts: RankFacts, rows: Array) -> Array:
     """Number of the step that launched each communication; NULL where unknown."""
-    if facts.step_source != "profiler_step" or not len(facts.steps):
+    if facts.step_source != "profiler_step":
         return np.full(len(rows), NULL)
     launch, (start, end) = facts.comms["launch_ns"][rows], facts.marks
     step = np.searchsorted(start, launch, side="right") - 1

@@ -123,6 +123,6 @@ def _received(ranks: Sequence[RankFacts], position: int) -> float | None:
     for facts in ranks:
         rows = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
         rows &= facts.is_issued_in_steps(facts.comms["start_ns"])
-        sizes.append(float(facts.comms["in_bytes"][rows].sum()) / max(1, len(facts.steps)))
+        sizes.append(float(facts.comms["in_bytes"][rows].sum()) / len(facts.steps))
     usual = averages.typical(np.array(sizes))
     return sizes[position] / usual if usual > 0 else None

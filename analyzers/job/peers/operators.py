@@ -48,9 +48,9 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     None where ranks differ clearly in the operators they run, or all have equal shapes. Enlarging a batch may add an
     operator.
     """
-    steps = min((len(facts.steps) for facts in ranks), default=0)
+    steps = min(len(facts.steps) for facts in ranks)
     ran = [operators_run(facts, steps) for facts in ranks]
-    if not steps or len(ranks) < 2 or not all(ran):
+    if len(ranks) < 2 or not all(ran):
         return None
     counts = [_by_name(one) for one in ran]
     alike = {name for name, count in counts[0].items() if all(other.get(name) == count for other in counts[1:])}

@@ -56,9 +56,7 @@ def bubble_share(pipeline: Pipeline, microbatches: float, chunks: float) -> floa
 
 
 def stage_work_ns(facts: RankFacts) -> float:
-    """Forward and backward compute per step, ns; 0 without steps."""
-    if not len(facts.steps):
-        return 0.0
+    """Forward and backward compute per step, ns."""
     inside = intervals.overlap(stage_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
     return float(inside.sum()) / len(facts.steps)
 

@@ -49,10 +49,10 @@ def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdow
 
     Factors below 1 + MIN_EXCESS are 1.
     """
-    steps = min((len(f.steps) for f in ranks), default=0)
+    steps = min(len(f.steps) for f in ranks)
     staged = [p for stage in pipeline.stages for p in stage] if pipeline is not None else []
     pace = unknown_slowdown(len(ranks), steps)
-    if pipeline is None or not steps or any(not len(ranks[p].device_ops) for p in staged):
+    if pipeline is None or any(not len(ranks[p].device_ops) for p in staged):
         return pace
     kernels = {p: _kernels(ranks[p], steps) for p in staged}
     reference = _references(kernels, pipeline)

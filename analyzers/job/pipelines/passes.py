@@ -42,7 +42,7 @@ NO_PASSES = Passes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int6
 def passes_of(facts: RankFacts) -> Passes:
     """The passes of a device rank; none of CPU ranks, whose facts do not separate operators."""
     ops = facts.device_ops
-    if not len(ops) or not len(facts.steps):
+    if not len(ops):
         return NO_PASSES
     step = step_of_launch(facts)
     is_launched = (ops["work"] == Work.COMPUTE) & (step >= 0) & (ops["launch_ns"] != NULL)

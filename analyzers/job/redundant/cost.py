@@ -26,8 +26,6 @@ def needless_us(job: JobFacts, kind: Needless | None, waits: bool) -> Array:
 
 def _of_rank(job: JobFacts, position: int, kind: Needless, waits: bool) -> float:
     facts, needless = job.ranks[position], kind.comms[position]
-    if not len(facts.steps):
-        return 0.0
     ready = ready_by_comm(job.members, position, facts)
     comms = facts.comms
     start = comms["start_ns"] if waits else ready

@@ -165,7 +165,7 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     there runs something of its own. Samples only choose the line.
     """
     facts = late.facts
-    if late.beside is None or not late.is_sampled or not len(facts.steps) or not late.sampled_beside:
+    if late.beside is None or not late.is_sampled or not late.sampled_beside:
         return None
     peers_beside_us = [us for rank in others if (us := rank.beside_us) is not None]
     if len(peers_beside_us) < len(others):

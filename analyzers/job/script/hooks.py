@@ -21,7 +21,7 @@ def in_hooks(facts: RankFacts) -> Intervals:
 
 def held_by_hooks_us(facts: RankFacts) -> float:
     """Time that a rank loses to hooks per step: on a CPU rank all, else that in which the device idles for launches."""
-    if not len(facts.steps) or not len(facts.comm_hooks):
+    if not len(facts.comm_hooks):
         return 0.0
     held = in_hooks(facts)
     if not computes(facts):

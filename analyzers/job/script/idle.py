@@ -75,7 +75,7 @@ def script_time(facts: RankFacts) -> ScriptTime:
     Where no phase is recognisable in any stack, only long delays of the host count, as all Python may be the step's
     own.
     """
-    if not has_frames(facts) or not len(facts.steps):
+    if not has_frames(facts):
         return ScriptTime()
     tree = call_tree(facts)
     phases, is_own = phases_of(facts, tree), own_stacks(facts, tree)

@@ -144,7 +144,7 @@ class LineKinds:
         has_stack = self._operators["stack"] != NULL
         self._call_of_operator = np.where(has_stack, self._called[np.where(has_stack, self._operators["stack"], 0)], -1)
         self._names = [facts.strings[name] for name in self._operators["name"].tolist()]
-        self._steps = max(1, len(facts.steps))
+        self._steps = len(facts.steps)
         self._optimizes = bool(self._tree.is_optimizer.any()) or len(facts.phase_time(Phase.OPTIMIZER)[0]) > 0
 
     def of(self, stacks: Array, time_ns: Array) -> LineKind:

@@ -137,7 +137,7 @@ class RankPaths:
     @cached_property
     def beside_us(self) -> float | None:
         """All script time beside the phases, us per step; None where the phases are not known."""
-        if self.beside is None or not len(self.facts.steps) or not len(self.beside.every[0]):
+        if self.beside is None or not len(self.beside.every[0]):
             return None
         return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
 

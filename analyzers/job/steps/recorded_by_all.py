@@ -67,7 +67,7 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
     group_ids, keys = comm_group_ids(ranks)
     ranks = numbered_by_ends(ranks, group_ids)
     ranks, are_numbered = paired_steps(ranks, group_ids, keys)
-    if any(not len(f.steps) for f in ranks) or not (are_numbered or _are_alike(ranks)):
+    if not (are_numbered or _are_alike(ranks)):
         return _recorded_whole(ranks)
     numbers = np.unique(np.concatenate([_every_number(f) for f in ranks]))
     has = np.array([np.isin(numbers, f.steps["index"]) for f in ranks])

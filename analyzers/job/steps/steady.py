@@ -106,8 +106,6 @@ def steady_steps(
     and there is nothing else to show (job/scope.py).
     """
     unchanged = tuple(ranks)
-    if not ranks or any(not len(f.steps) for f in ranks):
-        return unchanged, ()
     numbers = ranks[0].steps["index"]
     for facts in ranks[1:]:
         numbers = np.intersect1d(numbers, facts.steps["index"])

@@ -43,7 +43,7 @@ def pairs_of(job: JobFacts, unit_of: Array, units: int) -> Pairs:
 
     Within a unit of several ranks, on the diagonal, is what two of them take part in.
     """
-    steps = max(1, min((len(facts.steps) for facts in job.ranks), default=0))
+    steps = min(len(facts.steps) for facts in job.ranks)
     shared, moved, took_ns = (np.zeros((units, units)) for _ in range(3))
     inside = instances_in_steps(job)
     for group in np.unique(job.instances["group"][inside & ~_messages(job)]).tolist():

@@ -74,8 +74,6 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
     ranks, separable = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
-        if not len(facts.steps):
-            continue
         ready = ready_by_comm(job.members, position, facts)
         took, exposed = facts.comms["end_ns"] - ready, _exposed(facts, ready)
         hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, facts.comms["end_ns"])

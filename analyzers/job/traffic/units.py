@@ -73,7 +73,7 @@ def unit_passes(job: JobFacts, position: int) -> list[Units]:
     """The passes of a rank in its steps, in order; [] where its parameters are not sharded."""
     facts = job.ranks[position]
     rows = _sharded_rows(job, position)
-    if not len(rows) or not len(facts.steps):
+    if not len(rows):
         return []
     has_launch = facts.comms["launch_ns"][rows] != NULL
     if has_launch.any():

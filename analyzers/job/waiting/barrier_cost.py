@@ -21,7 +21,7 @@ def meeting_spans(facts: RankFacts) -> Intervals:
 def held_in_meetings_us(facts: RankFacts) -> float:
     """Time from a meeting until the rank computes again, us per step; includes refilling its queue."""
     spans = meeting_spans(facts)
-    if not len(facts.steps) or not len(spans[0]):
+    if not len(spans[0]):
         return 0.0
     start, end = intervals.subtract(intervals.union(*facts.steps.bounds), compute_work(facts))
     first = np.minimum(np.searchsorted(spans[1], start, side="right"), len(spans[0]) - 1)

@@ -115,7 +115,7 @@ def _waits(
 ) -> _Waits:
     columns: list[dict[str, Array]] = []
     for position, facts in enumerate(ranks):
-        if not len(facts.exposed) or not len(facts.steps):
+        if not len(facts.exposed):
             continue
         owner = facts.exposed
         start, end, row, _ = intervals.intersect_rows(
@@ -170,9 +170,7 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
     """Last common release of victim and late rank before each piece, each on its own clock; shape (pieces,)."""
     victim_ref = np.zeros(len(waits.victim), np.int64)
     late_ref = np.zeros(len(waits.victim), np.int64)
-    origin = max(
-        int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared) if len(r.facts.steps)
-    )
+    origin = max(int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared))
     pair = waits.victim * len(prepared) + np.where(waits.late == NULL, waits.victim, waits.late)
     by_pair = np.argsort(pair, kind="stable")
     for pieces in np.split(by_pair, np.flatnonzero(np.diff(pair[by_pair])) + 1):

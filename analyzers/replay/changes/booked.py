@@ -55,7 +55,7 @@ def positions(measures: Measures, change: Change) -> Array:
 def _per_rank(measures: Measures, of_rank: Callable[[RankFacts], intervals.Intervals]) -> Array:
     """Length of some intervals of each rank inside its steps, us per step."""
     lengths = [
-        intervals.overlap(of_rank(facts), *facts.steps.bounds).sum() / len(facts.steps) / 1e3 if len(facts.steps) else 0
+        intervals.overlap(of_rank(facts), *facts.steps.bounds).sum() / len(facts.steps) / 1e3
         for facts in measures.job.ranks
     ]
     return np.array(lengths, float)

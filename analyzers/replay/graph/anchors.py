@@ -63,7 +63,7 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     """Fetches that blocked on worker processes: the workers set the time of the batch, not this rank."""
     spans = facts.spans_of("dataloader")
     is_wait = is_fetch_from_workers(facts.strings)[spans["name"]]
-    step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"])) if len(facts.steps) else 0.0
+    step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"]))
     is_wait &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
     if facts.sidecar.is_captured and not facts.sidecar.loader.num_workers:
         is_wait[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait

@@ -27,9 +27,9 @@ NO_LIMIT = np.iinfo(np.int64).max
 
 
 def build_graph(job: JobFacts) -> Graph:
-    """The reduced graph of the whole job. Ranks without steps are left out of the rendezvous."""
+    """The reduced graph of the whole job."""
     arrived, shortest = _last_arrivals(job), _shortest(job)
-    ranks = tuple(_rank_graph(job, p, arrived, shortest) for p, facts in enumerate(job.ranks) if len(facts.steps))
+    ranks = tuple(_rank_graph(job, p, arrived, shortest) for p in range(len(job.ranks)))
     met = chain.from_iterable(chain.from_iterable(rank.links for rank in ranks))
     members = np.bincount(np.fromiter(met, np.int64), minlength=len(job.instances))
     spans = [measured_span_ns(rank) for rank in ranks]

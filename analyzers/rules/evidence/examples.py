@@ -120,7 +120,7 @@ def optimizer_step(measures: Measures) -> list[Evidence]:
     """The optimizer's kernels, first to last, in the step in which they take longest."""
     for position, facts in enumerate(measures.job.ranks):
         ops = facts.device_ops
-        if not len(ops) or not len(facts.steps):
+        if not len(ops):
             continue
         is_update = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE)
         is_update &= _inside(facts, ops["start_ns"])
@@ -138,6 +138,4 @@ def optimizer_step(measures: Measures) -> list[Evidence]:
 
 def _inside(facts: RankFacts, start_ns: Array) -> Array:
     """Mask of moments of a rank between its first step mark and the end of its last step."""
-    if not len(facts.steps):
-        return np.zeros(len(start_ns), bool)
     return np.asarray((start_ns >= facts.steps["start_ns"][0]) & (start_ns < facts.steps["end_ns"][-1]))

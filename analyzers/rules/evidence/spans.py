@@ -124,7 +124,7 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
     """The longest operation of a rank while another waits for it (times on its own clock)."""
     facts = measures.job.ranks[position]
-    first_ns = int(facts.steps["start_ns"][0]) if len(facts.steps) else start_ns
+    first_ns = int(facts.steps["start_ns"][0])
     if first_ns < end_ns:  # nothing of this rank was recorded before its first step
         start_ns = max(start_ns, first_ns)
     ops = facts.device_ops

@@ -64,7 +64,7 @@ def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
 
 def step_count(job: JobFacts) -> int:
     """Number of steps that every rank has."""
-    return min((len(f.steps) for f in job.ranks), default=0)
+    return min(len(f.steps) for f in job.ranks)
 
 
 def rank_steps_us(job: JobFacts) -> Array:
@@ -173,8 +173,6 @@ def _inside_steps(job: JobFacts) -> Array:
     members = job.members
     inside = np.zeros(len(members), bool)
     for position, facts in enumerate(job.ranks):
-        if not len(facts.steps):
-            continue
         of_rank = members["rank"] == position
         first, last = facts.steps["start_ns"][0], facts.steps["end_ns"][-1]
         inside[of_rank] = (members["end_ns"][of_rank] > first) & (members["start_ns"][of_rank] < last)
@@ -196,7 +194,7 @@ def gap_histogram(ranks: list[RankFacts]) -> dict[str, Array]:
     for facts in ranks:
         gaps = facts.gaps
         length = gaps["end_ns"] - gaps["start_ns"]
-        scale = 1e3 * max(1, len(facts.steps)) * len(ranks)
+        scale = 1e3 * len(facts.steps) * len(ranks)
         for cause in np.unique(gaps["cause"]).tolist():
             of_cause = gaps["cause"] == cause
             bins = np.searchsorted(edges, length[of_cause], side="right")

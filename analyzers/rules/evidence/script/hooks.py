@@ -23,7 +23,7 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
     hooks, words, rank = facts.comm_hooks, longest_hook(facts), job.rank_ids[worst]
     length = hooks["end_ns"] - hooks["start_ns"]
     longest = int(np.argmax(length))
-    per_step = len(hooks) / max(1, len(facts.steps))
+    per_step = len(hooks) / len(facts.steps)
     cost_us = float(held_us.mean())
     start, end = int(hooks["start_ns"][longest]), int(hooks["end_ns"][longest])
     return Candidate(

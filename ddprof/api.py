@@ -237,10 +237,7 @@ def _analyzed(paths: PathLike | Iterable[PathLike], options: Options) -> list[An
     if given and all(is_saved_report(path) for path in given):
         return [AnalyzedRun(report) for path in given for report in read_saved(Path(path))]
     records = of_run(given)
-    runs = [AnalyzedRun(calibrated(run.report, records), run) for run in load_runs(given, options)]
-    if not runs:
-        raise NoUsableInput(f"{', '.join(given)}: no trace found")
-    return runs
+    return [AnalyzedRun(calibrated(run.report, records), run) for run in load_runs(given, options)]
 
 
 def load(path: PathLike) -> AnalyzedRun:

@@ -28,8 +28,6 @@ def fed_ratio(ranks: Sequence[RankFacts]) -> Array:
     operators' tensors, else the time of its passes relative to its optimizer.
     """
     unknown = np.full(len(ranks), np.nan)
-    if not ranks:
-        return unknown
     elements = _elements(ranks)
     fed = np.array([_copied_bytes(facts) for facts in ranks], float) if elements is None else elements.mean(axis=1)
     if (fed > 0).all():

@@ -75,7 +75,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
-def unknown_slowdown(count: int, steps: int = 1) -> Slowdown:
+def unknown_slowdown(count: int, steps: int) -> Slowdown:
     """Slowdown of ranks before any comparison: all NaN."""
     time_us, coverage, more = np.zeros((3, count))
     return Slowdown(np.full(count, np.nan), np.full((count, steps), np.nan), time_us, coverage, more)

@@ -169,8 +169,6 @@ def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
 
 def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[Sequence[int], ...]:
     """Values of each node of the program: `queue`, `take` and `host` of `Contracted`."""
-    if not graph.ranks:
-        return [], [], []
     ranks = [
         contract(rank, scenario) if is_changed(rank, scenario) else recorded
         for rank, recorded in zip(graph.ranks, graph.recorded, strict=True)

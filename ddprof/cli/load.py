@@ -39,8 +39,6 @@ def load_reports(
     with progress_bar() as progress:
         options = _options(reading, progress, strict, max_memory)
         reports = analyze(list(paths), options)
-    if not reports:
-        raise NoUsableInput(f"{', '.join(paths)}: no trace found")
     records = of_run(paths)
     return [calibrated(report, records) for report in reports]
 

@@ -39,9 +39,6 @@ class FindingList(Sequence[Finding]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and not isinstance(other, str) and self._findings == tuple(other)
 
-    def __hash__(self) -> int:
-        return hash(self._findings)
-
     def _rows(self) -> list[tuple[str, ...]]:
         return [
             (

@@ -38,7 +38,6 @@ class Units:
     """One pass of one step on one rank. Rows of facts.comms; unit by unit, times ns.
 
     `gathers`, `reductions`: -1 where a unit has none (kept after forward; the forward pass reduces nothing).
-    `exposed_ns`: of gather and reduction together, without waiting for late ranks.
     """
 
     is_backward: bool
@@ -47,8 +46,8 @@ class Units:
     gather_ns: Array  # (units,), transfer
     reduce_ns: Array  # (units,), transfer
     compute_ns: Array  # (units,), that waits for the unit's parameters
-    exposed_gather_ns: Array  # (units,)
-    exposed_reduce_ns: Array  # (units,)
+    exposed_gather_ns: Array  # (units,), without waiting for late ranks
+    exposed_reduce_ns: Array  # (units,), likewise
     unhidden_ns: Array  # (units,), compute beside no such communication since the gather before: it hid nothing
     queued_ns: Array  # (units,), compute that the device still had to do when the gather was launched
     shape: Array  # (units,), equal numbers for units of equal size that launch the same operators; UNKNOWN
@@ -61,11 +60,6 @@ class Units:
         """
         hidden = np.minimum(self.exposed_gather_ns, self.unhidden_ns)
         return float(hidden[np.flatnonzero(self.gathers >= 0)[1:]].sum())
-
-    @property
-    def exposed_ns(self) -> float:
-        """Exposed time of gathers and reductions."""
-        return float(self.exposed_gather_ns.sum() + self.exposed_reduce_ns.sum())
 
 
 @remembered

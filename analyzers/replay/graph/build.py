@@ -32,12 +32,11 @@ def build_graph(job: JobFacts) -> Graph:
     ranks = tuple(_rank_graph(job, p, arrived, shortest) for p in range(len(job.ranks)))
     met = chain.from_iterable(chain.from_iterable(rank.links for rank in ranks))
     members = np.bincount(np.fromiter(met, np.int64), minlength=len(job.instances))
-    spans = [measured_span_ns(rank) for rank in ranks]
     facts = [rank.facts for rank in ranks]
     return Graph(
         ranks,
         members,
-        float(np.mean(spans)) if spans else 0.0,
+        float(np.mean([measured_span_ns(rank) for rank in ranks])),
         write_program(ranks, members),
         tuple(contract(rank, Scenario()) for rank in ranks),
         execution_of(job).interference(facts),

@@ -17,19 +17,15 @@ MAX_SMALL_BYTES = 32 << 20
 
 
 @contextmanager
-def open_raw(path: str, member: str | None = None, head_only: bool = False) -> Iterator[IO[bytes]]:
-    """The packed bytes of a local file, an fsspec URL, or a member of a tar or zip archive.
+def open_raw(path: str, head_only: bool = False) -> Iterator[IO[bytes]]:
+    """The packed bytes of a local file or an fsspec URL.
 
     `head_only`: little more than the first bytes is wanted. Raises NoUsableInput, in one line, where it cannot be
     opened.
     """
     try:
-        if member is None:
-            with open_file(path, head_only) as stored:
-                yield stored
-        else:
-            with open_archive(path) as archive, archive.open(member) as stored:
-                yield stored
+        with open_file(path, head_only) as stored:
+            yield stored
     except UNREADABLE as error:
         raise NoUsableInput(f"{path}: cannot be read: {one_line(error)}") from error
 
@@ -38,7 +34,7 @@ def open_raw(path: str, member: str | None = None, head_only: bool = False) -> I
 def open_blocks(path: str, member: str | None = None, head_only: bool = False) -> Iterator[ByteStream]:
     """The unpacked content of a file as a `ByteStream`. Raises NoUsableInput where it cannot be opened."""
     if member is None:
-        with open_raw(path, None, head_only) as raw:
+        with open_raw(path, head_only) as raw:
             yield ByteStream(raw, path)
         return
     try:

@@ -42,11 +42,6 @@ class Stuck:
     passed: tuple[Passed, ...] = ()
     is_message: bool = False
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """All ranks that it waits for or blocks."""
-        return tuple(sorted({*self.entered, *self.missing, *self.unseen}))
-
 
 @dataclass(frozen=True)
 class Variant:

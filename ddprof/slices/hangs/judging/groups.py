@@ -16,11 +16,6 @@ class JobGroup:
     calls: Mapping[int, tuple[Call, ...]]  # by rank; () where the rank's record shows none
 
     @property
-    def seen(self) -> tuple[int, ...]:
-        """Members whose calls are known."""
-        return tuple(sorted(self.calls))
-
-    @property
     def unseen(self) -> tuple[int, ...]:
         """Members without any evidence."""
         return tuple(sorted(set(self.group.ranks) - set(self.calls)))

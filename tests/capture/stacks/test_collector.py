@@ -230,6 +230,10 @@ def test_no_garbage_is_collected_while_a_stack_is_walked() -> None:
 
 _COLLECTING = """
 import _thread, gc, sys, threading, time
+def traced(*_):
+    return traced
+if sys.argv[2] == "traced":
+    sys.settrace(traced)
 from ddprof.capture.stacks.collector import ThreadCollector, make_collector
 class Tracker:
     phase, index = 1, 7
@@ -251,11 +255,14 @@ assert collector.end(10**9) and collector.take()
 """
 
 
+@pytest.mark.parametrize("way", ["plain", "traced"])
 @pytest.mark.parametrize("kind", ["native", "python"])
-def test_a_collection_beside_a_look_at_all_threads_hangs_nobody(kind: str) -> None:
-    """Python 3.11 looks under a lock of its own; the job stood still where a collection let go of the GIL there."""
+def test_a_collection_beside_a_look_at_all_threads_hangs_nobody(kind: str, way: str) -> None:
+    """Python 3.11 looks under a lock of its own; the job stood still where a collection let go of the GIL there. Under
+    a debugger it span for ever where a collection inside one sample met the request for the next.
+    """
     make(kind)
-    subprocess.run([sys.executable, "-c", _COLLECTING, kind], check=True, timeout=LONGEST_S / 10)
+    subprocess.run([sys.executable, "-c", _COLLECTING, kind, way], check=True, timeout=LONGEST_S / 10)
 
 
 def test_nothing_is_asked_after_the_end(collector: Any) -> None:

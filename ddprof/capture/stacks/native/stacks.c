@@ -129,7 +129,11 @@ static int answer(void *collector) {
     StackCollector *self = collector;
     __atomic_store_n(&self->queued, 0, __ATOMIC_SEQ_CST);
     if (!__atomic_load_n(&self->asked, __ATOMIC_SEQ_CST) || __atomic_load_n(&self->ended, __ATOMIC_SEQ_CST)) return 0;
+    /* No garbage is collected meanwhile: a traced callback of a collection spins on Python 3.11 from the moment that the next pending
+       call is left, which is not made before this one has returned. */
+    int collects = PyGC_Disable();
     keep(self, (PyObject *)PyEval_GetFrame(), NULL);
+    if (collects) PyGC_Enable();
     if (!switching.set_us) return 0;
     /* Our thread waits for the GIL, and where it has hurried us it gets it now in any case: here it can be told how long that takes,
        which on a busy machine is more than all else. */

@@ -92,6 +92,8 @@ class Knob:
         """Changes that the replay simulates. Raises UsageError where the value makes no sense for this run."""
         if setting.ranks and not self.for_ranks:
             raise UsageError(f"{self.key}: cannot be changed for single ranks")
+        if self.needs_ranks and not setting.ranks:
+            raise UsageError(f"{self.key}: which ranks? write {self.key}={self.values}@3, or @3,7")
         unknown = [r for r in setting.ranks if r not in measures.job.rank_ids]
         if unknown:
             raise UsageError(f"{self.key}: no rank {unknown[0]} in this run")
@@ -131,16 +133,8 @@ def _plain(kind: KindOfChange, target: str = "") -> Maker:
     return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
 
 
-def _on_time(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
-    if not setting.ranks:
-        raise UsageError("late: which ranks? write late=off@3 or late=off@3,7")
-    return (Change("on_time", setting.ranks),)
-
-
 def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
     """The rank's device, host and loader become its typical peer's; without a peer, its device that of other stages."""
-    if not setting.ranks:
-        raise UsageError("device: which ranks? write device=replaced@3")
     ids = list(measures.job.rank_ids)
     changes = []
     device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
@@ -285,8 +279,8 @@ KNOBS: tuple[Knob, ...] = (
         says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(
-        "late", "Ranks on time", "no rank waits for these ranks", "off", _on_time, is_switch=True, for_ranks=True,
-        needs_ranks=True, mends=(STRAGGLER_UNEXPLAINED,),
+        "late", "Ranks on time", "no rank waits for these ranks", "off", _plain("on_time"), is_switch=True,
+        for_ranks=True, needs_ranks=True, mends=(STRAGGLER_UNEXPLAINED,),
     ),
     Knob(
         "device", "Ranks replaced", "device, host and loader of these ranks equal their typical peer's", "replaced",

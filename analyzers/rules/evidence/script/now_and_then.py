@@ -13,7 +13,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import FORWARD, OPTIMIZER, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
-from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
+from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
 from ddprof.analyzers.rules.evidence.script.called_beside import called_beside
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.units import format_share
@@ -45,29 +45,19 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
-    return Candidate(
-        id=rule_id,
-        summary=f"{summary}, mostly {words}",
-        lost_us=cost_us,
-        basis=Basis.TIMED,
-        evidence=(
-            Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
-            Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
-        ),
-        fixes=(
-            Fix(
-                setting=words,
-                current="Python",
-                suggested="less often, for all tensors at once, or outside the training thread",
-                why=f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step",
-                source="PyTorch performance tuning guide",
-                alters=Alters.CHORE,
-            ),
-        ),
-        ceiling_us=cost_us,
-        band=0.25,
-        times_us=tuple((timed.times * measures.step_us).tolist()),
+    evidence = (
+        Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
+        Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
     )
+    fix = Fix(
+        setting=words,
+        current="Python",
+        suggested="less often, for all tensors at once, or outside the training thread",
+        why=f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step",
+        source="PyTorch performance tuning guide",
+        alters=Alters.CHORE,
+    )
+    return _timed(measures, rule_id, timed, f"{summary}, mostly {words}", evidence, fix)
 
 
 def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
@@ -79,27 +69,25 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
         return None
     if script_now_and_then(measures, rule_id) is not None:
         return None
-    cost_us = timed.cost * measures.step_us
+    summary = f"ranks have long forward passes in turn: {format_share(timed.cost)} of the steps outside the trace"
+    often = f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"
+    fix = Fix(
+        setting="work of single ranks in forward",
+        suggested="the same for all ranks in every step, or in no rank's forward pass",
+        why="the longest rank of each step is waited for",
+        source="OSDI'25 section 5.3",
+        alters=Alters.CHORE,
+    )
+    return _timed(measures, rule_id, timed, summary, (Evidence(often),), fix)
+
+
+def _timed(
+    measures: Measures, rule_id: str, timed: NowAndThen, summary: str, evidence: tuple[Evidence, ...], fix: Fix
+) -> Candidate:
+    """The finding on what timers of the run show, at what it costs by them."""
+    times_us, cost_us = tuple((timed.times * measures.step_us).tolist()), timed.cost * measures.step_us
     return Candidate(
-        id=rule_id,
-        summary=f"ranks have long forward passes in turn: {format_share(timed.cost)} of the steps outside the trace",
-        lost_us=cost_us,
-        basis=Basis.TIMED,
-        evidence=(
-            Evidence(f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
-        ),
-        fixes=(
-            Fix(
-                setting="work of single ranks in forward",
-                suggested="the same for all ranks in every step, or in no rank's forward pass",
-                why="the longest rank of each step is waited for",
-                source="OSDI'25 section 5.3",
-                alters=Alters.CHORE,
-            ),
-        ),
-        ceiling_us=cost_us,
-        band=0.25,
-        times_us=tuple((timed.times * measures.step_us).tolist()),
+        rule_id, summary, cost_us, Basis.TIMED, (), (), evidence, (fix,), cost_us, band=0.25, times_us=times_us
     )
 
 

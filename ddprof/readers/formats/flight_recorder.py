@@ -43,7 +43,7 @@ def read_dump(source: Source) -> RankTrace:
     Raises NoUsableInput where the dump is unusable.
     """
     try:
-        dump, unfit = load_dump(read_small(source.path, source.member))
+        dump, unfit = load_dump(read_small(source.path, source.member), Dump)
     except (ValueError, TypeError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: not a usable flight-recorder dump ({error})") from error
     issued = tuple(e for e in dump.entries if e.time_created_ns)

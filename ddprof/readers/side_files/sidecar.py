@@ -8,7 +8,7 @@ from ddprof.model import HealthNote
 from ddprof.readers.files.opening import one_line
 from ddprof.readers.files.safe_pickle import UnsafePickle, load_plain
 from ddprof.readers.files.streams import read_small
-from ddprof.readers.side_files.lenient import parse, typed, unfit_note
+from ddprof.readers.side_files.lenient import S, parse, typed, unfit_note
 from ddprof.sidecar import Sidecar
 
 
@@ -31,15 +31,13 @@ def read_flight_recorder(path: str | None) -> tuple[tuple[Recorded, ...], list[H
     if path is None:
         return (), []
     try:
-        dump, unfit = load_dump(read_small(path))
+        dump, unfit = load_dump(read_small(path), Dump)
     except (ValueError, TypeError, NoUsableInput, UnsafePickle) as error:
         effect = "collectives are matched by order where the trace has no sequence numbers"
         return (), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]
     return dump.entries, unfit_note(path, unfit)
 
 
-def load_dump(content: bytes) -> tuple[Dump, list[str]]:
+def load_dump(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
     """A dump (JSON, or a plain pickle), and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
-    if content.lstrip()[:1] == b"{":
-        return parse(content, Dump)
-    return typed(load_plain(content), Dump)
+    return parse(content, kind) if content.lstrip()[:1] == b"{" else typed(load_plain(content), kind)

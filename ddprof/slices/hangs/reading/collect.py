@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ddprof.errors import NoUsableInput
+from ddprof.flight_recorder import CallDump
 from ddprof.model import HealthNote
 from ddprof.readers.files.names import file_name, rank_in_name
 from ddprof.readers.files.opening import UNREADABLE, one_line
@@ -17,9 +18,10 @@ from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
 from ddprof.readers.side_files.lenient import parse, unfit_note
 from ddprof.readers.side_files.manifests import RunEnd, run_end
+from ddprof.readers.side_files.sidecar import load_dump
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
-from ddprof.slices.hangs.reading.dumps import calls_in, groups_in, load_calls
+from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
 from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of
 from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
 
@@ -185,7 +187,7 @@ def _ended_ns(left: Left) -> int:
 
 
 def _take_dump(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
-    dump, unfit = load_calls(read_small(path))
+    dump, unfit = load_dump(read_small(path), CallDump)
     notes += unfit_note(path, unfit)
     rank = _rank(name)
     of = _of(rank, name, by_rank)

@@ -10,22 +10,13 @@ from itertools import groupby
 import msgspec
 
 from ddprof.flight_recorder import CallDump, NamedGroup, RecordedCall
-from ddprof.readers.files.safe_pickle import load_plain
 from ddprof.readers.numbers import one_rank
-from ddprof.readers.side_files.lenient import parse, typed
 from ddprof.sidecar import Whole
 from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, Group, StackFrame
 
 _RANKS = msgspec.json.Decoder(tuple[Whole, ...])
 _MESSAGE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")  # numbers of the ranks inside the group
 _MS = 1_000_000  # ns
-
-
-def load_calls(content: bytes) -> tuple[CallDump, list[str]]:
-    """A dump, and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
-    if content.lstrip()[:1] == b"{":
-        return parse(content, CallDump)
-    return typed(load_plain(content), CallDump)
 
 
 def groups_in(dump: CallDump) -> dict[str, Group]:

@@ -35,7 +35,7 @@ class Totals:
         self._open: dict[tuple[int, int, int], list[int]] = {}  # the same of the open step
         self._open_step = NO_STEPS
         self.steps: list[int] = []  # the first and the last step of what is counted
-        self.last: list[int] = []  # when the training thread was seen last, and its stack
+        self.last: list[int] = []  # when the training thread was seen last, and its stack: also in the open step
 
     def book(self, sample: Sample) -> tuple[int, int]:
         """Add a sample of the training thread. Returns its stack's number and its phase."""

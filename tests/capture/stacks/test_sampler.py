@@ -100,6 +100,12 @@ def test_counts_by_phase_are_there_at_the_end(sampler: Any) -> None:
     assert about["samples"] + about["start_up_samples"] == sum(row[3] for row in counts if row[2] == 0)
 
 
+def test_where_a_rank_stands_is_told_while_its_step_is_open(sampler: Any) -> None:
+    planted(lambda: sampler._collector.wake() or b'"counts"' in sampler.path.read_bytes())
+    (*_, told) = lines(sampler.path)["counts"]
+    assert told["counts"] == [] and "planted" in functions(lines(sampler.path), told["last"][1])
+
+
 def test_samples_of_windows_have_their_times(sampler: Any) -> None:
     began_ns = time.time_ns()
     planted_in_a_window(sampler)

@@ -2,6 +2,7 @@
 parts. The first rank that fails ends the others as torchrun does, and so does SIGTERM: by SIGTERM, then SIGKILL."""
 
 import atexit
+import ctypes
 import gc
 import os
 import runpy
@@ -37,6 +38,22 @@ def torch_without_collections() -> None:
     gc.enable()
 
 
+def keep_process_groups() -> None:
+    """Take down no process group before the process ends. As DistributedDataParallel goes, torch joins the threads of
+    its group and keeps the GIL, which one of them may wait for: without ddprof, too, 4 of 8 jobs stood still.
+    """
+    from torch.distributed import distributed_c10d as c10d
+
+    make = c10d._new_process_group_helper
+
+    def kept(*arguments, **options):
+        made = make(*arguments, **options)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(made[0]))
+        return made
+
+    c10d._new_process_group_helper = kept
+
+
 def start(rank: int) -> int:
     """Fork a rank, which never returns."""
     process = os.fork()
@@ -57,6 +74,7 @@ def end(number: int = signal.SIGTERM, *_: object) -> None:
 
 
 torch_without_collections()
+keep_process_groups()
 for rank in range(count):
     running[start(rank)] = rank
 signal.signal(signal.SIGTERM, end)

@@ -46,8 +46,12 @@ def rank_in_name(path: str) -> int | None:
 
 
 def is_numbered(path: str) -> bool:
-    """True where the rank in a file name is a bare number: of one file, it may count a step or an attempt as well."""
-    return not any(pattern.search(stem(path)) for pattern in _RANK[:-1]) and rank_in_name(path) is not None
+    """True where the rank in a file name is a bare number: of one file, it may count a step or an attempt as well.
+
+    Of a member ("runs.zip!trace1.json") its own name counts, as where it lies unpacked.
+    """
+    name = path.rpartition("!")[2]
+    return not any(pattern.search(stem(name)) for pattern in _RANK[:-1]) and rank_in_name(name) is not None
 
 
 def process_in_name(path: str) -> str | None:

@@ -39,10 +39,11 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
     one_way = _one_way(messages)
     first = _begin_by_sending(messages)
     candidates = [_in_order(component, links, first) for component in _components(links)]
+    ahead = _ahead(messages)
     candidates = [
         chain
         for chain in candidates
-        if one_way & set(chain) and not _exchanges(chain, messages) and not _goes_around(chain, links)
+        if one_way & set(chain) and not _exchanges(chain, ahead) and not _goes_around(chain, links)
     ]
     if not candidates:
         return None
@@ -103,25 +104,31 @@ def _begin_by_sending(messages: Messages) -> set[int]:
     return {p for p in np.unique(owner).tolist() if sends[owner == p].mean() > 1 / 2}
 
 
-def _exchanges(chain: list[int], messages: Messages) -> bool:
-    """True where of each two ranks of a chain with messages both send one before they call for the other's."""
-    leads = [_leads(a, b, messages) for a, b in itertools.permutations(chain, 2)]
-    return any(leads) and False not in leads
+def _exchanges(chain: list[int], ahead: Mapping[Link, bool]) -> bool:
+    """True where of each two ranks of a chain with messages both ways both are ahead of the other."""
+    of_chain = [is_ahead for (rank, _), is_ahead in ahead.items() if rank in chain]
+    return bool(of_chain) and all(of_chain)
 
 
-def _leads(one: int, other: int, messages: Messages) -> bool | None:
-    """True where a rank sends most messages to another before it calls for those in turn that the other sends; None
-    without messages both ways."""
-    (sent,) = np.nonzero((messages.rank == one) & (messages.peer == other) & messages.sends)
-    (theirs,) = np.nonzero((messages.rank == other) & (messages.peer == one) & messages.sends)
-    (received,) = np.nonzero((messages.rank == one) & (messages.peer == other) & ~messages.sends)
-    if not len(sent) or not len(theirs) or not len(received):
-        return None
-    sent, theirs = (rows[np.argsort(messages.when_ns[rows], kind="stable")] for rows in (sent, theirs))
-    called_ns = dict(zip(messages.instance[received].tolist(), messages.when_ns[received].tolist(), strict=True))
-    turns = zip(messages.when_ns[sent].tolist(), messages.instance[theirs].tolist(), strict=False)
-    leads = [sent_ns < called_ns[instance] for sent_ns, instance in turns if instance in called_ns]
-    return bool(2 * sum(leads) > len(leads))
+def _ahead(messages: Messages) -> dict[Link, bool]:
+    """For each rank and peer with messages both ways: whether the rank sends most of its messages before it calls for
+    those in turn that the peer sends.
+    """
+    ranks, traced = len(messages.steps), messages.peer != NOT_TRACED
+    pair = messages.rank * ranks + messages.peer
+    sends = np.flatnonzero(traced & messages.sends)
+    sends = sends[np.lexsort((messages.when_ns[sends], pair[sends]))]
+    turn = np.arange(len(sends)) - np.searchsorted(pair[sends], pair[sends])  # 0, 1, ... within its pair
+    of_send = dict(zip(messages.instance[sends].tolist(), turn.tolist(), strict=True))
+    sent_ns = dict(
+        zip(zip(pair[sends].tolist(), turn.tolist(), strict=True), messages.when_ns[sends].tolist(), strict=True)
+    )
+    before: dict[Link, list[bool]] = defaultdict(list)
+    for row in np.flatnonzero(traced & ~messages.sends).tolist():
+        own_ns = sent_ns.get((int(pair[row]), of_send.get(int(messages.instance[row]), -1)))
+        if own_ns is not None:
+            before[int(messages.rank[row]), int(messages.peer[row])].append(own_ns < messages.when_ns[row])
+    return {link: 2 * sum(each) > len(each) for link, each in before.items()}
 
 
 def _goes_around(chain: list[int], links: Mapping[Link, Mapping[int, Array]]) -> bool:

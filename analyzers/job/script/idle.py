@@ -171,10 +171,9 @@ def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
     names = ops["name"].astype(np.int64)
     # Of what is called now here, now there, the operator before it may be any.
     place = (names[order[before[is_between]]] << 32) * (not is_seen) + names[after[is_between]]
-    _, which = np.unique(place, return_inverse=True)
-    steps = len(facts.steps)
-    held_ns = np.bincount(which * steps + step, weights=end - start)
-    is_held = held_ns >= DEAREST_LAUNCH_NS  # in each step at each place
-    often = np.bincount(np.flatnonzero(is_held) // max(1, steps), minlength=len(which) + 1)[which]
+    places, which = np.unique(place, return_inverse=True)
+    shape = len(places), (steps := len(facts.steps))
+    held_ns = np.bincount(which * steps + step, weights=end - start, minlength=shape[0] * steps).reshape(shape)
+    often = (held_ns >= DEAREST_LAUNCH_NS).sum(axis=1)[which]  # steps
     is_again = often > MOST_SHARE * steps if not is_seen else often >= MIN_TIMES
     return start[is_again], end[is_again]

@@ -123,13 +123,12 @@ def _seen_over_the_run(measures: Measures) -> Iterator[Candidate]:
     name, or by the model called outside its steps.
     """
     saving = _alone([seen_saving(facts) for facts in measures.job.ranks])
-    evaluating = _alone([seen_evaluating(facts) for facts in measures.job.ranks])
-    timed = any(facts.sidecar.evaluations for facts in measures.job.ranks)  # told by host.evaluation
-    alone = [
-        (position, seen)
-        for position, seen in filter(None, (saving, evaluating))
-        if not (timed and (seen.is_evaluation or EVALUATES.search(seen.line)))
-    ]
+    if any(facts.sidecar.evaluations for facts in measures.job.ranks):  # host.evaluation
+        evaluating = None
+        saving = None if saving is not None and EVALUATES.search(saving[1].line) else saving
+    else:
+        evaluating = _alone([seen_evaluating(facts) for facts in measures.job.ranks])
+    alone = [one for one in (saving, evaluating) if one is not None]
     if not alone:
         return
     worst, seen = max(alone, key=lambda one: one[1].share)

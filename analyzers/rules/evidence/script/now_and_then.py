@@ -85,9 +85,17 @@ def _timed(
     measures: Measures, rule_id: str, timed: NowAndThen, summary: str, evidence: tuple[Evidence, ...], fix: Fix
 ) -> Candidate:
     """The finding on what timers of the run show, at what it costs by them."""
-    times_us, cost_us = tuple((timed.times * measures.step_us).tolist()), timed.cost * measures.step_us
+    cost_us = timed.cost * measures.step_us
     return Candidate(
-        rule_id, summary, cost_us, Basis.TIMED, (), (), evidence, (fix,), cost_us, band=0.25, times_us=times_us
+        id=rule_id,
+        summary=summary,
+        lost_us=cost_us,
+        basis=Basis.TIMED,
+        evidence=evidence,
+        fixes=(fix,),
+        ceiling_us=cost_us,
+        band=0.25,
+        times_us=tuple((timed.times * measures.step_us).tolist()),
     )
 
 

@@ -77,7 +77,6 @@ class StackSampler:
         self._lock = threading.Lock()  # of what is counted: the last flush may come from another thread
         self._began_ns = self._cpu_ns = 0
         self._held: list[Sample] = []  # of the window that is open, not booked yet
-        self._told_last: list[int] = []  # of Totals, as written
         self._intervals_s: tuple[float, float] | None = None  # before a window, and in it
 
     # ------------------------------------------------------------------ from the training thread
@@ -291,10 +290,9 @@ class StackSampler:
         was_full = file.full is not None
         file.check_disk()
         self._write_names()
-        now_ns, steps, counts, last = time.time_ns(), self._totals.steps, self._totals.take(is_last), self._totals.last
-        if counts or last != self._told_last:  # where a rank stands is told while it stands there
-            self._told_last = last
-            about = {"from_ns": self._counted_from_ns, "to_ns": now_ns, "steps": steps, "last": last}
+        now_ns, steps, counts = time.time_ns(), self._totals.steps, self._totals.take(is_last)
+        if counts or steps:  # samples of an open step count later, and say now where the rank stands
+            about = {"from_ns": self._counted_from_ns, "to_ns": now_ns, "steps": steps, "last": self._totals.last}
             file.write({"kind": "counts", **about, "counts": counts, "cpu_ns": self._threads.cpu_ns()})
         self._counted_from_ns, self._flushed_ns = now_ns, time.monotonic_ns()
         self._threads.forget_ended()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from ddprof.capture.files.step import REST
@@ -34,15 +35,15 @@ class Totals:
         self._counts: dict[tuple[int, int, int], list[int]] = {}
         self._open: dict[tuple[int, int, int], list[int]] = {}  # the same of the open step
         self._open_step = NO_STEPS
-        self.steps: list[int] = []  # the first and the last step of what is counted
-        self.last: list[int] = []  # when the training thread was seen last, and its stack: also in the open step
+        self.steps: list[int] = []  # the first and the last step of samples since the last `take`
+        self.last: list[int] = []  # when the training thread was seen last, and its stack
 
     def book(self, sample: Sample) -> tuple[int, int]:
         """Add a sample of the training thread. Returns its stack's number and its phase."""
         at_ns, covers_ns, late_ns, phase, step, stack, beside = sample
         if NO_STEPS < step < STEADY_STEP:
             phase = START_UP
-        if step != self._open_step or step == NO_STEPS:
+        if step != self._open_step:
             self._end_step(step)
         number = self._table.number(stack)
         late_ns = late_ns if late_ns > LATE_NS else 0
@@ -61,28 +62,29 @@ class Totals:
 
     def take(self, is_last: bool = False) -> list[list[int]]:
         """[stack, phase, thread, samples, ns, late ns] since the last call."""
-        if is_last and self._open_step != NO_STEPS:
-            self._open, left = {}, self._open
-            for (number, _, thread), values in left.items():
-                self._add((number, START_UP, thread), *values)
-        if is_last or self._open_step == NO_STEPS:
-            self._end_step(self._open_step)
+        if self._open_step == NO_STEPS:
+            self._end_step(NO_STEPS)
+        elif is_last:
+            self._end_step(NO_STEPS, START_UP)
         taken = [[*key, *values] for key, values in self._counts.items()]
         self._counts = {}
         self.steps = []
         return taken
 
     def _add(self, key: tuple[int, int, int], samples: int, covers_ns: int, late_ns: int) -> None:
-        values = self._open.setdefault(key, [0, 0, 0])
-        values[0] += samples
-        values[1] += covers_ns
-        values[2] += late_ns
+        _count(self._open, key, (samples, covers_ns, late_ns))
 
-    def _end_step(self, next_step: int) -> None:
-        for key, values in self._open.items():
-            before = self._counts.get(key, (0, 0, 0))
-            self._counts[key] = [a + b for a, b in zip(before, values, strict=True)]
+    def _end_step(self, next_step: int, phase: int | None = None) -> None:
+        """Count what waited, in this phase where one is given."""
+        for (number, seen_in, thread), values in self._open.items():
+            _count(self._counts, (number, seen_in if phase is None else phase, thread), values)
         self._open, self._open_step = {}, next_step
+
+
+def _count(counts: dict[tuple[int, int, int], list[int]], key: tuple[int, int, int], values: Sequence[int]) -> None:
+    total = counts.setdefault(key, [0, 0, 0])
+    for at, value in enumerate(values):
+        total[at] += value
 
 
 class ThreadNames:

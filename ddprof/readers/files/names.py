@@ -33,8 +33,11 @@ def stem(path: str) -> str:
 
 
 def rank_in_name(path: str) -> int | None:
-    """The rank in a file name (rank12, rank-3, worker0, x_r5, trace1); None without a credible one."""
-    name = stem(path)
+    """The rank in a file name (rank12, rank-3, worker0, x_r5, trace1); None without a credible one.
+
+    Of a member ("runs.zip!trace1.json") its own name counts, as where it lies unpacked.
+    """
+    name = _own_stem(path)
     host = _HOST_AND_PID.match(name)
     if host and not _COUNTER.search(host["host"]):
         return one_rank(match[1]) if (match := _RANK[0].search(host["host"])) else None
@@ -46,12 +49,12 @@ def rank_in_name(path: str) -> int | None:
 
 
 def is_numbered(path: str) -> bool:
-    """True where the rank in a file name is a bare number: of one file, it may count a step or an attempt as well.
+    """True where the rank in a file name is a bare number: of one file, it may count a step or an attempt as well."""
+    return not any(pattern.search(_own_stem(path)) for pattern in _RANK[:-1]) and rank_in_name(path) is not None
 
-    Of a member ("runs.zip!trace1.json") its own name counts, as where it lies unpacked.
-    """
-    name = path.rpartition("!")[2]
-    return not any(pattern.search(stem(name)) for pattern in _RANK[:-1]) and rank_in_name(name) is not None
+
+def _own_stem(path: str) -> str:
+    return stem(path.rpartition("!")[2])
 
 
 def process_in_name(path: str) -> str | None:

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.model import Device, HealthNote, Kind, RankTrace
 from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.numbers import LARGEST_RANK, MAX_NS, lengths_ns, one_int
+from ddprof.readers.parts import part_identity
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
@@ -148,12 +148,9 @@ def read_nsys(source: Source) -> RankTrace:
         reader = _Reader(database, source.label, pid, device)
         reader.read()
         reader.notes += _left_out(database, source.label, pid)
-        named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
-        position = parts.index(part) if part in parts else 0
-        identity = Identity(
-            rank=position if named is None else named,
-            source="file name" if named is not None else "content" if len(parts) > 1 else "order",
-            world_size=len(parts) if len(parts) > 1 else None,
+        identity = part_identity(
+            source,
+            parts,
             host=_environment(database).get("Hostname"),
             pid=pid,
             backend="nccl" if any("nccl" in s for s in reader.columns.strings) else None,

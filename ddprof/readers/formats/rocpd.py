@@ -7,24 +7,44 @@ Source: rocprofiler-sdk, source/share/rocprofiler-sdk-rocpd.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.model import Device, Identity, Kind, RankTrace
+from ddprof.model import Device, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import device_kind
-from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.numbers import LARGEST_RANK, lengths_ns
+from ddprof.readers.parts import part_identity
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
 _COPY = re.compile(r"(HOST|DEVICE)_TO_(HOST|DEVICE)$")
 _CALLS = ("HIP_", "HSA_", "RCCL_", "ROC")  # categories of libraries' calls; others are ranges of the program
+
+
+class _Events(NamedTuple):
+    """Columns of rocpd_event: number, that of its stack, that of the one that launched it (NULL: none), category."""
+
+    id: Array
+    stack: Array
+    launched_by: Array
+    category: Array
+
+    def numbers(self, column: Array, event: Array) -> Array:
+        """A column's number of each event; NULL for one that is not recorded."""
+        given = dict(zip(self.id.tolist(), column.tolist(), strict=True))
+        return np.array([given.get(each, NULL) for each in event.tolist()], np.int64)
+
+
+def _events(database: Database) -> _Events:
+    names = ("id", "stack_id", "parent_stack_id", "category_id")
+    ids, stack, launched_by, category = database.integers("rocpd_event", names)
+    return _Events(ids, np.where(stack == 0, NULL, stack), np.where(launched_by == 0, NULL, launched_by), category)
 
 
 def device_parts(source: Source) -> list[str]:
@@ -51,16 +71,15 @@ def read_rocpd(source: Source) -> RankTrace:
     with open_database(source) as database:
         devices = _devices(database)
         of_gpu = {agent: name for agent, (index, name) in devices.items() if index == gpu}
-        work = _work(database, devices)
+        text = database.texts("rocpd_string", "id", "string")
+        events = _events(database)
+        work = _work(database, devices, text, events)
         here = np.isin(work["agent"], list(of_gpu))
         _operations(columns, {name: column[here] for name, column in work.items()}, gpu)
         users = np.unique(work["pid"][here])
-        _calls(columns, database, users)
-    named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
-    rank = parts.index(part) if named is None else named
-    how = "file name" if named is not None else "content" if len(parts) > 1 else "order"
+        _calls(columns, database, users, text, events)
     pid = int(users[0]) if len(users) == 1 and users[0] != NULL else None
-    identity = Identity(rank, how, len(parts) if len(parts) > 1 else None, pid=pid, local_device=gpu)
+    identity = part_identity(source, parts, pid=pid, local_device=gpu)
     return finish(source, columns, identity, Device("rocm", next(iter(of_gpu.values()))), [])
 
 
@@ -80,9 +99,10 @@ def _of_copies(database: Database, devices: dict[int, tuple[int, str | None]]) -
     return np.asarray(np.where(np.isin(to, list(devices)), to, of))
 
 
-def _work(database: Database, devices: dict[int, tuple[int, str | None]]) -> dict[str, Array]:
+def _work(
+    database: Database, devices: dict[int, tuple[int, str | None]], text: dict[int, str], events: _Events
+) -> dict[str, Array]:
     """Kernels and copies of all devices as columns; `call`: the stack number of the call that launched it."""
-    text = database.texts("rocpd_string", "id", "string")
     kernel = database.texts("rocpd_info_kernel_symbol", "id", "display_name")
     names = ("agent_id", "pid", "stream_id", "queue_id", "start", "end", "event_id", "kernel_id")
     agent, pid, stream, queue, start, end, event, what = database.integers("rocpd_kernel_dispatch", names)
@@ -90,7 +110,6 @@ def _work(database: Database, devices: dict[int, tuple[int, str | None]]) -> dic
     c_pid, c_stream, c_queue, c_start, c_end, c_event, c_what, size = database.integers("rocpd_memory_copy", of_copies)
     called = [kernel.get(number, "") for number in what.tolist()]
     copied = [_copy_name(text.get(number, "")) for number in c_what.tolist()]
-    launched_by = dict(database.integers("rocpd_event", ("id", "parent_stack_id")).T.tolist())
     return {
         "agent": np.concatenate([agent, _of_copies(database, devices)]),
         "pid": np.concatenate([pid, c_pid]),
@@ -99,17 +118,11 @@ def _work(database: Database, devices: dict[int, tuple[int, str | None]]) -> dic
         ),
         "start": np.concatenate([start, c_start]),
         "end": np.concatenate([end, c_end]),
-        "call": _stack_of(launched_by, np.concatenate([event, c_event])),
+        "call": events.numbers(events.launched_by, np.concatenate([event, c_event])),
         "size": np.concatenate([np.full(len(start), NULL), size]),
         "name": np.array([*called, *copied], object),
         "kind": np.array([*map(device_kind, called), *[Kind.MEMCPY] * len(copied)], np.uint8),
     }
-
-
-def _stack_of(numbers: dict[int, int], event: Array) -> Array:
-    """The stack number of each event, NULL where it has none."""
-    given = np.array([numbers.get(each, NULL) for each in event.tolist()], np.int64)
-    return np.where(given == 0, NULL, given)
 
 
 def _copy_name(name: str) -> str:
@@ -128,19 +141,17 @@ def _operations(columns: EventColumns, work: dict[str, Array], gpu: int) -> None
         columns.arguments.copies.append((first + at, size if size >= 0 else NULL))
 
 
-def _calls(columns: EventColumns, database: Database, users: Array) -> None:
+def _calls(columns: EventColumns, database: Database, users: Array, text: dict[int, str], events: _Events) -> None:
     """Calls and ranges of the processes that used the device."""
-    text = database.texts("rocpd_string", "id", "string")
     names = ("pid", "tid", "start", "end", "name_id", "event_id")
     pid, tid, start, end, name, event = database.integers("rocpd_region", names)
-    ids, category, stack = database.integers("rocpd_event", ("id", "category_id", "stack_id"))
-    category_of = dict(zip(ids.tolist(), category.tolist(), strict=True))
-    is_call = [text.get(category_of.get(each, NULL), "").startswith(_CALLS) for each in event.tolist()]
+    category = events.numbers(events.category, event)
+    is_call = [text.get(each, "").startswith(_CALLS) for each in category.tolist()]
     here = np.flatnonzero(np.isin(pid, users))
     kinds = np.where(is_call, Kind.RUNTIME, Kind.ANNOTATION).astype(np.uint8)[here]
     called = [text.get(number, "") for number in name[here].tolist()]
     tracks: list[tuple[Any, Any]] = list(zip(pid[here].tolist(), tid[here].tolist(), strict=True))
-    numbers = _stack_of(dict(zip(ids.tolist(), stack.tolist(), strict=True)), event[here])
+    numbers = events.numbers(events.stack, event[here])
     columns.append(kinds, called, tracks, start[here], lengths_ns(start, end)[here], numbers)
 
 

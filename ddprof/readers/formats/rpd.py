@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.model import Device, HealthNote, Kind, RankTrace
 from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import copy_name, device_kind
-from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.numbers import LARGEST_RANK, lengths_ns
+from ddprof.readers.parts import part_identity
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 
@@ -51,10 +51,7 @@ def read_rpd(source: Source) -> RankTrace:
         _operations(columns, database, text, gpu, launched_by)
         notes = _without_device(database, source.label) if part == parts[0] else []  # once per file
         pid = _calls(columns, database, text, None if len(parts) == 1 else gpu)
-    named = rank_in_name(source.member or source.path) if len(parts) == 1 else None
-    rank = parts.index(part) if named is None else named
-    how = "file name" if named is not None else "content" if len(parts) > 1 else "order"
-    identity = Identity(rank, how, len(parts) if len(parts) > 1 else None, pid=pid, local_device=gpu)
+    identity = part_identity(source, parts, pid=pid, local_device=gpu)
     return finish(source, columns, identity, Device("rocm"), notes)
 
 

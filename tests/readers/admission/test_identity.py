@@ -60,7 +60,7 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     ],
 )
 def test_a_bare_number_names_a_rank_among_several(paths: list[str], world: int | None, ranks: list[int]) -> None:
-    given = [Identity(rank_in_name(path.rpartition("!")[2]), "file name", world) for path in paths]
+    given = [Identity(rank_in_name(path), "file name", world) for path in paths]
     resolved, notes = resolve_identities(given, paths)
     assert [identity.rank for identity in resolved] == ranks
     assert bool(notes) == (ranks == [0])

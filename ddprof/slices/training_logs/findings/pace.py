@@ -16,6 +16,7 @@ from ddprof.slices.training_logs.model import (
     LoggedRun,
     TrainingLog,
 )
+from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.units import format_count, format_share, format_us
 
@@ -34,9 +35,8 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
             text = f"The loss is not a number (nan) in the last {log.nan_lines} lines: their time is spent for nothing"
             yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
-        yield from (
-            _uneven(summary, loading, _stride(log.iterations)) if since is None else _slower(since, log.iterations)
-        )
+        usual = stride([iteration.number for iteration in log.iterations])
+        yield from _uneven(summary, loading, usual) if since is None else _slower(since, log.iterations)
         if since is None:
             yield from _longer(log.iterations[1:])
         yield from _pauses(log, summary)
@@ -151,12 +151,6 @@ def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
     )
     evidence = ("a schedule of lengths or batches does that, and so does what grows with each iteration",)
     yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
-
-
-def _stride(iterations: Sequence[LoggedIteration]) -> int:
-    """Usual number of iterations from one line to the next."""
-    apart = [now.number - before.number for before, now in pairwise(iterations) if now.number > before.number]
-    return round(median(apart)) if apart else 1
 
 
 def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[LogFinding]:

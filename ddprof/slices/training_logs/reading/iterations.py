@@ -15,7 +15,9 @@ steps: 20 loss: 4.6178 iter time (s): 0.994 samples/sec: 257.601
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float
@@ -137,6 +139,12 @@ def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[st
 def _ms(seconds: str) -> float | None:
     given = number(seconds)
     return None if given is None else given * 1e3
+
+
+def stride(numbers: Sequence[int]) -> int:
+    """Usual number of iterations from one line to the next, by the iterations' `numbers`; 1 where it is not known."""
+    apart = [now - before for before, now in pairwise(numbers) if now > before]
+    return round(median(apart)) if apart else 1
 
 
 def _stamped(

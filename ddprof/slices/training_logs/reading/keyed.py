@@ -17,12 +17,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float, one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
-from ddprof.slices.training_logs.reading.iterations import LoggedRecord
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord, stride
 from ddprof.slices.training_logs.reading.lines import (
     EVALUATION,
     MOST_MS,
@@ -263,10 +262,9 @@ def _iterations_of_each(lines: Sequence[_Line], key: str) -> int:
     """1, or the iterations since the line before where times of one would be a longer run than any: then, as far as the
     log without a clock tells, a time is of all of them.
     """
-    apart = [now.number - before.number for before, now in pairwise(lines) if now.number > before.number]
-    stride = round(median(apart)) if apart else 1
-    is_too_long = stride * sum(line.ms[key][0] for line in lines) > _MOST_RUN_MS
-    return stride if is_too_long and not any(line.clock for line in lines) else 1
+    each = stride([line.number for line in lines])
+    is_too_long = each * sum(line.ms[key][0] for line in lines) > _MOST_RUN_MS
+    return each if is_too_long and not any(line.clock for line in lines) else 1
 
 
 def _waits(lines: Sequence[_Line], data: str) -> tuple[list[TimerReading], list[RankReading]]:

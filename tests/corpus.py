@@ -82,7 +82,6 @@ HARD = {
     ),
     "hot expert": experts(fault("imbalance.hot_expert", 0.8, 3)),
     "hot expert, with shapes": experts(fault("imbalance.hot_expert", 0.8, 0), ranks=2, form=SHAPES),
-    "warm expert of two ranks": experts(fault("imbalance.hot_expert", 0.14, 0), ranks=2, steps=5),
     "hot table": job(fault("imbalance.hot_table", 1.5, 1), model=replace(MODEL, arch="dlrm")),
     "slow device among experts": experts(SLOW),
     "device short of power among experts": experts(fault("straggler.compute", 0.5, 1, mode="matmul")),

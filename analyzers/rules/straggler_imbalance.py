@@ -202,15 +202,10 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
 def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candidate]:
     """Candidates where the same ranks have more work. `extra`: positions with kernels that their peers do not launch;
     among `heavy`."""
-    ranks = len(measures.job.ranks)
-    if not len(heavy) or 2 * len(heavy) > ranks:
+    if not len(heavy) or 2 * len(heavy) > len(measures.job.ranks):
         return
     lost_us = _lost_us(measures, heavy)
-    # Of ranks whose places in the program say that they are asked for more, what the others wait counts: of two ranks
-    # the mean over all halves it.
-    is_hot = np.isin(heavy, [shard.position for shard in measures.hot]).all()
-    waited_us = lost_us * ranks / (ranks - len(heavy)) if is_hot else lost_us
-    if waited_us < MIN_LOST_SHARE * measures.step_us:
+    if lost_us < MIN_LOST_SHARE * measures.step_us:
         return
     numbers = measures.ranks(heavy)
     worst = int(heavy[np.argmax(np.nanmax(measures.work.per_step[heavy], axis=1))])
@@ -244,7 +239,7 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         summary=summary,
         ranks=numbers,
         lost_us=lost_us,
-        changes=(_without(measures, extra, heavy, "fed" if is_fed and shard is None else ""),),
+        changes=(_without(measures, extra, heavy, "spread" if shard is not None else "fed" if is_fed else ""),),
         basis=Basis.COMPARED,
         evidence=(
             *(hot_evidence(shard, late_rank) if shard else fed_evidence(measures)),

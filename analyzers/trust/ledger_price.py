@@ -72,7 +72,8 @@ def _gain_us(measures: Measures, change: Change, row: Booked) -> Array:
     """Time removed, and removed at most, us per step and rank, shape (2, ranks)."""
     where = positions(measures, change)
     if change.ranks and row.levels is not None:
-        return np.full((2, len(measures.job.ranks)), levelled_us(measures, where, row.levels))
+        kept = len(where) / len(measures.job.ranks) if change.target == "spread" else 0.0  # by these ranks
+        return np.full((2, len(measures.job.ranks)), (1 - kept) * levelled_us(measures, where, row.levels))
     gain = np.zeros((2, len(measures.job.ranks)))
     for line, removed in zip(gain, (row.own, row.most or row.own), strict=True):
         line[where] = removed(measures, change)[where]

@@ -68,9 +68,12 @@ def preprocessing(world: World, fault: Fault) -> None:
 
 
 def hot_shard(world: World, fault: Fault) -> None:
-    """Some ranks' expert or table gets more tokens or rows."""
-    for rank in fault.ranks:
-        world.hot[rank] = 1.0 + fault.strength
+    """Some ranks' expert or table gets `1 + strength` times the tokens or rows of the others; all together get as many
+    as without the fault.
+    """
+    mean = 1.0 + fault.strength * len(fault.ranks) / world.size
+    for rank in range(world.size):
+        world.hot[rank] = (1.0 + fault.strength * (rank in fault.ranks)) / mean
 
 
 def evaluation(world: World, fault: Fault) -> None:

@@ -139,6 +139,7 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """The ranks compute no longer than their typical peer that the change does not name: in every segment between two
     collectives, so that what they do beside the peers' work goes; in every step where segments cannot be compared.
     With the target "fed" they are fed no more: their loaders and, on CPU ranks, all that their threads do is levelled.
+    With "spread" what they compute beyond the peers is not gone but divided over all, so that they keep their part.
     """
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
     dur: dict[int, Array] = {}
@@ -148,6 +149,7 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
         if not others:
             continue
         usual = averages.typical_row(np.array([_compute_ns(rank)[:steps] for rank in others], float))
+        kept = 1 - len(others) / len(group) if change.target == "spread" else 0.0
         for rank in (rank for rank in group if measures.job.rank_ids[rank.position] in change.ranks):
             compared = [rank, *others]
             compute = [np.where(r.ops.is_comm | r.ops.is_copy, 0, r.ops.dur_ns) for r in compared]
@@ -158,11 +160,12 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
                 computed = _compute_ns(rank)[:steps].astype(float)
                 as_fed = _fed_as(rank, others) if change.target == "fed" and rank.execution.computes_on_host else None
                 if as_fed is None:
-                    _scale_steps(rank, np.minimum(1.0, usual / np.maximum(computed, 1.0)), dur, host)
+                    factor = np.minimum(1.0, usual / np.maximum(computed, 1.0))
+                    _scale_steps(rank, kept + (1 - kept) * factor, dur, host)
                 else:
                     host[rank.position] = as_fed
             else:
-                scale = np.where(compute[0] > 0, factors, 1.0)
+                scale = np.where(compute[0] > 0, kept + (1 - kept) * factors, 1.0)
                 dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
             if change.target == "fed":
                 host[rank.position] = (*host.get(rank.position, ()), _loading_as(rank, others))

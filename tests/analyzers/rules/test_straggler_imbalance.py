@@ -114,6 +114,7 @@ def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, 
     run = labelled(name)
     said = fires(run, ID, rank)
     assert said.summary.startswith(words) and cure in said.fixes[0].suggested
+    assert run.score.gain_error is not None and run.score.gain_error < 0.02  # of the step: tokens go to the others
     assert run.said("straggler.compute") == [] and run.score.right
 
 
@@ -121,12 +122,6 @@ def test_hot_shards_are_named(labelled: Runs, name: str, rank: int, words: str, 
 def test_a_slow_device_among_experts_is_no_hot_expert(labelled: Runs, name: str) -> None:
     run = labelled(name)
     assert run.said(ID) == [] and run.score.right
-
-
-def test_a_hot_expert_of_two_ranks_counts_by_what_the_other_waits(labelled: Runs) -> None:
-    """Two percent of the step over both ranks is four that the other one waits."""
-    run = labelled("warm expert of two ranks")
-    assert fires(run, ID, 0).lost_us < 0.03 * run.measures.step_us
 
 
 def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> None:

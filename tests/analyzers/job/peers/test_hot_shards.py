@@ -11,10 +11,11 @@ from ddprof.analyzers.job.peers.hot_shards import hot_shards
     [("hot expert", 3, "experts"), ("hot expert, with shapes", 0, "experts"), ("hot table", 1, "embedding tables")],
 )
 def test_who_is_asked_for_more(labelled: Runs, name: str, position: int, kind: str) -> None:
-    (shard,), fault = hot_shards(labelled(name).job.ranks), labelled(name).fault
+    ranks, fault = labelled(name).job.ranks, labelled(name).fault
+    (shard,) = hot_shards(ranks)
     assert (shard.position, shard.kind) == (position, kind)
     assert shard.ratio == pytest.approx(1 + fault["magnitude"], rel=0.05)
-    assert shard.excess_us == pytest.approx(fault["recoverable_us"], rel=0.1)
+    assert shard.excess_us * (1 - 1 / len(ranks)) == pytest.approx(fault["recoverable_us"], rel=0.1)  # max - mean
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
+from ddprof.analyzers.job.efficiency import longest_operator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.left_out import mean_step_ns, none_is_steady
@@ -146,13 +147,19 @@ def _healthy(measures: Measures, rest: str) -> Verdict:
     largest = first if ledger.any() else "unknown"
     step = format_us(measures.step_us)
     if largest == "compute" and shares[second] < CLEAR_SHARE:
-        return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step")
+        return Verdict("compute", f"No cause of lost time takes more than 3 % of the {step} step{_longest(measures)}")
     named = second if largest == "compute" else largest
     started = computes_after_start_up(measures.job) if named == "other" else ""
     if started:
         return Verdict("compute", f"{_capital(started)}; {rest}")
     text = f"{format_share(shares.get(named, 0.0))} of each {step} step is {_words(named, measures)}; {rest}"
-    return Verdict(CAUSES[largest].bound, text)
+    return Verdict(CAUSES[largest].bound, text + (_longest(measures) if largest == "compute" else ""))
+
+
+def _longest(measures: Measures) -> str:
+    """Where a step that is mostly compute goes, as far as operators are recorded."""
+    longest = longest_operator(measures)
+    return "" if longest is None else f"; the longest operator, {longest[0]}, takes {format_share(longest[1])}"
 
 
 def _words(cause: str, measures: Measures) -> str:

@@ -14,13 +14,12 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import ENGINE, matches
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table, among, concat
 
-_ENGINE = "autograd::engine::evaluate_function: "
-_NODE = re.compile(f"^{_ENGINE}(?!torch::autograd::AccumulateGrad$)")
+_NODE = re.compile(f"^{ENGINE}(?!torch::autograd::AccumulateGrad$)")
 # torch/csrc/autograd/engine.cpp, call_function: isnan, _is_any_true, item; in older versions isnan, any, is_nonzero.
 _SEARCH = re.compile(r"^aten::isnan$")
 _CHECK = re.compile(r"^aten::(?:isnan|_is_any_true|any|is_nonzero|item)$")
@@ -56,7 +55,7 @@ def _rows(trace: RankTrace, named: Array) -> Array:
 
 def _checks(trace: RankTrace, nodes: Array, searches: Array) -> Table:
     """ANOMALY_WORK of the checks: one row for each node that has some."""
-    names = {trace.strings[name].removeprefix(_ENGINE) for name in np.unique(trace.events["name"][nodes]).tolist()}
+    names = {trace.strings[name].removeprefix(ENGINE) for name in np.unique(trace.events["name"][nodes]).tolist()}
     ran = _rows(trace, np.array([text in names for text in trace.strings], bool))
     checks, track = _rows(trace, matches(_CHECK, trace.strings)), trace.events["track"]
     bounds = [np.empty((2, 0), np.int64)]

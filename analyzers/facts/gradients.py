@@ -9,7 +9,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.gradient_tables import ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES, GradientAct
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import ENGINE, matches
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table, among
 
@@ -17,8 +17,7 @@ from ddprof.tables import Array, Table, among
 _SEARCH = re.compile(r"reducer::search_unused_parameters$")
 _SINK = re.compile(r"^_DDPSink$")  # an autograd function of DistributedDataParallel, after the search
 _GRADIENT = re.compile(r"^(?:autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$")
-_ENGINE = "autograd::engine::evaluate_function: "
-_NODE = re.compile(f"^{_ENGINE}")
+_NODE = re.compile(f"^{ENGINE}")
 # torch/csrc/autograd/functions/accumulate_grad.h: in place, or into a new tensor where the graph of it is wanted.
 _ADDS = re.compile(r"^aten::add_?$")
 _ZEROES = re.compile(r"^Optimizer\.zero_grad#")  # torch's own range
@@ -39,7 +38,7 @@ def unused_searches(trace: RankTrace) -> Table:
     rows = np.flatnonzero(operators & named[events["name"]])
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
     gradient = matches(_GRADIENT, trace.strings)
-    by_engine = gradient & np.array([text.startswith(_ENGINE) for text in trace.strings], bool)
+    by_engine = gradient & np.array([text.startswith(ENGINE) for text in trace.strings], bool)
     # The engine's range and the node's own are two events of one gradient.
     reached = events["ts_ns"][operators & (by_engine if by_engine.any() else gradient)[events["name"]]]
     start = events["ts_ns"][rows]

@@ -14,6 +14,7 @@ import numpy as np
 
 from ddprof.tables import Array
 
+ENGINE = "autograd::engine::evaluate_function: "  # before the node that autograd runs
 INFERRED = "inferred rendezvous"  # of ranks that stood still and resumed together; no event records it
 COLLECTIVE_OPS = (
     "unknown",

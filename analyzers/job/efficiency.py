@@ -6,16 +6,20 @@ serialisation x transfer. The time without transfers comes from a replay in whic
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import ENGINE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.hardware import device_link, peak_flops
-from ddprof.tables import NULL
-from ddprof.units import format_rate
+from ddprof.tables import NULL, Array
+from ddprof.units import format_name, format_rate
 
 
 def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[str, Any]:
@@ -39,6 +43,36 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
         "bus_bandwidth_gbps": bus_bandwidth(measures),
         "last_arrivals": last_arrivals(measures),
     }
+
+
+def longest_operator(measures: Measures) -> tuple[str, float] | None:
+    """The operator in which the ranks compute longest, with all that it calls on CPU ranks and else the innermost
+    around the launch, and its share of their steps; a kernel where no operator is recorded. None without either.
+    """
+    spent_ns: Counter[str] = Counter()
+    for facts in measures.job.ranks:
+        names, lasting_ns = _computing(facts)
+        kinds, which = np.unique(names, return_inverse=True)
+        totals_ns = np.bincount(which, weights=lasting_ns, minlength=len(kinds))
+        spent_ns.update({facts.strings[k]: int(ns) for k, ns in zip(kinds.tolist(), totals_ns.tolist(), strict=True)})
+    if not spent_ns:
+        return None
+    name, longest_ns = spent_ns.most_common(1)[0]
+    steps_ns = sum(int((f.steps["end_ns"] - f.steps["start_ns"]).sum()) for f in measures.job.ranks)
+    return format_name(name.removeprefix(ENGINE)), longest_ns / steps_ns
+
+
+def _computing(facts: RankFacts) -> tuple[Array, Array]:
+    """Name and duration, ns, of what a rank computes in its steps."""
+    if len(facts.host_operators):
+        ops = facts.host_operators
+        start, lasting, names = ops["start_ns"], ops["dur_ns"], ops["name"]
+    else:
+        ops = facts.device_ops.take(np.flatnonzero(facts.device_ops["work"] == Work.COMPUTE))
+        start, lasting = ops["start_ns"], ops["end_ns"] - ops["start_ns"]
+        names = np.where(ops["operator"] == NO_STRING, ops["name"], ops["operator"])
+    inside = intervals.contains(facts.steps.bounds, start)
+    return names[inside], lasting[inside]
 
 
 def last_arrivals(measures: Measures) -> dict[str, Any]:

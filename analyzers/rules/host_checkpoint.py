@@ -103,13 +103,8 @@ def _doing(line: str | None) -> str:
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
     """Candidate for saves that all fell outside the traced steps."""
-    rank = measures.job.rank_ids[outside.position]
-    summary = (
-        f"saving and loading state takes {format_share(outside.share)} of the run on rank {rank}, outside the "
-        "traced steps"
-        f"{_called_by(measures, outside.position)}"
-    )
-    return over_the_run(RULE.id, summary, measures, outside, "saves and loads", FIX)
+    words = "saving and loading state takes", f", outside the traced steps{_called_by(measures, outside.position)}"
+    return over_the_run(RULE.id, words, measures, outside, "saves and loads", FIX)
 
 
 def _called_by(measures: Measures, position: int) -> str:

@@ -62,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.theirs(times_us)
     alone = len(numbers) > 0
     if not alone:  # what one rank has beyond the typical one makes that rank late
-        share = typical(times_us) / measures.step_us
+        share = typical(times_us) / measures.step_us * (1.0 if outside is None else outside.in_turn)
     if share < (MIN_SHARE if alone else LARGE_SHARE):
         return
     facts = measures.job.ranks[worst]

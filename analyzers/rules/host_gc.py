@@ -32,7 +32,7 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_
 from ddprof.finding_ids import HOST_GC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.significance import MAX_CHANCE
-from ddprof.units import format_share, format_us
+from ddprof.units import format_us
 
 PATCH = """import gc
 gc.disable(); gc.freeze()
@@ -157,12 +157,9 @@ def _in_line(line: str) -> str:
 
 def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
     """Candidate for collections that all fell outside the traced steps."""
-    summary = (
-        f"Python garbage collection takes {format_share(outside.share)} of the run on rank "
-        f"{measures.job.rank_ids[outside.position]}, outside the traced steps{_in_line(line)}"
-    )
+    words = "Python garbage collection takes", f", outside the traced steps{_in_line(line)}"
     is_chance = _is_chance(measures, outside.count, line)
-    return over_the_run(RULE.id, summary, measures, outside, "collections", _fix(measures, line), is_chance)
+    return over_the_run(RULE.id, words, measures, outside, "collections", _fix(measures, line), is_chance)
 
 
 RULE = Rule(HOST_GC, "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

@@ -52,13 +52,14 @@ def pauses_of(measures: Measures, candidate: Candidate) -> Pauses | None:
 
 def _by_pauses(prices: Pricer, candidate: Candidate, gain: Recoverable, paused: Pauses) -> Recoverable:
     """The gain from pauses that are known of the whole run: how often they come and how long they last is not what a
-    few traced steps happen to hold. Others wait for CPU ranks that pause alone; where all do, perhaps in turn, or a
-    device works meanwhile, the replay of the traced steps tells what a pause costs.
+    few traced steps happen to hold. Others wait for CPU ranks that pause; where a device works meanwhile, the replay
+    of the traced steps tells what a pause costs.
     """
     measures = prices.measures
     most = max(0.0, measures.step_us - prices.floor_us(candidate.changes))
-    run_us, traced_us = paused.share * measures.step_us, measures.host_spans_us[PAUSES[candidate.id][0]]
-    if not candidate.ranks or not execution_of(measures.job).computes_on_host:
+    share = paused.share if candidate.ranks else paused.share_of_job
+    run_us, traced_us = share * measures.step_us, measures.host_spans_us[PAUSES[candidate.id][0]]
+    if not execution_of(measures.job).computes_on_host:
         if not len(paused.shares) or not traced_us.any():
             return gain
         run_us = gain.value * float(np.mean(paused.shares) * measures.step_us / traced_us.mean())

@@ -9,7 +9,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.whole_run.unprofiled_steps import pauses_in, unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import common_steps, pauses_in, unprofiled_steps
 from ddprof.sidecar import Pause, Sidecar
 from ddprof.tables import Array
 
@@ -31,18 +31,21 @@ class Pauses:
     run_ns: int
     steps: int
     shares: tuple[float, ...] = ()  # of every rank's run; () where a rank's were not recorded
+    in_turn: float = 1.0  # what the ranks that pause longest in each step take, over what this rank does
 
     @property
     def share(self) -> float:
         """Share of the run's time."""
         return self.total_ns / self.run_ns if self.run_ns > 0 else 0.0
 
+    @property
+    def share_of_job(self) -> float:
+        """Share of the run's time in which ranks that meet in every step are held up: pauses in turn add up."""
+        return min(1.0, self.in_turn * self.share)
+
 
 def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Sequence[Pause]]) -> Pauses | None:
-    """The pauses that each sidecar has `recorded`, on the rank that lost most; None without any.
-
-    Ranks wait for one another, so the job loses at least what its worst rank does.
-    """
+    """The pauses that each sidecar has `recorded`, on the rank that lost most; None without any."""
     by_ranks = [s for p, f in enumerate(ranks) if (s := _pauses(f.sidecar, p, recorded(f.sidecar))) is not None]
     worst = max(by_ranks, key=lambda s: s.share, default=None)
     if worst is None or len(ranks) < 2:
@@ -50,7 +53,20 @@ def worst_pauses(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Seque
     if not all(facts.sidecar.is_captured for facts in ranks):
         return worst
     by_rank = {one.position: one.share for one in by_ranks}
-    return replace(worst, shares=tuple(by_rank.get(position, 0.0) for position in range(len(ranks))))
+    shares = tuple(by_rank.get(position, 0.0) for position in range(len(ranks)))
+    return replace(worst, shares=shares, in_turn=_in_turn(ranks, recorded))
+
+
+def _in_turn(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Sequence[Pause]]) -> float:
+    """Pauses of the rank that pauses longest in each step, over those of the rank that does in all; of unprofiled steps
+    that every rank timed.
+    """
+    by_rank = zip(ranks, common_steps(ranks), strict=True)
+    paused = [[pauses_in(recorded(facts.sidecar))(step) or 0 for step in steps] for facts, steps in by_rank]
+    each_ns = np.array(paused, float)
+    if each_ns.shape[1] < MIN_STEPS or not each_ns.any():
+        return 1.0
+    return float(each_ns.max(axis=0).sum() / each_ns.sum(axis=1).max())
 
 
 def paused_shares(ranks: Sequence[RankFacts]) -> Array:

@@ -7,6 +7,7 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.findings import Basis, Candidate, Doubt, Fix
 from ddprof.tables import Array
+from ddprof.units import format_share
 
 MIN_SHARE = 0.01  # of the run's time, before pauses outside the trace are worth a finding
 
@@ -21,21 +22,25 @@ def is_told_by_the_run(measures: Measures, pauses: Pauses, traced_us: Array) -> 
 
 def over_the_run(
     rule_id: str,
-    summary: str,
+    words: tuple[str, str],
     measures: Measures,
     pauses: Pauses,
     what: str,
     fix: Fix,
     is_chance: bool = False,
 ) -> Candidate:
-    """The candidate for pauses outside the traced steps. `what`: the pauses in words, plural; `is_chance`: they may be
-    on one rank alone by chance.
+    """The candidate for pauses outside the traced steps. `words`: of the summary, before and after the share of the
+    run; `what`: the pauses in words, plural; `is_chance`: they may be on one rank alone by chance.
     """
-    lost_us = pauses.share * measures.step_us
+    numbers = () if is_chance else measures.theirs(pauses.shares)
+    share = pauses.share if numbers else pauses.share_of_job
+    lost_us = share * measures.step_us
+    ranks = numbers if pauses.shares else (measures.job.rank_ids[pauses.position],)  # others' are not known
+    whose = f" on {measures.whom(ranks)}" if ranks else ""
     return Candidate(
         id=rule_id,
-        summary=summary,
-        ranks=() if is_chance else measures.theirs(pauses.shares),
+        summary=f"{words[0]} {format_share(share)} of the run{whose}{words[1]}",
+        ranks=numbers,
         lost_us=lost_us,
         basis=Basis.TIMED,
         evidence=(run_evidence(measures, pauses, what),),

@@ -38,7 +38,7 @@ from ddprof.analyzers.facts.script.calls import call_waits, script_calls
 from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
-from ddprof.analyzers.facts.script.phases import host_phases
+from ddprof.analyzers.facts.script.phases import host_phases, with_closures_beside
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time, met_ns
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up
@@ -55,7 +55,7 @@ OUTSIDE_SHARE = 0.05  # of the device's work; less of it outside every step is n
 
 def rank_facts(trace: RankTrace) -> RankFacts:
     """All facts of one rank. Never raises on odd content: what cannot be judged becomes a health note."""
-    trace, unnumbered = numbered_by_group(with_named_frames(trace))
+    trace, unnumbered = numbered_by_group(with_named_frames(with_closures_beside(trace)))
     steps, source, main, notes = find_steps(trace)
     device = accelerator(trace)
     is_device = device.kind != "cpu"  # also where its device left no events: its time is unknown then

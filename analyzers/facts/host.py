@@ -195,7 +195,7 @@ def phases(trace: RankTrace) -> Table:
 
 
 def phase_times(ranges: Table) -> dict[Phase, Intervals]:
-    """Intervals of the host in each phase; `ranges`: PHASES."""
+    """Intervals of the host in each phase, those of optimizers with the closures that these call; `ranges`: PHASES."""
     return {phase: intervals.union(*ranges.take(ranges["phase"] == phase).bounds) for phase in Phase}
 
 

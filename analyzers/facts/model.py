@@ -16,7 +16,7 @@ import numpy as np
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.causes import CAUSE_CODE
-from ddprof.intervals import Intervals, union
+from ddprof.intervals import Intervals, contains, subtract, union
 from ddprof.model import (
     MODULE_SPANS,
     MODULE_STACKS,
@@ -338,8 +338,12 @@ class RankFacts:
         return self.steps["mark_ns"], self.steps["mark_end_ns"]
 
     def phase_time(self, phase: Phase) -> Intervals:
-        """Intervals of the host in this phase."""
-        return union(*self.phases.take(self.phases["phase"] == phase).bounds)
+        """Intervals of the host in this phase; of optimizers without the passes of closures that these call."""
+        spans = union(*self.phases.take(self.phases["phase"] == phase).bounds)
+        if phase != Phase.OPTIMIZER:
+            return spans
+        called = (self.phases["phase"] != phase) & contains(spans, self.phases["start_ns"])
+        return subtract(spans, union(*self.phases.take(called).bounds))
 
 
 def of_cause(table: Table, *causes: str) -> Table:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof import averages, intervals
-from ddprof.analyzers.facts.host import phase_times
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
 from ddprof.analyzers.facts.work import host_work
@@ -111,7 +110,7 @@ def passes_over_optimizer(ranks: Sequence[RankFacts]) -> Array | None:
         if not len(facts.host_operators) or (facts.host_operators["shape"] != NO_STRING).any():
             return None
         work = host_work(facts)
-        updating = intervals.intersect(work, phase_times(facts.phases)[Phase.OPTIMIZER])
+        updating = intervals.intersect(work, facts.phase_time(Phase.OPTIMIZER))
         each_ns = intervals.overlap(updating, *facts.steps.bounds)
         passes_ns = intervals.overlap(work, *facts.steps.bounds) - each_ns
         update_ns, pass_ns = averages.typical(each_ns), averages.typical(passes_ns)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.facts.script.tree import CallTree, spans_of
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
 from ddprof.intervals import EMPTY, Intervals
+from ddprof.model import RankTrace
 from ddprof.tables import Array, Table
 
 
@@ -77,4 +79,33 @@ def host_phases(spans: Table, tree: CallTree, annotated: Mapping[Phase, Interval
         following = np.searchsorted(optimizer[0], forward[1])
         has_optimizer = following < len(optimizer[0])
         backward = intervals.union(forward[1][has_optimizer], optimizer[0][following[has_optimizer]])
-    return HostPhases(forward, backward, optimizer)
+    return HostPhases(forward, backward, intervals.subtract(optimizer, _closures(forward, backward, optimizer)))
+
+
+def with_closures_beside(trace: RankTrace) -> RankTrace:
+    """The trace with the run's samples in closures of optimizers beside the phases: capture takes all that an optimizer
+    calls, but for the passes, as its own.
+    """
+    totals = trace.script_totals
+    in_optimizer = np.flatnonzero(totals["phase"] == "optimizer")
+    if not len(in_optimizer):
+        return trace
+    in_closure = call_tree(trace).in_closure[totals["stack"][in_optimizer]]
+    phase = totals["phase"].copy()
+    phase[in_optimizer[in_closure]] = "rest"
+    return replace(trace, script_totals=totals.replace(phase=phase))
+
+
+def _closures(forward: Intervals, backward: Intervals, optimizer: Intervals) -> Intervals:
+    """The parts of optimizer steps in which these call a closure with the passes: from the step's begin, then from each
+    forward pass, to the end of the next backward pass.
+    """
+    start = forward[0][intervals.contains(optimizer, forward[0])]
+    if not len(start) or not len(backward[0]):
+        return EMPTY
+    following = np.searchsorted(backward[0], start)
+    start, following = start[following < len(backward[0])], following[following < len(backward[0])]
+    step = np.searchsorted(optimizer[0], start, side="right") - 1
+    is_first = np.append(True, step[1:] != step[:-1])[: len(start)]
+    end = np.minimum(backward[1][following], optimizer[1][step])
+    return intervals.union(np.where(is_first, optimizer[0][step], start), end)

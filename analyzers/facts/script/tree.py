@@ -20,7 +20,6 @@ _MODULE_CALL = (
 _BACKWARD = r"torch/(?:_tensor|autograd/(?:__init__|graph))\.py (?:backward|grad|_engine_run_backward)$|run_backward"
 # Emptying gradients is no update, and needs no time where they are dropped.
 _OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_scheduler|swa_utils|\S+ zero_grad$)"
-_ENGINE = r"deepspeed/runtime/\S+ (?:forward|backward|step)$"
 _BACKWARD_FRAME = re.compile(_BACKWARD + r"|deepspeed/runtime/\S+ backward$")
 _FORWARD_FRAME = re.compile(_MODULE_CALL + r"|deepspeed/runtime/\S+ forward$")
 _OPTIMIZER_FRAME = re.compile(_OPTIMIZER + r"|deepspeed/runtime/\S+ step$")
@@ -38,7 +37,6 @@ _MEETING = re.compile(
 )
 _ZEROING_FRAME = re.compile(r"torch/(?:optim|nn/modules)/\S+ zero_grad$")
 _PROFILER_FRAME = re.compile(r"^(?:torch/profiler/|torch/autograd/profiler|torch/_dynamo/convert_frame|ddprof/)")
-_PHASE_FRAME = re.compile("|".join((_MODULE_CALL, _BACKWARD, _OPTIMIZER, _ENGINE)))
 
 
 # Parts of the function around them, with frames of their own (until Python 3.12).
@@ -111,7 +109,7 @@ class CallTree:
     @cached_property
     def in_phase(self) -> Array:
         """Mask of stacks inside a module's call, a backward pass or an optimizer."""
-        return self._inside(self.matching(_PHASE_FRAME)[self.frame] & ~self._is_uncompiled)
+        return self.is_forward | self.is_backward | self.is_optimizer
 
     @cached_property
     def is_forward(self) -> Array:
@@ -140,8 +138,19 @@ class CallTree:
 
     @cached_property
     def is_optimizer(self) -> Array:
-        """Mask of stacks inside an optimizer."""
-        return self.within(self.matching(_OPTIMIZER_FRAME))
+        """Mask of stacks inside an optimizer, and not in a closure that it calls."""
+        return self.within(self.matching(_OPTIMIZER_FRAME)) & ~self.in_closure
+
+    @cached_property
+    def in_closure(self) -> Array:
+        """Mask of stacks in functions that an optimizer calls for the passes of a step (`optimizer.step(closure)`): the
+        script's or its framework's, and no part of the optimizer.
+        """
+        inside = self.within(self.matching(_OPTIMIZER_FRAME))
+        passes = inside & (self.is_forward | self.is_backward)
+        is_theirs = self.matching(_OPTIMIZER_FRAME) | self.matching(_TORCH)
+        leads = (self.inclusive(passes.astype(float)) > 0) & inside & ~is_theirs[self.frame]
+        return np.asarray(inside & self.within(np.isin(self.function, self.function[self.frame[leads]])))
 
     @cached_property
     def is_backward(self) -> Array:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.host import phase_times
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
@@ -32,7 +33,7 @@ MIN_SAMPLES = 3  # of a line; fewer may be chance
 
 def phases_of(facts: RankFacts, tree: CallTree) -> HostPhases:
     """The phases of a rank's training thread."""
-    return host_phases(training_spans(facts), tree, {phase: facts.phase_time(phase) for phase in Phase})
+    return host_phases(training_spans(facts), tree, phase_times(facts.phases))
 
 
 def is_sampled(facts: RankFacts) -> bool:
@@ -101,7 +102,7 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
     zero where they are torch's own or few. Shape (stacks,).
     """
     nothing = np.zeros(len(tree))
-    is_own = (tree.folded >= 0) & tree.is_optimizer[np.maximum(tree.folded, 0)] & ~_of_closures(tree)
+    is_own = (tree.folded >= 0) & tree.is_optimizer[np.maximum(tree.folded, 0)]
     totals = facts.script_totals
     stepping = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == OPTIMIZER))
     seen = time_by_stack(facts, phases.optimizer)
@@ -113,18 +114,6 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
         return nothing
     length = intervals.length(intervals.intersect(phases.optimizer, intervals.union(*facts.marks)))
     return np.where(is_own, seen * (length / seen[is_own].sum()), 0.0)
-
-
-def _of_closures(tree: CallTree) -> Array:
-    """Stacks in functions that an optimizer calls for the passes of the step (`optimizer.step(closure)`): the script's
-    time, not the optimizer's. Bool, shape (stacks,).
-    """
-    passes = tree.is_optimizer & (tree.is_forward | tree.is_backward)
-    leads = (tree.inclusive(passes.astype(float)) > 0) & tree.is_optimizer
-    function = tree.function[tree.frame] if len(tree) else np.empty(0, np.int64)
-    return np.asarray(
-        passes | np.isin(function[np.maximum(tree.folded, 0)], function[leads & tree.is_user[tree.frame]])
-    )
 
 
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:

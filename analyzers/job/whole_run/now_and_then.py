@@ -125,5 +125,4 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
 
 def _runs_closures(facts: RankFacts) -> bool:
     """True where samples saw the optimizer call functions of the script."""
-    tree = call_tree(facts)
-    return bool((tree.is_optimizer & tree.is_user[tree.frame]).any())
+    return bool(call_tree(facts).in_closure.any())

@@ -10,7 +10,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.facts.script.tree import call_tree, written
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.beside import FORWARD, OPTIMIZER, REST, own_stacks, run_samples
+from ddprof.analyzers.job.script.beside import FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
@@ -114,11 +114,6 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
             while tree.in_phase[caller] and tree.outer[caller] >= 0 and not of_libraries:
                 caller = int(tree.outer[caller])
             seen[caller] += samples * is_own[stack]
-        if phase == REST:  # what an optimizer's closure calls between the passes is beside them, too
-            at = np.maximum(tree.folded, 0)
-            inside = (tree.folded >= 0) & tree.is_optimizer[at] & ~(tree.is_forward | tree.is_backward)[at]
-            for stack, samples in run_samples(facts, OPTIMIZER).items():
-                seen[at[stack]] += samples * (inside & ~tree.in_torch)[stack]
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             words = written(line.file, line.line, line.function)
             by_words.setdefault(words, [0.0] * len(framed))[position] += line.time_ns

@@ -37,7 +37,7 @@ def scheduler(script: Script) -> None:
 
 
 def closure(script: Script) -> None:
-    """A closure that an optimizer calls: it is the step."""
+    """A closure that an optimizer calls: it is the script's."""
     with script.frame("train.py(30): closure"):
         operators(script, "mul", "add", count=5)
         with script.frame("model.py(9): training_step"), script.frame(FORWARD):
@@ -103,4 +103,4 @@ def test_what_is_left_of_averages_and_means(tmp_path: Path, names: tuple[str, ..
 )
 def test_an_own_optimizer_is_told_where_it_goes_by_tensors(tmp_path: Path, optimizer: Chore, is_told: bool) -> None:
     found = kind(cpu_loop(tmp_path, optimizer=optimizer))
-    assert (found and found[0]) is (kinds.UPDATE if is_told else None)
+    assert (found is not None and found[0] is kinds.UPDATE) is is_told

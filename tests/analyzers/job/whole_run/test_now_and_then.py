@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from cpu_loop import Chore, cpu_loop
+from cpu_loop import FORWARD, Chore, cpu_loop
 from kineto_run import Script
 from labelled_runs import Runs
 
@@ -77,8 +77,11 @@ def test_what_one_rank_has_beyond_the_others_is_not_of_all(labelled: Runs) -> No
 
 def within_closure(script: Script) -> None:
     """A closure that the optimizer calls, with a function beside the passes."""
-    with script.frame("train.py(30): closure"), script.frame("train.py(40): log_values"):
-        script.idle(2_000.0)
+    with script.frame("train.py(30): closure"):
+        with script.frame(FORWARD):
+            script.host("aten::linear", 500.0)
+        with script.frame("train.py(40): log_values"):
+            script.idle(2_000.0)
 
 
 @pytest.mark.parametrize(

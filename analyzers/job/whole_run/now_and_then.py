@@ -118,9 +118,7 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
     rest, passes = length - loading - pauses - called, forward + backward
     if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
         return np.asarray(rest)
-    apart = (passes + optimizer <= rest) & (not with_optimizer)  # else the passes are in the optimizer's time
-    within = np.where(apart, passes + optimizer, passes)
-    return np.asarray(rest - within + in_forward * forward)
+    return np.asarray(rest - passes - optimizer * (not with_optimizer) + in_forward * forward)
 
 
 def _runs_closures(facts: RankFacts) -> bool:

@@ -28,8 +28,8 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
             took_ms |= {"forward": 2.0, "backward": 4.0}
         if part == "beside":  # the optimizer's own time varies more than what comes beside it
             took_ms |= {"forward": 2.0, "backward": 4.0, "optimizer": 2.0 + 3.0 * (index % 4)}
-        if part in ("closure", "within"):
-            took_ms["optimizer"] += took_ms["forward"] + took_ms["backward"] + more_ms * (part == "within")
+        if part == "within":
+            took_ms["optimizer"] += more_ms
         if part == "gc" and more_ms:
             pauses.append({"start_ns": start + 1, "dur_ns": int(more_ms * MS)})
         end = start + int((STEP_MS + 0.2 * (index % 5) + more_ms) * MS)
@@ -42,7 +42,6 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
     ("part", "is_long", "often", "in_forward"),
     [
         ("rest", lambda rank, step: step % 3 == rank, (1, 3), False),  # ranks 0, 1 and 2 in turn
-        ("closure", lambda rank, step: step % 3 == rank, (1, 3), False),
         ("rest", lambda rank, step: step >= 15, (35, 39), False),
         ("rest", lambda rank, step: step % 5 == 0, (1, 5), False),
         ("forward", lambda rank, step: step % 5 == 0, (0, 1), False),
@@ -61,7 +60,7 @@ def test_time_beyond(
     assert found is not None and (found.steps, found.in_turn) == (39, in_turn)
     share = (3 if in_turn else 1) * often[0] / often[1]
     assert found.often == pytest.approx(share * 39, abs=1)
-    mean_ms = STEP_MS + 0.4 + MORE_MS * often[0] / often[1] * (part in ("rest", "closure", "forward"))
+    mean_ms = STEP_MS + 0.4 + MORE_MS * often[0] / often[1] * (part in ("rest", "forward"))
     assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
 
 

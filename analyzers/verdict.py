@@ -117,7 +117,7 @@ def _other_reading(measures: Measures) -> str:
         return ""
     why = long.why.removeprefix(MOSTLY).strip()
     if is_timed:
-        return f"; the mean step of the whole run takes {format_us(mean_us)}: the traced ones may lack {why}"
+        return f"; the mean step of the whole run takes {format_us(mean_us)}: a longer one, mostly {why}, was left out"
     return f"; a step takes {format_us(mean_us)}, with {why}, if step {long.number} recurs: record more steps to tell"
 
 

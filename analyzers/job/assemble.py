@@ -72,7 +72,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         world_size=world_size,
         missing_ranks=missing,
         clock=clock,
-        groups=groups_table(keys, ranks, group_ids, world_size),
+        groups=groups_table(keys, ranks, group_ids, world_size, pipeline is not None or bool(missing) or alone),
         instances=instances,
         members=members,
         ledger=ledger,

@@ -151,9 +151,15 @@ def group_sizes(keys: Sequence[GroupKey], ranks: Sequence[RankFacts]) -> np.ndar
 
 
 def groups_table(
-    keys: Sequence[GroupKey], ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], world_size: int
+    keys: Sequence[GroupKey],
+    ranks: Sequence[RankFacts],
+    ids: Sequence[np.ndarray],
+    world_size: int,
+    has_stages: bool = True,
 ) -> Table:
-    """GROUPS, one row per id, with the role from the group's name, else from its use."""
+    """GROUPS, one row per id, with the role from the group's name, else from its use. `has_stages`: False where the
+    messages of all ranks are known to be no pipeline's.
+    """
     used: dict[int, Counter[str]] = defaultdict(Counter)
     for facts, column in zip(ranks, ids, strict=True):
         for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
@@ -170,7 +176,7 @@ def groups_table(
     named = [role_by_name(described.get(key, "")) or role_by_name(key[1]) for key in keys]
     sums = np.zeros(len(keys), bool) if all(named) or not trains else _sums_activations(ranks, ids, len(keys))
     roles = [
-        name or _role(used[i], size, world_size, trains, bool(sums[i]))
+        name or _role(used[i], size, world_size, trains, bool(sums[i]), has_stages)
         for i, (name, size) in enumerate(zip(named, sizes, strict=True))
     ]
     return GROUPS.table(
@@ -225,10 +231,12 @@ def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], gro
     return in_forward > ACTIVATIONS * everywhere
 
 
-def _role(used: Counter[str], size: int, world_size: int, trains: bool, sums_activations: bool) -> str:
+def _role(
+    used: Counter[str], size: int, world_size: int, trains: bool, sums_activations: bool, has_stages: bool
+) -> str:
     """The parallelism of a group by its use."""
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
-        return "pp"
+        return "pp" if has_stages else ""
     if sums_activations:
         return "tp"
     if used["all_gather"] and used["reduce_scatter"] and trains:

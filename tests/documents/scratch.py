@@ -5,15 +5,20 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from snippets import ROOT, blocks
 
 CALLS = "calls.txt"
 _ONE_RANK = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # as a scheduler says it
 _ALONE = re.compile(r"-- python train\w*\.py")
 PATIENCE_S = 600  # of a machine that does ten other things; nothing here is a measurement
+STILL_S = 120  # in which processes that use less of a CPU than IDLE_SHARE stand still
+IDLE_SHARE = 0.05  # torchrun looks after its ranks ten times a second, which takes a fifth of this
 
 # What comes after these programs' own words is a command that they start.
 WRAPPING = ("docker", "srun", "mpirun", "horovodrun", "nsys", "accelerate", "deepspeed")
@@ -86,13 +91,14 @@ class Scratch:
         path = f"{self.folder / programs}:{self.folder / 'bin'}:{self.environment['PATH']}"
         environment = self.environment | {"PATH": path} | (_ONE_RANK if _ALONE.search(line) else {})
         try:
-            done = subprocess.run(
-                ["bash", "-c", line], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False,
-            )  # fmt: skip
+            ended = _ended(line, self.folder, environment)
+            if ended is None:
+                warnings.warn(f"did not end, and is run once again: {line}", stacklevel=2)
+                ended = _ended(line, self.folder, environment)
         finally:
             self.restore()
-        return Ended(str(done.returncode), done.stdout)
+        assert ended is not None, f"did not end, twice: {line}"
+        return ended
 
     def restore(self) -> None:
         """The script as it was, and `latest` leads to the recorded run again."""
@@ -100,6 +106,41 @@ class Scratch:
         latest = self.folder / "ddprof-runs" / "latest"
         latest.unlink(missing_ok=True)
         latest.symlink_to("recorded")
+
+
+def _ended(line: str, folder: Path, environment: dict[str, str]) -> Ended | None:
+    """The end of a line; None where it did not end and was killed, once it stood still: torch may wait for ever as a rank ends
+    (keep_process_groups in capture/scripts/forked_ranks.py).
+    """
+    process = psutil.Popen(
+        ["bash", "-c", line], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    used_s = 0.0
+    for _ in range(PATIENCE_S // STILL_S):
+        with suppress(subprocess.TimeoutExpired):
+            said, _ = process.communicate(timeout=STILL_S)
+            return Ended(str(process.returncode), said)
+        before_s, used_s = used_s, sum(map(_used_s, _tree(process)))
+        if abs(used_s - before_s) < IDLE_SHARE * STILL_S:
+            break
+    for one in reversed(_tree(process)):
+        with suppress(psutil.Error):
+            one.kill()
+    process.communicate()
+    return None
+
+
+def _tree(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return [process, *process.children(recursive=True)]
+    return [process]
+
+
+def _used_s(process: psutil.Process) -> float:
+    with suppress(psutil.Error):
+        return float(sum(process.cpu_times()[:2]))
+    return 0.0
 
 
 def quick_start_script() -> str:

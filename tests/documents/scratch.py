@@ -109,8 +109,8 @@ class Scratch:
 
 
 def _ended(line: str, folder: Path, environment: dict[str, str]) -> Ended | None:
-    """The end of a line; None where it did not end and was killed, once it stood still: torch may wait for ever as a rank ends
-    (keep_process_groups in capture/scripts/forked_ranks.py).
+    """The end of a line; None where it stood still, or for PATIENCE_S did not end, and was killed: torch may wait for
+    ever as a rank ends (keep_process_groups in capture/scripts/forked_ranks.py).
     """
     process = psutil.Popen(
         ["bash", "-c", line], cwd=folder, env=environment, stdin=subprocess.DEVNULL,

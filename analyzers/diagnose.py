@@ -19,7 +19,7 @@ from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.same_result import checked
 from ddprof.analyzers.settings.advised import out_of_reach, planned
-from ddprof.analyzers.trust.believed import of_candidate, of_step, pauses_of
+from ddprof.analyzers.trust.believed import of_candidate, of_step, of_unprofiled
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
 from ddprof.analyzers.trust.ledger_price import ledger_price
@@ -33,7 +33,6 @@ from ddprof.findings import (
     Doubt,
     Finding,
     Fix,
-    Recoverable,
     Rule,
     severity_of,
     told_gain,
@@ -224,21 +223,13 @@ def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measu
         confidence=sure.value,
         evidence=candidate.evidence,
         fixes=_fixes(candidate, measures, pricer),
-        unprofiled_us=_unprofiled(candidate, interval, is_own, pricer),
+        unprofiled_us=of_unprofiled(pricer, candidate, interval, is_own),
         by_ledger_us=None if by_ledger is None else by_ledger.as_range(),
         waited_us=waited_for_ranks_us(measures.job, candidate.ranks) if candidate.ranks else None,
         basis=candidate.basis.value,
         doubts=tuple(doubt.value for doubt in doubts),
         grounds=sure.grounds,
     )
-
-
-def _unprofiled(candidate: Candidate, gain: Recoverable, is_own: bool, pricer: Pricer) -> Recoverable | None:
-    """The gain without the profiler; of pauses of the whole run, the same share of a step."""
-    if pricer.unprofiled is None or not is_own or pauses_of(pricer.measures, candidate) is None:
-        return pricer.unprofiled_gain(candidate, gain)
-    share = pricer.unprofiled.step_us / pricer.measures.step_us
-    return Recoverable(share * gain.value, share * gain.low, share * gain.high)
 
 
 def _fixes(candidate: Candidate, measures: Measures, pricer: Pricer) -> tuple[Fix, ...]:

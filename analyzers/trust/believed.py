@@ -40,7 +40,21 @@ def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone:
     gain = believed(prices, candidate.changes, gain_us, doubt_us, by_ledger)
     if is_alone and (paused := pauses_of(prices.measures, candidate)) is not None:
         return _by_pauses(prices, candidate, gain, paused)
-    return gain if candidate.id not in LATE else _by_timers(prices, candidate, gain)
+    return _raised(prices, candidate, gain, gain)
+
+
+def of_unprofiled(prices: Pricer, candidate: Candidate, gain: Recoverable, is_alone: bool) -> Recoverable | None:
+    """Gain of a finding in a step without the profiler; None where no such step was timed. `gain`: of a traced step.
+
+    Pauses and lateness that are known of the whole run are of steps without it: they take the same share of one.
+    """
+    unprofiled = prices.unprofiled_gain(candidate, gain)
+    if prices.unprofiled is None or unprofiled is None:
+        return None
+    share = prices.unprofiled.step_us / prices.measures.step_us
+    if is_alone and pauses_of(prices.measures, candidate) is not None:
+        return Recoverable(share * gain.value, share * gain.low, share * gain.high)
+    return _raised(prices, candidate, gain, unprofiled, share)
 
 
 def pauses_of(measures: Measures, candidate: Candidate) -> Pauses | None:
@@ -70,31 +84,43 @@ def _by_pauses(prices: Pricer, candidate: Candidate, gain: Recoverable, paused: 
     return Recoverable(value, low, high)
 
 
-def _by_timers(prices: Pricer, candidate: Candidate, gain: Recoverable) -> Recoverable:
-    """The gain from a rank that the timers of the whole run show late beyond chance, where a finding explains most of
-    it or names what the rank alone has: they have neither the replay's error nor the scatter of few steps. The host of
-    a device may be late and nobody waits, as the device still has work: there the replay tells."""
+def _late_us(prices: Pricer, candidate: Candidate, gain: Recoverable, most_us: float) -> float:
+    """Time of a traced step by which the timers of the whole run show a rank late beyond chance, where a finding
+    explains most of it or names what the rank alone has: they have neither the replay's error nor the scatter of few
+    steps. 0 elsewhere. The host of a device may be late and nobody waits, as the device still has work: there the
+    replay tells.
+    """
     measures = prices.measures
-    if not execution_of(measures.job).computes_on_host:
-        return gain
+    if candidate.id not in LATE or not execution_of(measures.job).computes_on_host:
+        return 0.0
     blamed = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     in_loader = candidate.id == INPUT_STRAGGLER
     timed_us = measures.loading_late_us if in_loader else measures.timed_us
     if not blamed or not timed_us[blamed].all():
-        return gain
+        return 0.0
     if not in_loader:  # pauses have findings of their own
         paused_us = paused_shares(measures.job.ranks) * measures.step_us
         timed_us = timed_us - np.maximum(0.0, paused_us - averages.typical(paused_us))
-    most = measures.step_us - prices.floor_us(candidate.changes)
-    late_us = min(float(timed_us[blamed].min()), most)
+    late_us = min(float(timed_us[blamed].min()), most_us)
     has_more = fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)
     is_named = in_loader or all(p in measures.alone or has_more[p] for p in blamed)
-    if late_us <= 0 or not (gain.value >= MOST_SHARE * late_us or is_named):
-        return gain
-    least, most = (1 - TIMED_BAND) * late_us, min((1 + TIMED_BAND) * late_us, most)
-    if gain.value < least:
-        return Recoverable(late_us, least, max(gain.high, most))
-    return Recoverable(gain.value, max(gain.low, min(gain.value, least)), max(gain.high, late_us))
+    return late_us if late_us > 0 and (gain.value >= MOST_SHARE * late_us or is_named) else 0.0
+
+
+def _raised(
+    prices: Pricer, candidate: Candidate, gain: Recoverable, raised: Recoverable, share: float = 1.0
+) -> Recoverable:
+    """The gain `raised` to no less than what timers show a rank late by. `gain`: of the traced step, of which the step
+    that is meant takes a `share`.
+    """
+    most_us = prices.measures.step_us - prices.floor_us(candidate.changes)
+    late_us = share * _late_us(prices, candidate, gain, most_us)
+    least = (1 - TIMED_BAND) * late_us
+    if not late_us:
+        return raised
+    if raised.value < least:
+        return Recoverable(late_us, least, max(raised.high, min((1 + TIMED_BAND) * late_us, share * most_us)))
+    return Recoverable(raised.value, max(raised.low, min(raised.value, least)), max(raised.high, late_us))
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:

@@ -3,8 +3,8 @@
 What it detects: the time a host is free to run (not blocked, loading, collecting or saving) is longer on some ranks
 than on the typical peer for the same step, and their devices drain.
 Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
-How the gain is priced: the run is replayed with those hosts as fast as their peers'. A slow host behind a busy device
-costs nothing.
+How the gain is priced: the run is replayed with those hosts as fast as their peers', or, where a thread holds their
+interpreter, with all that they do on time. A slow host behind a busy device costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
@@ -56,6 +56,7 @@ NO_CALLS = "no launch calls were recorded, so a slow host looks like a waiting o
 NO_COMMUNICATION = "no communication was recorded, so a waiting CPU rank looks like a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
 FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
+LARGER_PART = 0.5  # of what others wait for a rank: a thread that computes for so long is what makes it late
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
 
@@ -72,6 +73,18 @@ def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -
     more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
     chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
     return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
+
+
+def interrupted(measures: Measures) -> Array:
+    """Positions of CPU ranks that others wait for and that alone run a thread for most of that: of Python, it takes
+    the interpreter from whatever the rank does, for 5 ms at a time.
+    """
+    late_us, step_us = measures.late_us, measures.step_us
+    busy_us = np.zeros(len(late_us))
+    for position, thread in threads_alone(measures.job.ranks).items():
+        busy_us[position] = thread.share * step_us
+    least_us = execution_of(measures.job).limits.min_host_excess * step_us
+    return np.flatnonzero((late_us >= least_us) & (busy_us >= LARGER_PART * late_us))
 
 
 def _is_held(measures: Measures, position: int) -> bool:
@@ -118,7 +131,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         slow = np.array([p for p in slow.tolist() if _is_held(measures, p) or _is_steady(measures.host, p)], np.int64)
         # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
-        chosen = np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures)))
+        chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), interrupted(measures))
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
@@ -129,12 +142,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.ranks(chosen)
     factors = tuple(float(measures.host.time_us[p] / typical_us[p]) for p in chosen)
     worst = int(chosen[int(np.argmax(factors))])
+    as_peers = Change("scale_host", numbers, factors, "peers")
+    if np.isin(chosen, interrupted(measures)).all():  # its thread holds up fetching and operators, too
+        as_peers = Change("on_time", numbers)
     yield Candidate(
         id=RULE.id,
         summary=_summary(numbers, max(factors)),
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
-        changes=(Change("scale_host", numbers, factors, "peers"),),
+        changes=(as_peers,),
         basis=Basis.COMPARED,
         evidence=tuple(_evidence(measures, worst, float(typical_us[worst]))),
         fixes=(_fix(measures, numbers, worst, float(typical_us[worst])),),

@@ -14,8 +14,9 @@ from kineto_run import Script, in_step, loaded
 from labelled_runs import Runs, abstains, candidates, fires, on_every_rank, only_run, run_of, serious
 
 from ddprof.analyzers.attribution.own_time import takes_longer
+from ddprof.analyzers.job.script.threads import BusyThread
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.rules.straggler_host import slow_hosts
+from ddprof.analyzers.rules.straggler_host import interrupted, slow_hosts
 from ddprof.tables import NULL
 
 ID = "straggler.host"
@@ -53,6 +54,18 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> No
 
     assert named(1_000, 2.0) == [] and named(1_000, 1.0) == [(1,)]
     assert named(300, 2.0) == [(1,)]  # its host takes eight times as long
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.4, [2]), (0.1, [])])
+def test_a_thread_that_computes_for_as_long_makes_its_rank_late(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch, share: float, named: list[int]
+) -> None:
+    """The others wait for rank 2 for 30 % of the step, and its thread is on a CPU for so much of it."""
+    measures = on_every_rank(labelled("clean.ddp").measures, is_device_rank=False)
+    thread = {2: BusyThread("train.py:60 watch()", share)}
+    monkeypatch.setattr("ddprof.analyzers.rules.straggler_host.threads_alone", lambda _: thread)
+    late_us = 0.3 * measures.step_us * (np.arange(4) == 2)
+    assert interrupted(replace(measures, late_us=late_us)).tolist() == named
 
 
 def test_a_pause_in_one_step_is_no_slow_host() -> None:

@@ -127,9 +127,10 @@ class _Heard:
             self.silent.append(rule.id)
 
     def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
-        """Turn candidates into abstentions where `why` gives a reason."""
+        """Turn candidates into abstentions where `why` gives a reason, and into what they are instead."""
         reasons = [(candidate, why(candidate)) for candidate in self.candidates]
-        self.candidates = [candidate for candidate, reason in reasons if reason is None]
+        told = [candidate if reason is None else candidate.instead for candidate, reason in reasons]
+        self.candidates = [candidate for candidate in told if candidate is not None]
         self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in reasons if reason is not None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ddprof.analyzers.catalogue import catalogue
@@ -59,8 +60,8 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
 
 
 def _capital(sentence: str) -> str:
-    """The sentence with a capital letter, unless it begins with a name from code, such as all_reduce."""
-    return sentence if "_" in sentence.partition(" ")[0] else sentence[0].upper() + sentence[1:]
+    """The sentence with a capital letter, unless it begins with a name from code: all_reduce, torch.compile."""
+    return sentence if re.match(r"\w+[_.]\w", sentence) else sentence[0].upper() + sentence[1:]
 
 
 def _sentence(finding: Finding, measures: Measures, steps: Steps) -> str:

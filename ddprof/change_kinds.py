@@ -16,6 +16,7 @@ KindOfChange = Literal[
     "no_script",
     "no_hook",
     "no_anomaly",
+    "no_compiling",
     "on_time",
     "graph_launch",
     "scale_kernels",

@@ -25,113 +25,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
-from ddprof.analyzers.rules.evidence.examples import exposed_transfer
-from ddprof.analyzers.rules.evidence.exposures import Exposure, doubtful, of_reason, stands_on
-from ddprof.analyzers.rules.evidence.gradient_types import are_narrow, reduced_by_ddp
+from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
-from ddprof.analyzers.rules.evidence.transport import of_job
+from ddprof.analyzers.rules.evidence.saturated import saturated
 from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
-from ddprof.findings import Abstention, Alters, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import format_bytes, format_share, format_us
-
-_UNKNOWN = "group of"  # the role of a group whose use is not recorded
-_HIDDEN = "compute can hide a transfer only if it does not need the data at once"
-_WAITED_FOR = "compute needs their data at once, so only a faster link helps"
-_HALVED = "half the bytes take half the transfer"
-_LINK = Fix(
-    setting="link of the gradients",
-    suggested="twice as fast; check the NCCL transport and its bandwidth, or reduce less often",
-    why="gradients are 16-bit already, so compression to 16 bit saves nothing",
-    source="ml-engineering",
-)
-HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
+from ddprof.findings import Abstention, Candidate, Rule
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find exposed transfers bound by their volume."""
     yield from could_go(measures, RULE.id, is_volume=True)
     yield from doubtful(measures, RULE.id, "bandwidth")
-    moved_by, faster = of_job(measures)
     for exposure in of_reason(measures, "bandwidth"):
-        traffic = exposure.traffic
-        yield Candidate(
-            id=RULE.id,
-            summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
-            lost_us=traffic.exposed_us,
-            changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
-            basis=stands_on(exposure),
-            evidence=(
-                Evidence(
-                    f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
-                    f" {format_share(traffic.hidden_share)} hidden"
-                ),
-                *(Evidence(words) for words in [reached_words(measures, traffic)] if words),
-                *moved_by,
-                *exposed_transfer(measures, traffic),
-            ),
-            fixes=(*faster, _fix(measures, traffic.role)),
-        )
-
-
-def _left(exposure: Exposure) -> float:
-    """Share of the transfer time that is left of half the bytes: the latency of each call does not go with them."""
-    traffic, model = exposure.traffic, exposure.model
-    took_ns = float(traffic.times_us.sum()) * 1e3
-    if model is None or took_ns <= 0:
-        return HALF
-    return 1.0 - HALF * min(1.0, float(traffic.sizes_bytes.sum()) / model.bytes_per_ns / took_ns)
-
-
-def _fix(measures: Measures, role: str) -> Fix:
-    """The fix that halves the transfers of a role."""
-    if role not in GRADIENT_ROLES:
-        return Fix(
-            setting=f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups",
-            suggested="keep these groups inside NVLink; check the NCCL transport and its bandwidth",
-            why=f"the purpose of these groups was not recorded; {_HIDDEN}"
-            if role.startswith(_UNKNOWN)
-            else _WAITED_FOR,
-            source="ml-engineering",
-        )
-    hook = execution_of(measures.job).compression_hook
-    if not hook:
-        return Fix(
-            setting="how often gradients are reduced",
-            suggested="once for two batches, whose gradients are accumulated",
-            patch="with model.no_sync():  # the first of every two batches\n    loss(first).backward()",
-            why="half the bytes per batch; 16-bit gradients would take longer, as cores cast and add them",
-            source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
-            alters=Alters.UPDATES,
-        )
-    if are_narrow(measures.job, role):
-        return _LINK
-    if not reduced_by_ddp(measures.job):
-        of_deepspeed = measures.settings.deepspeed.zero_stage is not None
-        return Fix(
-            setting="gradient compression",
-            suggested="gradients reduced in 16 bit",
-            patch='"communication_data_type": "bf16"' if of_deepspeed else None,
-            why=_HALVED,
-            source="DeepSpeed documentation on communication_data_type" if of_deepspeed else "ml-engineering",
-            alters=Alters.PRECISION,
-        )
-    return Fix(
-        setting="gradient compression",
-        suggested=hook,
-        applies=(("gradient_compression", "bf16"),) if hook == "bf16_compress_hook" else (),
-        patch=f"model.register_comm_hook(None, torch.distributed.algorithms.ddp_comm_hooks.default_hooks.{hook})",
-        why=_HALVED,
-        source="torch.distributed.algorithms.ddp_comm_hooks",
-        alters=Alters.PRECISION,
-    )
-
-
-def _volume(size_bytes: float) -> str:
-    return f" ({format_bytes(size_bytes)} per step)" if size_bytes else ""
+        yield saturated(measures, exposure)
 
 
 RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic saturates the link", detect, bound="communication", reads_traffic=True)

@@ -9,7 +9,8 @@ it and a last bucket of 25 MiB; with each unit gathered one unit ahead.
 How to fix: DDP's default buckets in place of one huge bucket or of a reduction after the backward pass; gradient hooks;
 no static delay. With FSDP prefetching: forward_prefetch and backward_prefetch, set_modules_to_forward_prefetch, and a
 host that is ahead of its device.
-Limits: gradients that become ready only at the end (one huge layer) cannot be hidden, nor can the first unit's gather.
+Limits: gradients that become ready only at the end (one huge layer) cannot be hidden: where no size of buckets helps,
+they are told as comm.bandwidth_bound. Nor can the first unit's gather be hidden.
 Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL; PyTorch FSDP (VLDB'23) section
 3.3 on prefetching.
 """
@@ -26,6 +27,7 @@ from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVER
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.present import is_new
+from ddprof.analyzers.rules.evidence.saturated import saturated
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
@@ -61,6 +63,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_fix(measures, suggested),),
+            instead=saturated(measures, exposure),
         )
     yield from _late_gathers(measures)
 

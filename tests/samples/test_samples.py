@@ -16,7 +16,7 @@ TRUTHS: dict[str, dict[str, Any]] = {
 MAX_BYTES = 3_000_000
 # What fits no listed cause, stalls, whose place is chance, and debugging aids: the generator plays none of them.
 DEBUGGING = {"host.anomaly_detection", "host.launch_blocking"}
-WITHOUT_SAMPLE = {"straggler.unexplained", "host.evaluation", "host.stalled"} | DEBUGGING
+WITHOUT_SAMPLE = {"straggler.unexplained", "host.evaluation", "host.stalled", "host.recompilation"} | DEBUGGING
 WITHOUT_PRICE = {"input.unsharded"}  # work done twice, not time of a step
 
 

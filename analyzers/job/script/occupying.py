@@ -118,7 +118,7 @@ def _calling(facts: RankFacts) -> dict[int, float]:
     other samples of the calling line do.
     """
     tree = call_tree(facts)
-    is_called = tree.is_forward & ~tree.is_backward
+    is_called = tree.is_forward & ~tree.is_backward & ~tree.is_profiler  # nor compiles
     beside, inside, met = (
         {stack: count for stack, count in run_samples(facts, phase).items() if is_called[stack]}
         for phase in (REST, FORWARD, COLLECTIVE)

@@ -7,6 +7,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
+from ddprof.analyzers.job.compiling import compiling
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import in_hooks
@@ -129,6 +130,12 @@ def no_script(change: Change, graph: Graph, measures: Measures) -> Scenario:
 def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Communication hooks only start their communication."""
     held = {rank.position: in_hooks(rank.facts) for rank, _ in chosen(change, graph, measures)}
+    return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})
+
+
+def no_compiling(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """All that is compiled in the steps was compiled before."""
+    held = {rank.position: compiling(rank.facts) for rank, _ in chosen(change, graph, measures)}
     return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.anomaly_mode import anomaly_held_us, anomaly_us
+from ddprof.analyzers.job.compiling import compiling_us
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import held_by_hooks_us
@@ -29,6 +30,7 @@ from ddprof.analyzers.replay.changes.host_spans import (
     async_launch,
     instant_loader,
     no_anomaly,
+    no_compiling,
     no_hook,
     no_script,
     no_stalls,
@@ -111,6 +113,8 @@ _ROWS = (
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
     ChangeKind("no_anomaly", "autograd's anomaly mode is off", no_anomaly,
                ledger=Booked(booked.of_rank(anomaly_held_us), most=booked.of_rank(anomaly_us)), doubt=0.15),
+    ChangeKind("no_compiling", "what is compiled was compiled before", no_compiling,
+               ledger=Booked(booked.of_rank(compiling_us)), doubt=0.15),
     ChangeKind("on_time", "no rank waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,

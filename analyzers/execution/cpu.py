@@ -115,7 +115,7 @@ class CpuExecution:
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
         """Slowdown of operators while the backend's thread moves data on a second core."""
-        loads = [shared for facts in ranks if (shared := shared_cores(facts)) is not None]
+        loads = list(filter(None, shared_cores(ranks)))
         if not loads or len(loads) < len(ranks):
             return 0.0
         share = sum(many / cores for many, cores in loads) / len(loads)

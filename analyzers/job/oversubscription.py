@@ -35,8 +35,8 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
     one thread each.
     """
     hosts = []
-    for facts in ranks:
-        shared, threads = shared_cores(facts), facts.sidecar.precision.num_threads
+    for facts, shared in zip(ranks, shared_cores(ranks), strict=True):
+        threads = facts.sidecar.precision.num_threads
         if shared is not None and threads is not None and threads > 1 and threads * shared[0] > shared[1]:
             hosts.append(Oversubscribed(threads, *shared))
     return max(hosts, key=lambda host: host.share, default=None)
@@ -44,7 +44,7 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
 
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """A note on the first host with fewer cores than CPU ranks, which then wait for a core."""
-    for many, cores in filter(None, map(shared_cores, ranks)):
+    for many, cores in filter(None, shared_cores(ranks)):
         if many > cores:
             effect = "operators include waiting for a core: causes and savings are less certain"
             return [HealthNote(f"{many} ranks share {cores} cores", effect)]

@@ -51,7 +51,7 @@ def hosts_sharing_cores(graph: Graph) -> tuple[SharedHost, ...]:
         by_host[rank.facts.identity.host or ""].append(index)
     hosts = []
     for ranks in by_host.values():
-        shared = [shared_cores(graph.ranks[index].facts) for index in ranks]
+        shared = shared_cores([graph.ranks[index].facts for index in ranks])
         counted = [s for s in shared if s is not None and s[0] == len(ranks)]
         if len(counted) == len(ranks) > 1:
             hosts.append(SharedHost(tuple(ranks), counted[0][1], graph.ranks[ranks[0]].execution.limits))

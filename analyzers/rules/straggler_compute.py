@@ -29,6 +29,7 @@ from ddprof.analyzers.job.script.alone import all_lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.steps.onset import Onset, onset
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, run_shares
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -167,10 +168,23 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 measures.job.rank_ids[worst],
             ),
             *said,
+            *_lacked(measures, worst),
             *largest_wait(measures, worst),
         ),
         fixes=(cure,) if cure is not None else _looks(measures, numbers),
     )
+
+
+def _lacked(measures: Measures, position: int) -> Iterator[Evidence]:
+    """Evidence of something else on the cores of a CPU rank that has its own."""
+    shares = run_shares(measures.job.ranks)
+    if shares.lacked_alone(position) >= BUSY_SHARE:
+        waited = format_share(float(shares.waited[position]))
+        peers = format_share(float(np.median(np.delete(shares.waited, position))))
+        words = (
+            f"it was ready to run and had no CPU for {waited} of the run, its peers for {peers}: something else runs"
+        )
+        yield Evidence(f"{words} on its cores", measures.job.rank_ids[position])
 
 
 def _when(measures: Measures, position: int) -> str:

@@ -33,10 +33,14 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
 
 def _computes_more(measures: Measures, position: int, least: float) -> bool:
-    """True where the rank is fed more in every traced step, and on a CPU for longer over the run by this share of it:
-    most of what larger batches cost is in the backward pass, of which these timers say nothing."""
+    """True where the rank is fed more in every traced step, and on a CPU for longer over the run by this share of it,
+    or has cores of its own and waited for them by so much longer: most of what that costs is in the backward pass, of
+    which these timers say nothing."""
     ranks = measures.job.ranks
-    return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and run_shares(ranks).own(position, 0.0) >= least
+    shares = run_shares(ranks)
+    if shares.lacked_alone(position) >= least:
+        return True
+    return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and shares.own(position, 0.0) >= least
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:

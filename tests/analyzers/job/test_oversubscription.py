@@ -9,7 +9,8 @@ from labelled_runs import Runs, candidates, run_of
 from msgspec import structs
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.job.oversubscription import oversubscribed
+from ddprof.analyzers.facts.cpu.cores import shared_cores
+from ddprof.analyzers.job.oversubscription import oversubscribed, oversubscription_note
 from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, RankDevice, Sidecar
 
 
@@ -36,6 +37,24 @@ def test_the_number_of_threads_that_fits_is_told(tmp_path: Path, threads: int, w
 @pytest.mark.parametrize(("threads", "cores", "waited"), [(2, 4, 0.5), (1, 1, 0.5), (8, 4, 0.01)])
 def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: int, cores: int, waited: float) -> None:
     assert candidates("host.stalled", made(tmp_path, threads, cores, waited).measures) == []
+
+
+@pytest.mark.parametrize(
+    ("bound_to", "local_ranks", "cores"),
+    [(("0", "1"), 2, 2), (("0-3", "0-3"), 2, 4), (("0-1,4", "2-3"), 2, 5), (("0", None), 2, 1), (("0", "1"), 3, 1)],
+)
+def test_ranks_bound_to_cores_of_their_own_share_none(
+    tmp_path: Path, bound_to: tuple[str | None, ...], local_ranks: int, cores: int
+) -> None:
+    """Where all ranks of the host say which cores they may use, these count together."""
+    ranks = []
+    for rank, which in enumerate(bound_to):
+        usable = {"0-3": 4, "0-1,4": 3, "2-3": 2}.get(which or "", 1)
+        processors = Processors(usable=usable, local_ranks=local_ranks, cores=which)
+        ranks.append(replace(cpu_loop(tmp_path, rank=rank), sidecar=Sidecar(rank=rank, processors=processors)))
+    assert shared_cores(ranks)[0] == (local_ranks, cores)
+    notes = oversubscription_note(ranks)
+    assert bool(notes) == (local_ranks > cores)
 
 
 def test_without_the_number_of_threads_nothing_is_known(tmp_path: Path) -> None:

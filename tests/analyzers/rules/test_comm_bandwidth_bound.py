@@ -27,7 +27,7 @@ def test_blames_the_volume_and_tells_devices_alone_to_compress(labelled: Runs, m
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
     assert any(fix.applies == (("gradient_compression", "bf16"),) for fix in said.fixes)
     # Over gloo 16 bit gradients made a job 45 % slower.
-    monkeypatch.setattr("ddprof.analyzers.rules.comm_bandwidth_bound.execution_of", lambda _: CpuExecution())
+    monkeypatch.setattr("ddprof.analyzers.rules.evidence.saturated.execution_of", lambda _: CpuExecution())
     (fix,) = fires(labelled(ID), ID).fixes
     assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}" and "no_sync" in str(fix.patch)
 

@@ -1,5 +1,6 @@
 """Timers of the whole run outvote the traced steps where they show the same time, and say nothing elsewhere."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from captured import meeting_in_backward
 from labelled_runs import Runs, latest
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import measure
 from ddprof.analyzers.job.whole_run.cpu_waits import CpuShares
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
@@ -57,6 +59,22 @@ def test_a_rank_fed_more_is_late_in_backward_where_its_cpu_time_says_so(
     is_late = lambda ranks, _: np.arange(len(ranks)) == (late if fed else -1)  # noqa: E731
     shares = lambda ranks: CpuShares(np.where(is_late(ranks, 0), cpu, 0.4), np.zeros(len(ranks)), ())  # noqa: E731
     monkeypatch.setattr("ddprof.analyzers.trust.whole_run.fed_more_each_step", is_late)
+    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.run_shares", shares)
+    assert (verdict(labelled, 1.0, 0.0) is None) == stands
+
+
+@pytest.mark.parametrize(("cores", "waited", "stands"), [("1", 0.4, True), ("0-3", 0.4, False), ("1", 0.0, False)])
+def test_a_rank_whose_own_cores_are_taken_is_late_in_backward(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch, cores: str, waited: float, stands: bool
+) -> None:
+    """It waits for them over the whole run, its peers do not; where all may use the same cores, chance decides."""
+    late = latest(labelled(STRAGGLER).measures)
+
+    def shares(ranks: Sequence[RankFacts]) -> CpuShares:
+        is_late = np.arange(len(ranks)) == late
+        places = tuple(("a", cores if taken else "0-3") for taken in is_late)
+        return CpuShares(np.full(len(ranks), 0.4), np.where(is_late, waited, 0.0), places)
+
     monkeypatch.setattr("ddprof.analyzers.trust.whole_run.run_shares", shares)
     assert (verdict(labelled, 1.0, 0.0) is None) == stands
 

@@ -101,8 +101,9 @@ def _alone(measures: Measures, late: Array) -> bool:
     """
     loader_us, longest_us = measures.host_spans_us["dataloader"], measures.longest_fetch_us
     others = np.setdiff1d(np.arange(len(loader_us)), late)
-    if fetch_themselves(measures):
-        return len(np.setdiff1d(late, whose(loader_us))) == 0
+    if fetch_themselves(measures):  # what a rank has beyond the others is its own: in the traced steps, or in the run
+        of_run = np.flatnonzero(measures.loading_late_us > 2 * MIN_SHARE * measures.step_us)
+        return len(np.setdiff1d(late, np.union1d(whose(loader_us), of_run))) == 0
     if _are_starved(measures, late, others, _busy_us(measures, late)) or lack_cores(measures, late, others):
         return False
     if _others_are_fed(measures, late):

@@ -120,7 +120,7 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
 
 
 def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:
-    timed_us, timed = timed_parts_us(job)
+    timed_us, timed = timed_parts_us(job.ranks)
     return Steps(
         count=len(job.per_step_ns),
         source=job.ranks[0].step_source,

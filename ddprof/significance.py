@@ -116,9 +116,18 @@ def is_none_of(value: float, others: Sequence[float]) -> bool:
     return abs(value - fmean(others)) > reach
 
 
-def is_slope(slope: float, error: float, points: int, tail: float) -> bool:
-    """True where a least-squares slope with this standard error differs from zero."""
-    return abs(slope) > quantile(tail, points - 2) * error
+def trend(values: Sequence[float], tail: float) -> tuple[float, float] | None:
+    """First and last value of the least-squares line through three or more values, equally far apart; None where its
+    slope may be chance: as far from zero with probability `tail` on that side.
+    """
+    count, points = len(values), np.asarray(values, np.float64)
+    place = np.arange(count) - (count - 1) / 2
+    slope = float(place @ points / (place @ place))
+    rest = points - points.mean() - slope * place
+    error = sqrt(float(rest @ rest) / (count - 2) / float(place @ place))
+    if abs(slope) <= quantile(tail, count - 2) * error:
+        return None
+    return float(points.mean() + slope * place[0]), float(points.mean() + slope * place[-1])
 
 
 def binomial_tail(successes: int, trials: int, probability: float) -> float:

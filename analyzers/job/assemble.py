@@ -34,6 +34,7 @@ from ddprof.analyzers.job.waiting.blame import charge
 from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
+from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note
 from ddprof.model import HealthNote
 from ddprof.tables import Array
 
@@ -90,6 +91,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *oversubscription_note(ranks),
             *shared_device_note(ranks, rank_ids),
             *busy_machine_note(ranks),
+            *growth_note(ranks),
         ),
         step_ns=step_ns,
         per_step_ns=tuple(per_step),

@@ -16,7 +16,10 @@ import numpy as np
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.averages import middle_half
+from ddprof.model import HealthNote
 from ddprof.sidecar import Pause, StepTimes
+from ddprof.significance import trend
+from ddprof.units import format_us
 
 MIN_STEPS = 8  # unprofiled steps of a rank, before their mean says anything
 # Steps per block of the trimmed mean: a pause every other step, or in turn on two ranks, is in every block alike.
@@ -24,6 +27,8 @@ MIN_STEPS = 8  # unprofiled steps of a rank, before their mean says anything
 BLOCK_STEPS = 4
 # Batch means: 10 to 30 batches suffice, however long the run is (Schmeiser 1982); fewer where it is short.
 PARTS, LEAST_PARTS, LEAST_PER_PART = 10, 4, 3
+GROWN = 1.2  # the last step over the first: no figure that is said of the typical step is off by more for it
+GROWTH_CHANCE = 0.001  # of a line that steep through parts of steps that do not grow
 MIN_PART_SHARE = 0.02  # of the profiled step: a part that takes less of it inside has no ratio
 MAX_PAUSE_RATIO = 4.0  # outside over inside: a window of few steps may hold next to no pause
 
@@ -84,11 +89,11 @@ def typical_steps(facts: RankFacts) -> list[StepTimes]:
     return [whole[block * BLOCK_STEPS + i] for block in blocks.tolist() for i in range(BLOCK_STEPS)]
 
 
-def timed_parts_us(job: JobFacts) -> tuple[tuple[float, ...], int]:
+def timed_parts_us(ranks: Sequence[RankFacts]) -> tuple[tuple[float, ...], int]:
     """Mean unprofiled step in each of equal parts of the run, in order and pauses included, and the number of steps; ()
     where a rank has too few.
     """
-    lengths = [[step.length_ns for step in unprofiled_steps(facts) if step.length_ns] for facts in job.ranks]
+    lengths = [[step.length_ns for step in unprofiled_steps(facts) if step.length_ns] for facts in ranks]
     steps = min(map(len, lengths), default=0)
     parts = min(PARTS, steps // LEAST_PER_PART)
     if parts < LEAST_PARTS:
@@ -97,6 +102,16 @@ def timed_parts_us(job: JobFacts) -> tuple[tuple[float, ...], int]:
     kept = np.array([of_rank[-parts * each :] for of_rank in lengths], float)
     means = kept.mean(axis=0).reshape(parts, each).mean(axis=1) / 1e3
     return tuple(means.tolist()), parts * each
+
+
+def growth_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
+    """A note where steps get clearly longer from the begin of the run to its end, of which the trace is a part."""
+    parts_us, steps = timed_parts_us(ranks)
+    line = trend(parts_us, GROWTH_CHANCE) if parts_us else None
+    if line is None or line[1] < GROWN * line[0] or line[0] <= 0:
+        return []
+    issue = f"steps get longer over the run: from {format_us(line[0])} to {format_us(line[1])} in {steps} steps"
+    return [HealthNote(issue, "the traced steps stand for a part of it; look for what grows (a list, a cache, memory)")]
 
 
 def pause_ratios(facts: RankFacts) -> dict[str, float]:

@@ -17,12 +17,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare
 from ddprof.report.comparison.timed import timed_step_us
 from ddprof.report.model import Report
-from ddprof.significance import TAIL, is_none_of, is_slope
+from ddprof.significance import TAIL, is_none_of, trend
 
 LEAST_RUNS = 3  # since the last change point, before their spread says what varies from run to run
 LEAST_TREND = 5  # runs that a line is drawn through: two give it, the others test it
@@ -81,16 +79,9 @@ def _entry(name: str, report: Report, since: Sequence[PastRun], runs: int, step_
 
 def _crept_us(steps_us: Sequence[float], tail: float) -> float:
     """Rise (fall: negative) of the line through these steps, first to last; 0.0 if below 1 % or perhaps chance."""
-    count = len(steps_us)
-    if count < LEAST_TREND:
-        return 0.0
-    place, steps = np.arange(count) - (count - 1) / 2, np.asarray(steps_us)
-    slope = float(place @ steps / (place @ place))
-    rest = steps - steps.mean() - slope * place
-    error = math.sqrt(float(rest @ rest) / (count - 2) / float(place @ place))
-    rise_us = slope * (count - 1)
-    is_clear = is_slope(slope, error, count, tail) and abs(rise_us) >= LEAST_SHARE * steps_us[0]
-    return rise_us if is_clear else 0.0
+    line = trend(steps_us, tail) if len(steps_us) >= LEAST_TREND else None
+    rise_us = 0.0 if line is None else line[1] - line[0]
+    return rise_us if abs(rise_us) >= LEAST_SHARE * steps_us[0] else 0.0
 
 
 def _cause_words(comparison: Comparison) -> str:

@@ -107,14 +107,16 @@ class Session:
         self.begin: Callable[..., Any]
         self.end: Callable[..., Any]
         self.optimizer_begins: Callable[[int], object]
+        self.optimizer_died: Callable[[int], object]
         if native is not None:
             self.guard.lead(native)
             self.tracker, self.begin, self.end = native, native.begin, native.end
-            self.optimizer_begins = native.optimizer_begins
+            self.optimizer_begins, self.optimizer_died = native.optimizer_begins, native.optimizer_died
         else:
             self.tracker = tracker = StepTracker(*callbacks)
             self.begin, self.end = self.guard.wrap_hook(tracker.begin), self.guard.wrap_hook(tracker.end)
             self.optimizer_begins = self.guard.wrap(tracker.optimizer_begins)
+            self.optimizer_died = self.guard.wrap(tracker.optimizer_died)
         self.tracker.listening = self.annotator.listening
 
     def _make_sampler(self) -> StackSampler:

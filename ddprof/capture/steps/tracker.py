@@ -22,6 +22,7 @@ from ddprof.capture.window.annotate import Range
 
 _RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
 _INNERMOST_FIRST = (COLLECTIVE, DATA, BACKWARD, FORWARD, OPTIMIZER)  # an optimizer's closure holds the others
+GONE = 0  # in place of the id of an optimizer that has stepped and is no more
 Token = bool | Range  # whether a phase is counted, or its range while somebody listens (then it is)
 
 
@@ -134,12 +135,19 @@ class StepTracker:
         if optimizer_id in self._stepped:
             # It stepped twice on what was fetched once: batches no longer mark the steps, so the next forward does.
             # Where no forward is seen either, this is the mark.
-            self._known = set(self._stepped)
+            self._known = self._stepped - {GONE}
             self._fetched = False
             if not self._forwarded:
                 self._boundary(time_ns())
         self._stepped.add(optimizer_id)
         self._forwarded = self._worked = False
+
+    def optimizer_died(self, optimizer_id: int) -> None:
+        """Wait in no further step for an optimizer that is gone: the script makes another one for each epoch or step."""
+        self._known.discard(optimizer_id)
+        if optimizer_id in self._stepped:
+            self._stepped.discard(optimizer_id)
+            self._stepped.add(GONE)
 
     def mark_step(self) -> None:
         """End a step on a mark of the script, or on what repeats in a loop without optimizers."""
@@ -206,7 +214,7 @@ class StepTracker:
     def _boundary(self, now_ns: int) -> int:
         self._close(now_ns, self.disturbed)
         self.index += 1
-        self._known, self._stepped = self._stepped, set()
+        self._known, self._stepped = self._stepped - {GONE}, set()
         self.start_ns = now_ns
         self._spent_ns = [0] * len(PHASE_NAMES)
         self._fetched = False

@@ -24,7 +24,7 @@ from ddprof.capture.steps.native_tracker import native_tracker
 EVENTS = st.one_of(
     st.tuples(st.just("begin"), st.integers(0, len(PHASE_NAMES) - 1)),
     st.tuples(st.just("end"), st.integers(0, 3)),  # which of the open phases: they need not nest
-    st.tuples(st.sampled_from(("optimizer_stepped", "optimizer_begins")), st.integers(1, 3)),
+    st.tuples(st.sampled_from(("optimizer_stepped", "optimizer_begins", "optimizer_died")), st.integers(1, 3)),
     st.tuples(st.just("iteration"), st.integers(0, 2)),
     st.tuples(st.sampled_from(("profiled", "disturbed", "finish", "restart", "mark_step")), st.integers(0, 1)),
     st.tuples(st.just("calm_until"), st.integers(0, 12)),
@@ -45,7 +45,7 @@ def play(kind: str, events: list[tuple[str, int]]) -> list[Any]:
             said.append(token)
         elif what == "end" and open_phases:
             tracker.end(*open_phases.pop(-1 - value % len(open_phases)))
-        elif what in ("optimizer_stepped", "optimizer_begins"):
+        elif what.startswith("optimizer_"):
             getattr(tracker, what)(value)
         elif what == "iteration":
             recorder.iteration(data=value)

@@ -77,6 +77,14 @@ def test_an_optimizer_that_computes_in_its_closure_alone_marks_every_step(seen: 
     assert all(step.backward_ns > 0 for step in seen.closed)
 
 
+def test_an_optimizer_that_is_made_anew_in_every_step_marks_it(seen: Recorder) -> None:
+    """Nobody waits for the one before it, which the script has let go of."""
+    for number in range(5):
+        seen.tracker.optimizer_died(number - 1)
+        seen.iteration(data=0, optimizers=(number,))
+    assert seen.tracker.finish() and [step.number for step in seen.closed] == [0, 1, 2, 3, 4]
+
+
 def test_a_marked_step_ends_there(seen: Recorder) -> None:
     for _ in range(4):
         for _ in range(3):

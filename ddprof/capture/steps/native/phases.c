@@ -12,6 +12,7 @@
 #include "step_log.h"
 
 enum { DATA, FORWARD, BACKWARD, OPTIMIZER, COLLECTIVE, PHASES };
+#define GONE Py_None /* in place of the id of an optimizer that has stepped and is no more */
 
 typedef struct {
     PyObject_HEAD
@@ -52,6 +53,7 @@ static int boundary(StepTracker *self, int64_t *now_ns) {
     self->index++;
     PyObject *before = self->known;
     self->known = self->stepped;
+    PySet_Discard(self->known, GONE);
     self->stepped = before;
     forget_stepped(self);
     self->start_ns = *now_ns;
@@ -192,6 +194,7 @@ static PyObject *StepTracker_optimizer_stepped(StepTracker *self, PyObject *opti
            no forward is seen either, this is the mark. */
         PyObject *known = PySet_New(self->stepped), *before = self->known;
         if (!known) return NULL;
+        PySet_Discard(known, GONE);
         self->known = known;
         Py_DECREF(before);
         self->fetched = 0;
@@ -201,6 +204,12 @@ static PyObject *StepTracker_optimizer_stepped(StepTracker *self, PyObject *opti
     if (again < 0 || PySet_Add(self->stepped, optimizer_id) < 0) PyErr_Clear();
     self->stepped_count = PySet_Size(self->stepped);
     self->forwarded = self->worked = 0;
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *StepTracker_optimizer_died(StepTracker *self, PyObject *optimizer_id) {
+    if (PySet_Discard(self->known, optimizer_id) < 0) PyErr_Clear();
+    if (PySet_Discard(self->stepped, optimizer_id) > 0 && PySet_Add(self->stepped, GONE) < 0) PyErr_Clear();
     return Py_NewRef(Py_None);
 }
 
@@ -372,6 +381,7 @@ static PyMethodDef methods[] = {
     {"end", (PyCFunction)(void (*)(void))StepTracker_end, METH_FASTCALL, NULL},
     {"optimizer_begins", (PyCFunction)StepTracker_optimizer_begins, METH_O, NULL},
     {"optimizer_stepped", (PyCFunction)StepTracker_optimizer_stepped, METH_O, NULL},
+    {"optimizer_died", (PyCFunction)StepTracker_optimizer_died, METH_O, NULL},
     {"mark_step", (PyCFunction)StepTracker_mark_step, METH_NOARGS, NULL},
     {"finish", (PyCFunction)StepTracker_finish, METH_NOARGS, NULL},
     {"restart", (PyCFunction)StepTracker_restart, METH_NOARGS, NULL},

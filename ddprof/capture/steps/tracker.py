@@ -143,7 +143,7 @@ class StepTracker:
         self._forwarded = self._worked = False
 
     def optimizer_died(self, optimizer_id: int) -> None:
-        """Wait in no further step for an optimizer that is gone: the script makes another one for each epoch or step."""
+        """Wait in no further step for an optimizer that is gone: the script makes another one for each epoch."""
         self._known.discard(optimizer_id)
         if optimizer_id in self._stepped:
             self._stepped.discard(optimizer_id)

@@ -18,7 +18,8 @@ ELEMENTS = 2**18
 class Loop:
     """A training loop. `reduced`: backward passes of a step that reduce, the last ones; `buffers`: sent before each
     forward pass; `used`: parameters that get a gradient, where it is searched for others; `norms`, `values`: scalars
-    reduced before and after the optimizer; `gathered`: elements gathered after it; `marked`: backward has a range."""
+    reduced before and after the optimizer; `gathered`, `sent`: elements gathered and broadcast after it; `marked`:
+    backward has a range."""
 
     micro: int = 1
     reduced: int = 1
@@ -27,6 +28,7 @@ class Loop:
     norms: int = 0
     values: int = 0
     gathered: int = 0
+    sent: int = 0
     rarely: bool = False  # values only in the first step
     before_backward: int = 0  # scalars reduced between forward and backward
     optimizers: int = 1
@@ -62,6 +64,7 @@ class _Rank:
             if step == 0 or not self.loop.rarely:
                 self._called(self.loop.values, 1, "all_reduce")
                 self._called(min(1, self.loop.gathered), self.loop.gathered, "all_gather")
+                self._called(4 * min(1, self.loop.sent), self.loop.sent // 4, "broadcast")
             self._range(f"ProfilerStep#{step}", begin)
         return self.events
 

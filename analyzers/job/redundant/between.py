@@ -14,6 +14,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.script.calls import CALLS
 from ddprof.analyzers.facts.script.host_time import evaluating
 from ddprof.analyzers.facts.script.tree import written
@@ -33,6 +34,7 @@ _REDUCES = ("all_reduce", "reduce")
 # this, one message that moves in 1 ms at 1 Gbit/s, no model is made.
 SMALL_BYTES = 128 * 2**10
 ONE_BY_ONE_BYTES = 1024  # of a norm, a count, a flag, and of hardly a layer's gradient, where the script reduces these
+NEARLY = 0.05  # of the gradients' bytes: a recording begins and ends within a step
 WIDEST_BYTES = 4  # of a parameter that ranks keep equal
 FEWEST = 3  # such calls in a step: of two, a norm and a loss, one may need the other's value
 AGAIN = 2  # steps that have them: how much they cost on average is for the price to say
@@ -62,6 +64,22 @@ def gathered_values(facts: RankFacts) -> Array:
     gathers = (surely & (place != _INSIDE)) | (perhaps & np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH)))
     gathers &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
     return gathers if _is_usual(facts, gathers) else np.zeros(len(calls), bool)
+
+
+def sent_parameters(facts: RankFacts) -> Array:
+    """Mask of the rank's script_calls after the optimizer that send or average as many bytes as others, as those of
+    DistributedDataParallel, have reduced of gradients: the parameters are equal without; shape (script_calls,).
+    """
+    calls, comms = facts.script_calls, facts.comms
+    none = np.zeros(len(calls), bool)
+    if not len(calls) or not any(model.kind == "ddp" for model in facts.sidecar.models):
+        return none
+    size = _bytes(facts)
+    sends = (_places(facts) == _AFTER_OPTIMIZER) & _is(calls["call"], ("broadcast", "all_reduce")) & (size > 0)
+    reduces = (comms["op"] == OP_CODE["all_reduce"]) & (comms["in_bytes"] != NULL) & (call_of(facts) < 0)
+    reduced = float(comms["in_bytes"][reduces].sum())
+    is_all = abs(float(size[sends].sum()) - reduced) <= NEARLY * reduced
+    return sends if is_all and _is_usual(facts, sends) else none
 
 
 def one_by_one(facts: RankFacts) -> Array:

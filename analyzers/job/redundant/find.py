@@ -14,10 +14,10 @@ from ddprof.analyzers.facts.names import OP_CODE, matches
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.redundant.accumulation import repeated_reductions
-from ddprof.analyzers.job.redundant.between import WRAPPERS, call_of, gathered_values, one_by_one
+from ddprof.analyzers.job.redundant.between import WRAPPERS, call_of, gathered_values, one_by_one, sent_parameters
 from ddprof.analyzers.job.redundant.passes import HostPasses, called_by_host
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED, Needless
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED, Needless
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm
 from ddprof.intervals import Intervals
 from ddprof.sidecar import Sidecar
@@ -42,6 +42,7 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
         _of_comms(BUFFERS, job, [sent_buffers(f, r) for f, r in zip(job.ranks, roles, strict=True)]),
         _unused(job),
         _of_calls(METRICS, job, gathered_values),
+        _of_calls(PARAMETERS, job, sent_parameters),
         _of_calls(NORMS, job, one_by_one),
     )
     few = MOST_RANKS * len(job.ranks)

@@ -11,6 +11,7 @@ ACCUMULATION = "accumulation"  # gradients reduced after micro-batches that no o
 BUFFERS = "buffers"  # buffers of the model sent from rank 0 before each forward pass
 UNUSED = "unused"  # the search for unused parameters where there are none
 METRICS = "metrics"  # values gathered or reduced by the script after the optimizer's step, which no pass needs
+PARAMETERS = "parameters"  # sent or averaged by the script after the step, of a model whose gradients were reduced
 NORMS = "norms"  # small values reduced one by one between backward pass and optimizer
 
 

@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.cost import needless_us
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.analyzers.rules.evidence.redundant import fixes
@@ -141,6 +141,10 @@ def _metrics(measures: Measures, avoidable: Avoidable) -> str:
     return f"every step gathers values that training does not use{avoidable.where}"
 
 
+def _parameters(measures: Measures, avoidable: Avoidable) -> str:
+    return f"every step sends or averages parameters{avoidable.of_bytes()} that are equal on all ranks{avoidable.where}"
+
+
 def _norms(measures: Measures, avoidable: Avoidable) -> str:
     return (
         f"{avoidable.calls + 1:.0f} small values are reduced one by one "
@@ -175,5 +179,6 @@ _WORDS: dict[str, tuple[Summary, MakeFix]] = {
     BUFFERS: (_buffers, fixes.buffers),
     UNUSED: (_unused, fixes.unused),
     METRICS: (_metrics, fixes.metrics),
+    PARAMETERS: (_parameters, fixes.parameters),
     NORMS: (_norms, fixes.norms),
 }

@@ -72,6 +72,17 @@ def metrics(measures: Measures, _: int) -> Fix:
     )
 
 
+def parameters(measures: Measures, _: int) -> Fix:
+    """The fix that leaves equal parameters to DistributedDataParallel."""
+    return Fix(
+        setting="parameters sent after the optimizer's step",
+        suggested="not at all, or once in many steps as a check",
+        why="DistributedDataParallel sends the parameters once and reduces gradients: replicas stay equal",
+        source="PyTorch DDP (VLDB'20)",
+        alters=Alters.CHORE,
+    )
+
+
 def norms(measures: Measures, _: int) -> Fix:
     """The fix that reduces all values in one collective."""
     equal = "ddp" in measures.settings.parallelism

@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import callers, noted_calls, noted_of_script
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.sidecar.calls import ScriptCall
 
 MOST_LINES = 3  # that a finding names
@@ -26,7 +26,7 @@ def called_at(measures: Measures, kind: str, position: int) -> list[str]:
     facts, needless = measures.job.ranks[position], measures.needless[kind]
     noted: list[ScriptCall | None] = []
     host = needless.host[position]
-    if kind in (METRICS, NORMS):
+    if kind in (METRICS, PARAMETERS, NORMS):
         inside = intervals.contains(host, facts.script_calls["start_ns"])
         noted = [call for call, is_inside in zip(noted_of_script(facts), inside, strict=True) if is_inside]
     else:  # called by a pass: its line is where the host is while they move

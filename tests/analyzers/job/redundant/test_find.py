@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from labelled_runs import only_run
-from repeated_calls import GRADIENTS, STEPS, Loop
+from repeated_calls import ELEMENTS, GRADIENTS, STEPS, Loop
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.redundant.find import find_needless
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, UNUSED
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.analyzers.same_result import CONDITIONS
 from ddprof.findings import Alters
 from ddprof.sidecar import ModelParameters, Sidecar
@@ -66,6 +66,19 @@ def test_few_values_that_an_optimizers_closure_reduces_are_one_by_one(tmp_path: 
 )
 def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:
     assert not only_run(loop.written(tmp_path)).measures.needless
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "is_needless"),
+    [("ddp", ELEMENTS, True), ("ddp", ELEMENTS // 2, False), ("fsdp2", ELEMENTS, False), ("module", ELEMENTS, False)],
+)
+def test_parameters_that_are_equal_need_not_be_sent(tmp_path: Path, kind: str, sent: int, is_needless: bool) -> None:
+    """As many bytes as DistributedDataParallel reduces of gradients, in four broadcasts after the optimizer."""
+    job = only_run(Loop(sent=sent).written(tmp_path)).job
+    wrapped = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel(kind),))
+    needless = find_needless(replace(job, ranks=tuple(replace(facts, sidecar=wrapped) for facts in job.ranks)))
+    told = {kind: [int(calls.sum()) for calls in each.comms] for kind, each in needless.items()}
+    assert told == ({PARAMETERS: [4 * STEPS] * 2} if is_needless else {})
 
 
 def test_models_with_one_optimizer_keep_a_pass_each(tmp_path: Path) -> None:

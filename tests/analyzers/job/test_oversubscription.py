@@ -41,7 +41,15 @@ def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: i
 
 @pytest.mark.parametrize(
     ("bound_to", "local_ranks", "cores"),
-    [(("0", "1"), 2, 2), (("0-3", "0-3"), 2, 4), (("0-1,4", "2-3"), 2, 5), (("0", None), 2, 1), (("0", "1"), 3, 1)],
+    [
+        (("0", "1"), 2, 2),
+        (("0-3", "0-3"), 2, 4),
+        (("0-1,4", "2-3"), 2, 5),
+        (("0", None), 2, 1),
+        (("0", "1"), 3, 1),
+        (("0", "x-9"), 2, 1),
+        (("0", "0-99999999999999999999"), 2, 1),
+    ],
 )
 def test_ranks_bound_to_cores_of_their_own_share_none(
     tmp_path: Path, bound_to: tuple[str | None, ...], local_ranks: int, cores: int

@@ -61,9 +61,9 @@ def _in_turn(ranks: Sequence[RankFacts], recorded: Callable[[Sidecar], Sequence[
     """Pauses of the rank that pauses longest in each step, over those of the rank that does in all; of unprofiled steps
     that every rank timed.
     """
-    by_rank = zip(ranks, common_steps(ranks), strict=True)
-    paused = [[pauses_in(recorded(facts.sidecar))(step) or 0 for step in steps] for facts, steps in by_rank]
-    each_ns = np.array(paused, float)
+    of_ranks = [pauses_in(recorded(facts.sidecar)) for facts in ranks]
+    by_rank = zip(of_ranks, common_steps(ranks), strict=True)
+    each_ns = np.array([[paused(step) or 0 for step in steps] for paused, steps in by_rank], float)
     if each_ns.shape[1] < MIN_STEPS or not each_ns.any():
         return 1.0
     return float(each_ns.max(axis=0).sum() / each_ns.sum(axis=1).max())

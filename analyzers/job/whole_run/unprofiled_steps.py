@@ -27,7 +27,7 @@ MIN_STEPS = 8  # unprofiled steps of a rank, before their mean says anything
 BLOCK_STEPS = 4
 # Batch means: 10 to 30 batches suffice, however long the run is (Schmeiser 1982); fewer where it is short.
 PARTS, LEAST_PARTS, LEAST_PER_PART = 10, 4, 3
-GROWN = 1.2  # the last step over the first: no figure that is said of the typical step is off by more for it
+GROWN = 1.2  # the last step over the first: less moves what is said of the typical step by a tenth at most
 GROWTH_CHANCE = 0.001  # of a line that steep through parts of steps that do not grow
 MIN_PART_SHARE = 0.02  # of the profiled step: a part that takes less of it inside has no ratio
 MAX_PAUSE_RATIO = 4.0  # outside over inside: a window of few steps may hold next to no pause

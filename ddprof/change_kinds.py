@@ -15,6 +15,7 @@ KindOfChange = Literal[
     "no_stalls",
     "no_script",
     "no_hook",
+    "fewer_hooks",
     "no_anomaly",
     "no_compiling",
     "on_time",

@@ -35,7 +35,7 @@ from ddprof.analyzers.facts.numbered import numbered_by_group
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.barriers import meeting_calls
 from ddprof.analyzers.facts.script.calls import call_waits, script_calls
-from ddprof.analyzers.facts.script.comm_hooks import comm_hooks
+from ddprof.analyzers.facts.script.comm_hooks import comm_hooks, unit_hooks
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.operators import script_operators
 from ddprof.analyzers.facts.script.phases import host_phases, with_closures_beside
@@ -134,6 +134,7 @@ def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
         "script_calls": script_calls(trace, threads),
         "call_waits": call_waits(trace, threads),
         "comm_hooks": comm_hooks(trace),
+        "unit_hooks": unit_hooks(trace),
         "unused_searches": unused_searches(trace),
     }
 

@@ -217,6 +217,14 @@ COMM_HOOKS = Schema(
     ),
 )
 
+UNIT_HOOKS = Schema(
+    "unit_hooks",
+    (
+        Column("start_ns", "int64", "FSDP's Python around the passes of one unit begins (torch's own range)"),
+        Column("end_ns", "int64", "it ends"),
+    ),
+)
+
 SILENCES = Schema(
     "silences",
     (
@@ -293,6 +301,7 @@ class RankFacts:
     script_calls: Table = field(default_factory=SCRIPT_CALLS.empty)
     call_waits: Table = field(default_factory=CALL_WAITS.empty)
     comm_hooks: Table = field(default_factory=COMM_HOOKS.empty)
+    unit_hooks: Table = field(default_factory=UNIT_HOOKS.empty)
     engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
     anomaly_work: Table = field(default_factory=ANOMALY_WORK.empty)  # empty: the mode is off
     unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
@@ -376,6 +385,7 @@ TABLES: dict[str, Schema] = {
         SCRIPT_CALLS,
         CALL_WAITS,
         COMM_HOOKS,
+        UNIT_HOOKS,
         ENGINE_PASSES,
         ANOMALY_WORK,
         UNUSED_SEARCHES,

@@ -7,8 +7,9 @@ gradient norms reduced one by one, small buffers sent before each forward pass, 
 `find_unused_parameters=True` where every parameter is used.
 Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
-bucket; with units, one for each block: fewer latencies, and a block's compute to hide the next block's gather behind;
-or without the calls that need not be made, which gains no more than they hold the ranks.
+bucket; with units, one for each block: fewer latencies, a block's compute to hide the next block's gather behind and,
+on CPU ranks, as much less of FSDP's Python around a unit; or without the calls that need not be made, which gains no
+more than they hold the ranks.
 How to fix: a larger bucket_cap_mb (DeepSpeed: reduce_bucket_size); one FSDP unit per block.
 Limits: gradients and sharded parameters only; small messages of tensor or expert parallel ranks depend on one another
 and cannot be merged.
@@ -28,6 +29,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
@@ -89,12 +91,14 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
         if sized
         else "the shortest call, as no sizes were recorded"
     )
+    on_host = execution_of(measures.job).computes_on_host  # a device may hide its host's time
+    hooks = (Change("fewer_hooks", (), (1 / costs.merged,)),) if on_host else ()
     guess = "" if measured else f" at most ({why})"
     yield Candidate(
         id=RULE.id,
         summary=f"parameters are gathered in {costs.per_pass} small units per pass" + (f", {each}" if nested else ""),
         lost_us=sum(e.traffic.exposed_us for e in exposures),
-        changes=(Change("merge_units", (), (float(costs.merged),), ROLE),),
+        changes=(Change("merge_units", (), (float(costs.merged),), ROLE), *hooks),
         basis=Basis.RECORDED if measured and all(e.traffic.is_whole for e in exposures) else Basis.DEDUCED,
         evidence=(
             Evidence(f"{calls:.0f} collectives per step are latency-bound: {latency}{guess}"),

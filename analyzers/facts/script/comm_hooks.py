@@ -1,4 +1,6 @@
-"""Python communication hooks of DistributedDataParallel, from the ranges that capture records around them."""
+"""Python communication hooks of DistributedDataParallel, from the ranges that capture records around them, and FSDP's
+hooks around the passes of its units, from torch's own.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import COMM_HOOKS, RankFacts
+from ddprof.analyzers.facts.model import COMM_HOOKS, UNIT_HOOKS, RankFacts
 from ddprof.analyzers.facts.names import matches
+from ddprof.intervals import union
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Table
 
 _RANGE = re.compile(r"^ddprof::comm_hook (.+)$")
+_UNIT = re.compile(r"^FSDP::(?:pre|post)_(?:forward|backward)")  # torch/distributed/fsdp/_fully_shard
 
 
 def comm_hooks(trace: RankTrace) -> Table:
@@ -26,6 +30,14 @@ def comm_hooks(trace: RankTrace) -> Table:
         "name": events["name"][rows],
     }
     return COMM_HOOKS.table(columns)
+
+
+def unit_hooks(trace: RankTrace) -> Table:
+    """UNIT_HOOKS of all threads, by start; those within others are theirs."""
+    events = trace.events
+    rows = np.flatnonzero(matches(_UNIT, trace.strings)[events["name"]] & (events["kind"] == Kind.ANNOTATION))
+    start, end = union(events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows])
+    return UNIT_HOOKS.table({"start_ns": start, "end_ns": end})
 
 
 def hook_name(facts: RankFacts, name: int) -> str:

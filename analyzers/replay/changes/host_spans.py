@@ -6,6 +6,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.analyzers.job.compiling import compiling
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
@@ -131,6 +132,16 @@ def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Communication hooks only start their communication."""
     held = {rank.position: in_hooks(rank.facts) for rank, _ in chosen(change, graph, measures)}
     return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})
+
+
+def fewer_hooks(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """FSDP's Python around the passes of its units takes `values[0]` of its time on CPU ranks."""
+    host = {}
+    for rank, left in chosen(change, graph, measures):
+        spans = intervals.subtract(intervals.union(*rank.facts.unit_hooks.bounds), blocked(rank.facts))
+        if len(spans[0]) and rank.execution.computes_on_host:
+            host[rank.position] = ((spans, left),)
+    return Scenario(host_scale=host)
 
 
 def no_compiling(change: Change, graph: Graph, measures: Measures) -> Scenario:

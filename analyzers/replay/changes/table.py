@@ -28,6 +28,7 @@ from ddprof.analyzers.replay.changes.communication.sharded_units import resharde
 from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
     async_launch,
+    fewer_hooks,
     instant_loader,
     no_anomaly,
     no_compiling,
@@ -111,6 +112,8 @@ _ROWS = (
                ledger=Booked(booked.less_script), doubt=0.25),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
+    ChangeKind("fewer_hooks", "hooks around units of sharded parameters take `values[0]` of their time", fewer_hooks,
+               doubt=0.25),
     ChangeKind("no_anomaly", "autograd's anomaly mode is off", no_anomaly,
                ledger=Booked(booked.of_rank(anomaly_held_us), most=booked.of_rank(anomaly_us)), doubt=0.15),
     ChangeKind("no_compiling", "what is compiled was compiled before", no_compiling,

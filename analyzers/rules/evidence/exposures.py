@@ -78,9 +78,11 @@ def exposures(measures: Measures) -> list[Exposure]:
         reason = _reason(traffic, model, measures)
         if reason == "latency" and traffic.role not in GRADIENT_ROLES:
             continue  # activations between layers (tensor, expert parallel): each call waits for the one before
-        if reason in VOLUME and 0 < traffic.mean_bytes < TINY_BYTES:
+        # Many small units of a sharded model: their latency is the cost, which their own rules tell.
+        of_number = reason == "latency" or (reason == "sharding" and traffic.count >= MANY_CALLS)
+        if not of_number and 0 < traffic.mean_bytes < TINY_BYTES:
             continue  # a few tiny messages: neither their bytes nor their number can be what exposes them
-        if reason != "latency" and not _is_volume(traffic, measures.step_us, limits):
+        if not of_number and not _is_volume(traffic, measures.step_us, limits):
             continue
         doubt = None if traffic.is_whole or reason == "latency" else _doubt(measures, traffic)
         exposed.append(Exposure(traffic, model, reason, doubt))

@@ -8,7 +8,8 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import UnitLatency, unit_latency
-from ddprof.analyzers.job.traffic.units import Units, typical, unit_passes, units_per_block
+from ddprof.analyzers.job.traffic.units import ROLE, Units, typical, unit_passes, units_per_block
+from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.derived_once import remembered
 
 RANKS = 8  # looked at: the units of all ranks are the same
@@ -30,6 +31,7 @@ class UnitCosts:
     prefetchable_forward_us: float
     gathers_again: bool  # in backward passes
     host_is_ahead: bool  # gathers are launched while the compute before them has yet to be done
+    mean_bytes: float = 0.0  # of a gather or reduction; 0 where not recorded
 
     @property
     def merged(self) -> int:
@@ -39,8 +41,10 @@ class UnitCosts:
             return 1
         if self.per_block > 1:
             return self.per_block
-        # Blocks that are one unit each: only where latency was measured, and as many as make it half of a call.
+        # Blocks that are one unit each: only where latency was measured, and as many as make it half of a call, or a
+        # message that is not tiny: how long those take tells little of a link.
         enough = round(latency.share / max(1e-3, 1 - latency.share))
+        enough = max(enough, round(TINY_BYTES / self.mean_bytes) if self.mean_bytes else 0)
         return max(1, min(enough, self.per_pass // FEWEST_LEFT)) if latency.is_measured else 1
 
     @property
@@ -68,8 +72,14 @@ def unit_costs(measures: Measures) -> UnitCosts | None:
         prefetchable_us=scale * sum(units.prefetchable_ns for units in passes),
         prefetchable_forward_us=scale * sum(units.prefetchable_ns for units in passes if not units.is_backward),
         gathers_again=any(units.is_backward and (units.gathers >= 0).any() for units in passes),
+        mean_bytes=_mean_bytes(measures),
         host_is_ahead=_queued(late) >= QUEUED_SHARE * float(sum(units.unhidden_ns.sum() for units in late)) > 0,
     )
+
+
+def _mean_bytes(measures: Measures) -> float:
+    traffic = [traffic for traffic in measures.comm.traffic if traffic.role == ROLE]
+    return sum(t.total_bytes for t in traffic) / max(1.0, sum(t.count for t in traffic))
 
 
 def _queued(passes: list[Units]) -> float:

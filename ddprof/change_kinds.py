@@ -16,6 +16,7 @@ KindOfChange = Literal[
     "no_script",
     "no_hook",
     "fewer_hooks",
+    "fused_on_host",
     "no_anomaly",
     "no_compiling",
     "on_time",

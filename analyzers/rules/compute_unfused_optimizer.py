@@ -1,10 +1,10 @@
 """The optimizer runs as many tiny kernels.
 
-What it detects: hundreds of short kernels inside the optimizer's range per step.
-Why it costs: each kernel reads and writes a whole parameter again and pays for a launch.
+What it detects: hundreds of short kernels, or operators of a CPU rank, inside the optimizer's range per step.
+Why it costs: each kernel reads and writes a whole parameter again and pays for a launch; each operator for its Python.
 How the gain is priced: the run is replayed with the optimizer as one pass of a few launches: a fused Adam moves each
-byte once where the unfused one moves it about four times.
-How to fix: fused=True, or foreach=True.
+byte once where the unfused one moves it about four times. On CPU ranks its steps take a quarter, as was measured.
+How to fix: fused=True (on CPUs from PyTorch 2.4 on), or foreach=True on devices.
 Limits: needs optimizer ranges in the trace (PyTorch writes them by itself). They name the class: of one without a fused
 version nothing is known to be won.
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
@@ -17,9 +17,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof import intervals
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.speedups import FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
+from ddprof.analyzers.job.speedups import FUSED_CPU_SHARE, FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.finding_ids import COMPUTE_UNFUSED_OPTIMIZER
@@ -37,24 +40,27 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find optimizers that run as many tiny kernels."""
     kernels = float(np.median(measures.optimizer_kernels))
     time_us = float(np.median(measures.optimizer_us))
+    execution = execution_of(measures.job)
+    change, left = Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"), FUSED_DEVICE_SHARE
+    if execution.computes_on_host:
+        kernels, time_us = np.median([_on_host(facts) for facts in measures.job.ranks], axis=0).tolist()
+        change, left = Change("fused_on_host", (), (FUSED_CPU_SHARE,)), FUSED_CPU_SHARE
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
         return
     classes = _classes(measures.job)
     if others := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
-        yield Abstention(
-            RULE.id,
-            f"{format_us(time_us)} in {kernels:.0f} kernels are of {' and '.join(others)}: no fused version is known",
-        )
+        of_class = f"{kernels:.0f} {execution.work_noun} are of {' and '.join(others)}"
+        yield Abstention(RULE.id, f"{format_us(time_us)} in {of_class}: no fused version is known")
         return
     fused = next((name for name in FUSED if name in classes), FUSED[0])
     yield Candidate(
         id=RULE.id,
-        summary=f"the optimizer runs as {kernels:.0f} kernels per step, {format_us(time_us)} in all",
-        lost_us=time_us * (1 - FUSED_DEVICE_SHARE),
-        changes=(Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"),),
+        summary=f"the optimizer runs as {kernels:.0f} {execution.work_noun} per step, {format_us(time_us)} in all",
+        lost_us=time_us * (1 - left),
+        changes=(change,),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{kernels:.0f} optimizer kernels of {format_us(time_us / kernels)} on average"),
+            Evidence(f"{kernels:.0f} {execution.work_noun} of the optimizer, {format_us(time_us / kernels)} for each"),
             *optimizer_step(measures),
         ),
         fixes=(
@@ -69,6 +75,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
         ),
     )
+
+
+def _on_host(facts: RankFacts) -> tuple[float, float]:
+    """Operators per step in the optimizer's steps of a CPU rank, and these steps' time, us."""
+    spans = facts.phase_time(Phase.OPTIMIZER)
+    called = intervals.contains(spans, facts.host_operators["start_ns"])
+    called &= facts.is_issued_in_steps(facts.host_operators["start_ns"])
+    return called.sum() / len(facts.steps), intervals.overlap(spans, *facts.marks).sum() / len(facts.steps) / 1e3
 
 
 def _classes(job: JobFacts) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts, Work
+from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.script.host_time import blocked
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.analyzers.job.compiling import compiling
@@ -139,6 +139,16 @@ def fewer_hooks(change: Change, graph: Graph, measures: Measures) -> Scenario:
     host = {}
     for rank, left in chosen(change, graph, measures):
         spans = intervals.subtract(intervals.union(*rank.facts.unit_hooks.bounds), blocked(rank.facts))
+        if len(spans[0]) and rank.execution.computes_on_host:
+            host[rank.position] = ((spans, left),)
+    return Scenario(host_scale=host)
+
+
+def fused_on_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Steps of optimizers take `values[0]` of their time on CPU ranks."""
+    host = {}
+    for rank, left in chosen(change, graph, measures):
+        spans = rank.facts.phase_time(Phase.OPTIMIZER)
         if len(spans[0]) and rank.execution.computes_on_host:
             host[rank.position] = ((spans, left),)
     return Scenario(host_scale=host)

@@ -29,6 +29,7 @@ from ddprof.analyzers.replay.changes.communication.transfers import scale_transf
 from ddprof.analyzers.replay.changes.host_spans import (
     async_launch,
     fewer_hooks,
+    fused_on_host,
     instant_loader,
     no_anomaly,
     no_compiling,
@@ -114,6 +115,7 @@ _ROWS = (
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
     ChangeKind("fewer_hooks", "hooks around units of sharded parameters take `values[0]` of their time", fewer_hooks,
                doubt=0.25),
+    ChangeKind("fused_on_host", "the optimizer's steps take `values[0]` of their time", fused_on_host, doubt=0.25),
     ChangeKind("no_anomaly", "autograd's anomaly mode is off", no_anomaly,
                ledger=Booked(booked.of_rank(anomaly_held_us), most=booked.of_rank(anomaly_us)), doubt=0.15),
     ChangeKind("no_compiling", "what is compiled was compiled before", no_compiling,

@@ -158,7 +158,7 @@ def _healthy(measures: Measures, rest: str) -> Verdict:
 
 
 def _longest(measures: Measures) -> str:
-    """Where a step that is mostly compute goes, as far as operators are recorded."""
+    """The longest operator of a step that is mostly compute, in words; "" where none is recorded."""
     longest = longest_operator(measures)
     return "" if longest is None else f"; the longest operator, {longest[0]}, takes {format_share(longest[1])}"
 

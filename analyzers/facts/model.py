@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
+from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS, UNIT_HOOKS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, contains, subtract, union
 from ddprof.model import (
@@ -214,14 +214,6 @@ COMM_HOOKS = Schema(
         Column("end_ns", "int64", "the hook returns"),
         Column("thread", "int32", "host track"),
         Column("name", "int32", "the range; facts.script.comm_hooks.hook_name says which function it is"),
-    ),
-)
-
-UNIT_HOOKS = Schema(
-    "unit_hooks",
-    (
-        Column("start_ns", "int64", "FSDP's Python around the passes of one unit begins (torch's own range)"),
-        Column("end_ns", "int64", "it ends"),
     ),
 )
 

@@ -22,6 +22,14 @@ HOST_OPERATORS = Schema(
     ),
 )
 
+UNIT_HOOKS = Schema(
+    "unit_hooks",
+    (
+        Column("start_ns", "int64", "FSDP's Python around the passes of one unit begins (torch's own range)"),
+        Column("end_ns", "int64", "it ends"),
+    ),
+)
+
 KERNEL_GROUPS = Schema(
     "kernel_groups",
     (

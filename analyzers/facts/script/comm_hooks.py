@@ -8,8 +8,9 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import COMM_HOOKS, UNIT_HOOKS, RankFacts
+from ddprof.analyzers.facts.model import COMM_HOOKS, RankFacts
 from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.operation_tables import UNIT_HOOKS
 from ddprof.intervals import union
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Table

@@ -90,6 +90,15 @@ def less_script(measures: Measures, change: Change) -> Array:
     return (1 - left) * starved(lambda every: every.script_us)(measures, change)
 
 
+def less_of(part_us: Callable[[RankFacts], float]) -> Own:
+    """The part of a time of each rank (us per step) that the change's first value does not leave."""
+
+    def removed(measures: Measures, change: Change) -> Array:
+        return (1 - change.values[0]) * np.array([part_us(facts) for facts in measures.job.ranks])
+
+    return removed
+
+
 def faster_kernels(measures: Measures, change: Change) -> Array:
     """Kernels of the target at another speed; for the optimizer also the gaps before its kernels."""
     left = change.values[0]

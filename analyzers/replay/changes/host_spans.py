@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.script.host_time import blocked
+from ddprof.analyzers.facts.script.host_time import blocked, computes
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.analyzers.job.compiling import compiling
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
@@ -136,22 +138,43 @@ def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 def fewer_hooks(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """FSDP's Python around the passes of its units takes `values[0]` of its time on CPU ranks."""
-    host = {}
-    for rank, left in chosen(change, graph, measures):
-        spans = intervals.subtract(intervals.union(*rank.facts.unit_hooks.bounds), blocked(rank.facts))
-        if len(spans[0]) and rank.execution.computes_on_host:
-            host[rank.position] = ((spans, left),)
-    return Scenario(host_scale=host)
+    return _less_of(_unit_hooks, change, graph, measures)
 
 
 def fused_on_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Steps of optimizers take `values[0]` of their time on CPU ranks."""
-    host = {}
-    for rank, left in chosen(change, graph, measures):
-        spans = rank.facts.phase_time(Phase.OPTIMIZER)
-        if len(spans[0]) and rank.execution.computes_on_host:
-            host[rank.position] = ((spans, left),)
-    return Scenario(host_scale=host)
+    return _less_of(_stepping, change, graph, measures)
+
+
+def unit_hooks_us(facts: RankFacts) -> float:
+    """Time of a CPU rank in FSDP's Python around the passes of its units, us per step."""
+    return _per_step_us(facts, _unit_hooks(facts))
+
+
+def stepping_us(facts: RankFacts) -> float:
+    """Time of a CPU rank in steps of optimizers, us per step."""
+    return _per_step_us(facts, _stepping(facts))
+
+
+def _unit_hooks(facts: RankFacts) -> intervals.Intervals:
+    return intervals.subtract(intervals.union(*facts.unit_hooks.bounds), blocked(facts))
+
+
+def _stepping(facts: RankFacts) -> intervals.Intervals:
+    return facts.phase_time(Phase.OPTIMIZER)
+
+
+def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
+    return float(intervals.overlap(spans, *facts.marks).sum()) / 1e3 / len(facts.steps) if computes(facts) else 0.0
+
+
+def _less_of(
+    part: Callable[[RankFacts], intervals.Intervals], change: Change, graph: Graph, measures: Measures
+) -> Scenario:
+    """A part of the host's time on CPU ranks takes `values[0]` of it."""
+    held = {rank.position: (part(rank.facts), left) for rank, left in chosen(change, graph, measures)}
+    on_host = {rank.position for rank in graph.ranks if rank.execution.computes_on_host}
+    return Scenario(host_scale={p: (one,) for p, one in held.items() if p in on_host and len(one[0][0])})
 
 
 def no_compiling(change: Change, graph: Graph, measures: Measures) -> Scenario:

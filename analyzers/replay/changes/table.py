@@ -39,6 +39,8 @@ from ddprof.analyzers.replay.changes.host_spans import (
     no_sync,
     on_time,
     remove_host,
+    stepping_us,
+    unit_hooks_us,
 )
 from ddprof.analyzers.replay.changes.kernels import PINNED_SHARE as PINNED
 from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, keep_activations, scale_kernels
@@ -114,8 +116,9 @@ _ROWS = (
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
     ChangeKind("fewer_hooks", "hooks around units of sharded parameters take `values[0]` of their time", fewer_hooks,
-               doubt=0.25),
-    ChangeKind("fused_on_host", "the optimizer's steps take `values[0]` of their time", fused_on_host, doubt=0.25),
+               ledger=Booked(booked.less_of(unit_hooks_us)), doubt=0.25),
+    ChangeKind("fused_on_host", "the optimizer's steps take `values[0]` of their time", fused_on_host,
+               ledger=Booked(booked.less_of(stepping_us)), doubt=0.25),
     ChangeKind("no_anomaly", "autograd's anomaly mode is off", no_anomaly,
                ledger=Booked(booked.of_rank(anomaly_held_us), most=booked.of_rank(anomaly_us)), doubt=0.15),
     ChangeKind("no_compiling", "what is compiled was compiled before", no_compiling,

@@ -54,7 +54,7 @@ def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: i
 def test_ranks_bound_to_cores_of_their_own_share_none(
     tmp_path: Path, bound_to: tuple[str | None, ...], local_ranks: int, cores: int
 ) -> None:
-    """Where all ranks of the host say which cores they may use, these count together."""
+    """The cores count together of which all ranks of the host say that they may use them."""
     ranks = []
     for rank, which in enumerate(bound_to):
         usable = {"0-3": 4, "0-1,4": 3, "2-3": 2}.get(which or "", 1)

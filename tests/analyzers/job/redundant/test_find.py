@@ -73,7 +73,7 @@ def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:
     [("ddp", ELEMENTS, True), ("ddp", ELEMENTS // 2, False), ("fsdp2", ELEMENTS, False), ("module", ELEMENTS, False)],
 )
 def test_parameters_that_are_equal_need_not_be_sent(tmp_path: Path, kind: str, sent: int, is_needless: bool) -> None:
-    """As many bytes as DistributedDataParallel reduces of gradients, in four broadcasts after the optimizer."""
+    """Four broadcasts after the optimizer hold the bytes that DistributedDataParallel reduces of gradients."""
     job = only_run(Loop(sent=sent).written(tmp_path)).job
     wrapped = Sidecar(schema="ddprof.sidecar/1", models=(WrappedModel(kind),))
     needless = find_needless(replace(job, ranks=tuple(replace(facts, sidecar=wrapped) for facts in job.ranks)))

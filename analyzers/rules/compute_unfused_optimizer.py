@@ -5,8 +5,8 @@ Why it costs: each kernel reads and writes a whole parameter again and pays for 
 How the gain is priced: the run is replayed with the optimizer as one pass of a few launches: a fused Adam moves each
 byte once where the unfused one moves it about four times. On CPU ranks its steps take a quarter, as was measured.
 How to fix: fused=True (on CPUs from PyTorch 2.4 on), or foreach=True on devices.
-Limits: needs optimizer ranges in the trace (PyTorch writes them by itself). They name the class: of one without a fused
-version nothing is known to be won.
+Limits: operators of a CPU rank count where they are mostly their call. Needs optimizer ranges in the trace (PyTorch
+writes them by itself). They name the class: of one without a fused version nothing is known to be won.
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
 """
 
@@ -31,6 +31,7 @@ from ddprof.units import format_us
 
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
 MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
+EAGER_US = 20.0  # an operator of a CPU rank that takes no longer is mostly its call (facts/cpu/rank.py)
 _CLASS = re.compile(r"Optimizer\.step#(\w+)\.step")
 _WRAPPERS = ("ZeroRedundancyOptimizer",)  # its own step holds that of the class it wraps
 FUSED = ("AdamW", "Adam", "SGD", "Adagrad")  # torch 2.13
@@ -45,6 +46,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if execution.computes_on_host:
         kernels, time_us = np.median([_on_host(facts) for facts in measures.job.ranks], axis=0).tolist()
         change, left = Change("fused_on_host", (), (FUSED_CPU_SHARE,)), FUSED_CPU_SHARE
+        if time_us > EAGER_US * kernels:
+            return  # it is the bytes that take long, of which no recording says what one pass takes
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
         return
     classes = _classes(measures.job)

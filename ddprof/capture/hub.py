@@ -55,7 +55,6 @@ class Hub(Protocol):
     begin: Callable[..., Any]  # (phase, name of its range or None): a phase begins. Returns what `end` takes
     end: Callable[..., Any]  # (phase, what `begin` returned): it ends
     optimizer_begins: Callable[[int], object]  # (its id): it is about to step
-    optimizer_died: Callable[[int], object]  # (its id): the script has let go of it
     optimizer_stepped: Callable[..., Any]  # (optimizer): it has stepped, or its GradScaler skipped the step
     unmarked: list[UnmarkedSteps]  # to be told of what repeats; empty once optimizers or the script mark the steps
     watch_root: Callable[[Any], object]  # (module): time this model's calls, whatever it is

@@ -128,7 +128,7 @@ class Session:
         if self.unmarked:
             self._optimizers_mark_steps()
         if (known := self.observed.optimizers.get(id(optimizer))) is None or known() is not optimizer:
-            self.observed.saw_optimizer(optimizer)
+            self.observed.saw_optimizer(optimizer, self.optimizer_died)
         if self._at_optimizer_step:
             self._at_optimizer_step = [hook for hook in self._at_optimizer_step if hook()]
         for watch in self.observed.step_watchers:

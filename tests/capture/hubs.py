@@ -13,8 +13,7 @@ from ddprof.capture.journal import Journal
 def make_hub(**more: Any) -> Any:
     """A hub with a guard, a journal, and ranges and phases that nobody keeps; `more` is beside or in place of them."""
     ranges = SimpleNamespace(open=lambda name: None)
-    phases = {"begin": lambda *_: False, "end": lambda *_: None, "unmarked": [],
-              "optimizer_died": lambda _: None}  # fmt: skip
+    phases = {"begin": lambda *_: False, "end": lambda *_: None, "unmarked": []}
     return SimpleNamespace(**{"guard": Guard(), "journal": Journal(), "annotator": ranges, **phases, **more})
 
 

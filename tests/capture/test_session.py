@@ -1,6 +1,7 @@
 """A session without a job around it: what becomes of a trace window, and of the end, after a fault of ddprof."""
 
 import dataclasses
+import gc
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -70,6 +71,20 @@ def test_an_optimizer_is_not_taken_for_one_that_was_freed_and_had_its_id(session
     del freed
     session.optimizer_stepped(trains)
     assert session.observed.living_optimizers() == [trains]
+
+
+def test_an_optimizer_that_the_script_lets_go_of_is_said_once(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone: list[int] = []
+    monkeypatch.setattr(session, "optimizer_died", gone.append)
+    kept, dropped = Optimizer(), Optimizer()
+    for optimizer in (kept, dropped, dropped):
+        session.optimizer_stepped(optimizer)
+    number = id(dropped)
+    del dropped, optimizer
+    gc.collect()
+    assert gone == [number] and session.observed.living_optimizers() == [kept]
 
 
 def test_a_store_that_cannot_be_asked_costs_the_clock_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,11 +84,12 @@ class Observed:
         self.saw_framework("pp")
         self._described["pipeline"] = description
 
-    def saw_optimizer(self, optimizer: Any) -> None:
-        """Note an optimizer's first step, in this thread."""
+    def saw_optimizer(self, optimizer: Any, died: Callable[[int], object]) -> None:
+        """Note an optimizer's first step, in this thread. `died`: to be told its id when the script lets go of it."""
         if self.training_thread is None:
             self.training_thread = get_ident()
-        self.optimizers[id(optimizer)] = weakref.ref(optimizer)
+        number = id(optimizer)
+        self.optimizers[number] = weakref.ref(optimizer, lambda _: died(number))
 
     def was_made(self, thing: Any, kind: str) -> None:
         """Note that the running line of the script creates an optimizer, a loader or a wrapper."""

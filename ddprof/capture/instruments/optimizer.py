@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import weakref
 from collections.abc import Callable
 from threading import get_ident
 from types import FrameType, ModuleType
@@ -72,15 +71,7 @@ class OptimizerSteps(Instrumentor):
     def _watch_creation(self, cls: Any) -> None:
         """Note every new optimizer: a job with one is not a job that trains without."""
         original, unmarked = cls.__init__, self.hub.unmarked
-        alive: dict[int, weakref.ref[Any]] = {}
-        died = self.hub.optimizer_died
-
-        def note(optimizer: Any, _: Any) -> None:
-            number = id(optimizer)
-            alive[number] = weakref.ref(optimizer, lambda _: (alive.pop(number, None), died(number)))
-            self.hub.observed.was_made(optimizer, "optimizer")
-
-        made = self.hub.guard.wrap_hook(note)
+        made = self.hub.guard.wrap_hook(lambda optimizer, _: self.hub.observed.was_made(optimizer, "optimizer"))
 
         @functools.wraps(original)
         def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:

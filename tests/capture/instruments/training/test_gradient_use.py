@@ -23,7 +23,7 @@ class Loop:
         self.optimizer = make(self.model.parameters())
         self.hub: Any = SimpleNamespace(guard=Guard(), observed=Observed(Guard()), tracker=SimpleNamespace(index=0))
         self.hub.observed.saw_root("module", self.model)
-        self.hub.observed.saw_optimizer(self.optimizer)
+        self.hub.observed.saw_optimizer(self.optimizer, lambda _: None)
         self.use = GradientUse(self.hub)
         self.use.install(torch)
 

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.job.host_parts import UNIT_HOOKS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
@@ -92,7 +93,7 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
         else "the shortest call, as no sizes were recorded"
     )
     on_host = execution_of(measures.job).computes_on_host  # a device may hide its host's time
-    hooks = (Change("fewer_hooks", (), (1 / costs.merged,)),) if on_host else ()
+    hooks = (Change("scale_part", (), (1 / costs.merged,), UNIT_HOOKS),) if on_host else ()
     guess = "" if measured else f" at most ({why})"
     yield Candidate(
         id=RULE.id,

@@ -19,7 +19,8 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.host_parts import STEPPING, part_of, part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.speedups import FUSED_CPU_SHARE, FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
@@ -45,7 +46,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     change, left = Change("scale_kernels", (), (FUSED_DEVICE_SHARE, FUSED_HOST_SHARE), "optimizer"), FUSED_DEVICE_SHARE
     if execution.computes_on_host:
         kernels, time_us = np.median([_on_host(facts) for facts in measures.job.ranks], axis=0).tolist()
-        change, left = Change("fused_on_host", (), (FUSED_CPU_SHARE,)), FUSED_CPU_SHARE
+        change, left = Change("scale_part", (), (FUSED_CPU_SHARE,), STEPPING), FUSED_CPU_SHARE
         if time_us > EAGER_US * kernels:
             return  # it is the bytes that take long, of which no recording says what one pass takes
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
@@ -82,10 +83,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 
 def _on_host(facts: RankFacts) -> tuple[float, float]:
     """Operators per step in the optimizer's steps of a CPU rank, and these steps' time, us."""
-    spans = facts.phase_time(Phase.OPTIMIZER)
-    called = intervals.contains(spans, facts.host_operators["start_ns"])
-    called &= facts.is_issued_in_steps(facts.host_operators["start_ns"])
-    return called.sum() / len(facts.steps), intervals.overlap(spans, *facts.marks).sum() / len(facts.steps) / 1e3
+    start = facts.host_operators["start_ns"]
+    called = intervals.contains(part_of(facts, STEPPING), start) & facts.is_issued_in_steps(start)
+    return called.sum() / len(facts.steps), part_us(facts, STEPPING)
 
 
 def _classes(job: JobFacts) -> list[str]:

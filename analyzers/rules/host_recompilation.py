@@ -14,37 +14,45 @@ Sources: PyTorch torch.compiler documentation: recompilation, dynamic shapes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof.analyzers.job.compiling import compiled_line, compiling, compiling_by_step_ns, compiling_us
+from ddprof import intervals
+from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.tree import call_tree, written
+from ddprof.analyzers.job.host_parts import COMPILING, part_by_step_ns, part_of, part_us
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.beside import run_samples
+from ddprof.analyzers.job.script.idle import MIN_TIMES, MOST_SHARE
+from ddprof.analyzers.job.script.lines import lines_of
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.finding_ids import HOST_RECOMPILATION
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
-MIN_TIMES = 2  # steps: what compiles once compiles for the first time
-MOST_SHARE = 0.5  # of the steps; a job that warms up compiles in fewer
+_COMPILER = re.compile(r"^torch/_(?:dynamo/convert_frame|inductor)\b")
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find ranks that compile in most steps."""
     ranks = measures.job.ranks
-    often = np.array([np.count_nonzero(compiling_by_step_ns(facts)) for facts in ranks])
-    again = np.array(
-        [n >= MIN_TIMES and n > MOST_SHARE * len(facts.steps) for n, facts in zip(often, ranks, strict=True)]
+    often = [np.count_nonzero(part_by_step_ns(facts, COMPILING)) for facts in ranks]  # steps
+    times_us = np.array(
+        [
+            part_us(facts, COMPILING) * (count >= MIN_TIMES and count > MOST_SHARE * len(facts.steps))
+            for count, facts in zip(often, ranks, strict=True)
+        ]
     )
-    times_us = np.where(again, [compiling_us(facts) for facts in ranks], 0.0)
     if not times_us.any():
         return
     numbers = measures.with_any(times_us)
     worst = int(np.argmax(times_us))
     facts, rank = ranks[worst], measures.job.rank_ids[worst]
-    line = compiled_line(facts)
+    line = _compiled(facts)
     share = format_share(float(times_us[worst]) / measures.step_us)
-    start, end = compiling(facts)
+    start, end = intervals.intersect(part_of(facts, COMPILING), facts.marks)
     longest = int(np.argmax(end - start))
     words = f"longest: {format_us((end[longest] - start[longest]) / 1e3)}"
     yield Candidate(
@@ -54,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         + (f", at {line}" if line else ""),
         ranks=numbers,
         lost_us=float(times_us.mean()),
-        changes=(Change("no_compiling", numbers),),
+        changes=(Change("no_compiling", numbers, (0.0,), COMPILING),),
         basis=Basis.RECORDED,
         evidence=(
             Evidence(f"the compiler works for {format_us(float(times_us[worst]))} per step", rank),
@@ -63,6 +71,17 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         fixes=(_fix(line),),
         times_us=tuple(times_us.tolist()),
     )
+
+
+def _compiled(facts: RankFacts) -> str:
+    """The script line from which samples of the run saw most compiling; "" where they saw none."""
+    tree = call_tree(facts)
+    in_compiler = tree.within(tree.matching(_COMPILER)) & (tree.folded >= 0)
+    seen = np.zeros(len(tree))
+    for stack, samples in run_samples(facts).items():
+        seen[stack] = samples * in_compiler[stack]
+    line = next(iter(lines_of(facts, seen)), None)
+    return "" if line is None else written(line.file, line.line, line.function)
 
 
 def _fix(line: str) -> Fix:

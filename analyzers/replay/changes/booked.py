@@ -11,6 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.charged import waited_for_part_us
+from ddprof.analyzers.job.host_parts import part_us
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import MEETING, Measures
 from ddprof.analyzers.job.redundant.cost import needless_us
@@ -90,13 +91,9 @@ def less_script(measures: Measures, change: Change) -> Array:
     return (1 - left) * starved(lambda every: every.script_us)(measures, change)
 
 
-def less_of(part_us: Callable[[RankFacts], float]) -> Own:
-    """The part of a time of each rank (us per step) that the change's first value does not leave."""
-
-    def removed(measures: Measures, change: Change) -> Array:
-        return (1 - change.values[0]) * np.array([part_us(facts) for facts in measures.job.ranks])
-
-    return removed
+def less_of_part(measures: Measures, change: Change) -> Array:
+    """The time in a part of each rank's host that the change does not leave."""
+    return (1 - change.values[0]) * np.array([part_us(facts, change.target) for facts in measures.job.ranks])
 
 
 def faster_kernels(measures: Measures, change: Change) -> Array:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.script.host_time import blocked, computes
+from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
-from ddprof.analyzers.job.compiling import compiling
+from ddprof.analyzers.job.host_parts import part_of
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import in_hooks
@@ -136,51 +135,11 @@ def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
     return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})
 
 
-def fewer_hooks(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """FSDP's Python around the passes of its units takes `values[0]` of its time on CPU ranks."""
-    return _less_of(_unit_hooks, change, graph, measures)
-
-
-def fused_on_host(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Steps of optimizers take `values[0]` of their time on CPU ranks."""
-    return _less_of(_stepping, change, graph, measures)
-
-
-def unit_hooks_us(facts: RankFacts) -> float:
-    """Time of a CPU rank in FSDP's Python around the passes of its units, us per step."""
-    return _per_step_us(facts, _unit_hooks(facts))
-
-
-def stepping_us(facts: RankFacts) -> float:
-    """Time of a CPU rank in steps of optimizers, us per step."""
-    return _per_step_us(facts, _stepping(facts))
-
-
-def _unit_hooks(facts: RankFacts) -> intervals.Intervals:
-    return intervals.subtract(intervals.union(*facts.unit_hooks.bounds), blocked(facts))
-
-
-def _stepping(facts: RankFacts) -> intervals.Intervals:
-    return facts.phase_time(Phase.OPTIMIZER)
-
-
-def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
-    return float(intervals.overlap(spans, *facts.marks).sum()) / 1e3 / len(facts.steps) if computes(facts) else 0.0
-
-
-def _less_of(
-    part: Callable[[RankFacts], intervals.Intervals], change: Change, graph: Graph, measures: Measures
-) -> Scenario:
-    """A part of the host's time on CPU ranks takes `values[0]` of it."""
-    held = {rank.position: (part(rank.facts), left) for rank, left in chosen(change, graph, measures)}
-    on_host = {rank.position for rank in graph.ranks if rank.execution.computes_on_host}
-    return Scenario(host_scale={p: (one,) for p, one in held.items() if p in on_host and len(one[0][0])})
-
-
-def no_compiling(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """All that is compiled in the steps was compiled before."""
-    held = {rank.position: compiling(rank.facts) for rank, _ in chosen(change, graph, measures)}
-    return Scenario(host_scale={position: ((spans, 0.0),) for position, spans in held.items() if len(spans[0])})
+def scale_part(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """A part of the hosts' time (job/host_parts.py), `target`, takes `values[0]` of it."""
+    ranks = [rank for rank, _ in chosen(replace(change, values=()), graph, measures)]
+    held = {rank.position: part_of(rank.facts, change.target) for rank in ranks}
+    return Scenario(host_scale={p: ((spans, change.values[0]),) for p, spans in held.items() if len(spans[0])})
 
 
 def no_anomaly(change: Change, graph: Graph, measures: Measures) -> Scenario:

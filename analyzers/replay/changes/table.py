@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.anomaly_mode import anomaly_held_us, anomaly_us
-from ddprof.analyzers.job.compiling import compiling_us
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.hooks import held_by_hooks_us
@@ -28,19 +27,15 @@ from ddprof.analyzers.replay.changes.communication.sharded_units import resharde
 from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
     async_launch,
-    fewer_hooks,
-    fused_on_host,
     instant_loader,
     no_anomaly,
-    no_compiling,
     no_hook,
     no_script,
     no_stalls,
     no_sync,
     on_time,
     remove_host,
-    stepping_us,
-    unit_hooks_us,
+    scale_part,
 )
 from ddprof.analyzers.replay.changes.kernels import PINNED_SHARE as PINNED
 from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, keep_activations, scale_kernels
@@ -115,14 +110,12 @@ _ROWS = (
                ledger=Booked(booked.less_script), doubt=0.25),
     ChangeKind("no_hook", "communication hooks only start their communication", no_hook,
                ledger=Booked(booked.of_rank(held_by_hooks_us)), doubt=0.25),
-    ChangeKind("fewer_hooks", "hooks around units of sharded parameters take `values[0]` of their time", fewer_hooks,
-               ledger=Booked(booked.less_of(unit_hooks_us)), doubt=0.25),
-    ChangeKind("fused_on_host", "the optimizer's steps take `values[0]` of their time", fused_on_host,
-               ledger=Booked(booked.less_of(stepping_us)), doubt=0.25),
     ChangeKind("no_anomaly", "autograd's anomaly mode is off", no_anomaly,
                ledger=Booked(booked.of_rank(anomaly_held_us), most=booked.of_rank(anomaly_us)), doubt=0.15),
-    ChangeKind("no_compiling", "what is compiled was compiled before", no_compiling,
-               ledger=Booked(booked.of_rank(compiling_us)), doubt=0.15),
+    ChangeKind("no_compiling", "what is compiled was compiled before: `scale_part` that leaves nothing", scale_part,
+               ledger=Booked(booked.less_of_part), doubt=0.15),
+    ChangeKind("scale_part", "the part `target` of the host's time takes `values[0]` of it", scale_part,
+               ledger=Booked(booked.less_of_part), doubt=0.25),
     ChangeKind("on_time", "no rank waits for these ranks", on_time, ledger=Booked(levels=()), doubt=0.3),
     # Operations of the device.
     ChangeKind("graph_launch", "the step is launched as one graph", graph_launch,

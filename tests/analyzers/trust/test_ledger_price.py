@@ -10,6 +10,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.job.charged import waited_us
+from ddprof.analyzers.job.host_parts import COMPILING
 from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.findings import Change, Recoverable
 
@@ -54,4 +55,5 @@ def test_formulas_have_no_second_price_and_every_change_that_a_rule_proposes_has
         calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
         made = [call.args[0] for call in calls if ast.unparse(call.func) == "Change"]
         for kind in (str(name.value) for name in made if isinstance(name, ast.Constant)):
-            assert kind in WITHOUT_LEDGER or ledger_price(measures, (Change(kind, (0, 1), (1.5, 1.0), "gc"),)), file
+            target = COMPILING if kind in ("no_compiling", "scale_part") else "gc"
+            assert kind in WITHOUT_LEDGER or ledger_price(measures, (Change(kind, (0, 1), (1.5, 1.0), target),)), file

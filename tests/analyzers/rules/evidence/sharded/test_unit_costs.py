@@ -7,6 +7,7 @@ from cpu_loop import Chore, cpu_loop
 from kineto_run import Script
 from labelled_runs import run_of
 
+from ddprof.analyzers.job.host_parts import UNIT_HOOKS
 from ddprof.analyzers.job.traffic.unit_latency import UnitLatency
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts
 from ddprof.findings import Change
@@ -39,5 +40,5 @@ def hooks(script: Script) -> None:
 def test_fewer_units_need_less_python_of_a_cpu_rank(tmp_path: Path, chore: Chore | None, gain_us: float) -> None:
     """Three quarters of 8 ms per step."""
     run = run_of([cpu_loop(tmp_path, after=chore)])
-    changed_us = run.pricer.step_us((Change("fewer_hooks", (), (0.25,)),))
+    changed_us = run.pricer.step_us((Change("scale_part", (), (0.25,), UNIT_HOOKS),))
     assert run.measures.step_us - changed_us == pytest.approx(gain_us, rel=0.05, abs=1.0)

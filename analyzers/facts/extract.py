@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
 from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_searches
-from ddprof.analyzers.facts.host import host_spans, phase_times, phases, stream_waits
+from ddprof.analyzers.facts.host import host_spans, phase_ranges, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
 from ddprof.analyzers.facts.lost_pairs import lost_pairs_note
 from ddprof.analyzers.facts.memory import device_memory
@@ -167,7 +167,7 @@ def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) 
         return SCRIPT_OPERATORS.empty()
     tree = call_tree(trace)
     marks = intervals.union(steps["mark_ns"], steps["mark_end_ns"])
-    return script_operators(trace, main, spans, tree, host_phases(spans, tree, phase_times(ranges)), marks)
+    return script_operators(trace, main, spans, tree, host_phases(spans, tree, phase_ranges(ranges)), marks)
 
 
 def _recurring(spans: Table, starting: Intervals) -> Table:

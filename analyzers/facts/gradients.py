@@ -16,7 +16,7 @@ from ddprof.tables import Array, Table, among
 # torch/csrc/distributed/c10d/reducer.cpp; before torch 1.10 "torch::distributed::reducer::search_unused_parameters".
 _SEARCH = re.compile(r"reducer::search_unused_parameters$")
 _SINK = re.compile(r"^_DDPSink$")  # an autograd function of DistributedDataParallel, after the search
-_GRADIENT = re.compile(r"^(?:autograd::engine::evaluate_function: )?torch::autograd::AccumulateGrad$")
+_GRADIENT = re.compile(rf"^(?:{ENGINE})?torch::autograd::AccumulateGrad$")
 _NODE = re.compile(f"^{ENGINE}")
 # torch/csrc/autograd/functions/accumulate_grad.h: in place, or into a new tensor where the graph of it is wanted.
 _ADDS = re.compile(r"^aten::add_?$")

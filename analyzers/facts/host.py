@@ -64,7 +64,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
     named = _spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])
-    in_phase = phase_times(phases(trace))
+    in_phase = phase_ranges(phases(trace))
     trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
     tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
@@ -194,7 +194,7 @@ def phases(trace: RankTrace) -> Table:
     return table.take(np.argsort(table["start_ns"], kind="stable"))
 
 
-def phase_times(ranges: Table) -> dict[Phase, Intervals]:
+def phase_ranges(ranges: Table) -> dict[Phase, Intervals]:
     """Intervals of the host in each phase, those of optimizers with the closures that these call; `ranges`: PHASES."""
     return {phase: intervals.union(*ranges.take(ranges["phase"] == phase).bounds) for phase in Phase}
 

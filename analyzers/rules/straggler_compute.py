@@ -180,7 +180,7 @@ def _lacked(measures: Measures, position: int) -> Iterator[Evidence]:
     shares = run_shares(measures.job.ranks)
     if shares.lacked_alone(position) >= BUSY_SHARE:
         waited = format_share(float(shares.waited[position]))
-        peers = format_share(float(np.median(np.delete(shares.waited, position))))
+        peers = format_share(shares.peers_waited(position))
         words = (
             f"it was ready to run and had no CPU for {waited} of the run, its peers for {peers}: something else runs"
         )

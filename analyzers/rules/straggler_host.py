@@ -126,12 +126,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
     elsewhere |= measures.host.time_us - typical_us <= 2 * _paused_in_turn_us(measures)  # host.gc
     chosen = slow = slow[~elsewhere[slow]]
+    taken = interrupted(measures) if execution.computes_on_host else chosen[:0]
     if execution.computes_on_host:
         # What stops a thread comes in some steps and anywhere; a line or a place that holds it so is told as one.
         slow = np.array([p for p in slow.tolist() if _is_held(measures, p) or _is_steady(measures.host, p)], np.int64)
         # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
-        chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), interrupted(measures))
+        chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), taken)
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
@@ -143,7 +144,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     factors = tuple(float(measures.host.time_us[p] / typical_us[p]) for p in chosen)
     worst = int(chosen[int(np.argmax(factors))])
     as_peers = Change("scale_host", numbers, factors, "peers")
-    if np.isin(chosen, interrupted(measures)).all():  # its thread holds up fetching and operators, too
+    if np.isin(chosen, taken).all():  # its thread holds up fetching and operators, too
         as_peers = Change("on_time", numbers)
     yield Candidate(
         id=RULE.id,

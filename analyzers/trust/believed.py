@@ -87,12 +87,9 @@ def _by_pauses(prices: Pricer, candidate: Candidate, gain: Recoverable, paused: 
 def _late_us(prices: Pricer, candidate: Candidate, gain: Recoverable, most_us: float) -> float:
     """Time of a traced step by which the timers of the whole run show a rank late beyond chance, where a finding
     explains most of it or names what the rank alone has: they have neither the replay's error nor the scatter of few
-    steps. 0 elsewhere. The host of a device may be late and nobody waits, as the device still has work: there the
-    replay tells.
+    steps. 0 elsewhere.
     """
     measures = prices.measures
-    if candidate.id not in LATE or not execution_of(measures.job).computes_on_host:
-        return 0.0
     blamed = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
     in_loader = candidate.id == INPUT_STRAGGLER
     timed_us = measures.loading_late_us if in_loader else measures.timed_us
@@ -113,6 +110,8 @@ def _raised(
     """The gain `raised` to no less than what timers show a rank late by. `gain`: of the traced step, of which the step
     that is meant takes a `share`.
     """
+    if candidate.id not in LATE or not execution_of(prices.measures.job).computes_on_host:
+        return raised  # the host of a device may be late and nobody waits, as the device still has work
     most_us = prices.measures.step_us - prices.floor_us(candidate.changes)
     late_us = share * _late_us(prices, candidate, gain, most_us)
     least = (1 - TIMED_BAND) * late_us

@@ -17,7 +17,7 @@ from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outerm
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, NO_STRING, of_cause
-from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
+from ddprof.analyzers.facts.names import ENGINE, OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
 from ddprof.analyzers.facts.operation_tables import HOST_WORK
 from ddprof.analyzers.facts.stepping.steps import step_marks
 from ddprof.causes import HOST_OCCUPANTS
@@ -33,7 +33,7 @@ CREATED_NS = 200_000  # a flight-recorder entry is stamped within this of its ca
 QUEUE_NS = 1_000_000  # the backend's thread begins the next queued operation within this
 BUSY_SHARE = 0.02  # of all operators; a thread that runs fewer is no training thread
 _NODE = re.compile(
-    r"^(?:autograd::engine::evaluate_function: )?(?:torch::autograd::)?"
+    rf"^(?:{ENGINE})?(?:torch::autograd::)?"
     r"(?!.*(?:Compiled|Inductor|Dynamo|Triton))[A-Za-z_]\w*$"
 )
 # An eager operator costs its host 5 to 20 us, some hundred us while stacks are recorded.

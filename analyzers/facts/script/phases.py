@@ -104,7 +104,8 @@ def _closures(forward: Intervals, backward: Intervals, optimizer: Intervals) -> 
     if not len(start) or not len(backward[0]):
         return EMPTY
     following = np.searchsorted(backward[0], start)
-    start, following = start[following < len(backward[0])], following[following < len(backward[0])]
+    is_followed = following < len(backward[0])
+    start, following = start[is_followed], following[is_followed]
     step = np.searchsorted(optimizer[0], start, side="right") - 1
     is_first = np.append(True, step[1:] != step[:-1])[: len(start)]
     end = np.minimum(backward[1][following], optimizer[1][step])

@@ -139,14 +139,14 @@ class CallTree:
     @cached_property
     def is_optimizer(self) -> Array:
         """Mask of stacks inside an optimizer, and not in a closure that it calls."""
-        return self.within(self.matching(_OPTIMIZER_FRAME)) & ~self.in_closure
+        return self._under_optimizer & ~self.in_closure
 
     @cached_property
     def in_closure(self) -> Array:
         """Mask of stacks in functions that an optimizer calls for the passes of a step (`optimizer.step(closure)`): the
         script's or its framework's, and no part of the optimizer.
         """
-        inside = self.within(self.matching(_OPTIMIZER_FRAME))
+        inside = self._under_optimizer
         passes = inside & (self.is_forward | self.is_backward)
         is_theirs = self.matching(_OPTIMIZER_FRAME) | self.matching(_TORCH)
         leads = (self.inclusive(passes.astype(float)) > 0) & inside & ~is_theirs[self.frame]
@@ -191,6 +191,11 @@ class CallTree:
         for level in reversed(self._levels):
             np.add.at(total, self.outer[level], total[level])
         return total
+
+    @cached_property
+    def _under_optimizer(self) -> Array:
+        """Mask of stacks that an optimizer's frame is part of."""
+        return self.within(self.matching(_OPTIMIZER_FRAME))
 
     @cached_property
     def _is_uncompiled(self) -> Array:

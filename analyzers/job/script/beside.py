@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.host import phase_times
+from ddprof.analyzers.facts.host import phase_ranges
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
@@ -33,7 +33,7 @@ MIN_SAMPLES = 3  # of a line; fewer may be chance
 
 def phases_of(facts: RankFacts, tree: CallTree) -> HostPhases:
     """The phases of a rank's training thread."""
-    return host_phases(training_spans(facts), tree, phase_times(facts.phases))
+    return host_phases(training_spans(facts), tree, phase_ranges(facts.phases))
 
 
 def is_sampled(facts: RankFacts) -> bool:

@@ -47,11 +47,15 @@ class CpuShares:
         """
         return not self.is_alone_on(position) or others_are_stretched(self.stretch, position)
 
+    def peers_waited(self, position: int) -> float:
+        """Share of the time that the typical other rank waited for a CPU."""
+        return float(np.median(np.delete(self.waited, position)))
+
     def lacked_alone(self, position: int) -> float:
         """Share of the time by which a rank with cores of its own waited for them longer than its peers; 0 where it
         shares them: something else runs there.
         """
-        more = float(self.waited[position] - np.median(np.delete(self.waited, position)))
+        more = float(self.waited[position]) - self.peers_waited(position)
         return more if more > 0 and not self.is_shared(position) else 0.0
 
     def is_alone_on(self, position: int) -> bool:

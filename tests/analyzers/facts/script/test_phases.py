@@ -6,7 +6,7 @@ from pathlib import Path
 from kineto_run import Script
 from sampled_stacks import totals
 
-from ddprof.analyzers.facts.host import phase_times
+from ddprof.analyzers.facts.host import phase_ranges
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.phases import host_phases, with_closures_beside
 from ddprof.analyzers.facts.script.tree import call_tree
@@ -48,7 +48,7 @@ def lengths_ms(spans: Intervals) -> list[float]:
 def test_a_closure_is_no_part_of_the_optimizer(tmp_path: Path) -> None:
     facts = closure_loop(tmp_path)
     assert lengths_ms(facts.phase_time(Phase.OPTIMIZER)) == [2.0, 3.0]  # timers, too, leave out the passes alone
-    phases = host_phases(training_spans(facts), call_tree(facts), phase_times(facts.phases))
+    phases = host_phases(training_spans(facts), call_tree(facts), phase_ranges(facts.phases))
     assert lengths_ms(phases.optimizer) == [2.0] and lengths_ms(phases.loss) == [3.0]
     assert call_tree(facts).in_closure.sum() == 4  # closure, loss, and a frame of each pass
 

@@ -215,7 +215,9 @@ def _longest_fetch_us(facts: RankFacts) -> float:
 
 
 def _span_count(facts: RankFacts, cause: str) -> float:
-    inside = facts.is_issued_in_steps(facts.spans_of(cause)["start_ns"])
+    """Spans per step; one that encloses another of its cause, as our range does torch's, counts once."""
+    spans = facts.spans_of(cause)
+    inside = facts.is_issued_in_steps(intervals.union(spans["start_ns"], spans["end_ns"])[0])
     return float(inside.sum()) / len(facts.steps)
 
 

@@ -113,5 +113,5 @@ def _token(stated: str | None, is_open: bool, on_loopback: bool) -> str | None:
             raise UsageError("--no-token: " + ("beside --token" if stated is not None else "only on loopback"))
         return None
     if stated is not None and len(stated) < MIN_TOKEN_CHARS:
-        raise UsageError(f"--token: at least {MIN_TOKEN_CHARS} characters")
+        raise UsageError(f"the token must have at least {MIN_TOKEN_CHARS} characters")
     return stated or secrets.token_urlsafe(24)

@@ -34,7 +34,8 @@ class WorkerLine(Struct, frozen=True):
 
 class TimedFetches(Struct, frozen=True):
     """Cost of a batch: medians per batch, and equal quantiles of its time. None: written by older versions.
-    `waited_ns`: of a worker that was ready to run and had no CPU; None also where the kernel does not count that.
+    `waited_ns`: without a CPU, of a worker that was ready to run, by its share of all batches' time; None also where
+    the kernel does not count that.
 
     `workers` 0: fetched in the training process. Each worker's first batch pays for the start and is left out. `spans`:
     the first fetches of its workers. `lines`: their sampled lines meanwhile, most samples first. `turn_ns`: for workers

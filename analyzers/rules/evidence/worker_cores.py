@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, CpuShares, traced_shares
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix
 from ddprof.findings import Basis, Candidate, Evidence, Fix
@@ -18,36 +19,45 @@ from ddprof.units import format_ranks, format_share
 @dataclass(frozen=True)
 class TakenCores:
     """`cores` that each rank's workers compute on, shape (ranks,), and their `part` of the `usable` ones of a host; the
-    share of the traced time that ranks `waited` for a CPU, and what of the step that costs: at least the workers' part
-    of it, at most all that the rank waits that waits longest, where the host has a core for each rank."""
+    share of the traced time that ranks `waited` for a CPU; what of the step the workers `cost`, and the `least` of it.
+    """
 
     cores: Array
     usable: int
     part: float
     waited: float
+    cost: float
     least: float
-    most: float
-
-    @property
-    def cost(self) -> float:
-        """The middle of both."""
-        return (self.least + self.most) / 2
 
 
 def taken_cores(measures: Measures) -> TakenCores | None:
     """Cores that workers take from ranks; None where little is taken, or waits were not counted on both sides."""
     ranks, processors = measures.job.ranks, measures.settings.processors
-    timed, waited = [facts.sidecar.fetching for facts in ranks], traced_shares(ranks).waited
+    timed, shares_of_time = [facts.sidecar.fetching for facts in ranks], traced_shares(ranks)
+    waited = shares_of_time.waited
     shares = np.array([one.waited_share for one in timed if one is not None and one.workers], float)
     if not processors.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
         return None
     cpu_us = np.array([(one.cpu_ns or 0) / 1e3 if one is not None and one.workers else 0.0 for one in timed])
-    cores = cpu_us * measures.host_counts["dataloader"] / measures.step_us
+    cores = cpu_us * measures.host_counts["dataloader"] / (unprofiled_step_us(measures.job) or measures.step_us)
     many = processors.local_ranks or len(ranks)
-    part = min(1.0, float(cores.mean()) * many / processors.usable)
-    least, most = float(waited.mean()) * part, float(waited.max()) * (1.0 if many <= processors.usable else part)
-    is_taken = least >= BUSY_SHARE and float(shares.max()) >= BUSY_SHARE
-    return TakenCores(cores, processors.usable, part, float(waited.mean()), least, most) if is_taken else None
+    computing = float(cores.mean()) * many
+    part = min(1.0, computing / processors.usable)
+    cost, least = _cost(shares_of_time, computing, many, processors.usable)
+    is_taken = cost >= BUSY_SHARE and float(shares.max()) >= BUSY_SHARE
+    return TakenCores(cores, processors.usable, part, float(waited.mean()), cost, least) if is_taken else None
+
+
+def _cost(shares: CpuShares, computing: float, ranks: int, usable: int) -> tuple[float, float]:
+    """Share of the step that workers cost which compute on so many of the `usable` cores, and the least it may be.
+
+    Ranks lose the cores that the workers leave them too few of, but no more than waits for a CPU stretch their
+    computation; and they lose nothing while they could not run anyway.
+    """
+    on_cpu, waited = float(shares.on_cpu.mean()), float(shares.waited.mean())
+    taken = 1.0 - max(0.0, usable - computing) / min(ranks, usable)
+    cost = max(0.0, min(taken, waited / max(on_cpu + waited, 1e-9)))
+    return cost, cost * min(1.0, on_cpu + waited)
 
 
 def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
@@ -64,22 +74,22 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     cheaper = cheaper_fix(cost)
     cost_us = taken.cost * measures.step_us
     whose = f" of {format_ranks(numbers)}" if alone else ""
-    on = f"{taken.cores[worst]:.1f} of {taken.usable} cores" + ("" if alone else " for each rank")
-    lacked = format_share(taken.waited)
+    used = f"{taken.cores[worst]:.1f}" if alone else format_share(taken.part)
+    lacked = f"ranks wait for a CPU for {format_share(taken.waited)} of the time"
     return Candidate(
         id=rule_id,
-        summary=f"loader workers{whose} compute on {on}; ranks have no CPU for {lacked} of the time",
+        summary=f"loader workers{whose} use {used} of {taken.usable} cores; {lacked}",
         ranks=numbers,
         lost_us=cost_us,
         basis=Basis.TIMED,
         evidence=(
             evidence(cost, rank),
             *line_evidence(cost, rank, measures.job.ranks),
-            Evidence(f"the workers have {format_share(taken.part)} of the cores' time"),
+            Evidence(f"the workers use {format_share(taken.part)} of the cores' time"),
         ),
         fixes=(*(() if cheaper is None else (cheaper,)), _FEWER),
         ceiling_us=cost_us,
-        band=(taken.most - taken.least) / (taken.most + taken.least),
+        band=1 - taken.least / taken.cost,
         times_us=tuple((taken.cores * measures.step_us).tolist()),
         is_bound=True,
     )

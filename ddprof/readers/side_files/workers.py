@@ -82,6 +82,11 @@ def summary(fetches: Array) -> TimedFetches | None:
         samples=int(np.median(used[:, 5])),
         cpu_ns=int(np.median(cpu)) if cpu.any() else None,
         collate_ns=int(np.median(collate)) if cpu.any() else None,
-        waited_ns=int(np.median(waited)) if (waited != NULL).all() else None,
+        waited_ns=_typical_wait_ns(dur, waited) if (waited != NULL).all() else None,
         spans=tuple(FetchSpan(*row) for row in used[used[:, 0] != IN_PROCESS][:MAX_SPANS, :3].tolist()),
     )
+
+
+def _typical_wait_ns(dur_ns: Array, waited_ns: Array) -> int:
+    """Median time of a batch x the share of all their time without a CPU: few batches wait, and those for long."""
+    return int(np.median(dur_ns) * waited_ns.sum() / max(int(dur_ns.sum()), 1))

@@ -18,12 +18,11 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import free_host, host_work, step_compute_ns, step_of_launch
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE, compared, kernels_by_place
-from ddprof.analyzers.job.peers.operators import operators_run
+from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, ExtraOperators, extra_operators, operators_run
 from ddprof.tables import Array
 
 MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything
 MAX_INTERFERENCE = 0.5  # relative; the same name taking longer by more is doing other work, as a backward pass does
-MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,22 @@ class Slowdown:
     time_us: Array  # (ranks,), comparable time per step
     coverage: Array  # (ranks,), share of the rank's time that could be compared
     more_work: Array  # (ranks,), share of time in excess counts of kernels: work the peers do not have
+    extra: ExtraOperators | None = None  # of CPU ranks, step by step
 
     @property
     def has_more(self) -> Array:
         """Mask of ranks with work that their peers do not have, whose longer time is not slowness; shape (ranks,)."""
         return np.asarray(self.more_work >= MORE_WORK_SHARE)
+
+    @property
+    def turns(self) -> Array:
+        """Positions of ranks that run operators in some steps that their peers run in others; shape (ranks that do,).
+        Chance puts no operator into a step, however busy the machine is.
+        """
+        if self.extra is None:
+            return np.empty(0, np.int64)
+        late = np.flatnonzero((self.extra.share >= MORE_WORK_SHARE).any(axis=1))
+        return late if len(late) > 1 else late[:0]
 
 
 def peers(count: int, pipeline: Pipeline | None) -> list[list[int]]:
@@ -57,7 +67,8 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
     if any(len(f.host_work) for f in ranks):
         busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
         groups = peers(len(ranks), pipeline)
-        return replace(_from_times(busy, groups), more_work=_more_operators(ranks, steps, groups))
+        more = _more_operators(ranks, steps, groups)
+        return replace(_from_times(busy, groups), more_work=more, extra=extra_operators(ranks, steps, groups))
     factor_steps = np.full((len(ranks), steps), np.nan)
     time_us, coverage, more = np.zeros((3, len(ranks)))
     kernels = [kernels_by_place(f, steps) for f in ranks]
@@ -136,12 +147,12 @@ def _launches(facts: RankFacts, steps: int) -> Launches:
 
 
 def _usual_launches(ranks: Sequence[Launches]) -> dict[tuple[str, str], float]:
-    """Median over ranks of the launches of each kernel, and of each operator as (operator, ""); 0 without it."""
+    """Launches of each kernel on the typical rank, and of each operator as (operator, ""); 0 without it."""
     counts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for launches in ranks:
         for key, count in {**{k: c for k, (c, _) in launches.items()}, **_by_operator(launches)}.items():
             counts[key].append(count)
-    return {key: float(np.median(seen + [0.0] * (len(ranks) - len(seen)))) for key, seen in counts.items()}
+    return {key: averages.typical(seen + [0.0] * (len(ranks) - len(seen))) for key, seen in counts.items()}
 
 
 def _by_operator(launches: Launches) -> dict[tuple[str, str], float]:

@@ -2,10 +2,11 @@
 
 What it detects: compute time differs between ranks within a step more than their pace explains, and the slowest rank
 changes from step to step, or the same rank has more work: more kernels, some that take longer while others take their
-usual time, a larger batch.
+usual time, a larger batch. On CPU ranks also operators that a rank runs in some steps, and its peers in others or never
+as often: no busy machine does that.
 Why it costs: every step waits for the rank with most work.
 How the gain is priced: where ranks take turns, the run is replayed with each step's compute spread evenly over them
-(OSDI'25: the mean); where ranks are named, with theirs between two collectives as long as the typical peer's.
+(OSDI'25: the mean), and extra operators half way between that and leaving them out; where ranks are named, with theirs between two collectives as long as the typical peer's.
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
 ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A
@@ -31,6 +32,8 @@ from ddprof.analyzers.job.input_size import (
     is_fed_more,
 )
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE
+from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
@@ -41,12 +44,13 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
 from ddprof.finding_ids import STRAGGLER_IMBALANCE
-from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
 STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks are slow, and set aside
 LARGER_PART = 0.5  # of the longer time, beyond the pace: it, and not the pace, is then what makes the rank late
+NAMED = 2  # operators
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
 
 
@@ -176,8 +180,47 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
         candidates = [_in_turns(measures, spread, turns)] if spread >= least else []
+    extra_in_turn = _operators_in_turn(measures)
+    if extra_in_turn is not None:
+        candidates = [extra_in_turn]
     timed = turns_in_forward(measures, RULE.id)
     yield from candidates or ([] if timed is None else [timed])
+
+
+def _operators_in_turn(measures: Measures) -> Candidate | None:
+    """Operators that CPU ranks run in some steps, and their peers do not there; None where no two ranks do by turns."""
+    extra, turns = measures.compute.extra, measures.compute.turns
+    if extra is None or not len(turns) or extra.late_us < MIN_LOST_SHARE * measures.step_us:
+        return None
+    ranks, steps = extra.share.shape
+    often = int((extra.share >= MORE_WORK_SHARE).any(axis=0).sum())
+    names = [name.rpartition(": ")[2] for name in extra.names]
+    where = line_of_operators(measures.job.ranks, names[0])
+    summary = f"one rank runs operators that its peers do not in {often} of {steps} steps, not always the same rank"
+    worst = int(turns[np.argmax(extra.extra_ns[turns].max(axis=1))])
+    most = format_share(float(extra.share[worst].max()))
+    listed = " and ".join(list(dict.fromkeys(names))[:NAMED])
+    return Candidate(
+        id=RULE.id,
+        summary=summary + (f": in {where}" if where else f": {listed}"),
+        lost_us=extra.late_us,
+        changes=(Change("balance_compute", target="extra"),),
+        basis=Basis.COMPARED,
+        evidence=(
+            Evidence(f"{listed} and what they call: up to {most} of its operators' time", measures.job.rank_ids[worst]),
+            Evidence(f"{format_ranks(measures.ranks(turns))} run more of them than their peers in some step"),
+        ),
+        fixes=(
+            Fix(
+                setting="work of single ranks" + (f" in {where}" if where else ""),
+                suggested="the same for all ranks in every step, or none",
+                why="the rank with most work is waited for in each step",
+                source="OSDI'25 section 5.3",
+                alters=Alters.CHORE,
+            ),
+        ),
+        band=1 / (2 * ranks - 1),  # from dividing it over all to leaving it out
+    )
 
 
 def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:

@@ -53,7 +53,7 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     if candidate.id not in (ON_CPU_RANKS if execution_of(job).computes_on_host else ON_HOSTS):
         return None
-    if any(change.kind in NEEDLESS for change in candidate.changes):
+    if any(change.kind in NEEDLESS or change.target == "extra" for change in candidate.changes):
         return None
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]

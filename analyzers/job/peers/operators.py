@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.derived_once import remembered
 from ddprof.tables import Array, distinct
 
 MOST_SHARE = (
     0.9  # of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py)
 )
+MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
 Tensor = tuple[int, ...]  # its shape
 Argument = tuple[str, int, Tensor]  # operator, place, shape
 Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
@@ -39,6 +43,53 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
         name, shape = divmod(pair, 2**32)
         ran[facts.strings[name], "" if shape == 2**31 else facts.strings[shape]] = (float(count), ns)
     return ran
+
+
+@dataclass(frozen=True)
+class ExtraOperators:
+    """Time (ns) of operators that a rank runs in a step more often than the typical rank does there, and of all its
+    operators, both of shape (ranks, steps); the `names` of the former, those that take longest first."""
+
+    extra_ns: Array
+    every_ns: Array
+    names: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> Array:
+        """Share of the extra operators, shape (ranks, steps)."""
+        return np.asarray(self.extra_ns / np.maximum(self.every_ns, 1.0))
+
+    @property
+    def late_us(self) -> float:
+        """Time by which extra operators make the latest rank of a step later than the mean rank, mean over steps."""
+        return float((self.extra_ns.max(axis=0) - self.extra_ns.mean(axis=0)).mean() / 1e3)
+
+
+def extra_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Sequence[int]]) -> ExtraOperators:
+    """Extra operators of CPU ranks in their first `steps` steps, compared within each of the `groups` of positions."""
+    names = sorted({name for facts in ranks for name, _ in operators_run(facts, steps)})
+    counted = np.array([_by_step(facts, names, steps) for facts in ranks])  # (ranks, counts and ns, names, steps)
+    counts, spent_ns = counted[:, 0], counted[:, 1]
+    extra_ns = np.zeros(counts.shape)
+    for group in map(list, groups):
+        usual = averages.typical_row(counts[group])
+        more = np.where(counts[group] > usual * (1 + COUNT_TOLERANCE), counts[group] - usual, 0.0)
+        extra_ns[group] = spent_ns[group] * more / np.maximum(counts[group], 1.0)
+    longest = np.argsort(-extra_ns.sum(axis=(0, 2)), kind="stable")
+    extra = tuple(names[row] for row in longest.tolist() if extra_ns[:, row].any())
+    return ExtraOperators(extra_ns.sum(axis=1), spent_ns.sum(axis=1), extra)
+
+
+def _by_step(facts: RankFacts, names: Sequence[str], steps: int) -> Array:
+    """How often a rank runs each operator, and for how long (ns), shape (2, names, steps)."""
+    ops, inside = facts.host_operators, _step_of(facts)
+    rows = np.flatnonzero((inside >= 0) & (inside < steps))
+    place = {name: at for at, name in enumerate(names)}
+    distinct_names, which = np.unique(ops["name"][rows], return_inverse=True)
+    at = np.array([place[facts.strings[name]] for name in distinct_names.tolist()], np.int64)[which] * steps
+    size = len(names) * steps
+    each = [np.bincount(at + inside[rows], weights=w, minlength=size) for w in (None, ops["dur_ns"][rows])]
+    return np.array(each, float).reshape(2, len(names), steps)
 
 
 def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:

@@ -15,9 +15,9 @@ from ddprof.analyzers.facts.host import phase_ranges
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
-from ddprof.analyzers.facts.script.tree import CallTree, call_tree
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
 from ddprof.analyzers.job.script.kinds import MOST, LineKinds
-from ddprof.analyzers.job.script.lines import ScriptLine, time_by_stack, training_spans
+from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, time_by_stack, training_spans
 from ddprof.analyzers.job.script.threads import takes_batches
 from ddprof.causes import SPAN_CAUSES
 from ddprof.derived_once import remembered
@@ -34,6 +34,26 @@ MIN_SAMPLES = 3  # of a line; fewer may be chance
 def phases_of(facts: RankFacts, tree: CallTree) -> HostPhases:
     """The phases of a rank's training thread."""
     return host_phases(training_spans(facts), tree, phase_ranges(facts.phases))
+
+
+def line_of_operators(ranks: Sequence[RankFacts], name: str) -> str:
+    """The script line with most samples of the run in the phase of an operator of CPU ranks; "" with too few."""
+    time_ns: dict[str, float] = {}
+    for facts in filter(has_frames, ranks):
+        tree, ops = call_tree(facts), facts.host_operators
+        named = [at for at, text in enumerate(facts.strings) if text == name]
+        rows = np.flatnonzero(np.isin(ops["name"], named))
+        in_forward = intervals.covered(facts.phase_time(Phase.FORWARD), ops["start_ns"][rows] + 1)
+        before = intervals.covered(facts.phase_time(Phase.FORWARD), ops["start_ns"][rows])
+        phase = FORWARD if 2 * np.count_nonzero(in_forward > before) > len(rows) else REST
+        seen = np.zeros(len(tree))
+        for stack, samples in run_samples(facts, phase).items():
+            seen[stack] += samples * (tree.folded[stack] >= 0)
+        for line in lines_of(facts, seen):
+            where = written(line.file, line.line, line.function)
+            time_ns[where] = time_ns.get(where, 0.0) + line.time_ns
+    hottest = max(time_ns, key=lambda where: time_ns[where], default="")
+    return hottest if hottest and time_ns[hottest] >= MIN_SAMPLES else ""
 
 
 def is_sampled(facts: RankFacts) -> bool:

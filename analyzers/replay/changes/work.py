@@ -47,8 +47,11 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
 
     CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
     In a pipeline whose timeline records each pass as one operation, each pass takes the mean of its kind: stages wait
-    for unequal microbatches as ranks do for unequal batches.
+    for unequal microbatches as ranks do for unequal batches. With the target "extra" only what single ranks run beside
+    the others in a step is moved: half way between dividing it over all and leaving it out.
     """
+    if change.target == "extra":
+        return _without_extra(graph, measures)
     balanced = _balanced_hosts(graph, measures)
     if balanced is not None:
         return Scenario(host_scale=balanced)
@@ -65,6 +68,16 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
         if measures.job.pipeline is not None and not any(rank.has_host for rank in group):
             dur.update(_mean_passes(group))
     return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _without_extra(graph: Graph, measures: Measures) -> Scenario:
+    """CPU ranks without most of the operators that they run in a step more often than their peers."""
+    host: dict[int, Scaled] = {}
+    if measures.compute.extra is not None:
+        share = measures.compute.extra.share * (1 - 1 / (2 * len(graph.ranks)))
+        for rank in graph.ranks:
+            _scale_steps(rank, 1 - share[rank.position], {}, host)
+    return Scenario(host_scale=host)
 
 
 def _mean_passes(group: list[RankGraph]) -> dict[int, Array]:

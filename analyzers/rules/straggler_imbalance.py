@@ -6,7 +6,8 @@ usual time, a larger batch. On CPU ranks also operators that a rank runs in some
 as often: no busy machine does that.
 Why it costs: every step waits for the rank with most work.
 How the gain is priced: where ranks take turns, the run is replayed with each step's compute spread evenly over them
-(OSDI'25: the mean), and extra operators half way between that and leaving them out; where ranks are named, with theirs between two collectives as long as the typical peer's.
+(OSDI'25: the mean), and extra operators half way between that and leaving them out; where ranks are named, with theirs
+between two collectives as long as the typical peer's.
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
 ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A

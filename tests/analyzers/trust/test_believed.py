@@ -40,8 +40,7 @@ def timed_gain(
     measures: Measures, prices: Pricer, identifier: str, share: float, *, rank: int = 1, line: bool = False
 ) -> tuple[float, float, float]:
     """Low, value and high of a finding on one rank that is priced at `share` of the time by which the timers of the
-    run show rank 1 late; `line`: it runs a line alone. In shares of that time.
-    """
+    run show rank 1 late; `line`: it runs a line alone. In shares of that time."""
     late_us = 0.05 * measures.step_us
     timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
     alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)} if line else {}
@@ -57,17 +56,14 @@ def test_the_timers_of_the_run_decide_what_a_named_late_rank_costs(labelled: Run
     gain = partial(timed_gain, on_cpu(run, {}), run.pricer)
     low, value, high = gain("straggler.host", 0.9)
     assert low >= 0.7 and value == pytest.approx(0.9) and high >= 1.0
-    assert gain("straggler.host", 0.6) == pytest.approx((0.7, 1.0, 1.3))
-    assert gain("straggler.host", 0.1, line=True) == pytest.approx((0.7, 1.0, 1.3))
-    assert gain("input.straggler", 0.1) == pytest.approx((0.7, 1.0, 1.3))
+    for timed in (gain("straggler.host", 0.6), gain("straggler.host", 0.1, line=True), gain("input.straggler", 0.1)):
+        assert timed == pytest.approx((0.7, 1.0, 1.3))
     for other in (gain("straggler.host", 0.1), gain("straggler.host", 0.1, rank=0), gain("host.checkpoint", 0.1)):
         assert other[1] == pytest.approx(0.1) and other[2] < 0.7
 
 
 @pytest.mark.parametrize(("identifier", "line"), [("input.straggler", False), ("straggler.host", True)])
-def test_a_late_host_costs_a_device_that_still_has_work_what_the_replay_says(
-    labelled: Runs, identifier: str, line: bool
-) -> None:
+def test_a_late_host_costs_a_device_with_work_what_the_replay_says(labelled: Runs, identifier: str, line: bool) -> None:
     run = labelled("straggler.host")
     assert timed_gain(run.measures, run.pricer, identifier, 0.1, line=line)[1] == pytest.approx(0.1)
 

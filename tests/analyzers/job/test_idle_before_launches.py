@@ -33,8 +33,7 @@ def test_short_gaps_between_launches_of_kernels_or_graphs_are_their_cost_and_rar
     assert launch_interval_ns(facts) == found.interval_ns == 16_000 and intervals.length(found.launching) > 0
     assert intervals.length(found.held) == intervals.length(found.stalled) == 0
     # Thirty kernels per launch of a graph, and short gaps between graphs: none of them is long for this host.
-    ops = facts.device_ops.take(np.repeat(np.arange(len(facts.device_ops)), 30))
-    found = starved(replace(facts, device_ops=ops))
+    found = starved(replace(facts, device_ops=facts.device_ops.take(np.repeat(np.arange(len(facts.device_ops)), 30))))
     assert found.interval_ns == launch_interval_ns(facts) and intervals.length(found.held) == 0
     script = Script()
     for _ in range(6):

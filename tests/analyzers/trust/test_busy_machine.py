@@ -40,7 +40,6 @@ def accusation(measures: Measures, *ranks: int, identifier: str = "straggler.com
 
 
 def explained(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> str | None:
-    """Explanation of an accusation of these ranks."""
     return explained_by_a_busy_machine(accusation(measures, *ranks, identifier=identifier), measures)
 
 

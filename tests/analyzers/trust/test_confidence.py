@@ -74,8 +74,8 @@ def test_few_counts_and_doubts_weigh_what_was_measured_of_them() -> None:
     assert Precision().of("host.gc", "recorded") == NOTHING_KNOWN
     assert COUNTS.of("host.gc", "recorded") == pytest.approx(30 / 30, abs=0.03)
     assert COUNTS.of("host.sync", "recorded") == pytest.approx(2 / 4, abs=0.1)
-    one_wrong = COUNTS.of("host.gc", "timed")
-    assert 0 < one_wrong < COUNTS.of("host.gc", "recorded") / 2  # one finding, and it was wrong: not certainly wrong
+    # One finding, and it was wrong: not certainly wrong.
+    assert 0 < COUNTS.of("host.gc", "timed") < COUNTS.of("host.gc", "recorded") / 2
     # An identifier that was never measured starts from what else stands on its basis, and from nothing known.
     assert COUNTS.of("comm.no_overlap", "untested") < NOTHING_KNOWN < COUNTS.of("comm.no_overlap", "recorded") < 0.8
     assert COUNTS.factor("one_step") == pytest.approx((4 / 8) / (38 / 40), abs=0.02)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import meeting_in_backward
+from captured import meeting_in_backward, timed_steps
 from labelled_runs import Runs, latest
 
 from ddprof.analyzers.facts.model import RankFacts
@@ -22,14 +22,9 @@ OWN_US, BACKWARD_US = 20_000, 10_000
 
 def timed(traced_us: float, others_us: float, count: int = 60, every: int = 1) -> dict[str, Any]:
     """A rank that takes so much longer beside its backward pass in traced steps and in every N-th of the others."""
-    found, at_us = [], 0.0
-    for index in range(count):
-        more_us = traced_us if index in TRACED else (others_us if index % every == 0 else 0.0)
-        length_us = OWN_US * (1 + 0.01 * (index % 3 - 1)) + BACKWARD_US + more_us
-        step = {"index": index, "start_ns": int(at_us * US), "end_ns": int((at_us + length_us) * US)}
-        found.append({**step, "backward_ns": BACKWARD_US * US, "profiled": index in TRACED})
-        at_us += length_us
-    return {"steps": found}
+    more_us = [traced_us if at in TRACED else others_us * (at % every == 0) for at in range(count)]
+    lengths_ns = ((OWN_US * (1 + 0.01 * (at % 3 - 1)) + BACKWARD_US + us) * US for at, us in enumerate(more_us))
+    return {"steps": [step | {"backward_ns": BACKWARD_US * US} for step in timed_steps(lengths_ns, TRACED)]}
 
 
 def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every: int = 1) -> str | None:

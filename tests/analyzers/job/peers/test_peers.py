@@ -40,18 +40,18 @@ USUAL = rank([SHORT, LONG])
     [
         # The peers run the longer of two kernels of one name beside the communication in which they wait for the first.
         ([rank([1.2 * SHORT, 1.2 * LONG]), *[rank([SHORT, LONG], beside=[False, True])] * 3], [1.2, 1.0, 1.0, 1.0]),
-        # Beside communication in part: not compared.
-        ([rank([SHORT, 5 * LONG], either=[True, False]), USUAL, USUAL], [1.0] * 3),
+        ([rank([SHORT, 5 * LONG], either=[True, False]), USUAL, USUAL], [1.0] * 3),  # beside communication in part
         # Three launches of one length each: by name they are as fast, by places the second would be far too fast.
         ([rank([SHORT, SHORT, LONG, SHORT, LONG, LONG]), USUAL, USUAL], [1.0] * 3),
         # A few launches more: their mean holds more of the long ones, the rank is not slow and its peer not fast.
         ([rank([SHORT, SHORT, LONG, LONG]), rank([SHORT, SHORT, LONG])], [np.nan] * 2),
-        # Most ranks do not launch it equally often.
-        ([rank([SHORT] * 3), rank([SHORT] * 4), rank([2 * SHORT] * 5)], [np.nan] * 3),
+        (
+            [rank([SHORT] * 3), rank([SHORT] * 4), rank([2 * SHORT] * 5)],
+            [np.nan] * 3,
+        ),  # all launch it differently often
         # Each lacks the record of another launch, after which every place holds other work.
         ([rank(LAUNCHES[:1] + LAUNCHES[2:]), rank(LAUNCHES[:5] + LAUNCHES[6:])], [1.0] * 2),
-        # A kernel that one rank runs has no typical time.
-        ([rank([SHORT]), rank([])], [np.nan] * 2),
+        ([rank([SHORT]), rank([])], [np.nan] * 2),  # what one rank alone runs has no typical time
     ],
 )
 def test_kernels_are_compared_at_one_place_in_one_company(ranks: list[Kernels], expected: list[float]) -> None:

@@ -69,9 +69,7 @@ def test_ranks_that_send_and_receive_at_once_or_pass_around_are_no_pipeline(labe
     assert not _goes_around([0, 1], links(0) | {(1, 0): {0: np.full(3, 12)}})
 
 
-def test_ranks_of_which_both_send_before_they_receive_exchange_tokens(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_that_send_before_they_receive_exchange_tokens(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     def sends_first(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
         found = step_messages(ranks, matched)
         return replace(found, when_ns=found.when_ns + np.where(found.sends, -(10**12), 10**12))

@@ -51,8 +51,8 @@ def test_many_that_wait_once_met_and_who_was_not_recorded_is_not_last(tmp_path: 
 def test_clocks_that_nothing_else_connects_are_aligned_by_it(tmp_path: Path, shift_us: float, steps: int) -> None:
     scripts = train(4, longer_kernels(2), steps=steps)
     facts = meeting_hosts.facts_of(scripts, tmp_path, shift_us=[0.0, 0.0, shift_us, shift_us])
-    moved = [replace(f, identity=replace(f.identity, host=host)) for f, host in zip(facts, "aabb", strict=True)]
-    job = job_facts(moved)
+    hosts = zip(facts, "aabb", strict=True)
+    job = job_facts([replace(f, identity=replace(f.identity, host=host)) for f, host in hosts])
     assert met(job) == [2] * steps and abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from captured import sidecar_of
-from cpu_loop import cpu_loop
+from cpu_loop import cpu_loop, python
 from kineto_run import Script
 from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
@@ -62,15 +62,10 @@ def test_a_comprehension_is_part_of_the_function_around_it(tmp_path: Path) -> No
     assert line.words == "train.py:40 clean(), in train.py:42 <listcomp>"
 
 
-def evaluate(script: Script) -> None:
-    with script.frame("parts/evaluate.py(9): run"):
-        script.idle(1e3)
-
-
 def test_a_file_is_called_as_in_stacks_and_by_more_of_its_path_where_two_share_a_name(tmp_path: Path) -> None:
     lines = [f"/home/me/{file}:7" for file in ("train.py", "parts/evaluate.py", "a/loss.py", "b/loss.py", "alone.py")]
     waits = tuple(HostWait(source_line=line, what="item", count=1, total_ns=1) for line in lines)
-    facts = replace(cpu_loop(tmp_path, after=evaluate), sidecar=Sidecar(syncs=waits))
+    facts = replace(cpu_loop(tmp_path, after=python(("parts/evaluate.py(9): run", 1e3))), sidecar=Sidecar(syncs=waits))
     shown = [shown_place(facts, line) for line in lines]
     assert shown == ["train.py:7", "parts/evaluate.py:7", "a/loss.py:7", "b/loss.py:7", "alone.py:7"]
     assert shown_place(facts, "?") == "?"
@@ -104,14 +99,9 @@ def test_collectives_of_a_sharded_model_are_beside_the_passes_where_its_call_is(
 SPINS = "Thread-1 (watch)"
 
 
-def watch(script: Script) -> None:
-    with script.frame("train.py(60): watch"):
-        script.idle(4_000.0)
-
-
 def rank(folder: Path, number: int, cpu_ns: int) -> RankFacts:
     """A rank with a thread that was so long on a CPU in a window of 1 s, seen in `watch` and shorter in the loop."""
-    facts = cpu_loop(folder, after=watch, rank=number)
+    facts = cpu_loop(folder, after=python(("train.py(60): watch", 4_000.0)), rank=number)
     functions = facts.script_frames["function"][facts.script_stacks["frame"]].tolist()
     window = {"dur_ns": 10**9, "cpu_ns": 1, "beside": [{"name": SPINS, "cpu_ns": cpu_ns}] if cpu_ns else []}
     seen = [("rest", functions.index(name), 1) for name in ("watch", "main")]
@@ -124,6 +114,5 @@ def test_a_thread_has_its_line_its_share_and_a_rank_if_no_peer_has_it(tmp_path: 
     (thread,) = busy_threads(facts)
     assert (thread.line, thread.share) == ("train.py:60 watch()", 0.6)
     assert busy_threads(replace(facts, script_totals=SCRIPT_TOTALS.empty())) == []
-    ranks = [rank(tmp_path, number, 600_000_000 if number == 1 else 0) for number in range(2)]
-    assert list(threads_alone(ranks)) == [1]
+    assert list(threads_alone([rank(tmp_path, number, 600_000_000 * number) for number in range(2)])) == [1]
     assert threads_alone([rank(tmp_path, number, 600_000_000) for number in range(2)]) == {}

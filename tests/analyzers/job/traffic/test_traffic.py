@@ -122,9 +122,7 @@ def test_units_of_a_block(labelled: Runs, name: str, units: int) -> None:
     assert len(forward.gathers) == 4 * units
 
 
-@pytest.mark.parametrize(
-    ("name", "share"), [("clean.fsdp", 0.0), ("three units a layer", 0.0), ("gathers when needed", 5 / 7)]
-)
+@pytest.mark.parametrize("name, share", [("clean.fsdp", 0), ("three units a layer", 0), ("gathers when needed", 5 / 7)])
 def test_what_prefetching_would_hide(labelled: Runs, name: str, share: float) -> None:
     """The first gather of each pass cannot be ahead of its unit; where all others are, nothing is left to hide."""
     passes = unit_passes(labelled(name).job, 0)

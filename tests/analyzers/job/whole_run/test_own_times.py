@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import meeting_in_backward, with_sidecars
+from captured import meeting_in_backward, timed_steps, with_sidecars
 from labelled_runs import Runs, candidates
 
 from ddprof.analyzers.attribution.own_time import takes_longer
@@ -22,13 +22,9 @@ MS, STEP_MS = 1_000_000, 30.0
 
 def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> dict[str, Any]:
     """Steps of 30 ms: 4 are outside the backward pass, `more_ms` more in every n-th and 15 in `stopped` of seven."""
-    steps = []
-    for index in range(count):
-        own = 4.0 + 0.3 * (index % 5) + more_ms * (index % every == 0) + 15.0 * (index % 7 < stopped)
-        start = int(index * STEP_MS * MS)
-        step = {"index": index, "backward_ns": int((STEP_MS - own) * MS), "profiled": 5 <= index < 10}
-        steps.append(step | {"start_ns": start, "end_ns": start + int(STEP_MS * MS)})
-    return {"steps": steps}
+    own_ms = [4.0 + 0.3 * (at % 5) + more_ms * (at % every == 0) + 15.0 * (at % 7 < stopped) for at in range(count)]
+    steps = zip(timed_steps([STEP_MS * MS] * count), own_ms, strict=True)
+    return {"steps": [step | {"backward_ns": int((STEP_MS - own) * MS)} for step, own in steps]}
 
 
 def ran(share: float, waited: float) -> dict[str, Any]:
@@ -67,8 +63,7 @@ def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: 
 
 
 def test_the_host_of_a_device_waits_for_it_in_any_call(labelled: Runs) -> None:
-    ranks = with_sidecars(labelled("clean.ddp"), timed(0.0), timed(8.0), timed(0.0)).job.ranks
-    assert not np.any(late_shares(ranks))
+    assert not np.any(late_shares(with_sidecars(labelled("clean.ddp"), timed(0.0), timed(8.0), timed(0.0)).job.ranks))
 
 
 EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns": 70 * MS, "optimizer_ns": 2 * MS}

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from captured import sidecar_of, steps, with_sidecars
+from captured import sidecar_of, steps, timed_steps, with_sidecars
 from cpu_loop import cpu_loop
 from labelled_runs import Runs, candidates, run_of
 from msgspec import structs
@@ -22,11 +22,7 @@ MS = 1_000_000
 @pytest.mark.parametrize(("traced", "share"), [(range(20, 30), 0.1), (range(20, 55), None)])
 def test_steps_in_trace_windows_are_no_part_of_the_run(traced: range, share: float | None) -> None:
     """Every step outside pauses for 10 % of its time; traced ones are ten times as long. Few others are no run."""
-    begins_ns, every = 0, []
-    for index in range(60):
-        length_ns = (200 if index in traced else 20) * MS
-        every.append({"index": index, "start_ns": begins_ns, "end_ns": begins_ns + length_ns})
-        begins_ns += length_ns
+    every = timed_steps(((200 if index in traced else 20) * MS for index in range(60)), traced=())
     window = {"start_ns": every[traced[0]]["start_ns"], "end_ns": every[traced[-1]]["end_ns"]}
     gc = [{"start_ns": step["start_ns"] + 1, "dur_ns": 2 * MS} for step in every]
     sidecar = sidecar_of({"steps": every, "windows": [window], "gc": gc})
@@ -107,6 +103,5 @@ def test_the_unprofiled_step_leaves_warm_up_export_and_odd_blocks_out(tmp_path: 
     ],
 )
 def test_steps_that_get_longer_over_the_run_are_said(tmp_path: Path, lengths_us: list[float], said: str) -> None:
-    facts = priced(loaded(tmp_path), lengths_us).graph.ranks[0].facts
-    notes = growth_note([facts])
+    notes = growth_note([priced(loaded(tmp_path), lengths_us).graph.ranks[0].facts])
     assert [note.issue.partition("run: ")[2] for note in notes] == [said] * bool(said)

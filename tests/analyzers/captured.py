@@ -1,7 +1,8 @@
 """Runs as if ddprof's capture had recorded more about them, or less."""
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,13 @@ def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
     steps = facts.steps["index"].tolist()
     fed = [{"step": step, "elements": elements, "batches": 1, "samples": samples} for step in steps]
     return replace(facts, sidecar=sidecar_of({"batches": fed}))
+
+
+def timed_steps(lengths_ns: Iterable[float], traced: Container[int] = range(5, 10)) -> list[dict[str, Any]]:
+    """Records of steps of these lengths, one after another, with some in a trace window."""
+    ends_ns = itertools.accumulate(map(int, lengths_ns), initial=0)
+    bounds_ns = enumerate(itertools.pairwise(ends_ns))
+    return [{"index": i, "start_ns": start, "end_ns": end, "profiled": i in traced} for i, (start, end) in bounds_ns]
 
 
 def steps(count: int, length_ns: int) -> list[dict[str, int]]:

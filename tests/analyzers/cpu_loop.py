@@ -26,6 +26,17 @@ def operators(script: Script, *names: str, count: int = 1, dur_us: float = 10.0)
             script.idle(10.0)
 
 
+def python(*functions: tuple[str, float]) -> Chore:
+    """Functions of the script, by their frames, that run Python for so many us, one after another."""
+
+    def chore(script: Script) -> None:
+        for frame, us in functions:
+            with script.frame(frame):
+                script.idle(us)
+
+    return chore
+
+
 def cpu_loop(
     folder: Path, before: Chore | None = None, after: Chore | None = None, optimizer: Chore | None = None, rank: int = 0
 ) -> RankFacts:

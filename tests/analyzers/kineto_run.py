@@ -143,7 +143,7 @@ def meet(scripts: list[Script], transfer_us: float = 50.0) -> None:
 def in_step(
     ranks: int, steps: int, work: Callable[[Script, int, int], None], wait: str = "cudaDeviceSynchronize"
 ) -> list[Script]:
-    """Ranks that do `work` (script, rank, step), meet in an all-reduce and `wait` for it, step by step."""
+    """Ranks that do `work` (script, rank, step), meet in an all-reduce and `wait` ("": do not) for it, step by step."""
     scripts = [Script() for _ in range(ranks)]
     for step in range(steps):
         begins_us = [script.now_us for script in scripts]
@@ -151,7 +151,8 @@ def in_step(
             work(script, rank, step)
         meet(scripts)
         for script, begin_us in zip(scripts, begins_us, strict=True):
-            script.synchronise(wait)
+            if wait:
+                script.synchronise(wait)
             script.step(step + 1, begin_us)
     return scripts
 

@@ -19,7 +19,6 @@ def candidate(measures: Measures, identifier: str = LOADER) -> Candidate:
 
 
 def with_more(measures: Measures, position: int, cause: str, us: float) -> Measures:
-    """The job with more time for something on one rank."""
     ledger = measures.ledger_us.copy()
     ledger[position, CAUSE_CODE[cause]] += us
     return replace(measures, ledger_us=ledger)

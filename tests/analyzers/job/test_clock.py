@@ -38,7 +38,6 @@ def test_a_skewed_host_is_found_within_the_stated_error(labelled: Runs, extra_us
 
 
 def test_a_skewed_clock_changes_no_wait(labelled: Runs) -> None:
-    """Waits of collectives need no clock at all: a host a second ahead books the same ledger."""
     job = labelled("clean.tpdp").job
     moved = job_facts([shifted(f, 10**9) if f.identity.host == "node01" else f for f in job.ranks])
     assert moved.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
@@ -57,8 +56,7 @@ def test_a_host_is_reached_through_as_few_others_as_can_be(labelled: Runs) -> No
     each = np.zeros(len(groups), np.int64)
     members = {"rank": np.concatenate(groups), "comm": instance, "side": np.zeros(len(instance), np.int64)}
     instances = {"op": each + OP_CODE["all_reduce"], "group": np.arange(len(groups)), "size_bytes": each}
-    matched = Matched(instance=instance, is_message=each.astype(bool), **members, **instances)
-    domains = align(ranks, matched)[0].domains
+    domains = align(ranks, Matched(instance=instance, is_message=each.astype(bool), **members, **instances))[0].domains
     assert tuple(domains[f"node{rank}"].offset_ns for rank in range(4)) == offsets_ns
     errors_ns = [domains[f"node{rank}"].error_ns for rank in range(4)]
     assert errors_ns == [0, 1_000, 1_000, 500]  # 500 ns is the least that one comparison is trusted to

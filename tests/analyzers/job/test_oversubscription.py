@@ -19,8 +19,7 @@ def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> L
     time = CpuTime(dur_ns=10**9, cpu_ns=4 * 10**8, waited_ns=int(waited_share * 10**9))
     precision, processors = PrecisionSettings(num_threads=threads), Processors(usable=cores, local_ranks=2)
     known = Sidecar(precision=precision, processors=processors, cpu_waits=CpuWaits(windows=(time,), run=time))
-    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(known, rank=rank)) for rank in range(2)]
-    return run_of(ranks)
+    return run_of([replace(cpu_loop(folder, rank=at), sidecar=structs.replace(known, rank=at)) for at in range(2)])
 
 
 @pytest.mark.parametrize(("threads", "waited", "lost"), [(8, 0.5, 0.5), (3, 0.9, 1 - 4 / 6)])
@@ -51,9 +50,7 @@ def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: i
         (("0", "0-99999999999999999999"), 2, 1),
     ],
 )
-def test_ranks_bound_to_cores_of_their_own_share_none(
-    tmp_path: Path, bound_to: tuple[str | None, ...], local_ranks: int, cores: int
-) -> None:
+def test_cores_that_ranks_share(tmp_path: Path, bound_to: tuple[str | None, ...], local_ranks: int, cores: int) -> None:
     """The cores count together of which all ranks of the host say that they may use them."""
     ranks = []
     for rank, which in enumerate(bound_to):
@@ -61,8 +58,7 @@ def test_ranks_bound_to_cores_of_their_own_share_none(
         processors = Processors(usable=usable, local_ranks=local_ranks, cores=which)
         ranks.append(replace(cpu_loop(tmp_path, rank=rank), sidecar=Sidecar(rank=rank, processors=processors)))
     assert shared_cores(ranks)[0] == (local_ranks, cores)
-    notes = oversubscription_note(ranks)
-    assert bool(notes) == (local_ranks > cores)
+    assert bool(oversubscription_note(ranks)) == (local_ranks > cores)
 
 
 def test_without_the_number_of_threads_nothing_is_known(tmp_path: Path) -> None:
@@ -71,9 +67,7 @@ def test_without_the_number_of_threads_nothing_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uuids", [("a", "b"), ("a", "a"), (None, None)])
 def test_ranks_that_forgot_to_set_their_device_are_told(labelled: Runs, uuids: tuple[str | None, ...]) -> None:
-    ranks = [
-        replace(facts, sidecar=Sidecar(device=RankDevice(uuid=uuid)))
-        for facts, uuid in zip(labelled("clean.ddp").job.ranks, uuids, strict=False)
-    ]
+    given = zip(labelled("clean.ddp").job.ranks, uuids, strict=False)
+    ranks = [replace(facts, sidecar=Sidecar(device=RankDevice(uuid=uuid))) for facts, uuid in given]
     said = [note.issue for note in run_of(ranks).job.health if "share one device" in note.issue]
     assert said == (["ranks 0, 1 share one device"] if uuids == ("a", "a") else [])

@@ -26,13 +26,10 @@ def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] 
 
 
 def said(name: str, job: Any) -> list[Remark]:
-    """Remarks of one check on a job."""
     return list(training_checks()[f"training.{name}"].detect(job))
 
 
-def held(
-    checksums: Sequence[str], kind: str = "ddp", step: int = 9, ranks: Sequence[int] = (0, 1), **more: Any
-) -> dict[str, Any]:
+def held(checksums: Sequence[str], kind: str = "ddp", step: int = 9, ranks: Sequence[int] = (0, 1), **more: Any) -> Any:
     """A sidecar of a rank that held tensors of 64, 128, ... bytes with these checksums after a step."""
     names = [f"layer{at}.weight" for at in range(len(checksums))]
     of_ranks = {"class": "Net", "kind": kind, "ranks": list(ranks) if kind == "ddp" else []}

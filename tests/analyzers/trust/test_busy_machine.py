@@ -22,8 +22,10 @@ from ddprof.analyzers.verdict import verdict
 from ddprof.findings import Basis, Candidate, Change
 from ddprof.report.model import Steps
 
+Shares = dict[str, Any]
 
-def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str = "") -> dict[str, Any]:
+
+def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str = "") -> Shares:
     """A sidecar with these shares of the time, in a window and over the run."""
     shares = (on_cpu, waited), run or (on_cpu, waited)
     window, ever = ({"dur_ns": 10**9, "cpu_ns": int(c * 1e9), "waited_ns": int(w * 1e9)} for c, w in shares)
@@ -38,35 +40,33 @@ def accusation(measures: Measures, *ranks: int, identifier: str = "straggler.com
 
 
 def explained(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> str | None:
-    """Explanation of an accusation of these ranks."""
     return explained_by_a_busy_machine(accusation(measures, *ranks, identifier=identifier), measures)
 
 
+WAITED = "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %"
+SHARED = waits(0.3, 0.0, cores="0-1")
+
+
 @pytest.mark.parametrize(
-    ("sidecars", "withdrawn"),
+    ("peer", "late", "why"),
     [
-        ([waits(0.3, 0.2), waits(0.3, 0.6)], True),  # rank 1 waits for a CPU, rank 0 as well at other times
-        ([waits(0.3, 0.0), waits(0.3, 0.6, run=(0.3, 0.5))], False),  # something runs on rank 1's cores all the time
+        (waits(0.3, 0.2), waits(0.3, 0.6), WAITED),  # rank 1 waits for a CPU, rank 0 as well at other times
+        (waits(0.3, 0.0), waits(0.3, 0.6, run=(0.3, 0.5)), None),  # something runs on rank 1's cores all the time
         # The same where the scheduler gives all ranks the same cores: it is its choice, whom it lets wait.
-        ([waits(0.3, 0.2, run=(0.3, 0.0), cores="0-1"), waits(0.3, 0.6, run=(0.3, 0.5), cores="0-1")], True),
-        ([waits(0.3, 0.0, cores="0"), waits(0.3, 0.6, run=(0.3, 0.5), cores="1")], False),
-        ([waits(0.3, 0.3), waits(0.5, 0.5)], False),  # both wait as much for what they compute: rank 1 computes more
-        ([waits(0.3, 0.02), waits(0.9, 0.05)], False),  # nobody waits to speak of
-        ([{}, {}], False),  # not recorded
+        (waits(0.3, 0.2, run=(0.3, 0.0), cores="0-1"), waits(0.3, 0.6, run=(0.3, 0.5), cores="0-1"), WAITED),
+        (waits(0.3, 0.0, cores="0"), waits(0.3, 0.6, run=(0.3, 0.5), cores="1"), None),
+        (waits(0.3, 0.3), waits(0.5, 0.5), None),  # both wait as much for what they compute: rank 1 computes more
+        (waits(0.3, 0.02), waits(0.9, 0.05), None),  # nobody waits to speak of
+        ({}, {}, None),  # not recorded
+        # It moves them: what is left of 30 % in the traced steps over the whole run is chance, or the rank's own.
+        (SHARED, waits(0.4, 0.0, run=(0.35, 0.0), cores="0-1"), "may use the same cores"),
+        (SHARED, waits(0.4, 0.0, run=(0.4, 0.0), cores="0-1"), None),
+        (SHARED, waits(0.4, 0.0, run=(0.35, 0.0), cores="1"), None),
     ],
 )
-def test_waits_that_all_share_explain_a_rank(labelled: Runs, sidecars: list[dict[str, Any]], withdrawn: bool) -> None:
-    reason = explained(on_cpu(labelled("clean.ddp"), sidecars[0], sidecars[1], sidecars[0]), 1)
-    assert (reason is not None) == withdrawn
-    assert reason is None or "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %" in reason
-
-
-@pytest.mark.parametrize(("cpu", "cores", "withdrawn"), [(0.35, "0-1", True), (0.4, "0-1", False), (0.35, "1", False)])
-def test_ranks_that_share_cores_have_no_slow_ones(labelled: Runs, cpu: float, cores: str, withdrawn: bool) -> None:
-    """The scheduler moves them: what is left of 30 % in the traced steps over the whole run is chance, or its own."""
-    peer, slow = waits(0.3, 0.0, cores="0-1"), waits(0.4, 0.0, run=(cpu, 0.0), cores=cores)
-    reason = explained(on_cpu(labelled("clean.ddp"), peer, slow, peer), 1)
-    assert (reason is not None) == withdrawn and (reason is None or "may use the same cores" in reason)
+def test_what_all_share_explains_a_rank(labelled: Runs, peer: Shares, late: Shares, why: str | None) -> None:
+    reason = explained(on_cpu(labelled("clean.ddp"), peer, late, peer), 1)
+    assert (reason is None) == (why is None) and (why or "") in (reason or "")
 
 
 @pytest.fixture

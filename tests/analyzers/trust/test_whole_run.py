@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import meeting_in_backward
+from captured import meeting_in_backward, timed_steps
 from labelled_runs import Runs, latest
 
 from ddprof.analyzers.facts.model import RankFacts
@@ -22,14 +22,9 @@ OWN_US, BACKWARD_US = 20_000, 10_000
 
 def timed(traced_us: float, others_us: float, count: int = 60, every: int = 1) -> dict[str, Any]:
     """A rank that takes so much longer beside its backward pass in traced steps and in every N-th of the others."""
-    found, at_us = [], 0.0
-    for index in range(count):
-        more_us = traced_us if index in TRACED else (others_us if index % every == 0 else 0.0)
-        length_us = OWN_US * (1 + 0.01 * (index % 3 - 1)) + BACKWARD_US + more_us
-        step = {"index": index, "start_ns": int(at_us * US), "end_ns": int((at_us + length_us) * US)}
-        found.append({**step, "backward_ns": BACKWARD_US * US, "profiled": index in TRACED})
-        at_us += length_us
-    return {"steps": found}
+    more_us = [traced_us if at in TRACED else others_us * (at % every == 0) for at in range(count)]
+    lengths_ns = ((OWN_US * (1 + 0.01 * (at % 3 - 1)) + BACKWARD_US + us) * US for at, us in enumerate(more_us))
+    return {"steps": [step | {"backward_ns": BACKWARD_US * US} for step in timed_steps(lengths_ns, TRACED)]}
 
 
 def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every: int = 1) -> str | None:
@@ -51,30 +46,29 @@ def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> No
         assert contradicted_by_the_run(Candidate(identifier, "", 1.0, Basis.COMPARED, ranks), measures) is None
 
 
-@pytest.mark.parametrize(("fed", "cpu", "stands"), [(True, 0.6, True), (True, 0.4, False), (False, 0.6, False)])
-def test_a_rank_fed_more_is_late_in_backward_where_its_cpu_time_says_so(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch, fed: bool, cpu: float, stands: bool
+@pytest.mark.parametrize(
+    ("fed", "cpu", "cores", "waited", "stands"),
+    [
+        (True, 0.6, "0-3", 0.0, True),  # fed more, as its CPU time says
+        (True, 0.4, "0-3", 0.0, False),
+        (False, 0.6, "0-3", 0.0, False),
+        (False, 0.4, "1", 0.4, True),  # it waits for cores of its own over the whole run, its peers do not
+        (False, 0.4, "0-3", 0.4, False),  # where all may use the same cores, chance decides
+        (False, 0.4, "1", 0.0, False),
+    ],
+)
+def test_a_rank_fed_more_or_whose_own_cores_are_taken_is_late_in_backward(
+    labelled: Runs, monkeypatch: pytest.MonkeyPatch, fed: bool, cpu: float, cores: str, waited: float, stands: bool
 ) -> None:
-    late = latest(labelled(STRAGGLER).measures)
-    is_late = lambda ranks, _: np.arange(len(ranks)) == (late if fed else -1)  # noqa: E731
-    shares = lambda ranks: CpuShares(np.where(is_late(ranks, 0), cpu, 0.4), np.zeros(len(ranks)), ())  # noqa: E731
-    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.fed_more_each_step", is_late)
-    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.run_shares", shares)
-    assert (verdict(labelled, 1.0, 0.0) is None) == stands
-
-
-@pytest.mark.parametrize(("cores", "waited", "stands"), [("1", 0.4, True), ("0-3", 0.4, False), ("1", 0.0, False)])
-def test_a_rank_whose_own_cores_are_taken_is_late_in_backward(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch, cores: str, waited: float, stands: bool
-) -> None:
-    """It waits for them over the whole run, its peers do not; where all may use the same cores, chance decides."""
     late = latest(labelled(STRAGGLER).measures)
 
     def shares(ranks: Sequence[RankFacts]) -> CpuShares:
         is_late = np.arange(len(ranks)) == late
         places = tuple(("a", cores if taken else "0-3") for taken in is_late)
-        return CpuShares(np.full(len(ranks), 0.4), np.where(is_late, waited, 0.0), places)
+        return CpuShares(np.where(is_late, cpu, 0.4), np.where(is_late, waited, 0.0), places)
 
+    is_fed = lambda ranks, _: np.arange(len(ranks)) == (late if fed else -1)  # noqa: E731
+    monkeypatch.setattr("ddprof.analyzers.trust.whole_run.fed_more_each_step", is_fed)
     monkeypatch.setattr("ddprof.analyzers.trust.whole_run.run_shares", shares)
     assert (verdict(labelled, 1.0, 0.0) is None) == stands
 

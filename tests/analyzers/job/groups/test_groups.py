@@ -1,22 +1,22 @@
-"""The purpose of a process group follows from its name or its use; else it is a group of N."""
+"""Process groups: their purpose from name or use, else a group of N; nameless ones from the streams they run on."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from kineto_run import Script, loaded
 from labelled_runs import Runs, abstains, only_run, run_of, sample_run
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.report.phrases import run_words
 
 
-@pytest.mark.parametrize(
-    ("name", "roles"), [("clean.ddp", {"dp"}), ("clean.fsdp", {"fsdp_shard"}), ("clean.tpdp", {"dp", "tp"})]
-)
-def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: set[str]) -> None:
-    assert set(labelled(name).job.groups["role"].tolist()) == roles
+@pytest.mark.parametrize("name, roles", [("clean.ddp", "dp"), ("clean.fsdp", "fsdp_shard"), ("clean.tpdp", "dp tp")])
+def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: str) -> None:
+    assert set(labelled(name).job.groups["role"].tolist()) == set(roles.split())
 
 
 @pytest.mark.parametrize(("in_forward", "role"), [(2**20, "tp"), (2**10, "dp"), (0, "dp")])
@@ -54,3 +54,21 @@ def test_a_group_whose_list_is_abbreviated_has_the_size_it_states(size: int, ran
     assert not any(t.is_whole for t in run.measures.comm.traffic if t.group_size == size)
     assert "62 missing ranks" in abstains("comm.bandwidth_bound", run.measures)
     assert [f.id for f in run.report.findings] == []
+
+
+def swapped(facts: RankFacts) -> RankFacts:
+    """The rank as its file would be had its window opened while the other stream was busy."""
+    track = facts.comms["track"]
+    low, high = np.unique(track).tolist()
+    return replace(facts, comms=facts.comms.replace(track=np.where(track == low, high, low)))
+
+
+def test_groups_do_not_depend_on_which_stream_came_first(labelled: Runs) -> None:
+    ranks = labelled("mesh without arguments").job.ranks
+    usual = nameless_groups(ranks)
+    assert sorted(set(usual.values())) == [(0, 1), (0, 2), (1, 3), (2, 3)]
+    mixed = nameless_groups([swapped(facts) if p in (1, 2) else facts for p, facts in enumerate(ranks)])
+    for position, facts in enumerate(ranks):
+        tracks = np.unique(facts.comms["track"]).tolist()
+        there = tracks[::-1] if position in (1, 2) else tracks
+        assert [mixed[position, track] for track in there] == [usual[position, track] for track in tracks]

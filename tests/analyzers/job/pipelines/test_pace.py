@@ -1,7 +1,8 @@
 """A slow device is told from a stage with more or other work by what the same kernels take."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,23 +12,17 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import is_gemm
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.pipelines.pace import MIN_EXCESS, stage_pace
-from ddprof.analyzers.job.slowdown import Slowdown
 
-TWO = Pipeline(((0,), (1,)), 16)
+pace = partial(stage_pace, pipeline=Pipeline(((0,), (1,)), 16))
 
 
 def slower(facts: RankFacts, factor: Callable[[str], float], shapes: bool = False) -> RankFacts:
-    """The rank with kernels that take `factor(name)` times as long."""
     ops = facts.device_ops
     by_name = np.array([factor(name) for name in facts.strings])
     took = (ops["end_ns"] - ops["start_ns"]) * np.where(ops["comm"] < 0, by_name[ops["name"]], 1.0)
     shape = np.full(len(ops), len(facts.strings) if shapes else NO_STRING)
     facts = replace(facts, strings=(*facts.strings, "[[8, 8]]"))
     return replace(facts, device_ops=ops.replace(end_ns=ops["start_ns"] + took.astype(np.int64), shape=shape))
-
-
-def pace(ranks: Sequence[RankFacts]) -> Slowdown:
-    return stage_pace(ranks, TWO)
 
 
 def test_all_kernels_alike_are_a_slow_device_and_more_layers_are_none(labelled: Runs) -> None:
@@ -63,7 +58,6 @@ def test_shapes_say_that_the_work_is_the_same_and_smaller_layers_make_no_stage_s
     unknown = [slower(facts, lambda name: 1.0) for facts in (first, second)]
     assert np.isnan(pace([unknown[0], slower(second, short_of_power)]).factor[1])
     # Half of the launches of each kernel take 0.7 of the time: the other stage is 1.4 times as slow as these alone.
-    first, second = (slower(facts, lambda name: 1.0, shapes=True) for facts in labelled("clean.pp").job.ranks)
     ops = second.device_ops
     order = np.lexsort((ops["start_ns"], ops["name"]))
     share = np.where((np.argsort(order) % 2 == 0) & (ops["comm"] < 0), 0.7, 1.0)

@@ -1,4 +1,4 @@
-"""Meetings of ranks without an event, and situations that only look like one."""
+"""Meetings of ranks without an event, situations that only look like one, and how such meetings stand in the facts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,11 +8,15 @@ import meeting_hosts
 import numpy as np
 import pytest
 from kineto_run import Script, in_step
-from meeting_hosts import KERNEL_US, STEPS, Work, job_of, longer_kernels, nothing_more, train
+from labelled_runs import run_of
+from meeting_hosts import KERNEL_US, LAYERS, STEPS, Work, facts_of, job_of, longer_kernels, nothing_more, train
 
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.causes import CAUSE_CODE
+from ddprof.intervals import intersect, length, union
 from ddprof.tables import NULL
 
 
@@ -47,8 +51,8 @@ def test_many_that_wait_once_met_and_who_was_not_recorded_is_not_last(tmp_path: 
 def test_clocks_that_nothing_else_connects_are_aligned_by_it(tmp_path: Path, shift_us: float, steps: int) -> None:
     scripts = train(4, longer_kernels(2), steps=steps)
     facts = meeting_hosts.facts_of(scripts, tmp_path, shift_us=[0.0, 0.0, shift_us, shift_us])
-    moved = [replace(f, identity=replace(f.identity, host=host)) for f, host in zip(facts, "aabb", strict=True)]
-    job = job_facts(moved)
+    hosts = zip(facts, "aabb", strict=True)
+    job = job_facts([replace(f, identity=replace(f.identity, host=host)) for f, host in hosts])
     assert met(job) == [2] * steps and abs(job.clock.domains["b"].offset_ns / 1e3 - shift_us) < 60.0
 
 
@@ -96,3 +100,46 @@ def test_a_collective_that_was_recorded_explains_that_all_resume(tmp_path: Path)
 
     job = job_of(in_step(4, STEPS, work, "cudaStreamSynchronize"), tmp_path)
     assert met(job) == [] and np.unique(job.instances["late"]).tolist() == [1]
+
+
+LATE_US = 1_500.0
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+    return run_of(facts_of(train(4, longer_kernels(1, LATE_US)), tmp_path_factory.mktemp("run")))
+
+
+def test_waiting_is_booked_once_and_charged_to_what_made_the_rank_late(run: LoadedRun) -> None:
+    for rank, causes in run.report.ledger.per_rank.items():
+        parts = {cause: us for cause, us in causes.items() if cause != "wall_us"}
+        assert abs(sum(parts.values()) - causes["wall_us"]) < 0.001 * causes["wall_us"]
+        waited = parts["comm_wait"]
+        assert waited < 60.0 if rank == 1 else abs(waited - LATE_US) < 0.1 * LATE_US, (rank, waited)
+        assert parts["host_sync"] < 100.0
+    for facts in run.job.ranks:
+        assert length(intersect(union(*facts.gaps.bounds), union(*facts.exposed.bounds))) == 0
+    blame = run.job.blame
+    mine = blame["culprit"] == 1
+    assert blame["dur_ns"][mine].sum() > 0.9 * blame["dur_ns"].sum()
+    assert blame["dur_ns"][mine & (blame["cause"] == CAUSE_CODE["compute"])].sum() > 0.9 * blame["dur_ns"].sum()
+    (finding,) = [f for f in run.report.findings if run.report.severity_of(f) != "info"]
+    assert finding.ranks == (1,) and finding.id.startswith("straggler")
+    assert abs(finding.recoverable_us.value - LATE_US) < 0.08 * LATE_US
+    assert (run.pricer.error or 0.0) < 0.01
+
+
+def test_it_is_marked_as_inferred_in_tables_that_stay_in_order_and_carries_no_traffic(run: LoadedRun) -> None:
+    for facts in run.job.ranks:
+        mine = [row for row, name in enumerate(facts.device_ops["name"]) if facts.strings[name] == INFERRED]
+        assert len(mine) == STEPS
+        assert len(np.unique(facts.device_ops["track"][mine])) == 1  # a stream of its own
+    assert not any("barrier" in e.text for f in run.report.findings for e in f.evidence)
+    assert any("resumed together" in note.issue for note in run.report.health)
+    assert INFERRED not in {traffic.op for traffic in run.measures.comm.traffic}
+    for facts in run.job.ranks:
+        assert (np.diff(facts.device_ops["start_ns"]) >= 0).all() and (np.diff(facts.comms["start_ns"]) >= 0).all()
+        ops = facts.comms["device_op"]
+        assert (facts.device_ops["start_ns"][ops] == facts.comms["start_ns"]).all()
+        assert (facts.device_ops["comm"][ops] == np.arange(len(facts.comms))).all()
+        assert len(facts.device_ops) == STEPS * (LAYERS + 2 + (facts.identity.rank == 1))

@@ -4,14 +4,13 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import retold
-from captured import sidecar_of
+from captured import sidecar_of, timed_steps
 from corpus import MODEL
-from kineto_run import Script, in_step, loaded, meet
+from kineto_run import Script, in_step, loaded
 from labelled_runs import Labelled, Runs, drawn, serious
 from retold import Events
 
@@ -150,27 +149,20 @@ def test_a_first_step_that_ranks_began_apart_is_left_out_and_lateness_all_along_
 
 def with_slow_beginning(folder: Path, is_ahead: bool) -> list[RankFacts]:
     """Two ranks whose hosts are slow for 8 ms of each step and ahead of 20 ms of kernels, or slow in the first step
-    alone and never ahead, as they wait for their kernels.
-    """
-    scripts = [Script() for _ in range(2)]
-    for step in range(5):
-        begins_us = [script.now_us for script in scripts]
-        for script in scripts:
-            for _ in range(SHORT):
-                script.launch()
-                script.idle(LATE_US / SHORT if is_ahead or not step else 0.0)
-            script.launch(dur_us=DEVICE_US / 10, times=10)
-        meet(scripts)
-        for script, begin_us in zip(scripts, begins_us, strict=True):
-            if not is_ahead:
-                script.synchronise()
-            script.step(step + 1, begin_us)
+    alone and never ahead, as they wait for their kernels."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        for _ in range(SHORT):
+            script.launch()
+            script.idle(LATE_US / SHORT if is_ahead or not step else 0.0)
+        script.launch(dur_us=DEVICE_US / 10, times=10)
+
+    scripts = in_step(2, 5, work, wait="" if is_ahead else "cudaDeviceSynchronize")
     return [script.facts(folder, rank, 2) for rank, script in enumerate(scripts)]
 
 
 def test_a_first_step_without_the_lead_of_all_others_is_left_out(tmp_path: Path) -> None:
-    ranks = with_slow_beginning(tmp_path, is_ahead=True)
-    kept, (only,) = steady_steps(ranks)
+    kept, (only,) = steady_steps(with_slow_beginning(tmp_path, is_ahead=True))
     assert only.number == 1 and only.why.startswith(EMPTY_QUEUE)
     assert [facts.steps["index"].tolist() for facts in kept] == [[2, 3, 4, 5]] * 2
     assert steady_steps(with_slow_beginning(tmp_path, is_ahead=False))[1] == ()
@@ -184,9 +176,7 @@ def test_a_rank_that_recorded_the_first_step_alone_tells_nothing_of_its_lead(tmp
 
 
 @pytest.mark.parametrize(("every", "numbers"), [(5, []), (20, [1])])
-def test_it_stays_where_steps_outside_the_recording_are_as_long_as_often(
-    tmp_path: Path, every: int, numbers: list[int]
-) -> None:
+def test_it_stays_where_steps_outside_the_recording_are_as_long(tmp_path: Path, every: int, numbers: list[int]) -> None:
     sidecar = timers(every, (DEVICE_US + LATE_US) / 1e3, DEVICE_US / 1e3)
     ranks = [replace(facts, sidecar=sidecar) for facts in with_slow_beginning(tmp_path, is_ahead=True)]
     assert [step.number for step in steady_steps(ranks)[1]] == numbers
@@ -222,7 +212,6 @@ def _saving(ranks: Sequence[Events]) -> None:
 
 
 def _two_ranks(run: Labelled) -> Labelled:
-    """The run without the files of all but its first two ranks."""
     for file in sorted(run.traces.iterdir())[2:]:
         file.unlink()
     return run
@@ -261,17 +250,11 @@ def test_ranks_that_number_their_steps_apart_keep_the_steady_ones_of_their_own(l
 
 def timers(every: int, long_ms: float, usual_ms: float, steps: int = 60) -> Sidecar:
     """Timers that know a long step in `every` steps (0: none), the traced ones aside."""
-
-    def of(index: int) -> dict[str, Any]:
-        length_ms = long_ms if every and index % every == 0 else usual_ms
-        times = {"start_ns": index * 10**9, "end_ns": index * 10**9 + int(length_ms * 1e6)}
-        return {"index": index, **times, "profiled": 5 <= index < 10}
-
-    return sidecar_of({"steps": [of(index) for index in range(steps)]})
+    lengths_ms = (long_ms if every and at % every == 0 else usual_ms for at in range(steps))
+    return sidecar_of({"steps": timed_steps(ms * 1e6 for ms in lengths_ms)})
 
 
 def timed(labelled: Runs, every: int, long_ms: float = 30.0, steps: int = 60) -> list[RankFacts]:
-    """The ranks of a run with such timers."""
     sidecar = timers(every, long_ms, USUAL_MS, steps)
     return [replace(facts, sidecar=sidecar) for facts in labelled("clean.ddp").job.ranks]
 

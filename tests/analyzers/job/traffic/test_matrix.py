@@ -18,18 +18,13 @@ def ranks_of(job: JobFacts) -> Pairs:
     return pairs_of(job, np.arange(len(job.ranks)), len(job.ranks))
 
 
-def steps_of(job: JobFacts) -> int:
-    return min(len(facts.steps) for facts in job.ranks)
-
-
 @pytest.mark.parametrize("sample", ["slow_gpu", "slow_stage", "sharding", "late_loader"])
 def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> None:
     job = sample_run(sample).job
     assert not (job.blame["culprit"] == NULL).any()  # every rank was traced
     waits = ranks_of(job).waits_us
-    causes = [CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]]
-    mine = job.ledger.take(np.isin(job.ledger["cause"], causes))
-    booked_us = np.bincount(mine["rank"], mine["dur_ns"] / 1e3, len(job.ranks)) / steps_of(job)
+    mine = job.ledger.take(np.isin(job.ledger["cause"], [CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]]))
+    booked_us = np.bincount(mine["rank"], mine["dur_ns"] / 1e3, len(job.ranks)) / len(job.per_step_ns)
     assert waits.sum(axis=1) == pytest.approx(booked_us, rel=1e-3, abs=1.0)
     assert not np.diagonal(waits).any()
 
@@ -43,7 +38,7 @@ def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks(
     known = job.instances["size_bytes"][(job.instances["size_bytes"] != NULL) & (job.instances["members"] == 4)]
     off = shared[~np.eye(len(shared), dtype=bool)]
     assert (off == off[0]).all()  # one group of all
-    assert 0 < off[0] * steps_of(job) <= known.sum()
+    assert 0 < off[0] * len(job.per_step_ns) <= known.sum()
     assert pairs_of(job, np.array([0, 0, 1, 1]), 2).waits_us[0, 1] == pytest.approx(by_rank[:2, 2:].sum() / 2)
     some = pairs_of(job, np.array([0, OUTSIDE, 1, OUTSIDE]), 2)
     assert some.waits_us[0, 1] == pytest.approx(by_rank[0, 2])

@@ -22,15 +22,13 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
             at = 1_000_000 * len(sizes)
             rows += [(len(sizes), p, len(sizes), begun, at + transfer) for p, begun in ((a, at - late_ns), (b, at))]
             sizes.append(size)
-    count, steps = len(sizes), (np.array([-(10**9), 0]), np.array([0, until_ns]))
+    steps = np.array([-(10**9), 0]), np.array([0, until_ns])
     names = ("instance", "rank", "comm", "start_ns", "end_ns")
     members = {name: [row[i] for row in rows] for i, name in enumerate(names)}
-    instances = {
-        "op": [9] * count, "group": [0] * count, "is_message": [True] * count, "size_bytes": sizes,
-        "members": [2] * count, "transfer_ns": [1] * count, "complete": [True] * count, "late": [0] * count,
-    }  # fmt: skip
+    alike = {"op": 9, "group": 0, "is_message": True, "members": 2, "transfer_ns": 1, "complete": True, "late": 0}
+    instances = {name: [value] * len(sizes) for name, value in alike.items()}
     return SimpleNamespace(
-        instances=INSTANCES.table(instances),
+        instances=INSTANCES.table(instances | {"size_bytes": sizes}),
         members=MEMBERS.table({**members, "ready_ns": members["start_ns"]}),
         ranks=(SimpleNamespace(steps=SimpleNamespace(bounds=steps)),) * len(hosts),
         clock=SimpleNamespace(domain_of=tuple(hosts)),

@@ -28,8 +28,7 @@ def test_each_rank_has_its_rows_in_order_and_a_rank_without_any_has_none() -> No
 
 def test_the_schedule_of_a_pipeline_makes_nobody_the_latest(labelled: Runs) -> None:
     job = labelled("clean.pp").job
-    waited = job.instances.take(np.unique(job.blame["instance"]))
-    assert waited["is_message"].all()
+    assert job.instances.take(np.unique(job.blame["instance"]))["is_message"].all()
     assert [late.chance for late in latest_ranks(job, CAUSES)] == [1.0]
     assert latest_ranks(replace(job, pipeline=None), CAUSES)[0].chance < 1.0
 
@@ -56,7 +55,6 @@ def test_the_slow_rank_comes_last_and_shows_the_short_kernel(labelled: Runs) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_blame_sums_to_the_exposed_waits_exactly(labelled: Runs, name: str) -> None:
-    """Nothing is charged twice and nothing is lost: per victim and step, charges equal the waiting of the ledger."""
     job = labelled(name).job
     waiting = np.isin(job.ledger["cause"], (CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]))
     for position, facts in enumerate(job.ranks):

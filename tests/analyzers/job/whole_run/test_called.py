@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from captured import on_cpu
+from captured import on_cpu, timed_steps
 from labelled_runs import Runs
 
 from ddprof.analyzers.rules import comm_barrier, comm_latency_bound
@@ -13,15 +13,12 @@ MS = 1_000_000
 
 def called(op: str, ms: float, since: int, every: int = 1, noted: bool = False) -> dict[str, Any]:
     """50 steps of 20 ms, of which 5 to 9 are traced; some are longer by a collective of the script."""
-    steps, at = [], 0
-    for index in range(50):
-        inside = int(ms * MS) if index >= since and (index - since) % every == 0 else 0
-        span = {"index": index, "start_ns": at, "end_ns": at + 20 * MS + inside, "profiled": 5 <= index < 10}
-        steps.append({**span, "forward_ns": 5 * MS, "backward_ns": 10 * MS, "collective_ns": inside})
-        at = span["end_ns"]
+    calls_ns = [int(ms * MS) * (at >= since and (at - since) % every == 0) for at in range(50)]
+    timed = zip(timed_steps(20 * MS + ns for ns in calls_ns), calls_ns, strict=True)
+    steps = [step | {"forward_ns": 5 * MS, "backward_ns": 10 * MS, "collective_ns": ns} for step, ns in timed]
     place = {"op": op, "file": "/a/train.py", "line": 70, "function": "fit"}
     line = {**place, "size": [16, 512], "dtype": "torch.float32", "calls": 13 * len(range(since, 50, every))}
-    line |= {"from_ns": steps[since]["start_ns"] + 1, "to_ns": at}
+    line |= {"from_ns": steps[since]["start_ns"] + 1, "to_ns": steps[-1]["end_ns"]}
     windows = [{"start_ns": steps[5]["start_ns"], "end_ns": steps[9]["end_ns"]}]
     calls = [{**place, "entered_ns": steps[6]["start_ns"]}] if noted else []
     return {"steps": steps, "windows": windows, "last_calls": [line], "window_calls": calls}

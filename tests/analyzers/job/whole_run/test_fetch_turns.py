@@ -18,18 +18,8 @@ def loader(rows: list[tuple[int, int, int]], *lines: WorkerLine) -> TimedFetches
     return TimedFetches(2, 400 * MS, 8, spans=spans, lines=lines)
 
 
-def under_a_lock(workers: int, hold_ms: int, batches: int, seed: int = 1) -> list[list[tuple[int, int, int]]]:
-    """Per worker its fetches: a lock around all of a batch, which any of them may get first."""
-    order = np.random.default_rng(seed).permutation(list(range(workers)) * batches).tolist()
-    asked, rows = [0] * workers, [[] for _ in range(workers)]
-    for number, worker in enumerate(order, 1):
-        rows[worker].append((worker, asked[worker], number * hold_ms - asked[worker]))
-        asked[worker] = number * hold_ms
-    return rows
-
-
-def sample_by_sample(workers: int, hold_ms: int, samples: int, batches: int) -> list[list[tuple[int, int, int]]]:
-    """Fetches with the lock taken for each sample, by whichever worker waits at that moment (seeded)."""
+def under_a_lock(workers: int, hold_ms: int, batches: int, samples: int = 1) -> list[list[tuple[int, int, int]]]:
+    """Per worker its fetches, with the lock taken for each sample, by whichever worker waits then (seeded)."""
     draw = np.random.default_rng(3)
     rows: list[list[tuple[int, int, int]]] = [[] for _ in range(workers)]
     begun, made = [0] * workers, [0] * workers
@@ -59,7 +49,7 @@ def test_a_lock_within_a_rank_and_one_of_all_ranks_of_a_host() -> None:
 
 
 def test_a_lock_taken_for_each_sample_shows_in_the_lines() -> None:
-    rows = sample_by_sample(4, 3, 8, 30)
+    rows = under_a_lock(4, 3, 30, samples=8)
     pools = {share: [loader([*rows[n], *rows[n + 1]], asking(share)) for n in (0, 2)] for share in (0.74, 0.3)}
     turns = in_turn(pools[0.74])
     assert turns is not None and turns.each_ns == pytest.approx(24 * MS, rel=0.1)

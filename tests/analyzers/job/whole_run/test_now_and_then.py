@@ -41,26 +41,24 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
 @pytest.mark.parametrize(
     ("part", "is_long", "often", "in_forward"),
     [
-        ("rest", lambda rank, step: step % 3 == rank, (1, 3), False),  # ranks 0, 1 and 2 in turn
-        ("rest", lambda rank, step: step >= 15, (35, 39), False),
-        ("rest", lambda rank, step: step % 5 == 0, (1, 5), False),
-        ("forward", lambda rank, step: step % 5 == 0, (0, 1), False),
-        ("forward", lambda rank, step: step % 5 == 0, (1, 5), True),
-        ("gc", lambda rank, step: step % 5 == 0, (0, 1), False),  # has a rule of its own
-        ("rest", lambda rank, step: True, (0, 1), False),  # is in the traced steps as well
+        ("rest", lambda rank, step: step % 3 == rank, 1 / 3, False),  # ranks 0, 1 and 2 in turn
+        ("rest", lambda rank, step: step >= 15, 35 / 39, False),
+        ("rest", lambda rank, step: step % 5 == 0, 1 / 5, False),
+        ("forward", lambda rank, step: step % 5 == 0, 0.0, False),
+        ("forward", lambda rank, step: step % 5 == 0, 1 / 5, True),
+        ("gc", lambda rank, step: step % 5 == 0, 0.0, False),  # has a rule of its own
+        ("rest", lambda rank, step: True, 0.0, False),  # is in the traced steps as well
     ],
 )
-def test_time_beyond(
-    labelled: Runs, part: str, is_long: Callable[[int, int], bool], often: tuple[int, int], in_forward: bool
-) -> None:
+def test_time_beyond(labelled: Runs, part: str, is_long: Callable[..., bool], often: float, in_forward: bool) -> None:
     run = labelled("clean.ddp")
     sidecars = [timed(lambda step, rank=rank: is_long(rank, step), part) for rank in range(len(run.job.ranks))]  # type: ignore[misc]
     found = now_and_then(with_sidecars(run, *sidecars).job.ranks, in_forward)
     in_turn = is_long(0, 0) and not is_long(0, 1) and is_long(1, 1)
     assert found is not None and (found.steps, found.in_turn) == (39, in_turn)
-    share = (3 if in_turn else 1) * often[0] / often[1]
+    share = (3 if in_turn else 1) * often
     assert found.often == pytest.approx(share * 39, abs=1)
-    mean_ms = STEP_MS + 0.4 + MORE_MS * often[0] / often[1] * (part in ("rest", "forward"))
+    mean_ms = STEP_MS + 0.4 + MORE_MS * often * (part in ("rest", "forward"))
     assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
 
 
@@ -74,7 +72,7 @@ def test_what_one_rank_has_beyond_the_others_is_not_of_all(labelled: Runs) -> No
     assert timed_run.times[0] > 2 * timed_run.times[1]
 
 
-def within_closure(script: Script) -> None:
+def called(script: Script) -> None:
     """A closure that the optimizer calls, with a function beside the passes."""
     with script.frame("train.py(30): closure"):
         with script.frame(FORWARD):
@@ -83,10 +81,7 @@ def within_closure(script: Script) -> None:
             script.idle(2_000.0)
 
 
-@pytest.mark.parametrize(
-    ("chore", "part", "often"),
-    [(within_closure, "within", 1 / 5), (None, "within", 0.0), (within_closure, "beside", 1 / 5)],
-)
+@pytest.mark.parametrize("chore, part, often", [(called, "within", 0.2), (None, "within", 0), (called, "beside", 0.2)])
 def test_time_in_a_closure(labelled: Runs, tmp_path: Path, chore: Chore | None, part: str, often: float) -> None:
     """Within an optimizer it is the script's where that calls functions of the script."""
     run, sampled = labelled("clean.ddp"), cpu_loop(tmp_path, optimizer=chore)

@@ -1,28 +1,30 @@
-"""A rank that takes longer than its peers over the whole run is told by its timers, whatever the traced steps hold."""
+"""A rank that is late over the whole run is told by timers, whatever the traced steps hold, and without a trace."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from captured import meeting_in_backward, with_sidecars
+from captured import meeting_in_backward, timed_steps, with_sidecars
 from labelled_runs import Runs, candidates
 
 from ddprof.analyzers.attribution.own_time import takes_longer
-from ddprof.analyzers.job.measures import measure
+from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.job.assemble import job_facts
+from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, missing_rank_notes
 from ddprof.analyzers.job.whole_run.own_times import late_shares
+from ddprof.findings import Abstention, Basis, Candidate
+from ddprof.sidecar import StepMedians
 
 MS, STEP_MS = 1_000_000, 30.0
 
 
 def timed(more_ms: float, every: int = 1, stopped: int = 0, count: int = 60) -> dict[str, Any]:
     """Steps of 30 ms: 4 are outside the backward pass, `more_ms` more in every n-th and 15 in `stopped` of seven."""
-    steps = []
-    for index in range(count):
-        own = 4.0 + 0.3 * (index % 5) + more_ms * (index % every == 0) + 15.0 * (index % 7 < stopped)
-        start = int(index * STEP_MS * MS)
-        step = {"index": index, "backward_ns": int((STEP_MS - own) * MS), "profiled": 5 <= index < 10}
-        steps.append(step | {"start_ns": start, "end_ns": start + int(STEP_MS * MS)})
-    return {"steps": steps}
+    own_ms = [4.0 + 0.3 * (at % 5) + more_ms * (at % every == 0) + 15.0 * (at % 7 < stopped) for at in range(count)]
+    steps = zip(timed_steps([STEP_MS * MS] * count), own_ms, strict=True)
+    return {"steps": [step | {"backward_ns": int((STEP_MS - own) * MS)} for step, own in steps]}
 
 
 def ran(share: float, waited: float) -> dict[str, Any]:
@@ -61,5 +63,56 @@ def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: 
 
 
 def test_the_host_of_a_device_waits_for_it_in_any_call(labelled: Runs) -> None:
-    ranks = with_sidecars(labelled("clean.ddp"), timed(0.0), timed(8.0), timed(0.0)).job.ranks
-    assert not np.any(late_shares(ranks))
+    assert not np.any(late_shares(with_sidecars(labelled("clean.ddp"), timed(0.0), timed(8.0), timed(0.0)).job.ranks))
+
+
+EVEN = {"step_ns": 100 * MS, "data_ns": MS, "forward_ns": 20 * MS, "backward_ns": 70 * MS, "optimizer_ns": 2 * MS}
+
+
+def test_a_missing_rank_is_said_and_blamed_on_nobody(labelled: Runs) -> None:
+    job = job_facts([f for f in labelled("straggler.compute").job.ranks if f.identity.rank != 2])
+    assert job.missing_ranks == (2,) and any("was not traced: 2" in note.issue for note in job.health)
+    assert not job.instances["complete"].any()
+
+
+def traced(labelled: Runs, name: str, timers: dict[int, dict[str, int]]) -> Measures:
+    """The run as if only ranks 0 and 1 had been traced, with these timers of others."""
+    part = labelled(name).only(0, 1)
+    known = {rank: StepMedians(**times) for rank, times in {0: EVEN, 1: EVEN, **timers}.items()}
+    return measure(replace(part.job, step_times=known))
+
+
+def others(labelled: Runs, name: str, **late_ns: int) -> dict[int, dict[str, int]]:
+    """Timers of ranks 2 and up; `late_ns`: of rank 3 only."""
+    return {rank: {**EVEN, **(late_ns if rank == 3 else {})} for rank in range(2, labelled(name).job.world_size)}
+
+
+@pytest.mark.parametrize("name", ["comm.bandwidth_bound", "comm.no_overlap"])
+def test_judged_on_a_weaker_basis_where_all_timers_are_even(labelled: Runs, name: str) -> None:
+    (whole,) = labelled(name).said(name)
+    (said,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name)))
+    assert isinstance(said, Candidate) and isinstance(whole, Candidate)
+    assert (whole.basis, said.basis) == (Basis.RECORDED, Basis.DEDUCED)
+
+
+@pytest.mark.parametrize(("name", "explained"), [("comm.bandwidth_bound", True), ("comm.no_overlap", False)])
+def test_not_judged_without_timers_unless_bytes_explain_it_or_late(labelled: Runs, name: str, explained: bool) -> None:
+    (unknown,) = catalogue()[name].detect(traced(labelled, name, {}))
+    if explained:  # buckets of several sizes at one rate
+        assert isinstance(unknown, Candidate) and unknown.basis is Basis.DEDUCED
+    else:  # one huge bucket
+        assert isinstance(unknown, Abstention) and "cannot be separated" in unknown.reason
+    (late,) = catalogue()[name].detect(traced(labelled, name, others(labelled, name, data_ns=40 * MS)))
+    assert isinstance(late, Abstention) and "rank 3 was not traced" in late.reason
+
+
+def test_the_rank_that_is_late_and_where_and_waiting_in_backward_is_not_lateness(labelled: Runs) -> None:
+    name = "comm.bandwidth_bound"
+    late = late_missing_rank(traced(labelled, name, others(labelled, name, data_ns=40 * MS)).job)
+    assert late is not None and (late.rank, late.where, late.excess_us) == (3, "in its data loader", 39_000)
+    (note,) = missing_rank_notes(traced(labelled, name, others(labelled, name, step_ns=130 * MS)).job)
+    assert "30 ms per step more than the median rank outside forward, backward and optimizer" in note.issue
+    assert "--ranks 0,3" in note.effect
+    timers = others(labelled, name, step_ns=200 * MS, backward_ns=170 * MS)
+    assert late_missing_rank(traced(labelled, name, timers).job) is None
+    assert late_missing_rank(traced(labelled, name, {}).job) is None

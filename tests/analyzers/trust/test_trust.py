@@ -1,8 +1,10 @@
-"""The range of a prediction: around it, wider with the doubt, and no step below what nothing removes."""
+"""Prices and how far they are believed: the range of a prediction, and the price that ledger and blame alone say."""
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,14 @@ import pytest
 from captured import on_cpu, steps, with_sidecars
 from labelled_runs import Runs
 
+from ddprof.analyzers import rules
+from ddprof.analyzers.job.charged import waited_us
+from ddprof.analyzers.job.host_parts import COMPILING
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.trust.believed import believed, of_candidate, of_step
+from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
 from ddprof.findings import Basis, Candidate, Change, Recoverable
 
 CHANGES = (Change("no_sync"),)
@@ -40,8 +46,7 @@ def timed_gain(
     measures: Measures, prices: Pricer, identifier: str, share: float, *, rank: int = 1, line: bool = False
 ) -> tuple[float, float, float]:
     """Low, value and high of a finding on one rank that is priced at `share` of the time by which the timers of the
-    run show rank 1 late; `line`: it runs a line alone. In shares of that time.
-    """
+    run show rank 1 late; `line`: it runs a line alone. In shares of that time."""
     late_us = 0.05 * measures.step_us
     timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
     alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)} if line else {}
@@ -57,17 +62,14 @@ def test_the_timers_of_the_run_decide_what_a_named_late_rank_costs(labelled: Run
     gain = partial(timed_gain, on_cpu(run, {}), run.pricer)
     low, value, high = gain("straggler.host", 0.9)
     assert low >= 0.7 and value == pytest.approx(0.9) and high >= 1.0
-    assert gain("straggler.host", 0.6) == pytest.approx((0.7, 1.0, 1.3))
-    assert gain("straggler.host", 0.1, line=True) == pytest.approx((0.7, 1.0, 1.3))
-    assert gain("input.straggler", 0.1) == pytest.approx((0.7, 1.0, 1.3))
+    for timed in (gain("straggler.host", 0.6), gain("straggler.host", 0.1, line=True), gain("input.straggler", 0.1)):
+        assert timed == pytest.approx((0.7, 1.0, 1.3))
     for other in (gain("straggler.host", 0.1), gain("straggler.host", 0.1, rank=0), gain("host.checkpoint", 0.1)):
         assert other[1] == pytest.approx(0.1) and other[2] < 0.7
 
 
 @pytest.mark.parametrize(("identifier", "line"), [("input.straggler", False), ("straggler.host", True)])
-def test_a_late_host_costs_a_device_that_still_has_work_what_the_replay_says(
-    labelled: Runs, identifier: str, line: bool
-) -> None:
+def test_a_late_host_costs_a_device_with_work_what_the_replay_says(labelled: Runs, identifier: str, line: bool) -> None:
     run = labelled("straggler.host")
     assert timed_gain(run.measures, run.pricer, identifier, 0.1, line=line)[1] == pytest.approx(0.1)
 
@@ -91,3 +93,48 @@ def test_pauses_of_the_whole_run_decide_what_they_cost(labelled: Runs) -> None:
     for us in (0.1 * step_us, 0.3 * step_us):
         told = gain({**peer, "checkpoints": saves}, us, with_sidecars)
         assert told.value == pytest.approx(us * 0.04 * step_us / traced_us, rel=0.15)
+
+
+# Priced by a formula or a rate, of which nothing is booked.
+WITHOUT_LEDGER = {"pipeline_schedule"}
+
+
+def test_pauses_cost_what_is_booked_and_what_waits_for_them(labelled: Runs) -> None:
+    """Collections of four ranks in turn: each rank pauses for its own and waits for the others'."""
+    measures = labelled("host.gc").measures
+    price = ledger_price(measures, (Change("remove_host", target="gc"),))
+    assert price is not None
+    own, waited = measures.cause_us("gc"), waited_us(measures, ("gc",), np.arange(4))
+    assert (price.value, price.most) == pytest.approx(((own + waited).mean(), (own + waited).max()))
+    assert own.mean() < price.value / 2  # most of it is waiting
+    assert price.value == pytest.approx(labelled("host.gc").fault["recoverable_us"], rel=0.1)
+
+
+def test_only_ranks_that_are_named_or_wait_gain_and_prices_apart_are_brought_together(labelled: Runs) -> None:
+    measures = labelled("straggler.compute").measures
+    slow = ledger_price(measures, (Change("scale_compute", (2,), (1.3,)),))
+    other = ledger_price(measures, (Change("scale_compute", (1,), (1.3,)),))
+    assert slow is not None and other is not None and other.value < 0.5 * slow.value
+    assert slow.value == pytest.approx(labelled("straggler.compute").fault["recoverable_us"], rel=0.1)
+    untraced = replace(measures, job=replace(measures.job, missing_ranks=(9,)))
+    seen = ledger_price(untraced, (Change("scale_compute", (2,), (1.3,)),))
+    assert seen == replace(slow, sees_more=True)
+    assert seen.widened(Recoverable(10.0, 8.0, 12.0)).value == slow.value
+    ledger = LedgerPrice(50.0, 60.0)
+    assert ledger.agrees(Recoverable(45.0, 40.0, 52.0))
+    low, high = Recoverable(10.0, 8.0, 12.0), Recoverable(90.0, 80.0, 95.0)
+    assert not ledger.agrees(low) and ledger.widened(low) == Recoverable(10.0, 8.0, 50.0)
+    assert not ledger.agrees(high) and ledger.widened(high) == Recoverable(90.0, 60.0, 95.0)
+
+
+def test_formulas_have_no_second_price_and_every_change_that_a_rule_proposes_has_one(labelled: Runs) -> None:
+    measures = labelled("clean.pp").measures
+    assert ledger_price(measures, ()) is None
+    assert ledger_price(measures, (Change("pipeline_schedule", (), (16.0, 1.0)),)) is None
+    measures = labelled("clean.ddp").measures
+    for file in sorted(Path(rules.__file__).parent.glob("*.py")):
+        calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+        made = [call.args[0] for call in calls if ast.unparse(call.func) == "Change"]
+        for kind in (str(name.value) for name in made if isinstance(name, ast.Constant)):
+            target = COMPILING if kind in ("no_compiling", "scale_part") else "gc"
+            assert kind in WITHOUT_LEDGER or ledger_price(measures, (Change(kind, (0, 1), (1.5, 1.0), target),)), file

@@ -1,4 +1,4 @@
-"""Steps that nobody numbered are paired by what they issue, else by when they run."""
+"""Steps of ranks: paired where nobody numbered them, left out with a note, and the one from which a rank is slower."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import retold
+from captured import steps, with_sidecars
 from labelled_runs import Labelled, Runs
 from retold import Events
 
 from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.job.groups.groups import comm_group_ids
+from ddprof.analyzers.job.model import LeftOut
+from ddprof.analyzers.job.steps.left_out import left_out_note
+from ddprof.analyzers.job.steps.onset import onset
 from ddprof.analyzers.job.steps.paired import paired_steps
 
 
@@ -57,3 +61,45 @@ def test_steps_are_those_of_the_collectives_that_they_issue(labelled: Runs, late
     paired, are_numbered = paired_steps(ranks, *comm_group_ids(ranks))
     assert are_numbered
     assert [facts.steps["index"][0] for facts in paired] == [int(facts.identity.rank in late) for facts in paired]
+
+
+def test_a_long_step_that_start_up_does_not_explain_is_told_with_both_readings(labelled: Runs) -> None:
+    ranks = labelled("clean.ddp").job.ranks
+    waited, cold = LeftOut(8, 194_000_000, "mostly waiting for the next batch"), LeftOut(7, 900_000_000, "loading code")
+    (note,) = left_out_note(ranks, (cold, waited), 27_000_000, 1)
+    assert "excluded from the 27 ms step; if it comes again as often, a step takes 110 ms" in note.effect
+    assert "again" not in left_out_note(ranks, (cold,), 27_000_000, 1)[0].effect
+    record = {"steps": [step | {"profiled": step["index"] < 3} for step in steps(40, 31_000_000)]}
+    timed = with_sidecars(labelled("clean.ddp"), *[record] * len(ranks)).job.ranks
+    (note,) = left_out_note(timed, (cold, waited), 27_000_000, 1)
+    assert note.effect.endswith("by the timers of the whole run the mean step takes 31 ms")
+
+
+LEAST = 0.05
+STEPS = np.arange(12)
+
+
+def scatter(steps: int, seed: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+    return np.random.default_rng(seed).normal(0.0, 0.01, steps)
+
+
+@pytest.mark.parametrize("since", [3, 4, 9])
+def test_finds_when_a_device_became_slow(since: int) -> None:
+    found = onset(scatter(12) + 0.3 * (since <= STEPS), LEAST)
+    assert found is not None and found.step == since and found.excess == pytest.approx(0.3, abs=0.02)
+
+
+def test_scatter_has_none() -> None:
+    assert [seed for seed in range(200) if onset(10 * scatter(8, seed), LEAST) is not None] == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        0.3 * ((STEPS >= 4) & (STEPS < 8)),  # it passes
+        -0.3 * (STEPS < 6),  # it catches up with its peers
+        0.3 * (STEPS >= 10),  # two steps are too few
+    ],
+)
+def test_what_is_no_onset(changed: np.ndarray) -> None:  # type: ignore[type-arg]
+    assert onset(scatter(12) + changed, LEAST) is None

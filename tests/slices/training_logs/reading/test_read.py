@@ -12,7 +12,7 @@ from ddprof.readers.format import Sample
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings.explain import explain_tables
 from ddprof.slices.training_logs.format import FORMAT
-from ddprof.slices.training_logs.model import TrainingLog
+from ddprof.slices.training_logs.model import LogReport, TrainingLog
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.slices.training_logs.reading.read import read_training_log
 
@@ -47,10 +47,11 @@ STRAGGLING = "".join(
 STEP = " [2026-01-02 03:04:{at}] iteration {n}/ 9 | elapsed time per iteration ({unit}): {time} | lm loss: 1.0 |\n"
 CRASH = "Traceback (most recent call last):\n"
 OOM = "torch.OutOfMemoryError: CUDA out of memory"
-TIMED_OUT = (
-    "[rank{rank}]:[E218 04:54:22.86 ProcessGroupNCCL.cpp:616] [Rank {of_group}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum=57, OpType={op}, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 "
+TIMED_OUT = "".join(
+    f"[rank{8 + rank}]:[E218 04:54:22.86 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=57, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 "
     "milliseconds before timing out.\n"
+    for rank in (1, 0)
 )
 CANCELLED = "slurmstepd: error: *** JOB {job} ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT ***\n"
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
@@ -92,6 +93,10 @@ def read_text(folder: Path, text: str) -> TrainingLog:
     return read(file)
 
 
+def explained(folder: Path, text: str) -> LogReport:
+    return explain_tables(read_text(folder, text))
+
+
 @pytest.mark.parametrize(("name", "writers", "iterations"), ITERATIONS)
 def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations: list[tuple[int, float]]) -> None:
     log = read(BY_NAME[name])
@@ -129,10 +134,7 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
         (f"{CRASH}  x\nx.ChildFailedError: \n  traceback : {CRASH}    File x\n  KeyError: \n", "KeyError"),
         (f"{CRASH}  x\nKeyError: 'a'\n" + steps((1, "10", "5")), ""),  # it went on
         (f"{CRASH}  x\nray.exceptions.RayTaskError(KeyError): a\n", "ray.exceptions.RayTaskError(KeyError): a"),
-        (
-            TIMED_OUT.format(rank=9, of_group=1, op="ALLREDUCE") + TIMED_OUT.format(rank=8, of_group=0, op="ALLREDUCE"),
-            "a timeout of NCCL: ranks 8, 9 waited 600 s in ALLREDUCE (call 57)",
-        ),
+        (TIMED_OUT, "a timeout of NCCL: ranks 8, 9 waited 600 s in ALLREDUCE (call 57)"),
         # Two jobs that append to one file: what was named before the first was cancelled is of that one.
         (f"{CRASH}  x\nKeyError: 'a'\n{CANCELLED.format(job=7)}", "KeyError: 'a'"),
         (
@@ -195,9 +197,8 @@ def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path:
     dressed = "".join(f"{prefix}\x1b[32m{line}\x1b[0m\n" for line in text.split("\n"))
     plain, read_so = read(path), read_text(tmp_path, dressed)
     assert (read_so.iterations, read_so.calls, read_so.straggling) == (plain.iterations, plain.calls, plain.straggling)
-    count = len(plain.timers)
     # An unfinished last line is left out as long as nothing says that it is one.
-    assert read_so.timers[:count] == plain.timers
+    assert read_so.timers[: len(plain.timers)] == plain.timers
 
 
 def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
@@ -263,8 +264,8 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
 @pytest.mark.parametrize(("writer", "number", "ms", "line"), PRINTED)
 def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, line: str) -> None:
     log = read_text(tmp_path, f"settings\n{line}\n")
-    assert log.writers == (writer,)
-    assert [(one.number, one.mean_ms) for one in log.iterations] == [(number, pytest.approx(ms))]
+    (only,) = log.iterations
+    assert (log.writers, only.number, only.mean_ms) == ((writer,), number, pytest.approx(ms))
 
 
 def test_numbers_that_cannot_be_are_left_out(tmp_path: Path) -> None:
@@ -300,8 +301,7 @@ def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
     text = "settings: time 3, loss\n" + loop(LOOPS[name]) + 3 * validation
     assert FORMAT.recognise(Sample(text.encode()))
     log = read_text(tmp_path, text)
-    assert log.writers == (WRITER,)
-    assert [one.number for one in log.iterations] == list(range(0, 120, 10))
+    assert log.writers == (WRITER,) and [one.number for one in log.iterations] == list(range(0, 120, 10))
     assert [one.mean_ms for one in log.iterations] == pytest.approx([400, 410] * 6, rel=1e-4)
     assert [reading.longest_ms for reading in log.timers] == ([pytest.approx(100)] * 12 if "0.1" in LOOPS[name] else [])
 
@@ -346,7 +346,7 @@ def test_other_text_is_no_training(tmp_path: Path) -> None:
 
 def test_a_time_of_one_iteration_is_no_mean(tmp_path: Path) -> None:
     lines = "".join(f"iter {10 * at}: loss 3.2150, time {250 + at % 3}.00ms, mfu 38.40%\n" for at in range(20))
-    summary = explain_tables(read_text(tmp_path, lines)).iterations
+    summary = explained(tmp_path, lines).iterations
     assert summary is not None and summary.every == 1 and summary.lines == 20
 
 
@@ -354,5 +354,5 @@ def test_times_that_would_be_years_are_of_all_iterations_since_the_line_before(t
     """GluonNLP's pre-training prints the time of 250 steps, and no clock."""
     for stride, ms in ((250, 400.0), (1, 100_000.0)):
         lines = [f"INFO:root:[step {stride * at}]\tmlm_loss=1.5\ttime={100 + at % 3 - 1}.00\n" for at in range(1, 3001)]
-        summary = explain_tables(read_text(tmp_path, "".join(lines))).iterations
+        summary = explained(tmp_path, "".join(lines)).iterations
         assert summary is not None and summary.median_ms == pytest.approx(ms)

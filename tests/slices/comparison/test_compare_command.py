@@ -1,4 +1,4 @@
-"""`ddprof compare` and `explain` on the command line."""
+"""`ddprof compare` and `explain` on the command line, and the comparison as a page in a real Chromium."""
 
 import dataclasses
 import json
@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.report.comparison.compare import compare
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
+from ddprof.slices.comparison.compare_page import render_html
+from tests.dashboard.browsing import Page
 
+EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 LIMITS = [(1.1, "5%", 3), (1.1, "20%", 0), (1.1, "5ms", 3), (1.1, "20ms", 0), (0.9, "5%", 0)]
 
 
@@ -59,3 +63,27 @@ def test_explain_lists_and_explains(ddprof) -> None:
     assert code == 0 and all(words in out for words in ("What it detects", "How to fix", "Limits", "Sources"))
     code, out, err = ddprof("explain", "input.nonsense")
     assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+def _open(chromium, file: Path, report: Report) -> list[str]:
+    """Complaints of the console and requests to elsewhere, once the page is open."""
+    file.write_text(render_html(compare(report, report)), encoding="utf-8")
+    return Page(chromium, file.as_uri()).open().trouble()
+
+
+@pytest.mark.browser
+def test_the_page_opens_and_no_name_of_a_trace_runs(chromium, tmp_path: Path, straggler_report: Report) -> None:
+    assert _open(chromium, tmp_path / "x.html", straggler_report) == []
+    assert "No change" in chromium.find_element("tag name", "h1").text
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    before = chromium.execute_script(ground)
+    chromium.find_element("id", "theme").click()
+    assert chromium.execute_script(ground) != before
+    for width in (400, 1280):
+        chromium.set_window_size(width, 900)
+        _open(chromium, tmp_path / "x.html", straggler_report)
+        shown, needed = chromium.execute_script("var d=document.documentElement;return [d.clientWidth,d.scrollWidth]")
+        assert needed <= shown + 1
+    report = dataclasses.replace(straggler_report, run=dataclasses.replace(straggler_report.run, name=EVIL))
+    assert _open(chromium, tmp_path / "x.html", report) == []
+    assert chromium.title != "owned" and EVIL in chromium.find_element("tag name", "body").text

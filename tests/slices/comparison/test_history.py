@@ -1,14 +1,21 @@
-"""A folder of runs over time: change points beyond the noise, of the steps and from run to run, and nothing else."""
+"""Runs over time, their command and page: changes beyond the noise, of the steps and from run to run, and no others."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ddprof.dashboard.figures.charts import Stacked
+from ddprof.dashboard.pages.catalogue import page_at
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.runs.view import View
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Report, Steps
 from ddprof.slices.comparison.history import TAIL, PastRun, _crept_us, history
+from ddprof.slices.comparison.history_page import exhibits
 from ddprof.slices.comparison.history_text import history_headline, render_text, to_json, when_words
 
 HOUR_S = 3_600.0
@@ -81,3 +88,59 @@ def test_text_and_json_say_the_same_and_dates_and_commits_survive_the_contract(s
     again = from_contract(to_contract(report))
     assert (again.run.started_unix_s, again.run.commit) == (1.7e9, "abc")
     assert when_words(None) == when_words(1e30) == when_words(-1.0) == "not recorded"
+
+
+def test_every_run_has_a_line_and_its_numbers_and_redaction_hides_its_name(ddprof, sample, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    for name in ("healthy", "slow_gpu"):
+        shutil.copytree(f"{sample(name)}/traces", folder / name)
+    code, out, _ = ddprof("history", str(folder))
+    assert code == 0 and "healthy" in out and "slow_gpu" in out and "2 runs" in out
+    code, out, _ = ddprof("history", str(folder), "--redact")
+    assert code == 0 and "slow_gpu" not in out
+    code, out, _ = ddprof("history", str(folder), "--format", "json")
+    runs = {run["name"]: run for run in json.loads(out)["runs"]}
+    assert code == 0 and set(runs) == {"healthy", "slow_gpu"}
+    for name, run in runs.items():
+        told = json.loads(ddprof("analyze", str(folder / name), "--format", "json")[1])
+        assert run["step_us"] == pytest.approx(told["steps"]["wall_us"], abs=0.01)
+        assert sum(run["shares"].values()) == pytest.approx(1, abs=1e-3)
+        assert run["mfu"] == told["efficiency"]["mfu"]
+
+
+@pytest.mark.parametrize("what", ["absent", "empty", "file"])
+def test_what_holds_no_run_is_one_line(ddprof, tmp_path: Path, what: str) -> None:
+    path = tmp_path / what
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("no trace")
+    code, out, err = ddprof("history", str(path))
+    assert (code, out, len(err.splitlines())) == (4, "", 1) and str(path) in err
+
+
+def at(report: Report, number: int, factor: float) -> OpenRun:
+    """The report with steps this much longer, made in the order of its number."""
+    wall_us = report.steps.wall_us * factor
+    steps_us = tuple(wall_us * (1 + 0.001 * (n - 2)) for n in range(5))
+    run = replace(report.run, name=f"run-{number}", paths=(), started_unix_s=1e9 + number)
+    return OpenRun(replace(report, run=run, steps=replace(report.steps, wall_us=wall_us, per_step_us=steps_us)))
+
+
+def test_bars_and_rows_are_the_runs_by_date_with_the_change_marked(straggler_report: Report) -> None:
+    runs = tuple(at(straggler_report, n, factor) for n, factor in ((2, 1.3), (0, 1.0), (1, 1.0)))
+    view = View(runs[0], {}, runs)
+    (exhibit,) = exhibits(view)
+    assert isinstance(exhibit.chart, Stacked) and list(exhibit.chart.labels) == ["run-0", "run-1", "▲ run-2"]
+    assert [row[0] for row in exhibit.sheet.rows] == ["run-0", "run-1", "run-2"]
+    assert "slower by" in exhibit.sheet.rows[2][5] and exhibit.sheet.rows[1][5] == ""
+    assert exhibit.reading.startswith("3 runs, 1 change of the step")
+    assert not page_at("/history").subject.is_empty(view)
+
+
+def test_one_run_has_no_history_and_runs_without_steps_are_said_to_have_none(straggler_report: Report) -> None:
+    only = OpenRun(straggler_report)
+    view = View(only, {}, (only,))
+    assert list(exhibits(view)) == [] and page_at("/history").subject.is_empty(view)
+    assert "ddprof serve FOLDER" in str(page_at("/history").content(view))
+    empty = OpenRun(replace(straggler_report, steps=replace(straggler_report.steps, wall_us=float("nan"))))
+    (exhibit,) = exhibits(View(empty, {}, (empty, empty)))
+    assert exhibit.reading == "No run has a measured step."

@@ -1,10 +1,13 @@
-"""A snapshot's pickle to columns: damaged, dangerous, of other versions, and with millions of references."""
+"""A snapshot's pickle to columns: damaged, dangerous, of other versions, with millions of references; and its replay."""
 
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from snapshots import FORWARD, MIB, Allocator, write
 
 from ddprof.errors import NoUsableInput
@@ -13,8 +16,10 @@ from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.source import Source
 from ddprof.slices.memory import content as reading
 from ddprof.slices.memory.content import load_shared, read_snapshot
+from ddprof.slices.memory.replay import Blocks, held_bytes, pair
 from ddprof.slices.memory.snapshot import NO_STACK, Action, Snapshot
 
+EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(1, 100)), max_size=60)
 DAMAGED = [
     *(b"", b"\x80\x04", b"\x80\x04" + b"]" * 100, b"\x80\x04\xff.", b"(lp0\n."),
     b"\x80\x04r\xff\xff\xff\x7f.",  # a table of two milliards of references
@@ -99,3 +104,32 @@ def test_plain_values_come_back_as_they_were_and_code_is_refused(protocol: int) 
     assert load_shared(pickle.dumps(value, protocol=protocol)) == value
     with pytest.raises(UnsafePickle):
         load_shared(pickle.dumps([Evil()], protocol=protocol))
+
+
+def paired(events: list[tuple[bool, int, int]]) -> Blocks:
+    values = np.array(events, np.int64).reshape(-1, 3)
+    return pair(values[:, 1], values[:, 2], values[:, 0] == 1, np.arange(len(values)), len(values))
+
+
+@given(EVENTS)
+@example([])
+def test_any_events_give_what_a_replay_one_by_one_gives(events: list[tuple[bool, int, int]]) -> None:
+    held: dict[int, int] = {}
+    seen: set[int] = set()
+    for is_alloc, address, size in events:  # a first free: it was there before
+        if not is_alloc and address not in seen:
+            held[address] = size
+        seen.add(address)
+    curve, lost = [sum(held.values())], 0
+    for is_alloc, address, size in events:
+        lost += (address in held) == is_alloc
+        if is_alloc:
+            held[address] = size
+        else:
+            held.pop(address, None)
+        curve.append(sum(held.values()))
+    blocks = paired(events)
+    found = held_bytes(blocks, len(events))
+    assert found.tolist() == curve and (found >= 0).all() and blocks.lost == lost
+    for number in range(-1, len(events)):
+        assert int(blocks.size_bytes[blocks.at(number)].sum()) == curve[number + 1]

@@ -1,4 +1,4 @@
-"""A snapshot's pickle to columns: damaged, dangerous, of other versions, with millions of references; and its replay."""
+"""A snapshot's pickle to columns: damaged, dangerous, of other versions, with millions of references; its replay."""
 
 import pickle
 from pathlib import Path

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import TrialJournal, TrialWatcher
 from ddprof.slices.tuning.runs.trial import TrialOrder
 from ddprof.trials.model import Held, Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
 
@@ -48,21 +48,18 @@ class Job:
         return Trial(order.label, settings, order.folder.name, self.took_s, steps, step_us, held=held)
 
 
-class Silent:
-    def began(self, label: str, number: int, left_s: float) -> None:
-        """A run begins."""
-
-    def tick(self) -> None:
-        """It goes on."""
-
-    def ended(self, trial: Trial, is_new: bool) -> None:
-        """It has ended."""
+class Silent(TrialWatcher):
+    """Tells nobody of the progress."""
 
 
-def journal(folder: Path, job: Job, budget_s: float = 6000.0, allow_numerics: bool = False) -> TrialJournal:
-    """A journal whose diagnosis has been made."""
-    options = TuneOptions(("train",), budget_s, 40, (), allow_numerics)
-    state = TuneState(options=options, cwd=str(folder), started_utc="2026-11-23T12:00:00Z", plan=RunPlan(10, 40))
+def going_on(folder: Path, state: TuneState, job: Job) -> TrialJournal:
+    """A journal that goes on from a state, and whose diagnosis has been made."""
     made = TrialJournal(folder, state, job.run, Silent())
     made.baseline("diagnosis")
     return made
+
+
+def journal(folder: Path, job: Job, budget_s: float = 6000.0, allow_numerics: bool = False) -> TrialJournal:
+    options = TuneOptions(("train",), budget_s, 40, (), allow_numerics)
+    state = TuneState(options=options, cwd=str(folder), started_utc="2026-11-23T12:00:00Z", plan=RunPlan(10, 40))
+    return going_on(folder, state, job)

@@ -72,7 +72,6 @@ def test_a_whole_tuning_is_one_document_and_its_predictions_are_quoted(tmp_path:
 
 def test_the_plan_tells_what_is_run_and_for_how_long(tmp_path: Path) -> None:
     made = journal(tmp_path, Job())
-    assert made.state.plan is not None
     lines = plan_text([_loader(4)], made.state.plan, 12.0, 580.0)
     assert lines[0] == "1 candidate, by predicted gain:" and "num_workers=4: 50 % (range 45 % to 55 %)" in lines[1]
     assert "ended after 50 steps, the last 40 of them timed" in lines[-2] and "580 s" in lines[-2]

@@ -20,9 +20,7 @@ EVEN = tuple(LoggedIteration(number, 1000.0, 100.0, 64) for number in range(1, 2
 TURNS: Times = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
 STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
 FACTORS = {"all_reduce": 2 * 7 / 8, "reduce_scatter_tensor": 7 / 8, "all_to_all_single": 7 / 8, "send": 1.0}
-SECONDS = [
-    f" iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n" for n in range(1, 6)
-]
+SECOND = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
 
 
 def of_sample(name: str) -> LogReport:
@@ -36,7 +34,6 @@ def of_timers(timers: dict[str, tuple[float, float]], sizes: dict[str, int] | No
 
 
 def of_blocks(rows: list[tuple[int, int, float]], sizes: dict[str, int]) -> LogReport:
-    """Rows of (block, rank, ms)."""
     by_rank = tuple(model.RankReading("forward-compute", *row) for row in rows)
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=sizes))
 
@@ -110,7 +107,7 @@ def test_a_rank_that_waits_for_other_stages_is_no_slow_communication(tmp_path: P
     sizes = {"micro_batch_size": 1, "global_batch_size": 4, "pipeline_model_parallel_size": 8}
     states = "".join(f"  {name} ........ {size}\n" for name, size in sizes.items())
     timers = "time (ms) | forward-compute: 90.00 | forward-recv: 240.00 | backward-embedding-all-reduce: 600.00\n"
-    (finding,) = explained(tmp_path, states + "".join(step + timers for step in SECONDS)).findings
+    (finding,) = explained(tmp_path, states + "".join(SECOND.format(n=n) + timers for n in range(1, 6))).findings
     assert (finding.id, finding.share, finding.page) == ("pipeline_waiting", pytest.approx(0.84), "pipeline_bubble")
     assert "8 stages with 4 micro-batches stand idle for 64 %" in finding.evidence[-1]
     of_all = of_timers({"forward-recv": (1.0, 240.0), "backward-embedding-all-reduce": (1.0, 600.0)}, STAGES)
@@ -120,7 +117,7 @@ def test_a_rank_that_waits_for_other_stages_is_no_slow_communication(tmp_path: P
 def test_parts_of_the_passes_and_the_setup_of_2021_are_not_added_to_the_iteration(tmp_path: Path) -> None:
     setup = "time (ms) | model and optimizer: 11310.53 | train/valid/test data iterators: 3400.00\n"
     timers = "time (ms) | forward: 280.00 | backward: 710.00 | backward-backward: 700.00 | batch generator: 2.00\n"
-    report = explained(tmp_path, setup + "".join(step + timers for step in SECONDS))
+    report = explained(tmp_path, setup + "".join(SECOND.format(n=n) + timers for n in range(1, 6)))
     assert [(row.name, row.depth, row.share) for row in report.timers] == [
         *(("backward", 0, pytest.approx(0.71)), ("backward-backward", 1, pytest.approx(0.7))),
         *(("forward", 0, pytest.approx(0.28)), ("batch-generator", 1, pytest.approx(0.002))),

@@ -117,16 +117,9 @@ def test_what_holds_no_run_is_one_line(ddprof, tmp_path: Path, what: str) -> Non
     assert (code, out, len(err.splitlines())) == (4, "", 1) and str(path) in err
 
 
-def at(report: Report, number: int, factor: float) -> OpenRun:
-    """The report with steps this much longer, made in the order of its number."""
-    wall_us = report.steps.wall_us * factor
-    steps_us = tuple(wall_us * (1 + 0.001 * (n - 2)) for n in range(5))
-    run = replace(report.run, name=f"run-{number}", paths=(), started_unix_s=1e9 + number)
-    return OpenRun(replace(report, run=run, steps=replace(report.steps, wall_us=wall_us, per_step_us=steps_us)))
-
-
 def test_bars_and_rows_are_the_runs_by_date_with_the_change_marked(straggler_report: Report) -> None:
-    runs = tuple(at(straggler_report, n, factor) for n, factor in ((2, 1.3), (0, 1.0), (1, 1.0)))
+    made = (run(straggler_report, n, ms * 1e3, name=f"run-{n}", paths=()) for n, ms in ((2, 130), (0, 100), (1, 100)))
+    runs = tuple(OpenRun(report) for _, report in made)
     view = View(runs[0], {}, runs)
     (exhibit,) = exhibits(view)
     assert isinstance(exhibit.chart, Stacked) and list(exhibit.chart.labels) == ["run-0", "run-1", "▲ run-2"]

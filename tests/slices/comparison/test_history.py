@@ -38,14 +38,12 @@ def changes(entries: list[PastRun]) -> list[tuple[str, str]]:
 
 
 def test_a_step_change_is_marked_once_at_its_run_and_variation_is_none(straggler_report: Report) -> None:
-    means_us = [100e3, 100.4e3, 99.7e3, 100.1e3, 120e3, 120.3e3, 119.8e3, 90e3]
-    entries = runs(straggler_report, means_us)
+    entries = runs(straggler_report, [100e3, 100.4e3, 99.7e3, 100.1e3, 120e3, 120.3e3, 119.8e3, 90e3])
     assert changes(entries) == [("run-4", "slower"), ("run-7", "faster")]
     assert entries[4].change_us == pytest.approx(19.9e3)
     assert history_headline(entries).startswith("8 runs, 2 changes of the step; the last at run-7: faster by")
     assert changes(runs(straggler_report, [100e3, 103e3, 99e3], 30e3)) == []
-    means_us = [100e3, 100.9e3, 100e3, 100.8e3, 102.2e3]
-    assert changes(runs(straggler_report, means_us, 50.0)) == [("run-4", "slower")]
+    assert changes(runs(straggler_report, [100e3, 100.9e3, 100e3, 100.8e3, 102.2e3], 50.0)) == [("run-4", "slower")]
 
 
 def test_steps_that_creep_are_a_change_told_with_the_run_where_that_began(straggler_report: Report) -> None:
@@ -60,8 +58,7 @@ def test_steps_that_creep_are_a_change_told_with_the_run_where_that_began(stragg
 def test_runs_that_vary_by_chance_do_not_creep() -> None:
     """Sixty runs each: a false alarm is due in one such history of twenty."""
     steps_us = 100e3 * (1 + 0.02 * np.random.default_rng(7).standard_normal((200, 60)))
-    alarms = [any(_crept_us(row[:n], TAIL / 60) for n in range(1, 61)) for row in steps_us]
-    assert np.mean(alarms) < 0.05
+    assert np.mean([any(_crept_us(row[:n], TAIL / 60) for n in range(1, 61)) for row in steps_us]) < 0.05
     assert _crept_us(100e3 * np.array([1, 1.0004, 1.0008, 1.0012, 1.0016]), TAIL) == 0.0  # certain, and too small
 
 
@@ -72,8 +69,7 @@ def test_order_is_that_of_time_and_another_kind_of_job_begins_anew(straggler_rep
     assert [e.name for e in history([late, early, empty, undated])] == ["undated", "run-1", "run-9"]
     assert history([empty]) == []
     entries = history([run(straggler_report, 0, 1e5), run(straggler_report, 1, 3e5, world_size=64)])
-    assert changes(entries) == [("run-1", "other")]
-    assert "ranks" in entries[1].why and entries[1].change_us is None
+    assert changes(entries) == [("run-1", "other")] and "ranks" in entries[1].why and entries[1].change_us is None
 
 
 def test_text_and_json_say_the_same_and_dates_and_commits_survive_the_contract(straggler_report: Report) -> None:
@@ -104,8 +100,7 @@ def test_every_run_has_a_line_and_its_numbers_and_redaction_hides_its_name(ddpro
     for name, run in runs.items():
         told = json.loads(ddprof("analyze", str(folder / name), "--format", "json")[1])
         assert run["step_us"] == pytest.approx(told["steps"]["wall_us"], abs=0.01)
-        assert sum(run["shares"].values()) == pytest.approx(1, abs=1e-3)
-        assert run["mfu"] == told["efficiency"]["mfu"]
+        assert sum(run["shares"].values()) == pytest.approx(1, abs=1e-3) and run["mfu"] == told["efficiency"]["mfu"]
 
 
 @pytest.mark.parametrize("what", ["absent", "empty", "file"])
@@ -125,8 +120,7 @@ def test_bars_and_rows_are_the_runs_by_date_with_the_change_marked(straggler_rep
     assert isinstance(exhibit.chart, Stacked) and list(exhibit.chart.labels) == ["run-0", "run-1", "▲ run-2"]
     assert [row[0] for row in exhibit.sheet.rows] == ["run-0", "run-1", "run-2"]
     assert "slower by" in exhibit.sheet.rows[2][5] and exhibit.sheet.rows[1][5] == ""
-    assert exhibit.reading.startswith("3 runs, 1 change of the step")
-    assert not page_at("/history").subject.is_empty(view)
+    assert exhibit.reading.startswith("3 runs, 1 change of the step") and not page_at("/history").subject.is_empty(view)
 
 
 def test_one_run_has_no_history_and_runs_without_steps_are_said_to_have_none(straggler_report: Report) -> None:

@@ -32,7 +32,6 @@ SECOND = stuck(0, 2, 3, size=(8,), line=11)
 CROSSED = (stuck(0, group="c", line=30), stuck(1, group="d", line=31))
 SENT = (("send 0->1", {"ranks": [0], "p2p": True, "line": 40}), ("recv 1<-0", {"ranks": [1], "p2p": True, "line": 41}))
 CASES = {
-    # Rank 2 does not come to the all-reduce that starts a step.
     "not entered": Case((stuck(0, 1, 3),), "not_entered", (2,), ("Rank 2 did not enter all_reduce 10", "train.py:10")),
     # Rank 1 leaves out the second all-reduce and meets the others' in its barrier.
     "skipped": Case(
@@ -73,7 +72,6 @@ CASES = {
         (*SENT, stuck(1, op="recv 1<-0", p2p=True, line=41)),
         "message", (0,), ("Rank 1 waits for message 2 from rank 0", "train.py:41"),
     ),
-    # On rank 1 it has not begun.
     "inside": Case(
         (stuck(0, 2, 3), stuck(1, state="scheduled")),
         "inside", (), ("all inside all_reduce 10", "on rank 1 its kernel has not begun"),

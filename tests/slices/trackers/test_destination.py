@@ -37,7 +37,6 @@ sys.exit(3)
 
 
 def logged(folder: Path):
-    """TensorBoard's own reading of what was logged."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(folder))

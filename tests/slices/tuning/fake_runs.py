@@ -18,8 +18,8 @@ def candidate(name: str, value: int, group: str = "0", share: float = 0.5, is_va
 
 @dataclass
 class Job:
-    """`saves`: share of the step by name of a candidate; `fails`: name -> why; `noise`: of a run; `trains`: name ->
-    what it trains, where that is not the same."""
+    """`saves`: share of the step by name of a candidate; `fails`: name or label -> why; `noise`: of a run; `trains`:
+    name -> what it trains, where that is not the same."""
 
     saves: dict[str, float] = field(default_factory=dict)
     noise: float = 0.01
@@ -37,7 +37,7 @@ class Job:
         self.made.append(order.label)
         tick()
         names = [candidate.name for candidate in order.settings]
-        failed = next((self.fails[name] for name in names if name in self.fails), "")
+        failed = next((self.fails[name] for name in (order.label, *names) if name in self.fails), "")
         left = float(np.prod([1 - self.saves.get(name, 0.0) for name in names]))
         step_us = 100_000.0 * left * float(np.exp(self.noise * self.draw(self._generator)))
         digest = next((self.trains[name] for name in names if name in self.trains), "as ever")

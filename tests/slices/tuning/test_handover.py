@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import Job, candidate, journal
+from msgspec.structs import replace
 
 from ddprof.report import calibration
 from ddprof.settings.fixes_file import read_fixes
@@ -26,8 +27,7 @@ def _answer(folder: Path, job: Job, *candidates: TrialCandidate) -> tuple[Tuning
 
 
 def _loader(value: int) -> TrialCandidate:
-    made = candidate("num_workers", value)
-    return type(made)(made.name, made.group, made.values, "train.py:3", made.finding, made.predicted)
+    return replace(candidate("num_workers", value), at="train.py:3")
 
 
 def test_the_chosen_settings_are_a_fixes_file_and_a_patch(tmp_path: Path) -> None:

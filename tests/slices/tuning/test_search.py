@@ -24,8 +24,7 @@ BUCKETS = candidate("bucket_cap_mb", 50, group="1", share=0.2)
 
 def _searched(folder: Path, job: Job, *candidates: object, **options: float) -> tuple[TuningAnswer, TrialJournal]:
     made = journal(folder, job, **options)  # type: ignore[arg-type]
-    found = search(made, candidates)  # type: ignore[arg-type]
-    return result(made, found), made
+    return result(made, search(made, candidates)), made  # type: ignore[arg-type]
 
 
 def _states(answer: TuningAnswer) -> dict[str, str]:
@@ -70,8 +69,7 @@ def test_a_winner_whose_later_pairs_take_its_gain_back_is_not_kept(tmp_path: Pat
 
 
 def test_winners_are_combined_and_the_set_is_measured_against_the_command_as_it_is(tmp_path: Path) -> None:
-    job = Job({"num_workers=4": 0.4, "bucket_cap_mb=50": 0.2}, noise=0.005)
-    answer, made = _searched(tmp_path, job, FOUR, BUCKETS)
+    answer, made = _searched(tmp_path, Job({"num_workers=4": 0.4, "bucket_cap_mb=50": 0.2}, noise=0.005), FOUR, BUCKETS)
     assert [c.name for c in answer.chosen] == ["num_workers=4", "bucket_cap_mb=50"]
     assert answer.measured.share == pytest.approx(1 - 0.6 * 0.8, abs=0.03)
     assert _states(answer)["num_workers=4 + bucket_cap_mb=50"] == KEPT
@@ -111,13 +109,8 @@ def test_a_setting_that_changes_what_is_trained_is_rejected_unless_that_is_allow
 
 
 def test_a_command_that_fails_by_itself_is_an_error(tmp_path: Path) -> None:
-    class Broken(Job):
-        def run(self, order, tick):  # type: ignore[no-untyped-def]
-            made = super().run(order, tick)
-            return Trial(made.label, (), made.folder, 1.0, failed="exit code 1") if made.label == "baseline" else made
-
     with pytest.raises(NoUsableInput, match="failed when it was run again: exit code 1"):
-        _searched(tmp_path, Broken({"num_workers=4": 0.5}), FOUR)
+        _searched(tmp_path, Job({"num_workers=4": 0.5}, fails={"baseline": "exit code 1"}), FOUR)
 
 
 @pytest.mark.parametrize("runs", [1, 3, 7, 12, 30])

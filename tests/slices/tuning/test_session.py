@@ -23,8 +23,7 @@ from ddprof.slices.tuning.runs.trial import TrialOrder
 from ddprof.slices.tuning.session import conclude, prepare
 from ddprof.trials.model import Trial, TuneOptions, TuneState
 
-ROOT = Path(__file__).resolve().parents[3]
-STAND_IN = Path(__file__).with_name("stand_in.py")
+ROOT, STAND_IN = Path(__file__).resolve().parents[3], Path(__file__).with_name("stand_in.py")
 JOB = [sys.executable, str(ROOT / "tests" / "capture" / "scripts" / "forked_ranks.py"), "2", str(STAND_IN)]
 LONGEST_S = 900.0
 KILLS = 4  # of each tuning
@@ -102,8 +101,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             real[names] = trial.run(order, tick)
         return replace(real[names], label=order.label)
 
-    options = TuneOptions(tuple(JOB), 3000.0, 10)
-    state = TuneState(options=options, cwd=str(ROOT), started_utc="2026-11-24T12:00:00Z")
+    state = TuneState(options=TuneOptions(tuple(JOB), 3000.0, 10), cwd=str(ROOT), started_utc="2026-11-24T12:00:00Z")
     made = TrialJournal(place / "out" / "t", state, run, Silent())
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _own(place).items():

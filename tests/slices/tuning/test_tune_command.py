@@ -35,8 +35,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, tmp_pa
 
 
 def test_a_folder_of_another_place_or_another_user_is_not_resumed(tmp_path: Path, monkeypatch: object) -> None:
-    options = TuneOptions(("true",), 60.0, 40)
-    state = TuneState(options=options, cwd="/elsewhere", started_utc="2026-11-23T12:00:00Z", schema=SCHEMA)
+    state = TuneState(options=TuneOptions(("true",), 60.0, 40), cwd="/elsewhere", started_utc="", schema=SCHEMA)
     (tmp_path / "tune.json").write_bytes(msgspec.json.encode(state))
     assert "started in /elsewhere: run it from there" in _refusal("--yes", "--resume", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)  # type: ignore[attr-defined]

@@ -18,11 +18,6 @@ SAMPLE = Path(__file__).parent / "samples" / "jax_cpu.xplane.pb"
 START_NS = 1_790_000_000_000_000_000
 
 
-def space(*planes: Any) -> bytes:
-    parts = [plane.SerializeToString() for plane in planes]
-    return b"".join(b"\n" + varint(len(part)) + part for part in parts)
-
-
 class PlaneMaker:
     def __init__(self, name: str) -> None:
         self.plane = _messages()(name=name.encode())
@@ -66,8 +61,8 @@ def tpu(index: int = 0, steps: int = 4) -> PlaneMaker:
 
 
 def write(folder: Path, *planes: PlaneMaker) -> Path:
-    file = folder / "host.xplane.pb"
-    file.write_bytes(space(*(maker.plane for maker in planes)))
+    file, parts = folder / "host.xplane.pb", [maker.plane.SerializeToString() for maker in planes]
+    file.write_bytes(b"".join(b"\n" + varint(len(part)) + part for part in parts))
     return file
 
 
@@ -92,8 +87,7 @@ def test_operations_of_a_tpu_once_and_without_what_holds_them(tmp_path: Path) ->
 
 
 def test_each_device_is_a_rank_and_has_the_steps_where_the_host_marks_none(tmp_path: Path) -> None:
-    quiet = PlaneMaker("/host:CPU").line("python", [("PjitFunction(step)", 0, 4000)])
-    (trace,) = traces(write(tmp_path, quiet, tpu()))
+    (trace,) = traces(write(tmp_path, PlaneMaker("/host:CPU").line("python", [("PjitFunction(step)", 0, 4000)]), tpu()))
     assert names(trace, Kind.ANNOTATION) == [f"ProfilerStep#{n}" for n in range(4)]
     found = discover([write(tmp_path, host(), tpu(0), tpu(1))])
     assert [source.part for source in found.sources] == ["device:TPU:0", "device:TPU:1"]

@@ -48,8 +48,7 @@ def test_ranks_and_collective_are_those_that_torch_names(name: str, tmp_path: Pa
     assert [stuck.number for stuck in hang.stuck] == [number for number, _ in torchs]
     for stuck, (_, culprits) in zip(hang.stuck, torchs, strict=True):
         late = {rank for rank in range(4) if name == "inside" and rank == 1}
-        odd = {rank for variant in stuck.variants for rank in variant.ranks}
-        assert culprits <= set(stuck.missing) | odd | late
+        assert culprits <= set(stuck.missing) | {rank for variant in stuck.variants for rank in variant.ranks} | late
         if len(culprits) == 1 and not late:  # where torch names one rank, so do we
             assert set(hang.ranks) == culprits
 

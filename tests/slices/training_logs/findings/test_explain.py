@@ -20,6 +20,12 @@ EVEN = tuple(LoggedIteration(number, 1000.0, 100.0, 64) for number in range(1, 2
 TURNS: Times = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
 STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
 FACTORS = {"all_reduce": 2 * 7 / 8, "reduce_scatter_tensor": 7 / 8, "all_to_all_single": 7 / 8, "send": 1.0}
+BETWEEN_EPOCHS = [
+    ("time: 0.1000", 6, "5 pauses between iterations cost 24 % of the time"),
+    ("", 6, "5 pauses between iterations cost 24 % of the time"),  # only the clock tells
+    ("batch: 400/400 time: 0.1000", 6, "5 pauses between iterations cost 27 % of the time"),
+    ("time: 0.1000", 1, ""),  # as often as the same is started anew, days apart
+]
 SECOND = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
 
 
@@ -66,10 +72,9 @@ def test_outermost_timers_and_the_rest_are_the_iteration_unless_they_hold_severa
     timers = {"forward-backward": (790.0, 800.0), "forward-compute": (290.0, 300.0), "backward-compute": (390.0, 400.0)}
     timers |= {"batch-generator": (1.0, 1.0), "optimizer": (100.0, 100.0), "optimizer-inner-step": (60.0, 60.0)}
     report = of_timers(timers)
-    assert {row.name: row.depth for row in report.timers} == {
-        **{"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2},
-        **{"optimizer": 0, "optimizer-inner-step": 1},
-    }
+    depths = {"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2}
+    depths |= {"optimizer": 0, "optimizer-inner-step": 1}
+    assert {row.name: row.depth for row in report.timers} == depths
     assert sum(row.share or 0 for row in report.timers if row.depth == 0) == pytest.approx(0.9)
     assert "(in no timer)" in render_log(report) and report.findings == ()
     report = of_sample("deepspeed_pipeline")
@@ -95,12 +100,10 @@ def test_exposed_communication_counts_once_and_most_of_it_may_be_waiting() -> No
     (finding,) = nested.findings
     assert finding.share == pytest.approx(0.2)
     assert any("up to 150 ms of it is waiting" in told for told in finding.evidence)
-    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
-    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
-    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
-    assert finding.severity == "critical"
+    for calls_ms, iterations, severity in (((12.0, 48.0), (), "info"), ((1000.0, 4000.0), EVEN, "critical")):
+        straggling = (LoggedStraggling("all_reduce", 2048, 10, *calls_ms),)
+        (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), iterations, straggling=straggling)).findings
+        assert (finding.id, finding.severity, finding.ranks, finding.share) == ("waiting", severity, (), 0.8)
 
 
 def test_a_rank_that_waits_for_other_stages_is_no_slow_communication(tmp_path: Path) -> None:
@@ -118,10 +121,9 @@ def test_parts_of_the_passes_and_the_setup_of_2021_are_not_added_to_the_iteratio
     setup = "time (ms) | model and optimizer: 11310.53 | train/valid/test data iterators: 3400.00\n"
     timers = "time (ms) | forward: 280.00 | backward: 710.00 | backward-backward: 700.00 | batch generator: 2.00\n"
     report = explained(tmp_path, setup + "".join(SECOND.format(n=n) + timers for n in range(1, 6)))
-    assert [(row.name, row.depth, row.share) for row in report.timers] == [
-        *(("backward", 0, pytest.approx(0.71)), ("backward-backward", 1, pytest.approx(0.7))),
-        *(("forward", 0, pytest.approx(0.28)), ("batch-generator", 1, pytest.approx(0.002))),
-    ]
+    wanted = [("backward", 0, 0.71), ("backward-backward", 1, 0.7), ("forward", 0, 0.28), ("batch-generator", 1, 0.002)]
+    told = [(row.name, row.depth, row.share) for row in report.timers]
+    assert told == [(name, depth, pytest.approx(share)) for name, depth, share in wanted]
 
 
 def titan(folder: Path, mfu: str = "45.00", retries: int = 0) -> LogReport:
@@ -194,8 +196,7 @@ def test_the_phases_of_reinforcement_learning_say_whether_generation_is_the_long
         report = explained(tmp_path, "".join(lines.format(n=n) for n in range(1, 9)))
         (finding,) = report.findings
         assert (finding.id, finding.share) == ("generation", pytest.approx(2 / 3)) and report.timers[0].depth == 0
-    short = "".join(verl.format(n=n).replace("18.0", "48.0") for n in range(1, 9))
-    assert explained(tmp_path, short).findings == ()
+    assert explained(tmp_path, "".join(verl.format(n=n).replace("18.0", "48.0") for n in range(1, 9))).findings == ()
 
 
 def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path: Path) -> None:
@@ -216,15 +217,7 @@ def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path:
     assert "6 pauses between iterations cost 21 % of the time, the long ones every 300 or so" in finding.summary
 
 
-@pytest.mark.parametrize(
-    ("timed", "epochs", "told"),
-    [
-        ("time: 0.1000", 6, "5 pauses between iterations cost 24 % of the time"),
-        ("", 6, "5 pauses between iterations cost 24 % of the time"),  # only the clock tells
-        ("batch: 400/400 time: 0.1000", 6, "5 pauses between iterations cost 27 % of the time"),
-        ("time: 0.1000", 1, ""),  # as often as the same is started anew, days apart
-    ],
-)
+@pytest.mark.parametrize(("timed", "epochs", "told"), BETWEEN_EPOCHS)
 def test_what_lies_between_epochs_is_a_pause(tmp_path: Path, timed: str, epochs: int, told: str) -> None:
     at, rows = 0.0, []
     for epoch in range(6):
@@ -276,12 +269,10 @@ def test_ranks_are_named_among_those_that_do_the_same_work(times: Times, sizes: 
 
 
 def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
-    rows = {(row.op, row.size_bytes): row for row in of_sample("deepspeed_summary_2025").calls}
-    row = rows["broadcast", 50 * 2**20]
+    row = {(row.op, row.size_bytes): row for row in of_sample("deepspeed_summary_2025").calls}["broadcast", 50 * 2**20]
     assert row.busbw_gbs == pytest.approx(50 * 2**20 / 6.61e6) and row.logged_busbw_gbs == pytest.approx(63.47 / 8)
     assert row.logged_ratio == pytest.approx(1, abs=0.01)
-    twice = of_sample("deepspeed_verbose_2022")
-    assert any("reduce_scatter_base is 2.0 times" in said for said in twice.abstained)
+    assert any("reduce_scatter_base is 2.0 times" in said for said in of_sample("deepspeed_verbose_2022").abstained)
 
 
 @pytest.mark.parametrize(("op", "factor"), {**FACTORS, "all_gather_into_tensor": 7.0}.items())

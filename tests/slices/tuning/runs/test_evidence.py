@@ -52,8 +52,7 @@ def test_a_rank_holds_after_the_planned_steps_and_of_many_every_digest_and_few_v
     assert set(evidence.held_by_rank(ranks, RunPlan(2, 3))) == {"0"}
     assert evidence.held_by_rank(ranks, RunPlan(2, 4)) == {}
     for rank in range(20):
-        parameters = {"digest": f"d{rank}", "sample": [1.0]}
-        _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": parameters})
+        _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": {"digest": f"d{rank}", "sample": [1.0]}})
     held = evidence.held_by_rank(evidence.ranks_left(tmp_path), RunPlan(2, 3))
     assert len(held) == 20 and held["19"].digest == "d19" and sum(bool(one.sample) for one in held.values()) == 8
 

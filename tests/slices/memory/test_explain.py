@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETERS, TORCH, Allocator
 
@@ -119,6 +119,7 @@ def test_a_full_device_without_fragments_and_pages_that_come_and_go_get_no_advic
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACT, min_size=1, max_size=40), st.integers(0, 30), st.booleans(), st.sampled_from([2, 4, 5]))
+@example([("empty", 1, [])], 0, False, 4)  # nothing is ever held
 def test_any_job_agrees_with_the_allocator_and_torch(tmp_path_factory, acts, since, is_expandable, protocol) -> None:
     allocator, held, curve = Allocator(is_expandable=is_expandable), {}, {}
     for act, amount, stack in acts:

@@ -38,7 +38,7 @@ def told(folder: Path, content: dict[str, Any]) -> DeviceMemory:
 
 
 def allocated(*blocks: tuple[int, list[Any]], freed: Sequence[int] = ()) -> Allocator:
-    """Gave out blocks of so many MiB, each with its stack, then took these of them back, by number."""
+    """An allocator that gave out blocks of so many MiB, each with its stack, then took these back, by number."""
     allocator = Allocator()
     addresses = [allocator.alloc(mib * MIB, stack) for mib, stack in blocks]
     for number in freed:

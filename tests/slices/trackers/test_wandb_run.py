@@ -60,12 +60,12 @@ def sent(content: Content, send: Any, folder: Path, patch: pytest.MonkeyPatch, l
     patch.setenv("WANDB_DIR", str(folder))
     failed, told = send(Target("wandb", "vision"), "late run", (content, 7), live=live)
     assert failed == [], told
-    found = list(records(folder))
-    history = [{item_key(i): json.loads(i.value_json) for i in r.history.item} for r in found if r.HasField("history")]
-    summary = {item_key(i): json.loads(i.value_json) for r in found if r.HasField("summary") for i in r.summary.update}
-    run = next(r.run for r in found if r.HasField("run"))
-    asked = [r.request.log_artifact for r in found if r.HasField("request") and r.request.HasField("log_artifact")]
-    artifacts = [*(r.artifact for r in found if r.HasField("artifact")), *(request.artifact for request in asked)]
+    every = list(records(folder))
+    history = [{item_key(i): json.loads(i.value_json) for i in r.history.item} for r in every if r.HasField("history")]
+    summary = {item_key(i): json.loads(i.value_json) for r in every if r.HasField("summary") for i in r.summary.update}
+    run = next(r.run for r in every if r.HasField("run"))
+    asked = [r.request.log_artifact for r in every if r.HasField("request") and r.request.HasField("log_artifact")]
+    artifacts = [*(r.artifact for r in every if r.HasField("artifact")), *(request.artifact for request in asked)]
     return run, history, summary, artifacts, told
 
 

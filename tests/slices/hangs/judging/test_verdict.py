@@ -26,7 +26,7 @@ EXCEPTIONS = [
 
 
 def left(rank: int, calls: tuple[Call, ...], ending: Ending, *frames: StackFrame, **more: Any) -> RankEvidence:
-    """What a rank left behind."""
+    """The evidence of a rank that left calls."""
     return RankEvidence(rank, calls=calls, groups=GROUPS, frames=frames, ending=ending, has_calls=True, **more)
 
 

@@ -95,9 +95,9 @@ def _held(digest: str, *sample: float, loss: float | None = None) -> dict[str, H
 def test_the_same_bits_are_the_same_and_others_differ_where_the_baseline_repeats_itself() -> None:
     assert compare(_held("a", 1.0), [_held("b", 1.1), _held("a", 1.0)]).kind == "same"
     assert compare({**_held("a", 1.0), "1": Held("z", (1.0,))}, [_held("a", 1.0)] * 2).kind == "differs"
-    found = compare(_held("b", 3.0, 4.5, loss=0.2), [_held("a", 3.0, 4.0, loss=0.1)] * 2)
-    assert found.kind == "differs" and found.baseline_distance == 0.0 and found.loss == (0.2, 0.1)
-    assert found.distance == pytest.approx(0.1)
+    judged = compare(_held("b", 3.0, 4.5, loss=0.2), [_held("a", 3.0, 4.0, loss=0.1)] * 2)
+    assert judged.kind == "differs" and judged.baseline_distance == 0.0 and judged.loss == (0.2, 0.1)
+    assert judged.distance == pytest.approx(0.1)
 
 
 def test_a_baseline_that_varies_is_the_measure_and_one_alone_tells_nothing() -> None:
@@ -110,5 +110,5 @@ def test_a_baseline_that_varies_is_the_measure_and_one_alone_tells_nothing() -> 
 
 
 def test_diverged_parameters_have_a_distance() -> None:
-    found = compare(_held("c", 2e200), [_held("a", 1e200), _held("b", 3e200)])
-    assert found.kind == "like_baseline" and found.distance == pytest.approx(1 / 3)
+    judged = compare(_held("c", 2e200), [_held("a", 1e200), _held("b", 3e200)])
+    assert judged.kind == "like_baseline" and judged.distance == pytest.approx(1 / 3)

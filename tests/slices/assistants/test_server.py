@@ -77,8 +77,7 @@ def test_a_run_its_predictions_comparisons_and_kernels_are_told_as_by_the_comman
     calls += [("compare", {"before": "late_loader", "after": "late_loader"})]
     calls += [("kernels", {**run, "most": 2}), ("kernels", {**run, "contains": "allreduce"})]
     what_if, compared, kernels, one = asked(server, calls)
-    assert "->" in what_if[1] and "then: " in what_if[1]
-    assert not compared[0] and "before" in compared[1]
+    assert "->" in what_if[1] and "then: " in what_if[1] and not compared[0] and "before" in compared[1]
     table = json.loads(kernels[1])
     assert len(table["rows"]) == 2 and table["rows_left_out"] > 0
     assert table["rows"][0]["busy_us"] >= table["rows"][1]["busy_us"] > 0

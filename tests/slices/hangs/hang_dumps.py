@@ -10,6 +10,7 @@ from typing import Any
 # torch version -> version of the dump (torch/csrc/distributed/c10d: TraceUtils.h, NCCLUtils.hpp, FlightRecorder.hpp).
 VERSIONS = {"2.4": "2.3", "2.5": "2.4", "2.6": "2.4", "2.7": "2.7", "2.8": "2.10", "2.13": "2.10"}
 STARTED_NS = 1_800_000_000_000_000_000
+SCRIPT, C10D = "/home/someone/train.py", "/x/site-packages/torch/distributed/distributed_c10d.py"
 
 
 @dataclass
@@ -34,15 +35,11 @@ class Job:
         members, gloo, done = self.groups[group][1], self.backend == "gloo", state == "completed"
         for rank in members if ranks is None else ranks:
             self.now_ns += 1_000_000
-            own = [e for e in self.entries[rank] if e["process_group"][0] == group and e["is_p2p"] == p2p]
-            number = len(own) + 1
+            number = 1 + sum(e["process_group"][0] == group and e["is_p2p"] == p2p for e in self.entries[rank])
             tensors = [] if op == "barrier" else [(list(size), list(size if out is None else out))]
+            stack = ((op, C10D, 2500), ("train", SCRIPT, line), ("<module>", SCRIPT, 99))
             entry = {
-                "frames": [
-                    {"name": op, "filename": "/x/site-packages/torch/distributed/distributed_c10d.py", "line": 2500},
-                    {"name": "train", "filename": "/home/someone/train.py", "line": line},
-                    {"name": "<module>", "filename": "/home/someone/train.py", "line": 99},
-                ],
+                "frames": [{"name": name, "filename": file, "line": at} for name, file, at in stack],
                 "record_id": len(self.entries[rank]), "pg_id": list(self.groups).index(group),
                 "process_group": (group, self.groups[group][0]), "profiling_name": f"{self.backend}:{op}",
                 "collective_seq_id": 0 if p2p else number, "p2p_seq_id": number if p2p else 0, "op_id": number,

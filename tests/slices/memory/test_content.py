@@ -1,10 +1,13 @@
-"""A snapshot's pickle to columns: damaged, dangerous, of other versions, and with millions of references."""
+"""A snapshot's pickle to columns: damaged, dangerous, of other versions, with millions of references; its replay."""
 
 import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from snapshots import FORWARD, MIB, Allocator, write
 
 from ddprof.errors import NoUsableInput
@@ -13,8 +16,10 @@ from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.source import Source
 from ddprof.slices.memory import content as reading
 from ddprof.slices.memory.content import load_shared, read_snapshot
+from ddprof.slices.memory.replay import Blocks, held_bytes, pair
 from ddprof.slices.memory.snapshot import NO_STACK, Action, Snapshot
 
+EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(1, 100)), max_size=60)
 DAMAGED = [
     *(b"", b"\x80\x04", b"\x80\x04" + b"]" * 100, b"\x80\x04\xff.", b"(lp0\n."),
     b"\x80\x04r\xff\xff\xff\x7f.",  # a table of two milliards of references
@@ -33,8 +38,7 @@ def test_events_blocks_and_segments(tmp_path: Path, protocol: int) -> None:
     allocator.fail(9 * MIB, 7, FORWARD)
     snapshot = read(tmp_path, allocator.dump(), protocol)
     (device,) = snapshot.devices
-    assert device.device == 1
-    assert device.events["action"].tolist() == [Action.SEGMENT_ALLOC, Action.ALLOC, Action.OOM]
+    assert device.device == 1 and device.events["action"].tolist() == [Action.SEGMENT_ALLOC, Action.ALLOC, Action.OOM]
     assert device.events["address"].tolist()[1:] == [address, 7]
     assert device.blocks["size_bytes"].tolist() == [3 * MIB + 1]  # as asked for, not as rounded up
     assert device.segments["size_bytes"].tolist() == [20 * MIB]
@@ -69,9 +73,8 @@ def test_a_stack_is_looked_at_once_and_one_list_not_many_times(tmp_path: Path, m
     snapshot = read(tmp_path, {"segments": [], "device_traces": [events]})  # as a tree: four million values
     assert len(snapshot.stacks) == 1 and len(snapshot.devices[0].events) == 10_000
     monkeypatch.setattr(reading, "MAX_EVENTS", 5_000)
-    trace = [{"action": "alloc", "addr": 1, "size": 1}] * 1_000
     with pytest.raises(NoUsableInput, match="more than 5000 events"):
-        read(tmp_path, {"segments": [], "device_traces": [trace] * 10})
+        read(tmp_path, {"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": 1}] * 1_000] * 10})
 
 
 class Evil:
@@ -99,3 +102,31 @@ def test_plain_values_come_back_as_they_were_and_code_is_refused(protocol: int) 
     assert load_shared(pickle.dumps(value, protocol=protocol)) == value
     with pytest.raises(UnsafePickle):
         load_shared(pickle.dumps([Evil()], protocol=protocol))
+
+
+def paired(events: list[tuple[bool, int, int]]) -> Blocks:
+    values = np.array(events, np.int64).reshape(-1, 3)
+    return pair(values[:, 1], values[:, 2], values[:, 0] == 1, np.arange(len(values)), len(values))
+
+
+@given(EVENTS)
+@example([])
+def test_any_events_give_what_a_replay_one_by_one_gives(events: list[tuple[bool, int, int]]) -> None:
+    held: dict[int, int] = {}
+    seen: set[int] = set()
+    for is_alloc, address, size in events:  # a first free: it was there before
+        if not is_alloc and address not in seen:
+            held[address] = size
+        seen.add(address)
+    curve, lost = [sum(held.values())], 0
+    for is_alloc, address, size in events:
+        lost += (address in held) == is_alloc
+        if is_alloc:
+            held[address] = size
+        else:
+            held.pop(address, None)
+        curve.append(sum(held.values()))
+    blocks = paired(events)
+    assert held_bytes(blocks, len(events)).tolist() == curve and min(curve) >= 0 and blocks.lost == lost
+    for number in range(-1, len(events)):
+        assert int(blocks.size_bytes[blocks.at(number)].sum()) == curve[number + 1]

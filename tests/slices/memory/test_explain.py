@@ -1,13 +1,14 @@
 """The peak of a snapshot against the allocator that made it, and against torch's own reading of it."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETERS, TORCH, Allocator, frames
+from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETERS, TORCH, Allocator
 
 from ddprof.slices.memory.category import category_of, line_of
 from ddprof.slices.memory.explain import explain
@@ -15,6 +16,18 @@ from ddprof.slices.memory.model import DeviceMemory
 from ddprof.slices.memory.snapshot import CodeFrame
 from tests.slices.memory.test_content import read
 
+ENGINE_RUN, MODEL = (f"{TORCH}/autograd/graph.py", "_engine_run_backward"), ("/me/model.py", "forward")
+CALL = (f"{TORCH}/nn/modules/module.py", "_call_impl")
+CATEGORIES = [
+    ([(f"{TORCH}/utils/checkpoint.py", "recompute"), ENGINE_RUN], "gradients"),
+    ([MODEL, ENGINE_RUN], "activations"),
+    ([(f"{TORCH}/autograd/function.py", "apply"), MODEL], "activations"),
+    ([(f"{TORCH}/distributed/fsdp/_flat_param.py", "_alloc"), CALL], "communication"),
+    ([(f"{TORCH}/nn/modules/linear.py", "__init__")], "parameters"),
+    ([("/me/data.py", "__init__")], "other"),
+    ([("/env/apex/optimizers/fused_adam.py", "step")], "optimizer"),
+    ([], "other"),
+]
 STACKS = [FORWARD, BACKWARD, ENGINE, OPTIMIZER, PARAMETERS, BATCH, []]
 ACT = st.tuples(st.sampled_from(["alloc", "free", "empty"]), st.integers(1, 6 * MIB), st.sampled_from(STACKS))
 
@@ -24,18 +37,21 @@ def told(folder: Path, content: dict[str, Any]) -> DeviceMemory:
     return device
 
 
+def allocated(*blocks: tuple[int, list[Any]], freed: Sequence[int] = ()) -> Allocator:
+    """An allocator that gave out blocks of so many MiB, each with its stack, then took these back, by number."""
+    allocator = Allocator()
+    addresses = [allocator.alloc(mib * MIB, stack) for mib, stack in blocks]
+    for number in freed:
+        allocator.free(addresses[number])
+    return allocator
+
+
 def shares(device: DeviceMemory) -> dict[str, int]:
     return {share.category: share.size_bytes for share in device.shares}
 
 
 def test_the_peak_by_category_and_line(tmp_path: Path) -> None:
-    allocator = Allocator()
-    allocator.alloc(40 * MIB, PARAMETERS)
-    batch = allocator.alloc(3 * MIB, BATCH)
-    activation = allocator.alloc(60 * MIB, FORWARD)
-    allocator.alloc(30 * MIB, ENGINE)
-    allocator.free(activation)
-    allocator.free(batch)
+    allocator = allocated((40, PARAMETERS), (3, BATCH), (60, FORWARD), (30, ENGINE), freed=[2, 1])
     allocator.alloc(20 * MIB, OPTIMIZER)
     device = told(tmp_path, allocator.dump())
     assert device.held_bytes == 133 * MIB and device.at_us == 70
@@ -47,37 +63,25 @@ def test_the_peak_by_category_and_line(tmp_path: Path) -> None:
 
 
 def test_what_the_optimizer_frees_is_not_its_state_and_what_was_before_keeps_its_stack(tmp_path: Path) -> None:
-    allocator = Allocator()
-    allocator.alloc(8 * MIB, OPTIMIZER)
-    allocator.free(allocator.alloc(2 * MIB, OPTIMIZER))
-    assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "optimizer_temporary": 2 * MIB}
-    allocator = Allocator()
-    replaced = allocator.alloc(8 * MIB, OPTIMIZER)  # as an optimizer that makes its moments anew in each step
-    allocator.alloc(MIB, FORWARD)
-    allocator.free(replaced)
-    assert shares(told(tmp_path, allocator.dump())) == {"optimizer_state": 8 * MIB, "activations": MIB}
-    allocator = Allocator()
-    allocator.alloc(8 * MIB, PARAMETERS)
-    gone = allocator.alloc(4 * MIB, FORWARD)
-    since = len(allocator.trace)
-    allocator.alloc(MIB, FORWARD)
-    allocator.free(gone)
-    device = told(tmp_path, allocator.dump(since))
+    temporary = told(tmp_path, allocated((8, OPTIMIZER), (2, OPTIMIZER), freed=[1]).dump())
+    assert shares(temporary) == {"optimizer_state": 8 * MIB, "optimizer_temporary": 2 * MIB}
+    made_anew_in_each_step = told(tmp_path, allocated((8, OPTIMIZER), (1, FORWARD), freed=[0]).dump())
+    assert shares(made_anew_in_each_step) == {"optimizer_state": 8 * MIB, "activations": MIB}
+    since = len(allocated((8, PARAMETERS), (4, FORWARD)).trace)
+    device = told(tmp_path, allocated((8, PARAMETERS), (4, FORWARD), (1, FORWARD), freed=[1]).dump(since))
     assert shares(device) == {"parameters": 8 * MIB, "before": 4 * MIB, "activations": MIB}
     assert device.held_bytes == 13 * MIB and device.unknown_bytes == 4 * MIB
 
 
 def test_failed_allocations_that_fragmentation_explains_and_that_are_too_large_anyway(tmp_path: Path) -> None:
-    allocator, full = Allocator(), Allocator()
-    for row in [allocator.alloc(10 * MIB, FORWARD) for _ in range(20)][::2]:
-        allocator.free(row)
+    allocator = allocated(*20 * [(10, FORWARD)], freed=range(0, 20, 2))
     allocator.fail(70 * MIB, 5 * MIB, FORWARD)
     device = told(tmp_path, allocator.dump())
     (failure,) = device.out_of_memory
     assert (failure.asked_bytes, failure.device_free_bytes) == (70 * MIB, 5 * MIB)
     assert failure.trapped_bytes == 100 * MIB == failure.reserved_bytes - failure.held_bytes
     assert "expandable_segments:True" in device.advice[0] and "70 MiB failed while 100 MiB" in device.advice[0]
-    full.alloc(100 * MIB, FORWARD)
+    full = allocated((100, FORWARD))
     full.fail(500 * MIB, 5 * MIB, FORWARD)
     advice, largest = told(tmp_path, full.dump()).advice
     assert "The largest part is activations (100 MiB)" in largest and "checkpointing" in largest
@@ -85,11 +89,7 @@ def test_failed_allocations_that_fragmentation_explains_and_that_are_too_large_a
 
 
 def test_advice_is_of_the_largest_part_whose_purpose_is_known(tmp_path: Path) -> None:
-    allocator = Allocator()
-    before = allocator.alloc(60 * MIB, [])
-    allocator.alloc(40 * MIB, ENGINE)
-    allocator.free(before)
-    (told_of,) = told(tmp_path, allocator.dump()).advice
+    (told_of,) = told(tmp_path, allocated((60, []), (40, ENGINE), freed=[0]).dump()).advice
     assert told_of.startswith("The largest part whose purpose is known is gradients (40 MiB)")
     assert "those of parameters" in told_of and "micro-batch" in told_of
 
@@ -100,19 +100,15 @@ def fragments(device: DeviceMemory) -> list[str]:
 
 def test_fragments_of_less_than_a_share_worth_a_warning_get_no_advice(tmp_path: Path) -> None:
     for held, told_of in ((300, 1), (9900, 0)):  # MiB, beside 100 that lie free between blocks
-        allocator = Allocator()
-        for row in [allocator.alloc(10 * MIB, FORWARD) for _ in range(20)][::2]:
-            allocator.free(row)
+        allocator = allocated(*20 * [(10, FORWARD)], freed=range(0, 20, 2))
         allocator.alloc(held * MIB, PARAMETERS)
         assert len(fragments(told(tmp_path, allocator.dump()))) == told_of
 
 
 def test_a_full_device_without_fragments_and_pages_that_come_and_go_get_no_advice(tmp_path: Path) -> None:
-    full, paged = Allocator(), Allocator(is_expandable=True)
-    for _ in range(8):
-        full.alloc(20 * MIB, FORWARD)
-    device = told(tmp_path, full.dump())
+    device = told(tmp_path, allocated(*8 * [(20, FORWARD)]).dump())
     assert fragments(device) == [] and device.trapped_bytes == 0 and device.empty_bytes == 0
+    paged = Allocator(is_expandable=True)
     paged.free(paged.alloc(30 * MIB, FORWARD))
     paged.empty_cache()
     paged.alloc(4 * MIB, FORWARD)
@@ -123,11 +119,9 @@ def test_a_full_device_without_fragments_and_pages_that_come_and_go_get_no_advic
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ACT, min_size=1, max_size=40), st.integers(0, 30), st.booleans(), st.sampled_from([2, 4, 5]))
-def test_any_job_agrees_with_the_allocator_and_with_torch(
-    tmp_path_factory: pytest.TempPathFactory, acts: list[Any], since: int, is_expandable: bool, protocol: int
-) -> None:
-    allocator, held = Allocator(is_expandable=is_expandable), {}
-    curve: dict[int, tuple[int, int]] = {}
+@example([("empty", 1, [])], 0, False, 4)  # nothing is ever held
+def test_any_job_agrees_with_the_allocator_and_torch(tmp_path_factory, acts, since, is_expandable, protocol) -> None:
+    allocator, held, curve = Allocator(is_expandable=is_expandable), {}, {}
     for act, amount, stack in acts:
         if act == "alloc":
             held[allocator.alloc(amount, stack)] = amount
@@ -139,7 +133,6 @@ def test_any_job_agrees_with_the_allocator_and_with_torch(
             allocator.empty_cache()
         reserved = sum(block[1] for blocks in allocator.segments.values() for block in blocks)
         curve[len(allocator.trace)] = (sum(held.values()), reserved)
-    since = min(since, len(allocator.trace))
     since = max([0, *(at for at in curve if at <= since)])
     content = allocator.dump(since)
     devices = explain(read(tmp_path_factory.mktemp("s"), content, protocol)).devices
@@ -169,33 +162,13 @@ def _compare_with_torch(content: dict[str, Any], device: DeviceMemory) -> None:
     assert re.findall(r"(\d+) entries", viz.trace(content)) == [str(device.events)] or device.events == 0
 
 
-def frame(file: str, function: str) -> CodeFrame:
-    return CodeFrame(file, 1, function)
-
-
-ENGINE_RUN = frame(f"{TORCH}/autograd/graph.py", "_engine_run_backward")
-CALL = frame(f"{TORCH}/nn/modules/module.py", "_call_impl")
-
-
-@pytest.mark.parametrize(
-    ("stack", "category"),
-    [
-        ([frame(f"{TORCH}/utils/checkpoint.py", "recompute"), ENGINE_RUN], "gradients"),
-        ([frame("/me/model.py", "forward"), ENGINE_RUN], "activations"),
-        ([frame(f"{TORCH}/autograd/function.py", "apply"), frame("/me/model.py", "forward")], "activations"),
-        ([frame(f"{TORCH}/distributed/fsdp/_flat_param.py", "_alloc"), CALL], "communication"),
-        ([frame(f"{TORCH}/nn/modules/linear.py", "__init__")], "parameters"),
-        ([frame("/me/data.py", "__init__")], "other"),
-        ([frame("/env/apex/optimizers/fused_adam.py", "step")], "optimizer"),
-        ([], "other"),
-    ],
-)
-def test_the_innermost_frame_that_tells_decides(stack: list[CodeFrame], category: str) -> None:
-    assert category_of(tuple(stack)) == category
+@pytest.mark.parametrize(("stack", "category"), CATEGORIES)
+def test_the_innermost_frame_that_tells_decides(stack: list[tuple[str, str]], category: str) -> None:
+    assert category_of(tuple(CodeFrame(file, 1, function) for file, function in stack)) == category
 
 
 def test_a_line_is_the_users_own() -> None:
     stack = tuple(CodeFrame(f["filename"], f["line"], f["name"]) for f in FORWARD)
     assert line_of(stack) == CodeFrame("/home/me/model.py", 12, "forward") and line_of(()) is None
-    alone = frames((f"{TORCH}/nn/functional.py", 5, "relu"))
-    assert line_of((CodeFrame(alone[0]["filename"], 5, "relu"),)) == CodeFrame(f"{TORCH}/nn/functional.py", 5, "relu")
+    alone = CodeFrame(f"{TORCH}/nn/functional.py", 5, "relu")
+    assert line_of((alone,)) == alone

@@ -31,8 +31,7 @@ class PublishedRun:
 
 
 def _megatron(billions: float, *numbers: int) -> PublishedRun:
-    teraflops = numbers[-1]
-    return PublishedRun("Narayanan et al. 2021, table 1", billions * 1e9, *numbers[:-1], teraflops / 312, "full")
+    return PublishedRun("Narayanan et al. 2021, table 1", billions * 1e9, *numbers[:-1], numbers[-1] / 312, "full")
 
 
 def _korthikanti(billions: float, used: float, *numbers: int) -> PublishedRun:

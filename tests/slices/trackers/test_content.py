@@ -20,8 +20,7 @@ def test_the_verdict_of_a_run(content: Content) -> None:
     assert numbers["ddprof/share/dataloader"] == pytest.approx(0.095)
     assert [numbers[f"ddprof/rank/{rank}/step_ms"] for rank in range(4)] == [100] * 4
     assert numbers["ddprof/finding/input.straggler/recoverable_ms"] == 36
-    assert content.words["ddprof/bound"] == "straggler"
-    assert "loader of rank 2" in content.words["ddprof/verdict"]
+    assert content.words["ddprof/bound"] == "straggler" and "loader of rank 2" in content.words["ddprof/verdict"]
     assert content.words["ddprof/findings"] == "input.straggler, comm.bandwidth_bound"
     assert content.words["ddprof/run"] == "/runs/mnist" and "| where the step goes |" in content.markdown
 

@@ -1,4 +1,4 @@
-"""`ddprof report --to` and `ddprof run --log-to`, from the command line to the tracker's file."""
+"""`ddprof report --to` and `ddprof run --log-to`: names of trackers, and what is sent, from the option to the file."""
 
 import os
 import subprocess
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.errors import UsageError
 from ddprof.slices.trackers import target
-from ddprof.slices.trackers.target import TRACKERS
+from ddprof.slices.trackers.content import Content
+from ddprof.slices.trackers.target import TRACKERS, Target, parse_targets
 
 needs_tensorboard = pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
 # Trains until the tracker's folder holds a number that was logged meanwhile; prints the trackers in this process.
@@ -35,12 +37,28 @@ sys.exit(3)
 
 
 def logged(folder: Path):
-    """TensorBoard's own reading of what was logged."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     read = EventAccumulator(str(folder))
     read.Reload()
     return read
+
+
+def test_names_and_places_and_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "find_spec", lambda name: find_spec("ddprof"))
+    wanted = [Target("wandb"), Target("mlflow", "vision"), Target("tensorboard", "/a:b")]
+    assert parse_targets("--to", ["wandb", "mlflow:vision", "tensorboard:/a:b"]) == wanted
+    for given, says in ((["wndb"], "wandb"), (["comet", "comet:x"], "twice")):
+        with pytest.raises(UsageError, match=says):
+            parse_targets("--to", given)
+
+
+def test_no_tracker_is_imported_before_one_is_written_to() -> None:
+    libraries = {package for package, _ in TRACKERS.values()}
+    modules = "ddprof, ddprof.api, ddprof.cli.main, ddprof.cli.run, ddprof.cli.report, ddprof.slices.trackers.follow"
+    lines = f"import sys, {modules}; print(sorted({libraries!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("tracker", TRACKERS)
@@ -99,3 +117,27 @@ def test_a_job_without_a_trace_says_so_to_the_tracker(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "ddprof.cli.run", *options, "--", "true"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "no verdict for the trackers" in done.stderr
+
+
+@needs_tensorboard
+def test_numbers_sentences_and_the_file(content: Content, send, tmp_path: Path) -> None:
+    live = Content({"ddprof/live/step_ms": 90.0})
+    failed, told = send(Target("tensorboard", str(tmp_path / "tb")), "mnist", (live, 10), (content, 20))
+    folder = tmp_path / "tb" / "ddprof-mnist"
+    assert failed == [] and len(told) == 1 and f"tensorboard --logdir {tmp_path / 'tb'}" in told[0]
+    read = logged(folder)
+    assert [(e.step, e.value) for e in read.Scalars("ddprof/live/step_ms")] == [(10, 90.0)]
+    for key, value in content.numbers.items():
+        assert [(e.step, e.value) for e in read.Scalars(key)] == [(20, pytest.approx(value))]
+    (verdict,) = read.Tensors("ddprof/verdict")
+    assert verdict.tensor_proto.string_val[0].decode() == content.words["ddprof/verdict"]
+    assert read.Tensors("ddprof/report")[0].tensor_proto.string_val[0].decode() == content.markdown
+    assert (folder / "ddprof-report.html").read_text() == "<!doctype html><title>the report</title>"
+
+
+@needs_tensorboard
+def test_it_writes_for_vertex_ai(content: Content, send, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIP_TENSORBOARD_LOG_DIR", str(tmp_path / "vertex"))
+    for place, folder in (("", tmp_path / "vertex"), (str(tmp_path / "own"), tmp_path / "own")):
+        assert send(Target("tensorboard", place), "mnist", (content, 0))[0] == []
+        assert list(folder.glob("ddprof-mnist/events.out.tfevents.*"))

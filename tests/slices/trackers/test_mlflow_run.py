@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,13 +41,10 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.1)
+    while time.monotonic() < until and process.poll() is None:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=1):
+            return
+        time.sleep(0.1)
     raise AssertionError(log.read_text())
 
 

@@ -33,9 +33,8 @@ def messages(data: bytes) -> Iterator[bytes]:
             position += BLOCK - position % BLOCK
             continue
         _, length, kind = struct.unpack_from("<IHB", data, position)
-        position += HEADER
-        part = data[position : position + length]
-        position += length
+        position += HEADER + length
+        part = data[position - length : position]
         parts = part if kind in (FULL, FIRST) else parts + part
         if kind in (FULL, LAST):
             yield parts
@@ -61,15 +60,12 @@ def sent(content: Content, send: Any, folder: Path, patch: pytest.MonkeyPatch, l
     patch.setenv("WANDB_DIR", str(folder))
     failed, told = send(Target("wandb", "vision"), "late run", (content, 7), live=live)
     assert failed == [], told
-    found = list(records(folder))
-    history = [{item_key(i): json.loads(i.value_json) for i in r.history.item} for r in found if r.HasField("history")]
-    summary = {item_key(i): json.loads(i.value_json) for r in found if r.HasField("summary") for i in r.summary.update}
-    run = next(r.run for r in found if r.HasField("run"))
-    artifacts = [
-        r.request.log_artifact.artifact if r.HasField("request") else r.artifact
-        for r in found
-        if r.HasField("artifact") or (r.HasField("request") and r.request.HasField("log_artifact"))
-    ]
+    every = list(records(folder))
+    history = [{item_key(i): json.loads(i.value_json) for i in r.history.item} for r in every if r.HasField("history")]
+    summary = {item_key(i): json.loads(i.value_json) for r in every if r.HasField("summary") for i in r.summary.update}
+    run = next(r.run for r in every if r.HasField("run"))
+    asked = [r.request.log_artifact for r in every if r.HasField("request") and r.request.HasField("log_artifact")]
+    artifacts = [*(r.artifact for r in every if r.HasField("artifact")), *(request.artifact for request in asked)]
     return run, history, summary, artifacts, told
 
 
@@ -77,8 +73,7 @@ def test_new_run_named_like_ours(content: Content, send: Any, tmp_path: Path, mo
     run, history, summary, artifacts, told = sent(content, send, tmp_path, monkeypatch)
     assert (run.display_name, run.project) == ("late run", "vision")
     (row,) = history
-    assert {key: row[key] for key in content.numbers} == dict(content.numbers)
-    assert row["ddprof/training_step"] == 7
+    assert {key: row[key] for key in content.numbers} == dict(content.numbers) and row["ddprof/training_step"] == 7
     assert {key: summary[key] for key in content.words} == dict(content.words)
     assert [(a.name, a.type) for a in artifacts] == [("ddprof-late-run", "ddprof-report")]
     assert [entry.path for entry in artifacts[0].manifest.contents] == ["ddprof-report.html"]

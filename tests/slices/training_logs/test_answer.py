@@ -23,13 +23,12 @@ def test_text_json_markdown_a_folder_of_logs_and_redaction(tmp_path: Path) -> No
     assert "An iteration takes 5.65 s" in analyze(str(LOG)).stdout
     document = json.loads(analyze(str(LOG), "--format", "json").stdout)
     assert document["schema"] == "ddprof.training_log/1" and document["logs"][0]["iteration"]["median_us"] == 5_650_300
-    out = tmp_path / "log.md"
-    assert "wrote" in analyze(str(LOG), "-o", str(out)).stderr
-    assert out.read_text(encoding="utf-8").startswith("```text\n")
-    out.unlink()
     for name in ("megatron_mixtral.log", "deepspeed_summary_2025.log"):
         shutil.copy(SAMPLES / name, (tmp_path / name).with_suffix(".out"))
     assert len(json.loads(analyze(str(tmp_path), "--format", "json").stdout)["logs"]) == 2
+    out = tmp_path / "log.md"
+    assert "wrote" in analyze(str(LOG), "-o", str(out)).stderr
+    assert out.read_text(encoding="utf-8").startswith("```text\n")
     secret = tmp_path / "secret-customer.log"
     shutil.copy(LOG, secret)
     shown = analyze(str(secret), "--redact").stdout

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import TrialJournal, TrialWatcher
 from ddprof.slices.tuning.runs.trial import TrialOrder
 from ddprof.trials.model import Held, Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
 
@@ -18,8 +18,8 @@ def candidate(name: str, value: int, group: str = "0", share: float = 0.5, is_va
 
 @dataclass
 class Job:
-    """`saves`: share of the step by name of a candidate; `fails`: name -> why; `noise`: of a run; `trains`: name ->
-    what it trains, where that is not the same."""
+    """`saves`: share of the step by name of a candidate; `fails`: name or label -> why; `noise`: of a run; `trains`:
+    name -> what it trains, where that is not the same."""
 
     saves: dict[str, float] = field(default_factory=dict)
     noise: float = 0.01
@@ -37,7 +37,7 @@ class Job:
         self.made.append(order.label)
         tick()
         names = [candidate.name for candidate in order.settings]
-        failed = next((self.fails[name] for name in names if name in self.fails), "")
+        failed = next((self.fails[name] for name in (order.label, *names) if name in self.fails), "")
         left = float(np.prod([1 - self.saves.get(name, 0.0) for name in names]))
         step_us = 100_000.0 * left * float(np.exp(self.noise * self.draw(self._generator)))
         digest = next((self.trains[name] for name in names if name in self.trains), "as ever")
@@ -48,21 +48,18 @@ class Job:
         return Trial(order.label, settings, order.folder.name, self.took_s, steps, step_us, held=held)
 
 
-class Silent:
-    def began(self, label: str, number: int, left_s: float) -> None:
-        """A run begins."""
-
-    def tick(self) -> None:
-        """It goes on."""
-
-    def ended(self, trial: Trial, is_new: bool) -> None:
-        """It has ended."""
+class Silent(TrialWatcher):
+    """Tells nobody of the progress."""
 
 
-def journal(folder: Path, job: Job, budget_s: float = 6000.0, allow_numerics: bool = False) -> TrialJournal:
-    """A journal whose diagnosis has been made."""
-    options = TuneOptions(("train",), budget_s, 40, (), allow_numerics)
-    state = TuneState(options=options, cwd=str(folder), started_utc="2026-11-23T12:00:00Z", plan=RunPlan(10, 40))
+def going_on(folder: Path, state: TuneState, job: Job) -> TrialJournal:
+    """A journal that goes on from a state, and whose diagnosis has been made."""
     made = TrialJournal(folder, state, job.run, Silent())
     made.baseline("diagnosis")
     return made
+
+
+def journal(folder: Path, job: Job, budget_s: float = 6000.0, allow_numerics: bool = False) -> TrialJournal:
+    options = TuneOptions(("train",), budget_s, 40, (), allow_numerics)
+    state = TuneState(options=options, cwd=str(folder), started_utc="2026-11-23T12:00:00Z", plan=RunPlan(10, 40))
+    return going_on(folder, state, job)

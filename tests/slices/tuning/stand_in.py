@@ -9,15 +9,13 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
-WAIT_S = 0.03
-
 
 class Stored(Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return 100_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(WAIT_S / 4)
+        time.sleep(0.0075)
         return torch.full((8,), index / 100_000)
 
 
@@ -25,8 +23,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    trial = os.environ.get("DDPROF_TRIAL")
-    if trial:
+    if trial := os.environ.get("DDPROF_TRIAL"):
         (Path(trial) / f"rank{dist.get_rank()}").write_text("a trial")
     model = DistributedDataParallel(torch.nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

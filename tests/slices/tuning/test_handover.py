@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import Job, candidate, journal
+from msgspec.structs import replace
 
 from ddprof.report import calibration
 from ddprof.settings.fixes_file import read_fixes
@@ -26,8 +27,7 @@ def _answer(folder: Path, job: Job, *candidates: TrialCandidate) -> tuple[Tuning
 
 
 def _loader(value: int) -> TrialCandidate:
-    made = candidate("num_workers", value)
-    return type(made)(made.name, made.group, made.values, "train.py:3", made.finding, made.predicted)
+    return replace(candidate("num_workers", value), at="train.py:3")
 
 
 def test_the_chosen_settings_are_a_fixes_file_and_a_patch(tmp_path: Path) -> None:
@@ -72,7 +72,6 @@ def test_a_whole_tuning_is_one_document_and_its_predictions_are_quoted(tmp_path:
 
 def test_the_plan_tells_what_is_run_and_for_how_long(tmp_path: Path) -> None:
     made = journal(tmp_path, Job())
-    assert made.state.plan is not None
     lines = plan_text([_loader(4)], made.state.plan, 12.0, 580.0)
     assert lines[0] == "1 candidate, by predicted gain:" and "num_workers=4: 50 % (range 45 % to 55 %)" in lines[1]
     assert "ended after 50 steps, the last 40 of them timed" in lines[-2] and "580 s" in lines[-2]

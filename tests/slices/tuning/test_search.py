@@ -1,10 +1,11 @@
 """The search on a command that exists in numbers alone: what it keeps, gives up, combines and pays for."""
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fake_runs import Job, Silent, candidate, journal
+from fake_runs import Job, candidate, going_on, journal
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.tuning.handover import records
@@ -23,8 +24,7 @@ BUCKETS = candidate("bucket_cap_mb", 50, group="1", share=0.2)
 
 def _searched(folder: Path, job: Job, *candidates: object, **options: float) -> tuple[TuningAnswer, TrialJournal]:
     made = journal(folder, job, **options)  # type: ignore[arg-type]
-    found = search(made, candidates)  # type: ignore[arg-type]
-    return result(made, found), made
+    return result(made, search(made, candidates)), made  # type: ignore[arg-type]
 
 
 def _states(answer: TuningAnswer) -> dict[str, str]:
@@ -36,14 +36,12 @@ def test_the_best_value_is_kept_with_its_interval_and_of_equal_ones_the_smaller(
     answer, _ = _searched(tmp_path, job, FOUR, EIGHT, TWO)
     assert answer.verdict == KEEP and [c.name for c in answer.chosen] == ["num_workers=4"]
     gain = answer.measured
-    assert gain is not None and gain.low is not None and gain.high is not None
     assert 0 < gain.low < 0.5 < gain.high and gain.high - gain.low <= 0.07
     assert answer.step_us == pytest.approx(1e5, rel=0.02) and answer.after_us == pytest.approx(5e4, rel=0.05)
     assert job.made[:5] == ["diagnosis", "baseline", "num_workers=4", "num_workers=8", "num_workers=2"]
     assert job.made.count("num_workers=2") == 2  # clearly behind: given up after two rounds
     assert answer.tried[0].results.kind == "same"
-    job = Job({"num_workers=4": 0.5, "num_workers=8": 0.5}, noise=0.001)
-    answer, _ = _searched(tmp_path, job, FOUR, EIGHT)
+    answer, _ = _searched(tmp_path, Job({"num_workers=4": 0.5, "num_workers=8": 0.5}, noise=0.001), FOUR, EIGHT)
     assert [c.name for c in answer.chosen] == ["num_workers=4"]
 
 
@@ -65,20 +63,17 @@ def test_a_winner_whose_later_pairs_take_its_gain_back_is_not_kept(tmp_path: Pat
     answer, _ = _searched(tmp_path, Turning({"num_workers=4": 0.3}, noise=0.05), FOUR)
     assert answer.verdict != KEEP and not answer.chosen and answer.measured is None
     (tried,) = answer.tried
-    assert tried.measured is not None and tried.measured.pairs > LOOKS[0]
-    assert tried.measured.low is not None and tried.measured.low <= 0
+    assert tried.measured.pairs > LOOKS[0] and tried.measured.low <= 0
     won = Entry((FOUR,), state=WON, logs=dict(enumerate([-0.3, -0.31, -0.29, 0.9])))
     assert not _is_borne_out(won) and won.state == OPEN and "do not bear that out" in won.why
 
 
 def test_winners_are_combined_and_the_set_is_measured_against_the_command_as_it_is(tmp_path: Path) -> None:
-    job = Job({"num_workers=4": 0.4, "bucket_cap_mb=50": 0.2}, noise=0.005)
-    answer, made = _searched(tmp_path, job, FOUR, BUCKETS)
+    answer, made = _searched(tmp_path, Job({"num_workers=4": 0.4, "bucket_cap_mb=50": 0.2}, noise=0.005), FOUR, BUCKETS)
     assert [c.name for c in answer.chosen] == ["num_workers=4", "bucket_cap_mb=50"]
-    assert answer.measured is not None and answer.measured.share == pytest.approx(1 - 0.6 * 0.8, abs=0.03)
+    assert answer.measured.share == pytest.approx(1 - 0.6 * 0.8, abs=0.03)
     assert _states(answer)["num_workers=4 + bucket_cap_mb=50"] == KEPT
-    pairs = [made.made[i : i + 2] for i in range(len(made.made) - 1)]
-    assert any({a.label, b.label} == {"baseline", "num_workers=4 + bucket_cap_mb=50"} for a, b in pairs)
+    assert any({a.label, b.label} == {"baseline", "num_workers=4 + bucket_cap_mb=50"} for a, b in pairwise(made.made))
 
 
 def test_what_gains_nothing_beside_the_best_is_left_out(tmp_path: Path) -> None:
@@ -114,13 +109,8 @@ def test_a_setting_that_changes_what_is_trained_is_rejected_unless_that_is_allow
 
 
 def test_a_command_that_fails_by_itself_is_an_error(tmp_path: Path) -> None:
-    class Broken(Job):
-        def run(self, order, tick):  # type: ignore[no-untyped-def]
-            made = super().run(order, tick)
-            return Trial(made.label, (), made.folder, 1.0, failed="exit code 1") if made.label == "baseline" else made
-
     with pytest.raises(NoUsableInput, match="failed when it was run again: exit code 1"):
-        _searched(tmp_path, Broken({"num_workers=4": 0.5}), FOUR)
+        _searched(tmp_path, Job({"num_workers=4": 0.5}, fails={"baseline": "exit code 1"}), FOUR)
 
 
 @pytest.mark.parametrize("runs", [1, 3, 7, 12, 30])
@@ -142,8 +132,7 @@ def test_whoever_resumes_ends_where_an_uninterrupted_search_ends(tmp_path: Path)
         again = Job(saves, noise=0.03)
         for _ in range(cut):  # its noise goes on where it was
             again.draw(again._generator)
-        resumed = TrialJournal(tmp_path / f"cut{cut}", state, again.run, Silent())
-        resumed.baseline("diagnosis")
+        resumed = going_on(tmp_path / f"cut{cut}", state, again)
         answer = result(resumed, search(resumed, (FOUR, TWO, BUCKETS)))
         assert len(again.made) == len(made.made) - cut and answer == whole
 
@@ -151,14 +140,12 @@ def test_whoever_resumes_ends_where_an_uninterrupted_search_ends(tmp_path: Path)
 @pytest.mark.parametrize("first_s", [60.0, 80.0, 100.0, 150.0, 300.0])
 @pytest.mark.parametrize("second_s", [10.0, 60.0, 130.0, 300.0, 2000.0])
 def test_it_is_resumed_with_another_budget_and_loses_no_run(tmp_path: Path, first_s: float, second_s: float) -> None:
-    """With less than was spent it answers from what there is, with more it tries what was too much before."""
     job = Job({"num_workers=4": 0.5, "num_workers=2": 0.2, "num_workers=8": 0.48}, noise=0.05)
     before, _ = _searched(tmp_path, job, FOUR, EIGHT, TWO, budget_s=first_s)
     state = read_state(tmp_path)
     known = len(state.trials)
     state.options = state.options.with_budget(second_s)
-    resumed = TrialJournal(tmp_path, state, job.run, Silent())
-    resumed.baseline("diagnosis")
+    resumed = going_on(tmp_path, state, job)
     after = result(resumed, search(resumed, (FOUR, EIGHT, TWO)))
     assert after.runs == len(state.trials) >= known == before.runs
     assert second_s > first_s or after == before
@@ -167,15 +154,12 @@ def test_it_is_resumed_with_another_budget_and_loses_no_run(tmp_path: Path, firs
 
 
 def test_a_folder_of_another_plan_is_not_resumed(tmp_path: Path) -> None:
-    _, made = _searched(tmp_path, Job({"num_workers=4": 0.5}), FOUR)
-    resumed = TrialJournal(tmp_path, read_state(tmp_path), Job().run, Silent())
-    resumed.baseline("diagnosis")
+    _searched(tmp_path, Job({"num_workers=4": 0.5}), FOUR)
     with pytest.raises(UsageError, match="of another plan"):
-        search(resumed, (EIGHT,))
+        search(going_on(tmp_path, read_state(tmp_path), Job()), (EIGHT,))
     (tmp_path / "tune.json").write_text("{}")
     with pytest.raises(NoUsableInput, match="damaged"):
         read_state(tmp_path)
-    assert made.made
 
 
 def test_predictions_that_were_put_to_the_test_are_recorded(tmp_path: Path) -> None:
@@ -193,8 +177,6 @@ def test_which_steps_are_timed() -> None:
     assert shortened(made(30)) == RunPlan(10, 19, 30) and shortened(made(15)) == RunPlan(5, 9, 15)
     with pytest.raises(NoUsableInput, match="too few to compare"):
         shortened(made(8))
-    deep = candidate("num_workers", 8)
-    assert with_warm_up(RunPlan(10, 40), [deep]) == RunPlan(18, 40)
-    assert with_warm_up(RunPlan(10, 19, 30), [deep]) == RunPlan(13, 16, 30)
-    assert with_warm_up(RunPlan(5, 9, 15), [deep]) == RunPlan(5, 9, 15)
+    for plan, later in (((10, 40), (18, 40)), ((10, 19, 30), (13, 16, 30)), ((5, 9, 15), (5, 9, 15))):
+        assert with_warm_up(RunPlan(*plan), [candidate("num_workers", 8)]) == RunPlan(*later)
     assert with_warm_up(RunPlan(10, 40), [BUCKETS]) == RunPlan(10, 40)

@@ -23,8 +23,7 @@ from ddprof.slices.tuning.runs.trial import TrialOrder
 from ddprof.slices.tuning.session import conclude, prepare
 from ddprof.trials.model import Trial, TuneOptions, TuneState
 
-ROOT = Path(__file__).resolve().parents[3]
-STAND_IN = Path(__file__).with_name("stand_in.py")
+ROOT, STAND_IN = Path(__file__).resolve().parents[3], Path(__file__).with_name("stand_in.py")
 JOB = [sys.executable, str(ROOT / "tests" / "capture" / "scripts" / "forked_ranks.py"), "2", str(STAND_IN)]
 LONGEST_S = 900.0
 KILLS = 4  # of each tuning
@@ -38,9 +37,12 @@ def _start(tmp_path: Path, *options: str, cwd: Path = ROOT) -> subprocess.Popen[
     out = ["--yes", "--out", str(tmp_path / "out"), "--no-record", *options]
     command = [] if "--resume" in options else ["--steps", "10", "--", *JOB]
     line = [sys.executable, "-m", "ddprof.cli.main", "tune", *out, *command]
-    own = {"OMP_NUM_THREADS": "1", "DDPROF_DATA_HOME": str(tmp_path / "data"), "MARK": str(tmp_path)}
     how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": _as_in_a_terminal}
-    return subprocess.Popen(line, cwd=cwd, env={**os.environ, **own}, text=True, **how)
+    return subprocess.Popen(line, cwd=cwd, env={**os.environ, **_own(tmp_path)}, text=True, **how)
+
+
+def _own(place: Path) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": "1", "DDPROF_DATA_HOME": str(place / "data"), "MARK": str(place)}
 
 
 def _as_in_a_terminal() -> None:
@@ -99,11 +101,10 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             real[names] = trial.run(order, tick)
         return replace(real[names], label=order.label)
 
-    options = TuneOptions(tuple(JOB), 3000.0, 10)
-    state = TuneState(options=options, cwd=str(ROOT), started_utc="2026-11-24T12:00:00Z")
+    state = TuneState(options=TuneOptions(tuple(JOB), 3000.0, 10), cwd=str(ROOT), started_utc="2026-11-24T12:00:00Z")
     made = TrialJournal(place / "out" / "t", state, run, Silent())
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"OMP_NUM_THREADS": "1", "DDPROF_DATA_HOME": f"{place}/data", "MARK": str(place)}.items():
+        for name, value in _own(place).items():
             patch.setenv(name, value)
         prepare(made)
         found, state.candidates = state.candidates or (), (replace(candidate("num_workers", 2), at=""),)
@@ -124,12 +125,11 @@ def test_a_job_is_diagnosed_and_its_fix_tried_on_both_ranks(tuned: Path) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_killed_in_a_trial_it_leaves_no_process_and_goes_on(tmp_path: Path, number: signal.Signals) -> None:
-    """A folder of runs in numbers alone is gone on with by a command that waits to be ended."""
     began, folder = tmp_path / "began", tmp_path / "out" / "t"
     made = journal(folder, Job())
     made.baseline()
-    made.trial([candidate("num_workers", 4)])
     made.state.candidates = (candidate("num_workers", 4),)
+    made.trial(made.state.candidates)
     made.state.options = replace(made.state.options, command=("sh", "-c", f"sleep 600 & touch {began}; wait"))
     made.save()
     running = _start(tmp_path, "--resume", str(folder), cwd=folder)
@@ -195,7 +195,6 @@ def test_killed_at_random_moments_it_leaves_no_process_and_resumes(tmp_path: Pat
 
 def _after_runs(tuned: subprocess.Popen[str], runs: int) -> str:
     """Wait until it has made so many more runs, or has ended; what it has said by then."""
-    assert tuned.stderr is not None
     said = ""
     while runs and (line := tuned.stderr.readline()):
         said += line

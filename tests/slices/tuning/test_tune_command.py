@@ -35,8 +35,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], words: str, tmp_pa
 
 
 def test_a_folder_of_another_place_or_another_user_is_not_resumed(tmp_path: Path, monkeypatch: object) -> None:
-    options = TuneOptions(("true",), 60.0, 40)
-    state = TuneState(options=options, cwd="/elsewhere", started_utc="2026-11-23T12:00:00Z", schema=SCHEMA)
+    state = TuneState(options=TuneOptions(("true",), 60.0, 40), cwd="/elsewhere", started_utc="", schema=SCHEMA)
     (tmp_path / "tune.json").write_bytes(msgspec.json.encode(state))
     assert "started in /elsewhere: run it from there" in _refusal("--yes", "--resume", str(tmp_path))
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)  # type: ignore[attr-defined]
@@ -45,9 +44,7 @@ def test_a_folder_of_another_place_or_another_user_is_not_resumed(tmp_path: Path
 
 
 @pytest.mark.parametrize("option", [("--allow-numerics",), ("--only", "num_workers"), ("--steps", "20")])
-def test_an_option_that_a_tuning_was_not_started_with_is_not_passed_over(
-    option: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_an_option_that_a_tuning_was_not_started_with_is_not_passed_over(option, tmp_path: Path) -> None:
     state = TuneState(options=TuneOptions(("true",), 60.0, 40), cwd=str(Path.cwd()), started_utc="", schema=SCHEMA)
     (tmp_path / "tune.json").write_bytes(msgspec.json.encode(state))
     assert f"its {option[0]} differs" in _refusal("--resume", str(tmp_path), *option)
@@ -60,8 +57,8 @@ def test_times_are_seconds(text: str, seconds: float) -> None:
 
 
 def _played(is_terminal: bool) -> str:
-    console = Console(file=StringIO(), force_terminal=is_terminal, width=120, color_system=None)
-    view = TuneView(console)
+    printed = StringIO()
+    view = TuneView(Console(file=printed, force_terminal=is_terminal, width=120, color_system=None))
     with view.shown():
         for label, step_us in (("diagnosis", 90_000.0), ("baseline", 100_000.0), ("num_workers=4", 50_000.0)):
             view.began(label, 0, 300.0)
@@ -69,8 +66,7 @@ def _played(is_terminal: bool) -> str:
             view.ended(Trial(label, (), "000", 12.0, 50, step_us), is_new=label != "baseline")
         view.ended(Trial("num_workers=8", (), "000", 3.0, failed="out of\x1b memory"), is_new=True)
         view.began("num_workers=4", 4, 250.0)
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    return printed.getvalue()
 
 
 def test_each_run_has_a_line_and_who_watches_sees_what_runs() -> None:

@@ -1,18 +1,50 @@
 """XPlane profiles: a real one of JAX 0.10 on a CPU, and the planes of TPUs and GPUs made by hand."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reading import names, traces
-from xspaces import PlaneMaker, space
 
 from ddprof.api import analyze
 from ddprof.errors import NoUsableInput
 from ddprof.model import Kind
 from ddprof.readers import discover
+from ddprof.report.export.protobuf import varint
 from ddprof.slices.xla import format as xplane
+from ddprof.slices.xla.messages import _messages
 
 SAMPLE = Path(__file__).parent / "samples" / "jax_cpu.xplane.pb"
+START_NS = 1_790_000_000_000_000_000
+
+
+class PlaneMaker:
+    def __init__(self, name: str) -> None:
+        self.plane = _messages()(name=name.encode())
+        self._names: dict[str, int] = {}
+        self._stats: dict[str, int] = {}
+
+    def line(self, name: str, events: list[tuple[Any, ...]], number: int = 0) -> "PlaneMaker":
+        """Events as (name, start us, length us, {stat: value}); a value in bytes is stored as the name of a stat."""
+        line = self.plane.lines.add(id=number, name=name.encode(), timestamp_ns=START_NS)
+        for text, start_us, dur_us, *stats in events:
+            key = self._key(self.plane.event_metadata, self._names, text)
+            event = line.events.add(metadata_id=key, offset_ps=start_us * 10**6, duration_ps=dur_us * 10**6)
+            for stat, value in (stats[0] if stats else {}).items():
+                at = self._key(self.plane.stat_metadata, self._stats, stat)
+                event.stats.add(metadata_id=at, **self._given(value))
+        return self
+
+    def _given(self, value: Any) -> dict[str, Any]:
+        if isinstance(value, bytes):
+            return {"ref_value": self._key(self.plane.stat_metadata, self._stats, value.decode())}
+        return {"str_value": value.encode()} if isinstance(value, str) else {"int64_value": value}
+
+    def _key(self, table: Any, known: dict[str, int], name: str) -> int:
+        if name not in known:
+            known[name] = len(known) + 1
+            table.add(key=known[name]).value.name = name.encode()
+        return known[name]
 
 
 def host(steps: int = 4) -> PlaneMaker:
@@ -29,8 +61,8 @@ def tpu(index: int = 0, steps: int = 4) -> PlaneMaker:
 
 
 def write(folder: Path, *planes: PlaneMaker) -> Path:
-    file = folder / "host.xplane.pb"
-    file.write_bytes(space(*(maker.plane for maker in planes)))
+    file, parts = folder / "host.xplane.pb", [maker.plane.SerializeToString() for maker in planes]
+    file.write_bytes(b"".join(b"\n" + varint(len(part)) + part for part in parts))
     return file
 
 
@@ -55,8 +87,7 @@ def test_operations_of_a_tpu_once_and_without_what_holds_them(tmp_path: Path) ->
 
 
 def test_each_device_is_a_rank_and_has_the_steps_where_the_host_marks_none(tmp_path: Path) -> None:
-    quiet = PlaneMaker("/host:CPU").line("python", [("PjitFunction(step)", 0, 4000)])
-    (trace,) = traces(write(tmp_path, quiet, tpu()))
+    (trace,) = traces(write(tmp_path, PlaneMaker("/host:CPU").line("python", [("PjitFunction(step)", 0, 4000)]), tpu()))
     assert names(trace, Kind.ANNOTATION) == [f"ProfilerStep#{n}" for n in range(4)]
     found = discover([write(tmp_path, host(), tpu(0), tpu(1))])
     assert [source.part for source in found.sources] == ["device:TPU:0", "device:TPU:1"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hang_cases import CASES, GROUPS
+from hang_cases import CASES, played
 from hang_dumps import Job
 
 from ddprof.slices.hangs.explain import explain
@@ -43,14 +43,12 @@ def _culprits_of_torch(job: Job) -> list[tuple[int, set[int]]]:
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in _NOT_COMPARED])
 def test_ranks_and_collective_are_those_that_torch_names(name: str, tmp_path: Path) -> None:
-    job = Job(4, "2.8", "nccl", dict(GROUPS))
-    CASES[name].play(job)
-    hang, torchs = explain([str(job.write(tmp_path / "dumps"))]), _culprits_of_torch(job)
+    job = played(name)
+    hang, torchs = explain([str(job.write(tmp_path))]), _culprits_of_torch(job)
     assert [stuck.number for stuck in hang.stuck] == [number for number, _ in torchs]
     for stuck, (_, culprits) in zip(hang.stuck, torchs, strict=True):
         late = {rank for rank in range(4) if name == "inside" and rank == 1}
-        odd = {rank for variant in stuck.variants for rank in variant.ranks}
-        assert culprits <= set(stuck.missing) | odd | late
+        assert culprits <= set(stuck.missing) | {rank for variant in stuck.variants for rank in variant.ranks} | late
         if len(culprits) == 1 and not late:  # where torch names one rank, so do we
             assert set(hang.ranks) == culprits
 

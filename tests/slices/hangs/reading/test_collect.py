@@ -83,16 +83,14 @@ def test_the_loader_worker_that_hangs_is_named_with_its_line(tmp_path: Path) -> 
     waits = "it is at train.py:40 in main() and waits for its loader, whose worker 1 is at data.py:17 in __getitem__()"
     assert waits in hang.sentence
     line = {"file": "/job/data.py", "line": 17, "function": "__getitem__", "source": None}
-    rows = hang_document(hang)["per_rank"]
-    assert [row["loader_workers"] for row in rows] == [[], [{"worker": 1, "line": line}]]
+    assert [row["loader_workers"] for row in hang_document(hang)["per_rank"]] == [[], [{"worker": 1, "line": line}]]
 
 
 def test_stacks_that_a_signal_made_count_where_they_are_newer_than_the_answer(tmp_path: Path) -> None:
     sidecar(tmp_path, 0, state="running", end=None)
     sidecar(tmp_path, 1, state="running", end=None, calls=[])
     frame = {"file": "/job/train.py", "line": 12, "function": "before"}
-    answer = {"rank": 1, "at_ns": T0 + 20 * 10**9, "frames": [frame]}
-    (tmp_path / f"{STEM}.where.json").write_text(json.dumps(answer))
+    (tmp_path / f"{STEM}.where.json").write_text(json.dumps({"rank": 1, "at_ns": T0 + 20 * 10**9, "frames": [frame]}))
     dump = tmp_path / f"{STEM}.threads.txt"
     dump.write_text('Current thread 0x1 (most recent call first):\n  File "/job/train.py", line 33 in holds\n')
     for seconds, line in ((30, "train.py:33 in holds()"), (10, "train.py:12 in before()")):
@@ -104,9 +102,8 @@ def test_stacks_that_a_signal_made_count_where_they_are_newer_than_the_answer(tm
 
 
 def own(entered_ns: int, left_ns: int | None, line: int, group: str = "0", peer: int | None = None) -> Call:
-    frames = (StackFrame("train.py", line),)
-    done = left_ns is not None
-    return Call(group, 1, "x", done, peer=peer, entered_ns=entered_ns, left_ns=left_ns, frames=frames)
+    times = {"entered_ns": entered_ns, "left_ns": left_ns}
+    return Call(group, 1, "x", left_ns is not None, peer=peer, frames=(StackFrame("train.py", line),), **times)
 
 
 def recorded(entered_ns: int, group: str = "0", frames: tuple[StackFrame, ...] = ()) -> Call:

@@ -25,23 +25,17 @@ Thread 4242 (idle): "MainThread"
 Thread 4250 (idle): "ddprof-control"
     wait (threading.py:320)
 """
+ONE, TWO = FAULTHANDLER.format(op="all_reduce", line=10), [FAULTHANDLER.format(op=f"op{n}", line=n) for n in (10, 12)]
+LATER = PY_SPY.replace("load (train.py:31)", "save (train.py:60)")
+DUMPS = {
+    "faulthandler lists the main thread last": (ONE, [("all_reduce", 2500), ("train", 10), ("<module>", 99)]),
+    "the last of several dumps counts": ("".join(TWO), [("op12", 2500), ("train", 12)]),
+    "py-spy names the main thread": (PY_SPY, [("load", 31), ("<module>", 99)]),
+    "the last of several dumps by py-spy counts": (PY_SPY + LATER, [("save", 60), ("<module>", 99)]),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "frames"),
-    [
-        (FAULTHANDLER.format(op="all_reduce", line=10), [("all_reduce", 2500), ("train", 10), ("<module>", 99)]),
-        ("".join(FAULTHANDLER.format(op=f"op{n}", line=n) for n in (10, 12)), [("op12", 2500), ("train", 12)]),
-        (PY_SPY, [("load", 31), ("<module>", 99)]),
-        (PY_SPY + PY_SPY.replace("load (train.py:31)", "save (train.py:60)"), [("save", 60), ("<module>", 99)]),
-    ],
-    ids=[
-        "faulthandler lists the main thread last",
-        "the last of several dumps counts",
-        "py-spy names the main thread",
-        "the last of several dumps by py-spy counts",
-    ],
-)
+@pytest.mark.parametrize(("text", "frames"), DUMPS.values(), ids=DUMPS)
 def test_frames_of_the_training_thread(text: str, frames: list[tuple[str, int]]) -> None:
     assert [(f.function, f.line) for f in parse_stacks(text).frames][: len(frames)] == frames
 
@@ -57,7 +51,7 @@ def test_what_faulthandler_writes_is_read(tmp_path: Path) -> None:
 
 def test_stacks_alone_tell_who_is_not_inside(tmp_path: Path) -> None:
     for rank in (0, 1, 3):
-        (tmp_path / f"rank{rank}.txt").write_text(FAULTHANDLER.format(op="all_reduce", line=10))
+        (tmp_path / f"rank{rank}.txt").write_text(ONE)
     (tmp_path / "rank2.txt").write_text(PY_SPY)
     hang = explain([str(tmp_path)])
     assert (hang.kind, hang.ranks) == ("not_entered", (2,))

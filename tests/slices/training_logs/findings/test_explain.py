@@ -11,6 +11,7 @@ from ddprof.slices.training_logs.findings.explain import explain_log, explain_ta
 from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, LogReport, TrainingLog
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.slices.training_logs.text import markdown_log, render_log
+from tests.slices.training_logs.reading.test_read import explained
 
 Times = dict[int, list[float]]  # of a rank: ms
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -19,6 +20,13 @@ EVEN = tuple(LoggedIteration(number, 1000.0, 100.0, 64) for number in range(1, 2
 TURNS: Times = {rank: [300.0 + (100.0 if n % 4 == rank else 0.0) for n in range(20)] for rank in range(4)}
 STAGES, PAIRS = {**ALONE, "pipeline": 2}, {**ALONE, "tensor": 2, "data": 2}
 FACTORS = {"all_reduce": 2 * 7 / 8, "reduce_scatter_tensor": 7 / 8, "all_to_all_single": 7 / 8, "send": 1.0}
+BETWEEN_EPOCHS = [
+    ("time: 0.1000", 6, "5 pauses between iterations cost 24 % of the time"),
+    ("", 6, "5 pauses between iterations cost 24 % of the time"),  # only the clock tells
+    ("batch: 400/400 time: 0.1000", 6, "5 pauses between iterations cost 27 % of the time"),
+    ("time: 0.1000", 1, ""),  # as often as the same is started anew, days apart
+]
+SECOND = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
 
 
 def of_sample(name: str) -> LogReport:
@@ -31,19 +39,20 @@ def of_timers(timers: dict[str, tuple[float, float]], sizes: dict[str, int] | No
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, readings, sizes=sizes or {}))
 
 
-def of_ranks(timer: str, times: Times, sizes: dict[str, int]) -> LogReport:
-    rows = [(block, rank, ms) for rank, of in times.items() for block, ms in enumerate(of, start=1)]
-    by_rank = tuple(model.RankReading(timer, *row) for row in rows)
+def of_blocks(rows: list[tuple[int, int, float]], sizes: dict[str, int]) -> LogReport:
+    by_rank = tuple(model.RankReading("forward-compute", *row) for row in rows)
     return explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=sizes))
+
+
+def of_ranks(times: Times, sizes: dict[str, int]) -> LogReport:
+    return of_blocks([(block, rank, ms) for rank, of in times.items() for block, ms in enumerate(of, start=1)], sizes)
 
 
 def test_blocks_that_lost_lines_of_different_ranks_are_left_out() -> None:
     rows = [(block, rank, 100.0 + 50.0 * (rank == 0)) for block in range(1, 21) for rank in range(4)]
     for lossy, told in ((6, 1), (21, 0)):  # blocks below `lossy` lack a line
         kept = [row for row in rows if row[0] >= lossy or row[1] != row[0] % 4]
-        by_rank = tuple(model.RankReading("forward-compute", *row) for row in kept)
-        findings = explain_tables(TrainingLog("a.log", ("Megatron",), EVEN, by_rank=by_rank, sizes=ALONE)).findings
-        assert [finding.ranks for finding in findings] == [(0,)] * told
+        assert [finding.ranks for finding in of_blocks(kept, ALONE).findings] == [(0,)] * told
 
 
 def test_the_usual_iteration_leaves_the_first_out_and_slow_ones_are_told_by_number_and_cost() -> None:
@@ -63,10 +72,9 @@ def test_outermost_timers_and_the_rest_are_the_iteration_unless_they_hold_severa
     timers = {"forward-backward": (790.0, 800.0), "forward-compute": (290.0, 300.0), "backward-compute": (390.0, 400.0)}
     timers |= {"batch-generator": (1.0, 1.0), "optimizer": (100.0, 100.0), "optimizer-inner-step": (60.0, 60.0)}
     report = of_timers(timers)
-    assert {row.name: row.depth for row in report.timers} == {
-        **{"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2},
-        **{"optimizer": 0, "optimizer-inner-step": 1},
-    }
+    depths = {"forward-backward": 0, "backward-compute": 1, "forward-compute": 1, "batch-generator": 2}
+    depths |= {"optimizer": 0, "optimizer-inner-step": 1}
+    assert {row.name: row.depth for row in report.timers} == depths
     assert sum(row.share or 0 for row in report.timers if row.depth == 0) == pytest.approx(0.9)
     assert "(in no timer)" in render_log(report) and report.findings == ()
     report = of_sample("deepspeed_pipeline")
@@ -92,23 +100,17 @@ def test_exposed_communication_counts_once_and_most_of_it_may_be_waiting() -> No
     (finding,) = nested.findings
     assert finding.share == pytest.approx(0.2)
     assert any("up to 150 ms of it is waiting" in told for told in finding.evidence)
-    straggling = (LoggedStraggling("all_reduce", 2048, 10, 12.0, 48.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), straggling=straggling)).findings
-    assert (finding.id, finding.severity, finding.ranks) == ("waiting", "info", ()) and finding.share == 0.8
-    long = (LoggedStraggling("all_reduce", 2048, 10, 1000.0, 4000.0),)
-    (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), EVEN, straggling=long)).findings
-    assert finding.severity == "critical"
+    for calls_ms, iterations, severity in (((12.0, 48.0), (), "info"), ((1000.0, 4000.0), EVEN, "critical")):
+        straggling = (LoggedStraggling("all_reduce", 2048, 10, *calls_ms),)
+        (finding,) = explain_tables(TrainingLog("a.log", ("DeepSpeed",), iterations, straggling=straggling)).findings
+        assert (finding.id, finding.severity, finding.ranks, finding.share) == ("waiting", severity, (), 0.8)
 
 
 def test_a_rank_that_waits_for_other_stages_is_no_slow_communication(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    states = (
-        "  micro_batch_size ........ 1\n  global_batch_size ........ 4\n  pipeline_model_parallel_size ........ 8\n"
-    )
-    step = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
+    sizes = {"micro_batch_size": 1, "global_batch_size": 4, "pipeline_model_parallel_size": 8}
+    states = "".join(f"  {name} ........ {size}\n" for name, size in sizes.items())
     timers = "time (ms) | forward-compute: 90.00 | forward-recv: 240.00 | backward-embedding-all-reduce: 600.00\n"
-    log.write_text(states + "".join(step.format(n=n) + timers for n in range(1, 6)))
-    (finding,) = explain_log(Source(str(log), "training_log")).findings
+    (finding,) = explained(tmp_path, states + "".join(SECOND.format(n=n) + timers for n in range(1, 6))).findings
     assert (finding.id, finding.share, finding.page) == ("pipeline_waiting", pytest.approx(0.84), "pipeline_bubble")
     assert "8 stages with 4 micro-batches stand idle for 64 %" in finding.evidence[-1]
     of_all = of_timers({"forward-recv": (1.0, 240.0), "backward-embedding-all-reduce": (1.0, 600.0)}, STAGES)
@@ -116,101 +118,85 @@ def test_a_rank_that_waits_for_other_stages_is_no_slow_communication(tmp_path: P
 
 
 def test_parts_of_the_passes_and_the_setup_of_2021_are_not_added_to_the_iteration(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
     setup = "time (ms) | model and optimizer: 11310.53 | train/valid/test data iterators: 3400.00\n"
-    step = " iteration        {n}/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n"
     timers = "time (ms) | forward: 280.00 | backward: 710.00 | backward-backward: 700.00 | batch generator: 2.00\n"
-    log.write_text(setup + "".join(step.format(n=n) + timers for n in range(1, 6)))
-    rows = [(row.name, row.depth, row.share) for row in explain_log(Source(str(log), "training_log")).timers]
-    assert rows == [
-        *(("backward", 0, pytest.approx(0.71)), ("backward-backward", 1, pytest.approx(0.7))),
-        *(("forward", 0, pytest.approx(0.28)), ("batch-generator", 1, pytest.approx(0.002))),
-    ]
+    report = explained(tmp_path, setup + "".join(SECOND.format(n=n) + timers for n in range(1, 6)))
+    wanted = [("backward", 0, 0.71), ("backward-backward", 1, 0.7), ("forward", 0, 0.28), ("batch-generator", 1, 0.002)]
+    told = [(row.name, row.depth, row.share) for row in report.timers]
+    assert told == [(name, depth, pytest.approx(share)) for name, depth, share in wanted]
 
 
-def titan(path: Path, lines: int, mfu: str = "45.00", retries: int = 0) -> LogReport:
-    """A log of torchtitan, a line every ten steps of one second."""
-    rows = []
-    for n in range(1, lines + 1):
-        at = f"[rank0]:[titan] 2026-01-02 03:{n // 6:02d}:{n % 6 * 10:02d},000 - root -"
-        rows += [f"{at} WARNING - {n * retries} CUDA memory allocation retries.\n"] if retries else []
-        rows += [
-            f"{at} INFO - step: {n}0  loss: 5.0  memory: 29.90GiB(95.36%)  tps: 26,227  tflops: 17.83  mfu: {mfu}%\n"
-        ]
-    path.write_text("".join(rows))
-    return explain_log(Source(str(path), "training_log"))
+def titan(folder: Path, mfu: str = "45.00", retries: int = 0) -> LogReport:
+    """A log of torchtitan, nine lines, one every ten steps of one second."""
+    text = ""
+    for n in range(1, 10):
+        at = f"[rank0]:[titan] 2026-01-02 03:{n // 6:02d}:{n % 6 * 10:02d},000 - root - "
+        text += f"{at}WARNING - {n * retries} CUDA memory allocation retries.\n" * bool(retries)
+        text += f"{at}INFO - step: {n}0  loss: 5.0  memory: 29.9GiB(95.36%)  tps: 6,227  tflops: 17.8  mfu: {mfu}%\n"
+    return explained(folder, text)
 
 
 def test_a_devices_full_memory_and_low_rate_are_told_and_a_rate_that_cannot_be_is_not(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
-    assert titan(log, 9).findings == ()
-    report = titan(log, 9, "5.78", retries=20)
-    assert [(finding.id, finding.severity) for finding in report.findings] == [
-        *(("memory_full", "warning"), ("low_rate", "warning"))
-    ]
+    assert titan(tmp_path).findings == ()
+    report = titan(tmp_path, "5.78", retries=20)
+    assert [(f.id, f.severity) for f in report.findings] == [("memory_full", "warning"), ("low_rate", "warning")]
     assert "asked again 180 times in 80 iterations, with 95 % of their memory in use" in report.sentence
-    assert titan(log, 9, retries=2).findings == ()  # not in each iteration
-    wrong = titan(log, 9, "15233.49")
+    assert titan(tmp_path, retries=2).findings == ()  # not in each iteration
+    wrong = titan(tmp_path, "15233.49")
     assert wrong.iterations is not None and wrong.iterations.tflops is None and wrong.findings == ()
     assert any("an mfu of 15233 % cannot be" in said for said in wrong.abstained)
 
 
-def stepping(path: Path, *steps: tuple[int, int]) -> LogReport:
+def stepping(folder: Path, *steps: tuple[int, int]) -> LogReport:
     """A log of torchtitan with a line for each (second, step)."""
     at = "[titan] 2026-01-02 {:02d}:{:02d}:{:02d},000 - root - INFO - step: {}  loss: 5.0  tps: 26  tflops: 9.00\n"
-    path.write_text("".join(at.format(s // 3600, s // 60 % 60, s % 60, step) for s, step in steps))
-    return explain_log(Source(str(path), "training_log"))
+    return explained(folder, "".join(at.format(s // 3600, s // 60 % 60, s % 60, step) for s, step in steps))
 
 
 def test_a_job_that_went_back_did_iterations_again_and_waited_for_none_of_them(tmp_path: Path) -> None:
     first = [(30 * n, 500 + n) for n in range(1, 61)]
     again = [(4000 + 30 * n, 530 + n) for n in range(1, 61)]  # from the checkpoint of step 530
-    (finding,) = stepping(tmp_path / "a.log", *first, *again).findings
+    (finding,) = stepping(tmp_path, *first, *again).findings
     assert finding.id == "restarts" and finding.share == pytest.approx(29 / 118, abs=0.01)
     assert "went back to a checkpoint 1 time and did 29 iterations again" in finding.summary
     other = [(4000 + 30 * n, n) for n in range(1, 61)]  # a run of its own, from the first step
-    assert stepping(tmp_path / "a.log", *first, *other).findings == ()
+    assert stepping(tmp_path, *first, *other).findings == ()
     first = [(30 * n, n) for n in range(1, 61)]
-    assert stepping(tmp_path / "a.log", *first, *other).findings == ()  # alike: no time is mixed of two
-    unlike = [(4000 + 50 * n, n) for n in range(1, 61)]
-    (finding,) = stepping(tmp_path / "a.log", *first, *unlike).findings
+    assert stepping(tmp_path, *first, *other).findings == ()  # alike: no time is mixed of two
+    (finding,) = stepping(tmp_path, *first, *((4000 + 50 * n, n) for n in range(1, 61))).findings
     assert finding.id == "runs" and "from the start 2 times, and they take 30 s, 50 s" in finding.summary
 
 
 def test_the_bars_of_many_ranks_in_one_file_are_those_of_one(tmp_path: Path) -> None:
-    log, bars = tmp_path / "a.log", ["***** Running training *****  Total optimization steps = 9"]
+    bars = ["***** Running training *****  Total optimization steps = 9"]
     for first in (1, 6):  # four bars come together, each rank's behind the one before
         for rank in range(4):
             span = range(first, min(10, first + 5))
             bars += [f" {n}%|█▏ | {n}/9 [{2 * n:02d}:{rank:02d}<09:00, 120.{rank}{n}s/it]" for n in span]
-    log.write_text("\n".join([*bars, ""]))
-    report = explain_log(Source(str(log), "training_log"))
+    report = explained(tmp_path, "\n".join([*bars, ""]))
     assert report.iterations is not None and report.iterations.lines == 8 and report.findings == ()
     assert report.iterations.median_ms == pytest.approx(120_000, rel=0.01)
 
 
 def test_of_two_jobs_that_write_one_log_the_longer_is_read(tmp_path: Path) -> None:
     long, short = [(30 * n, 100 + n) for n in range(1, 81)], [(30 * n + 7, 20 + n) for n in range(1, 41)]
-    report = stepping(tmp_path / "a.log", *sorted(long + short))
+    report = stepping(tmp_path, *sorted(long + short))
     (finding,) = report.findings
     assert report.iterations is not None and "2 jobs or more wrote the log at the same time" in finding.summary
     assert (report.iterations.median_ms, report.iterations.high_ms) == (30_000.0, 30_000.0)
 
 
 def test_the_phases_of_reinforcement_learning_say_whether_generation_is_the_longest(tmp_path: Path) -> None:
-    log = tmp_path / "a.log"
     chat = "[2023-04-18 09:{n:02d}:00,000] [INFO] {n}/9, RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec=1.0\n"
     chat += "|E2E latency=60.00s |Gather latency=0.00s (0.00%) |Generate time=40.00s (66.67%) |Training time=18.00s"
     chat += " (30.00%) |Others=2.00 (3.33%)|CurrSamplesPerSec=16.65 |AvgSamplesPerSec=16.78\n"
     verl = "step:{n} - timing_s/gen:40.0 - timing_s/generate_sequences:39.0 - timing_s/update_actor:18.0"
     verl += " - timing_s/step:60.0\n"
     for lines in (chat, verl):
-        log.write_text("".join(lines.format(n=n) for n in range(1, 9)))
-        report = explain_log(Source(str(log), "training_log"))
+        report = explained(tmp_path, "".join(lines.format(n=n) for n in range(1, 9)))
         (finding,) = report.findings
         assert (finding.id, finding.share) == ("generation", pytest.approx(2 / 3)) and report.timers[0].depth == 0
-    log.write_text("".join(verl.format(n=n).replace("18.0", "48.0") for n in range(1, 9)))
-    assert explain_log(Source(str(log), "training_log")).findings == ()
+    assert explained(tmp_path, "".join(verl.format(n=n).replace("18.0", "48.0") for n in range(1, 9))).findings == ()
 
 
 def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path: Path) -> None:
@@ -219,35 +205,21 @@ def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path:
     assert [finding.id for finding in report.findings] == ["slower_since"]
     assert "From iteration 951 to the end of the log one takes 15 s, 10 s before" in report.sentence
     grown = tuple(LoggedIteration(n, 30.0 + n % 3 + n // 40) for n in range(1, 1201))
-    report = explain_tables(TrainingLog("a.log", (WRITER,), grown))
-    assert (
-        "Iterations become longer: 36 ms in the first third of the log, then 46 ms, 56 ms in the last"
-        in report.sentence
-    )
-    log, at = tmp_path / "a.log", 0.0
-    rows = []
+    said = "Iterations become longer: 36 ms in the first third of the log, then 46 ms, 56 ms in the last"
+    assert said in explain_tables(TrainingLog("a.log", (WRITER,), grown)).sentence
+    text, at = "", 0.0
     for n in range(20, 2020, 20):  # a second per line, nine more in each fifteenth
         at += 2.0 if n % 300 else 11.0
-        rows.append(
-            f"2026-01-02 03:{int(at) // 60:02d}:{at % 60:06.3f} INFO: iter: {n}  loss: 1.0  time: 0.1000  lr: 1\n"
-        )
-    log.write_text("".join(rows))
-    (finding,) = explain_log(Source(str(log), "training_log")).findings
+        clock = f"2026-01-02 03:{int(at) // 60:02d}:{at % 60:06.3f}"
+        text += f"{clock} INFO: iter: {n}  loss: 1.0  time: 0.1000  lr: 1\n"
+    (finding,) = explained(tmp_path, text).findings
     assert (finding.id, finding.severity) == ("pauses", "critical") and finding.share == pytest.approx(0.214, abs=0.001)
     assert "6 pauses between iterations cost 21 % of the time, the long ones every 300 or so" in finding.summary
 
 
-@pytest.mark.parametrize(
-    ("timed", "epochs", "told"),
-    [
-        ("time: 0.1000", 6, "5 pauses between iterations cost 24 % of the time"),
-        ("", 6, "5 pauses between iterations cost 24 % of the time"),  # only the clock tells
-        ("batch: 400/400 time: 0.1000", 6, "5 pauses between iterations cost 27 % of the time"),
-        ("time: 0.1000", 1, ""),  # as often as the same is started anew, days apart
-    ],
-)
+@pytest.mark.parametrize(("timed", "epochs", "told"), BETWEEN_EPOCHS)
 def test_what_lies_between_epochs_is_a_pause(tmp_path: Path, timed: str, epochs: int, told: str) -> None:
-    log, at, rows = tmp_path / "a.log", 0.0, []
+    at, rows = 0.0, []
     for epoch in range(6):
         for n in range(20, 401, 20):
             at += 2.0
@@ -255,8 +227,7 @@ def test_what_lies_between_epochs_is_a_pause(tmp_path: Path, timed: str, epochs:
             rows.append(f"{clock} INFO: epoch: {epoch % epochs} iter: {n}  loss: 1.0  {timed} lr: 1\n")
         rows += [f"{clock} INFO: batch {n}/30 loss: 1.0\n" for n in (10, 20, 30)] * (not timed)  # an evaluation
         at += 18.0  # of which two may end the epoch
-    log.write_text("".join(rows))
-    report = explain_log(Source(str(log), "training_log"))
+    report = explained(tmp_path, "".join(rows))
     assert report.iterations is not None and report.iterations.median_ms == pytest.approx(100.0)
     assert [f.summary for f in report.findings] == [told] * bool(told)
 
@@ -270,7 +241,7 @@ def test_ranks_that_are_apart_are_judged_only_where_they_do_the_same_work(sizes:
 
 def test_a_rank_that_is_longest_every_time_is_named() -> None:
     times = {rank: [300.0 + (100.0 if rank == 3 else 0.0) + n % 3 for n in range(20)] for rank in range(4)}
-    (finding,) = of_ranks("forward-compute", times, ALONE).findings
+    (finding,) = of_ranks(times, ALONE).findings
     assert (finding.id, finding.ranks, finding.severity) == ("slow_rank", (3,), "critical")
     assert finding.share == pytest.approx(0.1, abs=0.005) and "longest in 19 of 19" in finding.evidence[0]
 
@@ -292,18 +263,16 @@ def later(*ranks: int, by_ms: float = 100.0) -> Times:
     ],
 )
 def test_ranks_are_named_among_those_that_do_the_same_work(times: Times, sizes: dict[str, int], named) -> None:
-    report = of_ranks("forward-compute", times, sizes)
+    report = of_ranks(times, sizes)
     assert [finding.ranks for finding in report.findings] == ([] if named is None else [named])
     assert "expert" not in sizes or any("expert" in said for said in report.abstained)
 
 
 def test_bus_bandwidth_is_bytes_and_held_against_the_logs_bits() -> None:
-    rows = {(row.op, row.size_bytes): row for row in of_sample("deepspeed_summary_2025").calls}
-    row = rows["broadcast", 50 * 2**20]
+    row = {(row.op, row.size_bytes): row for row in of_sample("deepspeed_summary_2025").calls}["broadcast", 50 * 2**20]
     assert row.busbw_gbs == pytest.approx(50 * 2**20 / 6.61e6) and row.logged_busbw_gbs == pytest.approx(63.47 / 8)
     assert row.logged_ratio == pytest.approx(1, abs=0.01)
-    twice = of_sample("deepspeed_verbose_2022")
-    assert any("reduce_scatter_base is 2.0 times" in said for said in twice.abstained)
+    assert any("reduce_scatter_base is 2.0 times" in said for said in of_sample("deepspeed_verbose_2022").abstained)
 
 
 @pytest.mark.parametrize(("op", "factor"), {**FACTORS, "all_gather_into_tensor": 7.0}.items())
@@ -327,21 +296,18 @@ def test_every_sample_is_told_in_full(path: Path) -> None:
 
 def test_loading_is_a_mean_of_lines_and_late_on_the_rank_that_writes_it(tmp_path: Path) -> None:
     """A loader of four workers makes every fourth iteration wait; an epoch begins with the start of its workers."""
-    file = tmp_path / "train.log"
     line = "Epoch: [{epoch}][{at:4d}/200]\tTime {time:.3f} (0.300)\tData {data:.3f} (0.100)\tLoss 6.9 (6.9)\n"
-    data = [0.4 if at % 4 == 0 else 0.0 for at in range(200)]
-    data[0] = 5.0
+    data = [5.0, *(0.0 if at % 4 else 0.4 for at in range(1, 200))]
     lines = [(epoch, at, s) for epoch in range(3) for at, s in enumerate(data)]
-    file.write_text("".join(line.format(epoch=epoch, at=at, time=s + 0.2, data=s) for epoch, at, s in lines))
-    report = explain_log(Source(str(file), "training_log"))
+    report = explained(tmp_path, "".join(line.format(epoch=e, at=at, time=s + 0.2, data=s) for e, at, s in lines))
     assert [finding.id for finding in report.findings if finding.severity != "info"] == ["data_loading"]
     assert report.findings[0].share == pytest.approx(1 / 3, abs=0.01)
 
     line = "[rank {rank}] step {at} loss 2.3 step_time {time:.3f}s data_time {data:.3f}s\n"
+    each = [(at, rank) for at in range(40) for rank in range(4)]
     for late, named in (({1: 0.2}, [(1,)]), ({}, [])):
-        each = [(at, rank) for at in range(40) for rank in range(4)]
-        file.write_text("".join(line.format(rank=r, at=a, time=0.4, data=late.get(r, 0.004)) for a, r in each))
-        report = explain_log(Source(str(file), "training_log"))
+        text = "".join(line.format(rank=rank, at=at, time=0.4, data=late.get(rank, 0.004)) for at, rank in each)
+        report = explained(tmp_path, text)
         assert [finding.ranks for finding in report.findings if finding.id == "slow_rank"] == named
         assert [finding.page for finding in report.findings] == ["input_starved", "input_straggler"] * len(named)
 

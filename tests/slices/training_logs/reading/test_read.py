@@ -12,7 +12,7 @@ from ddprof.readers.format import Sample
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings.explain import explain_tables
 from ddprof.slices.training_logs.format import FORMAT
-from ddprof.slices.training_logs.model import TrainingLog
+from ddprof.slices.training_logs.model import LogReport, TrainingLog
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.slices.training_logs.reading.read import read_training_log
 
@@ -20,16 +20,10 @@ SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*.log"))
 BY_NAME = {path.stem: path for path in SAMPLES}
 
 # As megatron/core/timers.py writes it with `--timing-log-option all`; no log of it was found in public.
-OF_ALL_RANKS = """using world size: 4, data-parallel size: 4, context-parallel size: 1, tensor-model-parallel size: 1, \
-pipeline-model-parallel size: 1
-times across ranks (ms):
-  forward-compute:
-     rank  0: 800.10
-     rank  1: 812.20
-  batch-generator:
-     rank  0: 1.10
-     rank  1: 1.20
-"""
+OF_ALL_RANKS = "using world size: 4, data-parallel size: 4, context-parallel size: 1, tensor-model-parallel size: 1, "
+OF_ALL_RANKS += "pipeline-model-parallel size: 1\ntimes across ranks (ms):\n"
+OF_ALL_RANKS += "  forward-compute:\n     rank  0: 800.10\n     rank  1: 812.20\n"
+OF_ALL_RANKS += "  batch-generator:\n     rank  0: 1.10\n     rank  1: 1.20\n"
 # As deepspeed/utils/comms_logging.py writes it with `show_straggler`.
 STRAGGLING = "".join(
     "".join(cell.ljust(20) for cell in row) + "\n"
@@ -44,15 +38,44 @@ STRAGGLING = "".join(
         ("", "2.0 KB", "10", "12.00", "18.00", "1.20", "1.80"),
     )
 )
-STEP = " [2026-01-02 03:04:{at}] iteration {n}/ 9 | elapsed time per iteration ({unit}): {time} | lm loss: 1.0 |\n"
+
+
+def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
+    """Lines of iterations: (number, seconds of the clock, time printed)."""
+    line = " [2026-01-02 03:04:{}] iteration {}/ 9 | elapsed time per iteration ({}): {} | lm loss: 1.0 |\n"
+    return "".join(line.format(at, n, unit, time) for n, at, time in rows)
+
+
+# Lines, the time of each iteration in ms, and how many of the lines state a mean of several.
+MEANS = [
+    (steps((1, "10.000", "6000"), (2, "11.000", "3500"), (3, "12.000", "1000.0/1000.0")), [6000, 1000, 1000], 1),
+    # In all its lines a mean since the start; the clock in whole seconds.
+    (steps((1, "10", "20"), (2, "20", "15"), (3, "30", "13.333"), unit="s"), [20000, 10000, 10000], 2),
+    (steps((1, "10.000", "900"), (2, "25.000", "1000"), (3, "26.000", "1000")), [900, 1000, 1000], 0),  # a pause
+    (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
+]
 CRASH = "Traceback (most recent call last):\n"
-OOM = "torch.OutOfMemoryError: CUDA out of memory"
-TIMED_OUT = (
-    "[rank{rank}]:[E218 04:54:22.86 ProcessGroupNCCL.cpp:616] [Rank {of_group}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum=57, OpType={op}, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 "
+KEY_ERROR, OOM = f"{CRASH}  x\nKeyError: 'a'\n", "torch.OutOfMemoryError: CUDA out of memory"
+TIMED_OUT = "".join(
+    f"[rank{8 + rank}]:[E218 04:54:22.86 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=57, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 "
     "milliseconds before timing out.\n"
+    for rank in (1, 0)
 )
-CANCELLED = "slurmstepd: error: *** JOB {job} ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT ***\n"
+CANCELLED = "JOB {job} ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT"
+CANCELLED_7, CANCELLED_8 = (f"slurmstepd: error: *** {CANCELLED.format(job=job)} ***\n" for job in (7, 8))
+ENDS = [
+    (f'{CRASH}  File "a.py", line 1\nValueError: no such split\n', "ValueError: no such split"),
+    (f"[rank1]: {CRASH}[rank1]:   File x\n[rank1]: {OOM}.\n", OOM),
+    # torchrun's report of a worker, indented as a whole, after its own traceback
+    (f"{CRASH}  x\nx.ChildFailedError: \n  traceback : {CRASH}    File x\n  KeyError: \n", "KeyError"),
+    (KEY_ERROR + steps((1, "10", "5")), ""),  # it went on
+    (f"{CRASH}  x\nray.exceptions.RayTaskError(KeyError): a\n", "ray.exceptions.RayTaskError(KeyError): a"),
+    (TIMED_OUT, "a timeout of NCCL: ranks 8, 9 waited 600 s in ALLREDUCE (call 57)"),
+    # Two jobs that append to one file: what was named before the first was cancelled is of that one.
+    (KEY_ERROR + CANCELLED_7, "KeyError: 'a'"),
+    (KEY_ERROR + CANCELLED_7 + 2 * CANCELLED_8, CANCELLED.format(job=8)),
+]
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
 # As the writers' sources print them: (writer, iteration, ms, line).
 PRINTED = (
@@ -87,60 +110,28 @@ def read(path: Path) -> TrainingLog:
 
 
 def read_text(folder: Path, text: str) -> TrainingLog:
-    file = folder / "train.log"
-    file.write_text(text, encoding="utf-8")
-    return read(file)
+    (folder / "train.log").write_text(text, encoding="utf-8")
+    return read(folder / "train.log")
+
+
+def explained(folder: Path, text: str) -> LogReport:
+    return explain_tables(read_text(folder, text))
 
 
 @pytest.mark.parametrize(("name", "writers", "iterations"), ITERATIONS)
 def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations: list[tuple[int, float]]) -> None:
     log = read(BY_NAME[name])
-    assert log.writers == writers
-    assert [(iteration.number, round(iteration.mean_ms, 1)) for iteration in log.iterations] == iterations
+    told = [(iteration.number, round(iteration.mean_ms, 1)) for iteration in log.iterations]
+    assert (log.writers, told) == (writers, iterations)
 
 
-def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
-    """Lines of iterations: (number, seconds of the clock, time printed)."""
-    return "".join(STEP.format(n=n, at=at, time=time, unit=unit) for n, at, time in rows)
-
-
-@pytest.mark.parametrize(
-    ("text", "times", "means"),
-    [
-        (steps((1, "10.000", "6000"), (2, "11.000", "3500"), (3, "12.000", "1000.0/1000.0")), [6000, 1000, 1000], 1),
-        # In all its lines a mean since the start; the clock in whole seconds.
-        (steps((1, "10", "20"), (2, "20", "15"), (3, "30", "13.333"), unit="s"), [20000, 10000, 10000], 2),
-        (steps((1, "10.000", "900"), (2, "25.000", "1000"), (3, "26.000", "1000")), [900, 1000, 1000], 0),  # a pause
-        (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
-    ],
-)
+@pytest.mark.parametrize(("text", "times", "means"), MEANS)
 def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, times: list[float], means: int) -> None:
     log = read_text(tmp_path, text + text.splitlines(keepends=True)[-1])  # every line may come twice
-    assert [iteration.mean_ms for iteration in log.iterations] == pytest.approx(times)
-    assert len(log.means) == means
+    assert [iteration.mean_ms for iteration in log.iterations] == pytest.approx(times) and len(log.means) == means
 
 
-@pytest.mark.parametrize(
-    ("end", "error"),
-    [
-        (f'{CRASH}  File "a.py", line 1\nValueError: no such split\n', "ValueError: no such split"),
-        (f"[rank1]: {CRASH}[rank1]:   File x\n[rank1]: {OOM}.\n", OOM),
-        # torchrun's report of a worker, indented as a whole, after its own traceback
-        (f"{CRASH}  x\nx.ChildFailedError: \n  traceback : {CRASH}    File x\n  KeyError: \n", "KeyError"),
-        (f"{CRASH}  x\nKeyError: 'a'\n" + steps((1, "10", "5")), ""),  # it went on
-        (f"{CRASH}  x\nray.exceptions.RayTaskError(KeyError): a\n", "ray.exceptions.RayTaskError(KeyError): a"),
-        (
-            TIMED_OUT.format(rank=9, of_group=1, op="ALLREDUCE") + TIMED_OUT.format(rank=8, of_group=0, op="ALLREDUCE"),
-            "a timeout of NCCL: ranks 8, 9 waited 600 s in ALLREDUCE (call 57)",
-        ),
-        # Two jobs that append to one file: what was named before the first was cancelled is of that one.
-        (f"{CRASH}  x\nKeyError: 'a'\n{CANCELLED.format(job=7)}", "KeyError: 'a'"),
-        (
-            f"{CRASH}  x\nKeyError: 'a'\n" + "".join(CANCELLED.format(job=job) for job in (7, 8, 8)),
-            "JOB 8 ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("end", "error"), ENDS)
 def test_what_a_log_ends_in(tmp_path: Path, end: str, error: str) -> None:
     assert read_text(tmp_path, "import torch\n" + end).error == error
 
@@ -173,8 +164,7 @@ def test_ranks_sizes_and_the_longest_alone_and_no_numbers_is_one_line(tmp_path: 
 
 
 def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_path: Path) -> None:
-    calls = {(c.op, c.size_bytes): c for c in read(BY_NAME["deepspeed_summary_2025"]).calls}
-    call = calls["broadcast", 50 * 2**20]
+    call = {(c.op, c.size_bytes): c for c in read(BY_NAME["deepspeed_summary_2025"]).calls}["broadcast", 50 * 2**20]
     assert (call.count, call.total_ms, call.mean_ms, call.busbw_gbps) == (1, 6.61, 6.61, 63.47)
     verbose = {c.op: c for c in read(BY_NAME["deepspeed_verbose_2022"]).calls}
     assert (verbose["all_gather_base"].count, verbose["all_gather_base"].total_ms) == (2, pytest.approx(0.19))
@@ -191,31 +181,27 @@ def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_pat
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path: Path, prefix: str) -> None:
-    text = path.read_text(encoding="utf-8")
-    dressed = "".join(f"{prefix}\x1b[32m{line}\x1b[0m\n" for line in text.split("\n"))
+    dressed = "".join(f"{prefix}\x1b[32m{line}\x1b[0m\n" for line in path.read_text(encoding="utf-8").split("\n"))
     plain, read_so = read(path), read_text(tmp_path, dressed)
     assert (read_so.iterations, read_so.calls, read_so.straggling) == (plain.iterations, plain.calls, plain.straggling)
-    count = len(plain.timers)
     # An unfinished last line is left out as long as nothing says that it is one.
-    assert read_so.timers[:count] == plain.timers
+    assert read_so.timers[: len(plain.timers)] == plain.timers
 
 
 def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
     first = ["(min, max) time across ranks (ms):", "    forward-backward ....: (1.00, 2.00)"]
     first += ["    optimizer ....: (3.00, 4.00)", ""]
     second = ["times across ranks (ms):", "  forward-compute:", "     rank  0: 5.00", "     rank  1: 6.00"]
-    pairs = zip(first, second, strict=True)
-    log = read_text(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in pairs))
+    log = read_text(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in zip(first, second, strict=True)))
     told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
     assert told == [("forward-backward", 1.0, 2.0), ("optimizer", 3.0, 4.0)]
     assert [(r.rank, r.ms) for r in log.by_rank] == [(0, 5.0), (1, 6.0)]
     # Two records in one line; a bar drawn again, and one writer's lines are kept.
     line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
     bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
-    log = read_text(tmp_path, f"{line}{line.replace(' 71/', ' 72/')}\n{bar}\r{bar}\r\n")
-    assert [iteration.number for iteration in log.iterations] == [71, 72]
-    log = read_text(tmp_path, f"{bar}\r{bar}\r\n")
-    assert [iteration.number for iteration in log.iterations] == [9000]
+    for text, numbers in ((f"{line}{line.replace(' 71/', ' 72/')}\n", [71, 72]), ("", [9000])):
+        log = read_text(tmp_path, f"{text}{bar}\r{bar}\r\n")
+        assert [iteration.number for iteration in log.iterations] == numbers
 
 
 @settings(max_examples=60, deadline=None)
@@ -263,8 +249,8 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
 @pytest.mark.parametrize(("writer", "number", "ms", "line"), PRINTED)
 def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, line: str) -> None:
     log = read_text(tmp_path, f"settings\n{line}\n")
-    assert log.writers == (writer,)
-    assert [(one.number, one.mean_ms) for one in log.iterations] == [(number, pytest.approx(ms))]
+    (only,) = log.iterations
+    assert (log.writers, only.number, only.mean_ms) == ((writer,), number, pytest.approx(ms))
 
 
 def test_numbers_that_cannot_be_are_left_out(tmp_path: Path) -> None:
@@ -275,11 +261,9 @@ def test_numbers_that_cannot_be_are_left_out(tmp_path: Path) -> None:
 
 
 def test_times_longer_than_any_job_are_left_out(tmp_path: Path) -> None:
-    """1e308 s is beyond a float in ms."""
-    for time in ("1e308", "9e307", "1e12"):
+    for time in ("1e308", "9e307", "1e12"):  # the first two in ms are beyond a float
         loops = [f"iter {at}: loss 3.2, time {time if at == 4 else 0.5}, data_time 0.1\n" for at in range(8)]
-        log = read_text(tmp_path, "".join(loops))
-        assert {one.mean_ms for one in log.iterations} == {500.0}
+        assert {one.mean_ms for one in read_text(tmp_path, "".join(loops)).iterations} == {500.0}
         log = read_text(tmp_path, f"[Rank 0] rank=0 time (ms) | fwd: 27.46 | step: {time} | bwd: 73.60\n")
         assert [reading.name for reading in log.timers] == ["fwd", "bwd"]
         total = "".join(f"step:{at}/9 train_loss:7 train_time:{time if at == 8 else at * 176}ms\n" for at in range(9))
@@ -300,21 +284,16 @@ def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
     text = "settings: time 3, loss\n" + loop(LOOPS[name]) + 3 * validation
     assert FORMAT.recognise(Sample(text.encode()))
     log = read_text(tmp_path, text)
-    assert log.writers == (WRITER,)
-    assert [one.number for one in log.iterations] == list(range(0, 120, 10))
+    assert log.writers == (WRITER,) and [one.number for one in log.iterations] == list(range(0, 120, 10))
     assert [one.mean_ms for one in log.iterations] == pytest.approx([400, 410] * 6, rel=1e-4)
     assert [reading.longest_ms for reading in log.timers] == ([pytest.approx(100)] * 12 if "0.1" in LOOPS[name] else [])
 
 
 def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None:
-    """modded-nanogpt's lines, and a loop whose key does not say it."""
     total_ms = [110, 137, 160, 185, 211, 326, 355, 394, 429, 463]
     steps_ms = [after - before for before, after in pairwise(total_ms)]
-    for line in (
-        "step:{n}/2160 train_time:{total}ms step_avg:{mean:.2f}ms",
-        "step:{n}/2160 lr 0.1 step_avg:{mean:.3f}ms",
-        "step {n}, loss 3.2, time: {total}ms",
-    ):
+    nanogpt = "step:{n}/2160 train_time:{total}ms step_avg:{mean:.2f}ms", "step:{n}/2160 lr 0.1 step_avg:{mean:.3f}ms"
+    for line in (*nanogpt, "step {n}, loss 3.2, time: {total}ms"):  # the last does not say it
         lines = [line.format(n=at, total=total, mean=total / at) for at, total in enumerate(total_ms, 1)]
         log = read_text(tmp_path, "\n".join(lines) + "\n")
         assert [one.mean_ms for one in log.iterations] == pytest.approx(steps_ms, abs=0.1)
@@ -332,27 +311,24 @@ def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None
     assert {round(one.mean_ms) for one in log.iterations} == {176, 178}
 
 
-def test_other_text_is_no_training(tmp_path: Path) -> None:
+def test_other_text_is_no_training() -> None:
     for text in (
         "".join(f"GET /batch {at} time: 0.3s 200\n" for at in range(40)),
         "for step in range(10):\n    print(f'step {step} time: {t} loss')\n# Step 1: loss time 3\n",
         "".join(f"{at * 8} float sum -1 32.1 0.0 time 31.2\n" for at in range(40)),
         "step 7: loss 2.1, time: 0.3s\n" * 40,
     ):
-        file = tmp_path / "other.log"
-        file.write_text(text)
-        assert FORMAT.recognise(Sample(file.read_bytes())) is False
+        assert FORMAT.recognise(Sample(text.encode())) is False
 
 
 def test_a_time_of_one_iteration_is_no_mean(tmp_path: Path) -> None:
     lines = "".join(f"iter {10 * at}: loss 3.2150, time {250 + at % 3}.00ms, mfu 38.40%\n" for at in range(20))
-    summary = explain_tables(read_text(tmp_path, lines)).iterations
+    summary = explained(tmp_path, lines).iterations
     assert summary is not None and summary.every == 1 and summary.lines == 20
 
 
 def test_times_that_would_be_years_are_of_all_iterations_since_the_line_before(tmp_path: Path) -> None:
-    """GluonNLP's pre-training prints the time of 250 steps, and no clock."""
-    for stride, ms in ((250, 400.0), (1, 100_000.0)):
+    for stride, ms in ((250, 400.0), (1, 100_000.0)):  # as GluonNLP's pre-training, which prints no clock
         lines = [f"INFO:root:[step {stride * at}]\tmlm_loss=1.5\ttime={100 + at % 3 - 1}.00\n" for at in range(1, 3001)]
-        summary = explain_tables(read_text(tmp_path, "".join(lines))).iterations
+        summary = explained(tmp_path, "".join(lines)).iterations
         assert summary is not None and summary.median_ms == pytest.approx(ms)

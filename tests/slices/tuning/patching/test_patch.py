@@ -14,13 +14,10 @@ from ddprof.slices.tuning.patching.patch import ScriptPatch, script_patch
 
 DATA = "from torch.utils.data import DataLoader\n"
 FOUR: dict[str, Value] = {"num_workers": 4}
-RESHARD: dict[str, Value] = {"reshard_after_forward": False}
+PERSISTENT, RESHARD = {"persistent_workers": True}, {"reshard_after_forward": False}
 EDITS = [
     *(("(data«|, num_workers=4»)\n", FOUR), ("(data«|, num_workers=4»)", FOUR)),
-    (
-        "(data, num_workers = «args.workers|4», shuffle=True«|, persistent_workers=True»)  # why\n",
-        {**FOUR, "persistent_workers": True},
-    ),
+    ("(data, num_workers = «args.workers|4», shuffle=True«|, persistent_workers=True»)  # why\n", FOUR | PERSISTENT),
     ("(\n    data,  # all\n    batch_size=8,\n    shuffle=True,  # always\n«|    num_workers=4,\n»)\n", FOUR),
     ("(\n    data,\n    batch_size=8«|,»  # few\n«|    num_workers=4\n»)\n", FOUR),
     ("(data,\r\n\tbatch_size=8«|,\r\n\tnum_workers=4»)\r\n\x0c\r\n", FOUR),
@@ -92,24 +89,15 @@ def test_a_byte_order_mark_stays_and_is_no_edit(tmp_path: Path) -> None:
 
 
 def test_several_fixes_of_several_scripts_are_one_patch(tmp_path: Path) -> None:
-    source = (
-        f"import torch\n{DATA}\n\ndef main(model):\n"
-        "    loader = DataLoader(\n        data,\n        batch_size=4,\n    )\n"
-        "    model = torch.nn.parallel.DistributedDataParallel(model)\n"
-        "    return torch.optim.AdamW(model.parameters()), loader\n"
-    )
-    (tmp_path / "train.py").write_text(source)
+    source = f"import torch\n{DATA}\n\ndef main(model):\n    loader = DataLoader(\n        data,\n"
+    source += "        batch_size=4,\n    )\n    model = torch.nn.parallel.DistributedDataParallel(model)\n"
+    (tmp_path / "train.py").write_text(f"{source}    return torch.optim.AdamW(model.parameters()), loader\n")
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "val.py").write_text(DATA + "loader = DataLoader(data)\n")
-    fixes = [
-        WantedFix({"num_workers": 4, "pin_memory": True}, "train.py:6"),
-        WantedFix({"bucket_cap_mb": 50}, "./train.py:10"),
-        WantedFix({"fused": True}, "train.py:11"),
-        WantedFix({"num_workers": 1}, "lib/val.py:2"),
-        WantedFix({"gc_interval": 50}),
-        WantedFix({"prefetch_factor": 3}),
-        *(WantedFix({"prefetch_factor": 3}, at) for at in ("gone.py:1", "../elsewhere.py:1")),
-    ]
+    fixes = [WantedFix({"num_workers": 4, "pin_memory": True}, "train.py:6")]
+    fixes += [WantedFix({"bucket_cap_mb": 50}, "./train.py:10"), WantedFix({"fused": True}, "train.py:11")]
+    fixes += [WantedFix({"num_workers": 1}, "lib/val.py:2"), WantedFix({"gc_interval": 50})]
+    fixes += [WantedFix({"prefetch_factor": 3}, at) for at in ("", "gone.py:1", "../elsewhere.py:1")]
     patch = script_patch(fixes, tmp_path)
     assert patch.edited == tuple(fixes[:4])
     assert [why.split(":")[0] for _, why in patch.by_hand] == [

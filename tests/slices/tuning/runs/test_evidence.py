@@ -1,4 +1,4 @@
-"""Evidence of a run: step times of the job, reasons of failures, memory."""
+"""Evidence of a run: step times of the job, reasons of failures, memory, and equality of what two runs trained."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from ddprof.slices.tuning.runs import evidence
-from ddprof.trials.model import RunPlan
+from ddprof.slices.tuning.runs.sameness import compare
+from ddprof.trials.model import Held, RunPlan
 
 MS = 1_000_000
 FAILURES = [
@@ -51,8 +52,7 @@ def test_a_rank_holds_after_the_planned_steps_and_of_many_every_digest_and_few_v
     assert set(evidence.held_by_rank(ranks, RunPlan(2, 3))) == {"0"}
     assert evidence.held_by_rank(ranks, RunPlan(2, 4)) == {}
     for rank in range(20):
-        parameters = {"digest": f"d{rank}", "sample": [1.0]}
-        _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": parameters})
+        _rank(tmp_path, rank, [1, 2, 3], trial={"steps": 5, "parameters": {"digest": f"d{rank}", "sample": [1.0]}})
     held = evidence.held_by_rank(evidence.ranks_left(tmp_path), RunPlan(2, 3))
     assert len(held) == 20 and held["19"].digest == "d19" and sum(bool(one.sample) for one in held.values()) == 8
 
@@ -86,3 +86,29 @@ def test_a_fix_of_which_nothing_was_applied_is_told_with_the_reason() -> None:
     assert evidence.not_applied(rows, {"pin_memory": True}) == "there is no accelerator"
     assert evidence.not_applied(rows, {"num_workers": 4, "pin_memory": True}) == ""
     assert evidence.not_applied((), {"num_workers": 4}) == ""
+
+
+def _held(digest: str, *sample: float, loss: float | None = None) -> dict[str, Held]:
+    return {str(rank): Held(f"{digest}{rank}", sample, loss) for rank in (0, 1)}
+
+
+def test_the_same_bits_are_the_same_and_others_differ_where_the_baseline_repeats_itself() -> None:
+    assert compare(_held("a", 1.0), [_held("b", 1.1), _held("a", 1.0)]).kind == "same"
+    assert compare({**_held("a", 1.0), "1": Held("z", (1.0,))}, [_held("a", 1.0)] * 2).kind == "differs"
+    judged = compare(_held("b", 3.0, 4.5, loss=0.2), [_held("a", 3.0, 4.0, loss=0.1)] * 2)
+    assert judged.kind == "differs" and judged.baseline_distance == 0.0 and judged.loss == (0.2, 0.1)
+    assert judged.distance == pytest.approx(0.1)
+
+
+def test_a_baseline_that_varies_is_the_measure_and_one_alone_tells_nothing() -> None:
+    baselines = [_held("a", 1.0, 0.0), _held("b", 1.001, 0.0)]
+    assert compare(_held("c", 1.004, 0.0), baselines).kind == "like_baseline"
+    assert compare(_held("c", 1.2, 0.0), baselines).kind == "differs"
+    assert compare(_held("c", 1.2), baselines).kind == "differs"  # other tensors
+    assert compare(_held("b", 1.0), [_held("a", 1.0)]).kind == "unknown"
+    assert compare({}, [_held("a", 1.0)]).kind == compare(_held("a"), []).kind == "unknown"
+
+
+def test_diverged_parameters_have_a_distance() -> None:
+    judged = compare(_held("c", 2e200), [_held("a", 1e200), _held("b", 3e200)])
+    assert judged.kind == "like_baseline" and judged.distance == pytest.approx(1 / 3)

@@ -44,8 +44,6 @@ def _start(tmp_path: Path, what: str, timeout_s: float = LONGEST_S) -> subproces
 
 
 def _answer(kept: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """The one line that it says when the job has ended; then it ends."""
-    assert kept.stdout is not None
     answer: dict[str, Any] = json.loads(kept.stdout.readline())
     kept.communicate()
     return answer
@@ -57,7 +55,7 @@ def _pids(tmp_path: Path) -> list[int]:
     return [int(word) for word in (tmp_path / "pids").read_text().split()]
 
 
-def _wait(is_so) -> None:  # type: ignore[no-untyped-def]
+def _wait(is_so) -> None:
     end_s = time.monotonic() + LONGEST_S
     while not is_so():
         assert time.monotonic() < end_s
@@ -88,7 +86,7 @@ def test_a_job_that_hangs_is_ended_after_its_time(tmp_path: Path) -> None:
 def test_a_job_is_ended_with_who_waits_for_it(tmp_path: Path) -> None:
     """Standard input ends however the other side ends: closed, or killed."""
     kept, pids = _start(tmp_path, "hang"), _pids(tmp_path)
-    assert all(_is_living(pid) for pid in pids) and kept.stdin is not None and kept.stdout is not None
+    assert all(_is_living(pid) for pid in pids)
     kept.stdin.close()
     assert json.loads(kept.stdout.readline())["why"] == "told"
     kept.wait()
@@ -102,12 +100,10 @@ def test_nothing_is_left_where_the_waiting_process_is_killed(tmp_path: Path, num
     job = [sys.executable, "-c", FAMILY, str(tmp_path / "pids"), "hang"]
     kept = [sys.executable, str(keeper.__file__), str(LONGEST_S), str(tmp_path / "log"), *job]
     waiting = subprocess.Popen([sys.executable, "-c", waits, *kept], stdout=subprocess.PIPE)
-    pids = _pids(tmp_path)
-    assert waiting.stdout is not None
-    own = int(waiting.stdout.readline())
+    pids = [int(waiting.stdout.readline()), *_pids(tmp_path)]
     waiting.send_signal(number)
     waiting.wait()
-    _wait(lambda: not any(_is_living(pid) for pid in [own, *pids]))
+    _wait(lambda: not any(_is_living(pid) for pid in pids))
 
 
 def test_a_first_process_is_ended_where_its_keeper_is_killed(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def marks(rows: Events, category: str = "user_annotation") -> Events:
 
 
 def launched(rows: Events) -> set[bool]:
-    """Whether calls of their launches are in the file, of all kernels."""
+    """Answers for all kernels: the call of its launch is in the file, or is not."""
     calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime", "cuda_driver")}
     return {e["args"]["correlation"] in calls for e in of(rows, "kernel")}
 

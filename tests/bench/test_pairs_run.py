@@ -58,7 +58,7 @@ def judge_pair(told: dict[str, Any], said: str) -> None:
 
 
 def bench(folder: Path, *arguments: str) -> tuple[Any, str]:
-    """What the program writes of the pairs, which are all found, and what it prints."""
+    """Judgements that the program writes of the pairs, which are all found, and what it prints."""
     results = folder / "results.json"
     words = ["--out", str(folder), "--results", str(results), *arguments]
     line = [sys.executable, "-m", "benchmarks.workload_pairs", *words]

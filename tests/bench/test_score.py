@@ -67,15 +67,13 @@ def test_the_first_fix_is_judged_where_the_label_says_which_helps(labelled: Runs
 
 
 def test_a_finding_no_fault_explains_is_false_and_a_silent_report_misses_the_fault(labelled: Runs) -> None:
-    clean, faulty = labelled("clean.ddp"), labelled("straggler.compute")
-    result = compare(clean.name, clean.label, replace(clean.report, findings=faulty.report.findings))
-    assert result.false == ("straggler.compute",)
-    (row,) = Score((result,)).rows()
-    assert (row["runs"], row["recall"], row["false"]) == (0, None, 1)
-    assert Score((result,)).summary()["healthy_accused"] == 1
-    run = labelled("host.gc")
-    result = compare(run.name, run.label, replace(run.report, findings=()))
-    assert (result.found, result.named, result.headline_right) == ((False,), (False,), False)
+    clean, faulty, run = labelled("clean.ddp"), labelled("straggler.compute"), labelled("host.gc")
+    accused = compare(clean.name, clean.label, replace(clean.report, findings=faulty.report.findings))
+    (row,) = Score((accused,)).rows()
+    assert (row["runs"], row["recall"], row["false"], accused.false) == (0, None, 1, ("straggler.compute",))
+    assert Score((accused,)).summary()["healthy_accused"] == 1
+    silent = compare(run.name, run.label, replace(run.report, findings=()))
+    assert (silent.found, silent.named, silent.headline_right) == ((False,), (False,), False)
 
 
 def test_labels_that_are_none_are_named(tmp_path: Path) -> None:

@@ -71,13 +71,11 @@ def test_a_gate_fails_with_3_after_the_report_and_with_2_where_it_cannot_be_read
 
 
 def test_strict_wants_every_rank(ddprof, tmp_path: Path, straggler_report: Report) -> None:
-    run = dataclasses.replace(straggler_report.run, world_size=5, missing_ranks=(4,))
-    file = tmp_path / "saved.json"
+    run, file = dataclasses.replace(straggler_report.run, world_size=5, missing_ranks=(4,)), tmp_path / "saved.json"
     file.write_text(json.dumps(to_contract(dataclasses.replace(straggler_report, run=run))))
     assert ddprof("analyze", str(file))[0] == 0
     code, out, err = ddprof("analyze", str(file), "--strict")
-    assert code == 4 and "Largest saving: " in out
-    assert err == "ddprof: --strict: mnist: no usable trace of rank 4\n"
+    assert (code, err) == (4, "ddprof: --strict: mnist: no usable trace of rank 4\n") and "Largest saving: " in out
 
 
 def test_what_is_damaged_or_missing_or_cannot_be_written_is_one_line(ddprof, saved: Path, tmp_path: Path) -> None:

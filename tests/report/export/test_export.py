@@ -51,8 +51,7 @@ def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None
             ends[event["id"]].append(event)
     assert ends
     for start, end in ends.values():
-        assert start["pid"] != end["pid"]
-        assert (start["ph"], end["ph"]) == ("s", "f") and start["ts"] <= end["ts"]
+        assert (start["ph"], end["ph"]) == ("s", "f") and start["pid"] != end["pid"] and start["ts"] <= end["ts"]
         for event in (start, end):
             track = slices[event["pid"], event["tid"]]
             assert any(first - 0.01 <= event["ts"] <= last + 0.01 for first, last in track)

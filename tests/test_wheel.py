@@ -70,9 +70,8 @@ def test_it_is_what_runs_and_gives_a_verdict(installed: Path) -> None:
         cwd=installed.parent, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert str(installed.parent) in where
-    demo = run(installed, "demo")
+    demo, page = run(installed, "demo"), installed.parent / "demo.html"
     assert demo.returncode == 0 and "Findings" in demo.stdout, demo.stderr
-    page = installed.parent / "demo.html"
     assert run(installed, "demo", "-o", str(page)).returncode == 0
     assert "</html>" in page.read_text(encoding="utf-8")
     assert "compiled parts" in run(installed, "doctor", "--python", "/no/such/python").stdout

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # `budget`, `stores`: 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # benchmarks/ and tests/ are not installed
 
 import budget
-from stores import serving
+from stores import serving, variables
 
 if TYPE_CHECKING:
     from labelled_runs import Runs
@@ -240,8 +240,7 @@ def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """`s3://NAME`, a new bucket that this process and those that it starts can read and write."""
     import s3fs
 
-    known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    for name, value in {**known, "AWS_DEFAULT_REGION": "us-east-1"}.items():
+    for name, value in variables(s3_server).items():
         monkeypatch.setenv(name, value)
     s3fs.S3FileSystem.clear_instance_cache()
     name = f"ddprof-{uuid.uuid4().hex[:12]}"

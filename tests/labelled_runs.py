@@ -41,14 +41,13 @@ class Labelled:
 
     def recorded(self) -> Iterator[RankTrace]:
         """The trace of each rank, read when it is asked for."""
-        (found,) = discover([str(self.traces)]).runs
-        return (read(source) for source in found[1])
+        ((_, sources),) = discover([str(self.traces)]).runs
+        return map(read, sources)
 
     @property
-    def fault(self) -> dict[str, Any]:
+    def fault(self) -> Any:
         """First fault of the label."""
-        fault: dict[str, Any] = self.label["faults"][0]
-        return fault
+        return self.label["faults"][0]
 
     @cached_property
     def run(self) -> LoadedRun:
@@ -57,17 +56,14 @@ class Labelled:
 
     @property
     def measures(self) -> Measures:
-        """Measures of the run."""
         return self.run.measures
 
     @property
     def pricer(self) -> Pricer:
-        """Pricer of the run."""
         return self.run.pricer
 
     @property
     def report(self) -> Report:
-        """The report."""
         return self.run.report
 
     @cached_property
@@ -96,7 +92,6 @@ def abstains(rule_id: str, measures: Measures) -> str:
 
 
 def candidates(rule_id: str, measures: Measures) -> list[Candidate]:
-    """All candidates of a rule on these measures."""
     return [said for said in catalogue()[rule_id].detect(measures) if isinstance(said, Candidate)]
 
 
@@ -125,7 +120,6 @@ def latest(measures: Measures) -> int:
 
 
 def only_run(path: Path) -> LoadedRun:
-    """The one run below a path."""
     (run,) = load_runs([path], Options(workers=1, cache=False))
     return run
 
@@ -137,12 +131,10 @@ def drawn(scenario: Scenario, folder: Path) -> Labelled:
 
 @cache
 def sample_run(name: str) -> LoadedRun:
-    """The run of a sample that ships."""
     return only_run(SAMPLES / name)
 
 
 def run_of(ranks: Sequence[RankFacts]) -> LoadedRun:
-    """The run of these ranks."""
     return LoadedRun("made", job_facts(ranks), ())
 
 

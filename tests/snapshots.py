@@ -85,15 +85,14 @@ class Allocator:
         """The snapshot, of which the first `since` events were overwritten."""
         segments = []
         for address, blocks in self.segments.items():
-            at, told = address, []
-            for _, size, asked, stack in blocks:
+            told = []
+            for at, size, asked, stack in blocks:
                 state = "inactive" if asked is None else "active_allocated"
-                told.append({"address": at, "size": size, "requested_size": asked or 0, "state": state})
-                told[-1]["frames"] = stack or []
-                at += size
+                block = {"address": at, "size": size, "requested_size": asked or 0, "state": state}
+                told.append({**block, "frames": stack or []})
             held = [b for b in blocks if b[2] is not None]
             segment = {"device": self.device, "address": address, "total_size": sum(b[1] for b in blocks)}
-            segment |= {"allocated_size": sum(b[1] for b in held), "active_size": sum(b[1] for b in held)}
+            segment |= dict.fromkeys(("allocated_size", "active_size"), sum(b[1] for b in held))
             segment |= {"requested_size": sum(b[2] for b in held), "stream": 0, "segment_type": "large"}
             segment |= {"segment_pool_id": (0, 0), "is_expandable": self.is_expandable, "frames": [], "blocks": told}
             segments.append(segment)

@@ -8,6 +8,12 @@ from contextlib import contextmanager
 READY = "serving "
 
 
+def variables(address: str) -> dict[str, str]:
+    """Variables of the environment by which drivers reach the server."""
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    return {"AWS_ENDPOINT_URL": address, "AWS_DEFAULT_REGION": "us-east-1", **keys}
+
+
 @contextmanager
 def serving() -> Iterator[str]:
     """The address of a server that runs meanwhile."""

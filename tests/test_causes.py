@@ -1,10 +1,12 @@
-"""The table of causes is the only one: what screens and documents say of a cause is derived from it or checked."""
+"""The tables of causes and of identifiers are the only ones: what screens, pages and rules say is theirs or checked."""
 
 import re
 from pathlib import Path
 
 import pytest
 
+from ddprof import finding_ids
+from ddprof.analyzers.catalogue import titles
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES, HOST_OCCUPANTS, SPAN_CAUSES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,10 +35,11 @@ def test_no_other_file_lists_the_causes(folder: str) -> None:
     names = {name for row in CAUSES.values() for name in (row.id, row.color_name)}
     spelled = re.compile(rf"[\"'.]({'|'.join(sorted(names))})\b")
     files = [path for kind in ("py", "js", "css") for path in (ROOT / folder).rglob(f"*.{kind}")]
-    found = {
-        path.relative_to(ROOT).as_posix(): {name.replace("-", "_") for name in spelled.findall(path.read_text("utf-8"))}
-        for path in files
-        if path != ROOT / "ddprof" / "causes.py"
-    }
-    assert found
-    assert {name: sorted(said) for name, said in found.items() if len(said) > MOST_SPELLED} == {}
+    said = {path: {name.replace("-", "_") for name in spelled.findall(path.read_text("utf-8"))} for path in files}
+    assert said and {path for path in said if len(said[path]) > MOST_SPELLED} <= {ROOT / "ddprof" / "causes.py"}
+
+
+def test_every_constant_is_a_rule_or_check_and_every_rule_and_check_a_constant() -> None:
+    constants = {name: value for name, value in vars(finding_ids).items() if name.isupper()}
+    assert set(constants.values()) == set(titles())
+    assert all(name == value.replace(".", "_").upper() for name, value in constants.items())

@@ -25,12 +25,9 @@ def instants(a: Intervals) -> set[int]:
 @given(PAIRS)
 def test_union_holds_every_instant_once_sorted_and_apart(pairs: list[tuple[int, int]]) -> None:
     a = made(pairs)
-    assert instants(a) == {i for lo, hi in pairs for i in range(lo, hi)}
-    assert (a[1] > a[0]).all()
-    assert (a[0][1:] > a[1][:-1]).all()
-    assert intervals.length(a) == len(instants(a))
-    again = intervals.union(*a)
-    assert a[0].tolist() == again[0].tolist() and a[1].tolist() == again[1].tolist()
+    assert instants(a) == {i for lo, hi in pairs for i in range(lo, hi)} and intervals.length(a) == len(instants(a))
+    assert (a[1] > a[0]).all() and (a[0][1:] > a[1][:-1]).all()
+    assert np.array_equal(a, intervals.union(*a))
 
 
 @given(PAIRS, PAIRS)
@@ -59,8 +56,8 @@ def test_clip_and_complement_fill_the_window(pairs: list[tuple[int, int]], one: 
 def test_overlap_is_the_length_in_each_window(pairs: list[tuple[int, int]], windows: list[tuple[int, int]]) -> None:
     a = made(pairs)
     ordered = np.array([sorted(w) for w in windows], np.int64).reshape(-1, 2)
-    found = intervals.overlap(a, ordered[:, 0], ordered[:, 1]).tolist()
-    assert found == [intervals.length(intervals.clip(a, int(lo), int(hi))) for lo, hi in ordered]
+    lengths = intervals.overlap(a, ordered[:, 0], ordered[:, 1]).tolist()
+    assert lengths == [intervals.length(intervals.clip(a, int(lo), int(hi))) for lo, hi in ordered]
 
 
 @given(PAIRS)

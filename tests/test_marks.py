@@ -50,8 +50,8 @@ def test_a_decorated_function_may_call_itself_and_run_in_threads(capture: Captur
     def part(depth: int) -> int:
         return depth and part(depth - 1)
 
-    threads = [threading.Thread(target=part, args=(2,)) for _ in range(2)]
-    for thread in threads:
+    for _ in range(2):
+        thread = threading.Thread(target=part, args=(2,))
         thread.start()
         thread.join()
     assert capture.said == (["open part"] * 3 + ["close part"] * 3) * 2

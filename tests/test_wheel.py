@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = {"ddprof": "ddprof", "analyzers": "ddprof/analyzers", "dashboard": "ddprof/dashboard"} | {
-    name: f"ddprof/{name}" for name in ("workloads", "sample_traces")
-}
+MAPPED = ("analyzers", "dashboard", "workloads", "sample_traces")
+SOURCES = {"ddprof": "ddprof"} | {name: f"ddprof/{name}" for name in MAPPED}
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +26,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(checkout)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    (found,) = out.glob("*.whl")
-    return found
+    return next(out.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +34,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of an environment with the wheel, which sees the dependencies of this one."""
     home = tmp_path_factory.mktemp("home") / "env"
     venv.create(home, with_pip=False)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = home / "lib" / version / "site-packages"
+    (packages,) = home.glob("lib/python*/site-packages")
     zipfile.ZipFile(wheel).extractall(packages)
     (packages / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
     return home / "bin"
@@ -73,9 +70,8 @@ def test_it_is_what_runs_and_gives_a_verdict(installed: Path) -> None:
         cwd=installed.parent, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert str(installed.parent) in where
-    demo = run(installed, "demo")
+    demo, page = run(installed, "demo"), installed.parent / "demo.html"
     assert demo.returncode == 0 and "Findings" in demo.stdout, demo.stderr
-    page = installed.parent / "demo.html"
     assert run(installed, "demo", "-o", str(page)).returncode == 0
     assert "</html>" in page.read_text(encoding="utf-8")
     assert "compiled parts" in run(installed, "doctor", "--python", "/no/such/python").stdout

@@ -88,8 +88,7 @@ def test_the_first_finding_is_the_fault(tmp_path: Path, fault: Fault, number: in
     report = _report(tmp_path, f"faults/{fault.script}")
     assert report["findings"], _said(report)
     first = report["findings"][0]
-    assert first["id"] in fault.ids, _said(report)
-    assert tuple(first["ranks"]) == fault.ranks, _said(report)
+    assert first["id"] in fault.ids and tuple(first["ranks"]) == fault.ranks, _said(report)
     assert fault.line in json.dumps(first), _said(report)
 
 
@@ -124,6 +123,5 @@ def _neighbours(count: int) -> Iterator[None]:
 
 def _said(report: dict[str, Any]) -> str:
     """The verdict, what was found and why something was not judged, for whoever reads a failure."""
-    found = [f"{f['severity']} {f['id']} {f['ranks']}: {f['summary']}" for f in report["findings"]]
-    noted = [str(item) for item in report.get("health", [])]
-    return "\n".join([report["verdict"]["headline"], *found, *noted])
+    told = [f"{f['severity']} {f['id']} {f['ranks']}: {f['summary']}" for f in report["findings"]]
+    return "\n".join([report["verdict"]["headline"], *told, *map(str, report.get("health", []))])

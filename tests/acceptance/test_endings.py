@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,12 +87,9 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 def _members(session: int) -> list[int]:
     """The processes of a session: ranks may outlive their launcher."""
-    found = []
+    members = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            found.append(int(path.parent.name))
-    return found
+        with suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[3]) == session:
+                members.append(int(path.parent.name))
+    return members

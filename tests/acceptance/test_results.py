@@ -21,9 +21,9 @@ def test_followed_advice_trains_the_same(tmp_path: Path, shape: str) -> None:
     run = captured(tmp_path, torchrun(2, "results/loops.py", shape, str(tmp_path / "as_it_is")), "--skip", "3")
     report = told("analyze", run, "--format", "json")
     fixes = [fix for finding in report["findings"] for fix in finding["fixes"]]
-    fewer = [fix["condition"] for fix in fixes if "no_sync" in (fix["patch"] or "")]
     # Where bytes are too many for the link, larger batches are named, with what that asks for.
-    fewer = [condition for condition in fewer if "batch" not in condition]
+    said = (fix["condition"] for fix in fixes if "no_sync" in (fix["patch"] or ""))
+    fewer = [condition for condition in said if "batch" not in condition]
     assert fewer in ([], [SAID[shape]]) and (fewer or SAID[shape] != ""), report["findings"]
     for fix in fixes:
         if "barrier" in fix["setting"] or "over all ranks" in fix["setting"]:

@@ -17,6 +17,7 @@ from benchmarks.attribution.splits import why_longer
 from benchmarks.attribution_shadow import reliability, totals
 
 QUIET = np.random.default_rng(5).normal(0, 0.002, (4, 8))
+SLOW, STAGES = np.array([0, 0, 0.25, 0]), ((0,), (1,), (2,), (3,))
 RECURRENCES = [
     ("compute", [], [], [], False),
     ("compute", [(2, slice(None), 0.05)], [2], [], False),
@@ -26,11 +27,10 @@ RECURRENCES = [
     ("compute", [(1, slice(None), 0.1), (3, slice(None), 0.1)], [1, 3], [], False),
 ]
 REASONS = [
-    ({"pace": np.array([0, 0, 0.25, 0])}, "straggler.compute"),
-    ({"fed": np.array([0, 0, 0.25, 0])}, "straggler.imbalance"),
+    *(({"pace": SLOW}, "straggler.compute"), ({"fed": SLOW}, "straggler.imbalance")),
     ({"hot": (2,)}, "straggler.imbalance"),
-    ({"stages": ((0,), (1,), (2,), (3,)), "stage_pace": np.zeros(4)}, "pipeline.imbalance"),
-    ({"stages": ((0,), (1,), (2,), (3,)), "stage_pace": np.array([0, 0, 0.25, 0])}, "straggler.compute"),
+    ({"stages": STAGES, "stage_pace": np.zeros(4)}, "pipeline.imbalance"),
+    ({"stages": STAGES, "stage_pace": SLOW}, "straggler.compute"),
 ]
 
 
@@ -79,22 +79,20 @@ def test_answers_are_judged_by_their_ranks_and_whole_jobs_accuse_nobody() -> Non
     fault = {"id": "straggler.compute", "acceptable_ids": [], "culprit_ranks": [1], "acceptable_culprits": [[1]]}
     label = {"faults": [{**fault, "recoverable_us": 90.0}], "step_us": 1000.0}
     named, other = (Answer("straggler.compute", (rank,), 0.9, 100.0) for rank in (1, 2))
-    found, wrong, healthy = judge(label, [named]), judge(label, [other]), judge({"faults": []}, [named])
-    assert found is not None and wrong is not None and healthy is not None
-    assert found.is_right and found.gain_error == pytest.approx(0.01)
+    right, wrong, healthy = judge(label, [named]), judge(label, [other]), judge({"faults": []}, [named])
+    assert right is not None and wrong is not None and healthy is not None
+    assert right.is_right and right.gain_error == pytest.approx(0.01)
     assert wrong.verdict == (True, False, 1) and healthy.verdict == (None, None, 1)
     assert judge({"faults": [{**fault, "id": "comm.slow_link"}]}, []) is None
-    assert len([*totals({"model": [found, wrong, healthy]})]) == 2
-    assert [*reliability([found, wrong])][-1] == "expected calibration error 40.0%"
+    assert len([*totals({"model": [right, wrong, healthy]})]) == 2
+    assert [*reliability([right, wrong])][-1] == "expected calibration error 40.0%"
 
 
 def test_a_gate_that_changes_nothing_is_counted_as_such(tmp_path: Path) -> None:
     path = tmp_path / "deciding.py"
     path.write_text("def late(a, b):\n    if a > 3:\n        return a > 1 and b > 1\n    a &= b\n    return a | 1\n")
-    gates = Gates()
-    loader = _Loader("deciding", str(path), gates)
-    module = type(sys)("deciding")
-    loader.exec_module(module)
+    gates, module = Gates(), type(sys)("deciding")
+    _Loader("deciding", str(path), gates).exec_module(module)
     for gates.recording, pair in (("x", (4, 1)), ("y", (2, 2)), ("z", (5, 1))):
         module.late(*pair)
     decided = {words: (reached, decides) for _, _, words, reached, decides in gates.rows()}

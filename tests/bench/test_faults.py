@@ -22,13 +22,12 @@ def test_every_fault_and_every_fix_is_switched_by_name_in_a_script() -> None:
 
 def test_an_amount_takes_the_time_of_the_fault() -> None:
     amounts = pytest.importorskip("ddprof.workloads.amounts", reason="torch is not installed")
-    now = [0.0]
+    now, done = [0.0], list[int]()
 
     def work(number: int) -> None:
         done.append(number)
         now[0] += 0.004 if len(done) > 1 else 0.1  # the first call is a cold one
 
-    done: list[int] = []
     amount = amounts.Amount(0.1, SimpleNamespace(device=amounts.torch.device("cpu")))
     amount.clock = lambda: now[0]
     amount.of(work)

@@ -6,15 +6,12 @@ from typing import Any
 
 from benchmarks.workload_pairs.kept_records import keep_turns
 
-PERIOD = 2
-HELD_AT_NS = 60
-
 
 def step(index: int, start_ns: int, profiled: bool = False) -> dict[str, Any]:
     return {"index": index, "start_ns": start_ns, "end_ns": start_ns + 10, "profiled": profiled}
 
 
-def kept(folder: Path, **content: Any) -> dict[str, Any]:
+def kept(folder: Path, **content: Any) -> Any:
     """A sidecar whose job was traced for two steps, ran two more, was held at 60 and had turns at 100 and 300."""
     steps = [step(0, 0, True), step(1, 10, True), step(2, 20), step(3, 30)]
     held = {**step(4, 40), "end_ns": 104}  # began before it was held
@@ -22,9 +19,8 @@ def kept(folder: Path, **content: Any) -> dict[str, Any]:
     steps += [step(12 + i, 310 + 10 * i) for i in range(3)]
     path = folder / "rank0.here.1.0.sidecar.json"
     path.write_text(json.dumps({"rank": 0, "steps": steps, "steps_total": len(steps), **content}))
-    keep_turns(folder, HELD_AT_NS, [(100, 170), (300, 340)], PERIOD)
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    keep_turns(folder, held_at_ns=60, turns=[(100, 170), (300, 340)], period=2)
+    return json.loads(path.read_text())
 
 
 def test_whole_periods_of_each_turn_stay_beside_the_window_and_the_step_after_it(tmp_path: Path) -> None:

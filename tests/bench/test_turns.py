@@ -76,12 +76,11 @@ def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pyte
 def test_a_job_that_ends_says_why_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "MIN_TURN_S", 2.0)
     folders = [tmp_path / "good", tmp_path / "bad"]
-    line = job(folders[0], 0.01)
     folders[1].mkdir()
     broken = [sys.executable, "-c", "raise ValueError('no such model')"]
-    good, bad = take_turns([line, broken], folders, os.environ, first=5, rounds=1)
-    assert good.step_ms is not None
-    assert bad.step_ms is None and bad.problem == "ended with exit code 1: ValueError: no such model"
+    good, bad = take_turns([job(folders[0], 0.01), broken], folders, os.environ, first=5, rounds=1)
+    assert good.step_ms is not None and bad.step_ms is None
+    assert bad.problem == "ended with exit code 1: ValueError: no such model"
 
 
 def test_whole_periods_count_and_a_hiccup_does_not() -> None:

@@ -1,13 +1,13 @@
 """The comment of the GitHub Action, against a server on loopback that speaks the endpoints it needs."""
 
-import importlib.util
 import json
 import re
+import runpy
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,12 +18,8 @@ Comment = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ci_comment", ROOT / ".ci" / "comment.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / ".ci" / "comment.py")))
 
 
 class GitHub(HTTPServer):
@@ -104,7 +100,7 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def comment(script: ModuleType, job: dict[str, str], text: Path) -> Comment:
+def comment(script: SimpleNamespace, job: dict[str, str], text: Path) -> Comment:
     """Comments with the text, under a name, in a job whose environment is changed so."""
     return lambda *name, **changed: str(script.main([str(text), *name], job | changed))
 
@@ -117,27 +113,25 @@ def test_it_is_made_once_and_then_updated(comment: Comment, github: GitHub, text
     assert [c["body"].partition("\n")[2] or c["body"] for c in github.comments] == ["Nice work", "Faster by 2 ms"]
 
 
-def test_it_is_found_behind_a_hundred_others(comment: Comment, github: GitHub) -> None:
-    for number in range(130):
-        github.add(f"comment {number}")
-    comment()
-    comment()
-    assert len(github.comments) == 131 and sum("page=2" in line for line in github.asked) == 2
+# Comments of others -> names under which it is called, and the comments that are then its own.
+OTHERS = {
+    "a hundred and more": ([f"comment {number}" for number in range(130)], [(), ()], 1),
+    "none, and two names": ([], [("small",), ("large",), ("small",)], 2),
+    "a person who copies the marker": (["<!-- ddprof: ddprof -->\nmine"], [()], 1),
+}
 
 
-def test_two_names_have_a_comment_each(comment: Comment, github: GitHub) -> None:
-    for name in ("small", "large", "small"):
-        comment(name)
-    assert len(github.comments) == 2
+@pytest.mark.parametrize(("bodies", "names", "own"), OTHERS.values(), ids=OTHERS)
+def test_it_is_found_among_comments_of_others_which_stay(comment: Comment, github, bodies, names, own: int) -> None:
+    for body in bodies:
+        github.add(body)
+    for name in names:
+        comment(*name)
+    assert [c["body"] for c in github.comments[: len(bodies)]] == bodies and len(github.comments) == len(bodies) + own
+    assert sum("page=2" in line for line in github.asked) == (len(names) if len(bodies) > 100 else 0)
 
 
-def test_a_person_who_copies_the_marker_is_left_alone(comment: Comment, github: GitHub) -> None:
-    github.add("<!-- ddprof: ddprof -->\nmine")
-    comment()
-    assert github.comments[0]["body"].endswith("mine") and len(github.comments) == 2
-
-
-def test_a_long_text_is_cut_and_says_so(script: ModuleType, comment: Comment, github: GitHub, text: Path) -> None:
+def test_a_long_text_is_cut_and_says_so(script: SimpleNamespace, comment: Comment, github: GitHub, text: Path) -> None:
     text.write_text("x" * 100_000, encoding="utf-8")
     comment()
     (made,) = github.comments

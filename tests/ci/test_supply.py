@@ -1,6 +1,7 @@
 """Installed and published packages agree with pyproject.toml: lock file, licences, conda recipe, table of extras."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 LOCK = (ROOT / ".ci" / "requirements.lock").read_text(encoding="utf-8")
 
 
@@ -39,9 +41,8 @@ def test_every_pinned_package_has_hashes_and_names_no_index() -> None:
 
 def test_the_sdist_has_every_header() -> None:
     """setuptools packs what `sources` and `depends` name; without a header the compiled part is left out."""
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    named = {file for module in pyproject["tool"]["setuptools"]["ext-modules"] for file in module["sources"]}
-    named |= {file for module in pyproject["tool"]["setuptools"]["ext-modules"] for file in module["depends"]}
+    modules = PYPROJECT["tool"]["setuptools"]["ext-modules"]
+    named = {file for module in modules for file in (*module["sources"], *module["depends"])}
     there = {file.relative_to(ROOT).as_posix() for file in (ROOT / "ddprof").rglob("native/*.[ch]")}
     assert len(there) > 8 and named == there
 
@@ -71,10 +72,8 @@ def test_the_conda_recipe_says_the_same_as_pyproject() -> None:
     recipe = yaml.safe_load((ROOT / "recipe" / "recipe.yaml").read_text(encoding="utf-8"))
     assert recipe["context"]["version"] == ddprof.__version__
     run = recipe["requirements"]["run"]
-    plain = {text for text in run if isinstance(text, str)}
     wanted = {re.sub(r"^([\w.-]+)", r"\1 ", text) for text in PROJECT["dependencies"] if ";" not in text}
-    assert plain - {f"python {PROJECT['requires-python']}"} == wanted
-    assert f"python {PROJECT['requires-python']}" in run
+    assert {text for text in run if isinstance(text, str)} == {*wanted, f"python {PROJECT['requires-python']}"}
     (conditional,) = [text for text in run if isinstance(text, dict)]
     assert conditional["then"] == "tomli >=2" and any(text.startswith("tomli>=2;") for text in PROJECT["dependencies"])
     assert recipe["build"]["python"]["entry_points"] == [f"ddprof = {PROJECT['scripts']['ddprof']}"]
@@ -87,11 +86,10 @@ def test_the_table_of_extras_is_whole() -> None:
 
 
 def test_the_licences_can_be_written_again(tmp_path: Path) -> None:
-    program = (ROOT / ".ci" / "licences.py").read_text(encoding="utf-8")
     for folder in (".ci", "docs"):
         (tmp_path / folder).mkdir()
-    (tmp_path / ".ci" / "licences.py").write_text(program, encoding="utf-8")
-    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    for name in (".ci/licences.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
     subprocess.run([sys.executable, str(tmp_path / ".ci" / "licences.py")], check=True)
     text = (tmp_path / "docs" / "licences.md").read_text(encoding="utf-8")
     assert re.search(r"^\| `click` \| \(always\) \| BSD-3-Clause \|$", text, re.MULTILINE)

@@ -20,6 +20,26 @@ HEAVY = {"numpy", "pandas", "pyarrow", "torch", "rich", "dash", "plotly", "msgsp
 STORES = {"dask", "distributed", "s3fs", "aiohttp", "botocore", "fsspec"}
 
 COMMANDS = {name: row for rows in cli_main.commands(own_slices()).values() for name, row in rows.items()}
+# Arguments -> words of the one line that answers them.
+REFUSED = {
+    ("analyse", "x"): "no command 'analyse' (did you mean analyze?)",
+    ("frobnicate",): "no command 'frobnicate'; `ddprof --help` lists them",
+    ("explain", "input.stragler"): "(did you mean input.straggler?)",
+    ("whatif", "x", "--set", "numworkers=4"): "numworkers: unknown setting (did you mean num_workers?)",
+    ("run", "--set", "numworkers=4", "--", "true"): "numworkers: no such setting (did you mean num_workers?)",
+    ("run", "--out", "memory://", "--", "true"): "--out memory://: what is kept in this process's memory ends with it",
+    ("run", "--out", "memory://a/b", "--", "true"): "--out memory://a/b: what is kept in this process's memory ends",
+    ("run", "--out", "s3://", "--", "true"): "--out s3://: names no place in the store; want s3://BUCKET/FOLDER",
+    ("run", "--out", "gs:///", "--", "true"): "--out gs:///: names no place in the store; want gs://BUCKET/FOLDER",
+    ("whatif",): "--set KEY=VALUE",
+    ("whatif", "SAMPLE", "--set", "speed=2"): "unknown setting; known: bandwidth",
+    ("whatif", "SAMPLE", "--set", "bandwidth=2", "--now", "x=1"): "--now x: unknown",
+    ("analyze", "SAMPLE", "--cache", "here", "--no-cache"): "--cache and --no-cache",
+    ("analyze", "SAMPLE", "--cache", "nosuch://facts"): "--cache nosuch://facts",
+    ("analyze", "SAVED", "SAVED", "-o", "x.html"): "an HTML report holds one run, but 2 were found",
+    ("report", "SAVED", "--against", "SAVED", "-o", "x.md"): "--against: x.md is not an HTML file",
+    ("serve", ".", "--token", "short"): "least 16 characters",
+}
 
 
 def test_version_of_the_program_and_of_python_dash_m(ddprof) -> None:
@@ -51,19 +71,13 @@ def test_usage_errors_exit_with_2(ddprof, arguments: tuple[str, ...]) -> None:
     assert (code, out) == (2, "") and "Error" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("analyse", "x"), "no command 'analyse' (did you mean analyze?)"),
-        (("frobnicate",), "no command 'frobnicate'; `ddprof --help` lists them"),
-        (("explain", "input.stragler"), "(did you mean input.straggler?)"),
-        (("whatif", "x", "--set", "numworkers=4"), "numworkers: unknown setting (did you mean num_workers?)"),
-        (("run", "--set", "numworkers=4", "--", "true"), "numworkers: no such setting (did you mean num_workers?)"),
-    ],
-)
-def test_a_misspelt_name_is_answered_in_one_line(ddprof, arguments: tuple[str, ...], words: str) -> None:
-    code, out, err = ddprof(*arguments)
-    assert (code, out) == (2, "") and words in err and err.count("\n") == 1
+@pytest.mark.parametrize("given", REFUSED, ids=" ".join)
+def test_what_cannot_be_done_is_answered_in_one_line(ddprof, sample, saved, tmp_path: Path, monkeypatch, given) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    places = {"SAMPLE": sample("starved_loader"), "SAVED": str(saved)}
+    code, out, err = ddprof(*(places.get(word, word) for word in given))
+    assert (code, out, os.listdir()) == (2, "", []) and REFUSED[given] in err and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("name", ["analyze", "report", "export", "hang", "memory", "history", "status"])
@@ -73,9 +87,9 @@ def test_a_name_longer_than_a_file_can_have_is_answered_in_one_line(ddprof, name
     assert (code, out) == (4, "") and "internal error" not in err
 
 
-def test_completion_and_the_status_of_a_missing_folder(ddprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_and_folders_without_a_run(ddprof, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, err = ddprof("status", str(tmp_path / "nosuch"))
-    assert code == 4 and "nosuch: no such folder" in err
+    assert code == 4 and "nosuch: no such folder" in err and ddprof("serve", str(tmp_path))[0] == 4
     for shell in ("bash", "zsh", "fish"):
         code, out, _ = ddprof("completion", shell)
         assert code == 0 and "_DDPROF_COMPLETE" in out
@@ -105,9 +119,24 @@ def test_what_is_heavy_is_imported_by_who_needs_it_and_stores_by_who_names_one(s
     assert not HEAVY & package and not HEAVY & told_help and not STORES & (run | analyze)
 
 
-def test_a_reader_that_leaves_is_no_error_a_full_disk_is_one_line_and_2_and_an_internal_error_is_one_line_and_1(
-    saved: Path,
-) -> None:
+LASTING = """
+import gc
+from ddprof.cli.lasting import import_lasting
+try: import_lasting("ddprof.nothing")
+except ModuleNotFoundError: print(gc.isenabled())
+module = import_lasting("ddprof.analyzers.engine"); count = gc.get_freeze_count()
+again = import_lasting("ddprof.analyzers.engine")
+print(module.__name__, again is module, count > 10_000, gc.get_freeze_count() == count, gc.isenabled())
+gc.disable(); import_lasting("ddprof.slices.assistants.command"); print(gc.isenabled())
+"""
+
+
+def test_modules_that_last_are_frozen_and_the_collector_is_left_as_it_was() -> None:
+    told = _run("-c", LASTING, check=True).stdout
+    assert told.splitlines() == ["True", "ddprof.analyzers.engine True True True True", "False"]
+
+
+def test_a_reader_that_leaves_is_no_error_a_full_disk_one_line_and_2_an_internal_error_one_and_1(saved: Path) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with open(writes, "wb") as nobody_reads:

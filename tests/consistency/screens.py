@@ -35,12 +35,10 @@ class Screens:
 
     @property
     def report(self) -> Report:
-        """The document that feeds them all."""
         return self.opened.report
 
     @property
     def lead(self) -> Finding | None:
-        """The finding of the verdict."""
         return phrases.leading(self.report)
 
     @cached_property
@@ -59,14 +57,12 @@ class Screens:
         return one_line(html.unescape(re.sub(r"\\(.)", r"\1", render_markdown(self.report, self.commands))))
 
     @cached_property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Any:
         """`ddprof analyze RUN --format json`."""
-        read: dict[str, Any] = json.loads(json.dumps(to_document([self.report]), allow_nan=False))
-        return read
+        return json.loads(json.dumps(to_document([self.report]), allow_nan=False))
 
     @cached_property
     def view(self) -> View:
-        """The dashboard without filters."""
         return View(self.opened, {}, (self.opened,))
 
     @cached_property

@@ -14,11 +14,8 @@ SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 NAMES = [file.parent.name for file in sorted(SAMPLES.glob("*/truth.json"))]
 SEED, PLAIN, MESSY = 150_000, 36, 24
 ScreensOf = Callable[[Path], Iterator[Screens]]
-GENERATED = [
-    ((), 1),
-    pytest.param((), PLAIN, marks=pytest.mark.slow),
-    pytest.param(("--messy",), MESSY, marks=pytest.mark.slow),
-]
+SLOW = {"marks": pytest.mark.slow}
+GENERATED = [((), 1), pytest.param((), PLAIN, **SLOW), pytest.param(("--messy",), MESSY, **SLOW)]
 
 
 def disagreements(screens: Screens) -> list[str]:
@@ -52,14 +49,13 @@ def test_a_screen_that_says_another_number_is_found(screens_of: ScreensOf) -> No
     screens = next(screens_of(SAMPLES / "late_loader"))
     said = (screens.terminal, screens.markdown, screens.cards, screens.first_cards, screens.file, screens.file_text)
     assert all(said) and disagreements(screens) == []
-    report = screens.report
-    first = report.findings[0]
-    twice = replace(first.recoverable_us, value=first.recoverable_us.value * 1.5, high=first.recoverable_us.high * 2)
-    other = replace(report, findings=(replace(first, recoverable_us=twice), *report.findings[1:]))
-    screens.opened = replace(screens.opened, report=other)
-    found = "\n".join(disagreements(screens))
+    first, *others = screens.report.findings
+    gain = first.recoverable_us
+    more = replace(first, recoverable_us=replace(gain, value=gain.value * 1.5, high=gain.high * 2))
+    screens.opened = replace(screens.opened, report=replace(screens.report, findings=(more, *others)))
+    told = "\n".join(disagreements(screens))
     for screen in ("the terminal", "the Markdown", "the card", "the file", "the headline", "predictions say"):
-        assert screen in found
+        assert screen in told
 
 
 def test_a_headline_of_another_finding_is_found(screens_of: ScreensOf) -> None:

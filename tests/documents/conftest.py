@@ -6,6 +6,7 @@ import pytest
 from recorded import record
 from scratch import Scratch, made
 from snippets import PROJECT
+from stores import variables
 
 
 @pytest.fixture(scope="session")
@@ -13,9 +14,9 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
     """The folder, with a real run of two ranks in it."""
     for needed in ("torch", "libcst", "plotly", "dash"):
         pytest.importorskip(needed, reason=f"{needed} is not installed")
-    found = made(tmp_path_factory.mktemp("reader"), set(PROJECT["optional-dependencies"]))
-    record(found)
-    return found
+    folder = made(tmp_path_factory.mktemp("reader"), set(PROJECT["optional-dependencies"]))
+    record(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +24,7 @@ def stored(scratch: Scratch, s3_server: str) -> Iterator[Scratch]:
     """The scratch folder beside a store that has the run as `s3://bucket/run` and another."""
     import s3fs
 
-    known = {"AWS_ENDPOINT_URL": s3_server, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    known["AWS_DEFAULT_REGION"] = "us-east-1"
+    known = variables(s3_server)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in known.items():
             patch.setenv(name, value)

@@ -67,8 +67,7 @@ NOT_RUN = {
     **dict.fromkeys(("git tag --verify v0.1.0", "git push origin v0.1.0"), _FORGE),
     "python -m benchmarks.strangers run --seed 9157 --count 22 --rounds 0": _BENCHMARK,
     "python -m benchmarks.gpu_scripts judge DIR": "wants recordings from a GPU; tests/bench has made ones",
-    "python -m benchmarks.workload_pairs": _BENCHMARK,
-    "python -m benchmarks.workload_pairs --quick": _BENCHMARK,
+    **dict.fromkeys(("python -m benchmarks.workload_pairs", "python -m benchmarks.workload_pairs --quick"), _BENCHMARK),
     "python -m benchmarks.workload_pairs --only gpt_fsdp2.slow-host --repeat 3": _BENCHMARK,
     "pip download --no-deps --no-binary :all: horovod==0.28.1 && tar xf horovod-0.28.1.tar.gz": _HOROVOD,
     "sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 17/' horovod-0.28.1/CMakeLists.txt "

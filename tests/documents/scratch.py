@@ -27,13 +27,9 @@ ALONE = ("ssh", "sbatch", "kubectl", "gcloud", "aws", "ray", "chromium", "make",
 _RECORD = f'#!/bin/bash\necho "$(basename "$0") $*" >>"$SCRATCH/{CALLS}"\n'
 # The first word that starts something is where the wrapped command begins; a script, with or without python before it,
 # gets two ranks.
-_WRAP = (
-    _RECORD
-    + """
+_WRAP = f"""{_RECORD}
 while (($#)); do
-  case "$1 $2" in
-    "python "*.py) shift; exec torchrun --nproc-per-node=2 "$@" ;;
-  esac
+  case "$1 $2" in "python "*.py) shift ;; esac
   case $1 in
     ddprof|python|torchrun|bash) exec "$@" ;;
     *.py) exec torchrun --nproc-per-node=2 "$@" ;;
@@ -41,15 +37,12 @@ while (($#)); do
   shift
 done
 """
-)
 _FORKED = f'#!/bin/bash\nexec {sys.executable} {ROOT}/tests/capture/scripts/forked_ranks.py 2 "${{@: -1}}"\n'
 _NO_JOB = _RECORD  # the job ends at once, in order
 _TRAINS = "*train*.py*|*torch.distributed.run*"
 _PYTHON = f'#!/bin/bash\ncase "$*" in {_TRAINS}) exit 0 ;; *) exec {sys.executable} "$@" ;; esac\n'
 # Nothing is installed: what is asked for has to be a package of this name, with extras that it has.
-_PIP = (
-    _RECORD
-    + """
+_PIP = f"""{_RECORD}
 for word; do
   case $word in
     install|-e|torch|.) ;;
@@ -58,7 +51,6 @@ for word; do
   esac
 done
 """
-)
 _MAKE = _RECORD + f'exec {shutil.which("make") or "make"} --dry-run --directory {ROOT} "$@" >/dev/null\n'
 _EXTRAS = """
 import sys
@@ -158,8 +150,8 @@ def stand_in(folder: Path, name: str, text: str) -> None:
 def made(folder: Path, extras: set[str]) -> Scratch:
     """The folder with the quick start's script and the stand-ins; nothing is recorded yet."""
     script = quick_start_script()
-    (folder / "train.py").write_text(script, encoding="utf-8")
-    (folder / "train_ray.py").write_text(script, encoding="utf-8")
+    for name in ("train.py", "train_ray.py"):
+        (folder / name).write_text(script, encoding="utf-8")
     (folder / "job").mkdir()
     stand_in(folder / "job", "start.sh", "#!/bin/bash\ncd .. && exec torchrun --nproc-per-node=2 train.py\n")
     for place in ("docs", "workloads", "benchmarks", "sample_traces", "analyzers"):
@@ -167,13 +159,12 @@ def made(folder: Path, extras: set[str]) -> Scratch:
     (folder / "extras.py").write_text(_EXTRAS.format(known=extras), encoding="utf-8")
     for name in WRAPPING:
         stand_in(folder / "bin", name, _WRAP)
-        stand_in(folder / "nojob", name, _NO_JOB)
     for name in ALONE:
         stand_in(folder / "bin", name, {"make": _MAKE, "pip": _PIP}.get(name, _RECORD))
+    for name in (*WRAPPING, "torchrun", "start.sh"):
+        stand_in(folder / "nojob", name, _NO_JOB)
     stand_in(folder / "forked", "torchrun", _FORKED)
-    stand_in(folder / "nojob", "torchrun", _NO_JOB)
     stand_in(folder / "nojob", "python", _PYTHON)
-    stand_in(folder / "nojob", "start.sh", _NO_JOB)
     ours = ("DDPROF_", "PYTHONPATH", "WANDB", "MLFLOW")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{environment['PATH']}", "REAL_PYTHON": sys.executable}

@@ -36,15 +36,12 @@ def blocks(page: Path, *languages: str) -> list[str]:
 
 def command_lines(page: Path) -> list[str]:
     """Every command line of a page, in its order, each once."""
-    text = page.read_text(encoding="utf-8")
-    found: list[str] = []
-    place = 0
-    for block in _BLOCK.finditer(text):
-        found += _spans(text[place : block.start()])
-        found += _of_block(block[1], textwrap.dedent(block[2]))
-        place = block.end()
-    found += _spans(text[place:])
-    return list(dict.fromkeys(found))
+    lines: list[str] = []
+    # Text between blocks, with language and text of the block behind it.
+    parts = iter([*_BLOCK.split(page.read_text(encoding="utf-8")), "", ""])
+    for text, language, block in zip(parts, parts, parts, strict=True):
+        lines += [*_spans(text), *_of_block(language, textwrap.dedent(block))]
+    return list(dict.fromkeys(lines))
 
 
 def _spans(text: str) -> list[str]:
@@ -72,20 +69,17 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 def _of_yaml(value: object) -> Iterator[str]:
     """Commands that a forge or a cluster would start: `script:` and `run:` lines, and `command:` as a list."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if key == "with":
-                continue  # what is given to an action
-            elif key == "script" and isinstance(inner, list):
-                yield from inner
-            elif key == "run" and isinstance(inner, str):
-                yield from _logical_lines(inner)
-            elif key == "command" and isinstance(inner, list):
-                yield " ".join(re.sub(r"\$\((\w+)\)", r"$\1", str(word)) for word in inner)
-            else:
-                yield from _of_yaml(inner)
-    elif isinstance(value, list):
-        for inner in value:
+    items = (
+        value.items() if isinstance(value, dict) else [("", one) for one in value] if isinstance(value, list) else ()
+    )
+    for key, inner in items:
+        if key == "script" and isinstance(inner, list):
+            yield from inner
+        elif key == "run" and isinstance(inner, str):
+            yield from _logical_lines(inner)
+        elif key == "command" and isinstance(inner, list):
+            yield " ".join(re.sub(r"\$\((\w+)\)", r"$\1", str(word)) for word in inner)
+        elif key != "with":  # what is given to an action
             yield from _of_yaml(inner)
 
 

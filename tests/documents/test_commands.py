@@ -60,7 +60,6 @@ def names_a_command(line: str) -> str | None:
 
 @pytest.fixture
 def here(scratch: Scratch) -> Run:
-    """Runs a line in this process."""
     return lambda line: call(line, scratch)
 
 
@@ -152,10 +151,9 @@ def test_every_line_has_a_command_and_options_that_there_are() -> None:
 
 
 def test_a_command_line_that_is_new_and_wrong_is_found(here: Run) -> None:
-    with pytest.raises(AssertionError, match="no command"):
-        names_a_command("ddprof analyse run")
-    with pytest.raises(AssertionError, match="--nosuch"):
-        names_a_command("ddprof analyze run --nosuch")
+    for words, line in (("no command", "ddprof analyse run"), ("--nosuch", "ddprof analyze run --nosuch")):
+        with pytest.raises(AssertionError, match=words):
+            names_a_command(line)
     with pytest.raises(AssertionError, match="-> 4"):
         judge("ddprof analyze nowhere", here("ddprof analyze nowhere"))
     assert names_a_command("ddprof run --mode monitor") == "ddprof run --help"
@@ -176,13 +174,11 @@ def test_the_exported_tables_are_read_as_it_is_shown(scratch: Scratch) -> None:
     assert ended.code == "0", ended.said
     lines = python("dashboard-pages.md").splitlines()
     assert len(lines) == 3
-    for line in lines:
-        library = line.partition(".")[0]
-        if importlib.util.find_spec(library) is None:
-            continue
-        (scratch.folder / "shown.py").write_text(f"import {library}\nprint({line})\n", encoding="utf-8")
-        ended = scratch.run("python shown.py")
-        assert ended.code == "0" and ended.said.strip(), ended.said
+    for library, line in {line.partition(".")[0]: line for line in lines}.items():
+        if importlib.util.find_spec(library):
+            (scratch.folder / "shown.py").write_text(f"import {library}\nprint({line})\n", encoding="utf-8")
+            ended = scratch.run("python shown.py")
+            assert ended.code == "0" and ended.said.strip(), ended.said
     rows = pyarrow.parquet.read_table(scratch.folder / "ddprof-parquet" / "rank_causes.parquet")
     assert {"rank", "cause", "mean_us"} <= set(rows.column_names) and "rank_causes.parquet" in lines[0]
 

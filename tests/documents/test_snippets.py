@@ -1,12 +1,14 @@
-"""Snippets of README and docs other than command lines: Python runs; YAML, JSON and TOML are valid and meaningful."""
+"""README and docs without their command lines: Python runs, data can be read, links lead somewhere; the quick start."""
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from scratch import made
 from snippets import PAGES, ROOT, blocks, command_lines, python, tomllib
 
 from ddprof.settings.fixes_file import read_fixes
@@ -14,6 +16,7 @@ from ddprof.settings.fixes_file import read_fixes
 # Pages whose Python other tests run: as the script of the scratch folder.
 RUN_ELSEWHERE = {"quick-start.md": "tests/documents/scratch.py"}
 WANTS_A_GPU = {"memory.md"}  # torch records snapshots of CUDA's allocator alone
+_NOT_HERE = ("ddprof serve", "git apply")  # one never ends, the other needs a repository around the folder
 SHOWN = {(page.name, text) for page in PAGES for text in blocks(page, "python")}
 
 
@@ -63,8 +66,39 @@ def test_data_can_be_read(page: Path, tmp_path: Path) -> None:
 
 
 def test_yaml_and_other_tools_give_their_command_lines_too() -> None:
-    found = command_lines(ROOT / "docs" / "ci.md")
-    assert "ddprof report run -o report.html" in found
-    assert "ddprof report run -o report.html && ddprof analyze run -o report.json" in found
+    report = "ddprof report run -o report.html"
+    assert {report, f"{report} && ddprof analyze run -o report.json"} <= set(command_lines(ROOT / "docs" / "ci.md"))
     launched = command_lines(ROOT / "docs" / "launchers.md")
     assert "ddprof run --run-dir /runs/$JOB_NAME -- torchrun train.py" in launched
+
+
+def links(document: Path) -> list[str]:
+    return re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", document.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("document", [ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda path: path.name)
+def test_links_lead_to_files(document: Path) -> None:
+    assert [link for link in links(document) if not (document.parent / link).exists()] == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert pages <= set(links(ROOT / "docs" / "index.md"))
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_reader_who_types_what_it_says_gets_to_the_verified_fix(tmp_path: Path) -> None:
+    """The fast tests run each of its lines, and its script, in the scratch folder."""
+    pytest.importorskip("torch")
+    pytest.importorskip("libcst")
+    lines = "\n".join(blocks(ROOT / "docs" / "quick-start.md", "bash")).splitlines()
+    after = lines[next(at for at, line in enumerate(lines) if line.startswith("ddprof run")) :]
+    commands = "\n".join(line.replace("=8", "=2") for line in after if not line.startswith(_NOT_HERE))
+    assert all(f"ddprof {name} " in commands for name in ("run", "analyze", "report", "compare", "verify", "patch"))
+    ended = made(tmp_path, set()).run(f"set -e\n{commands}", programs="nothing")
+    assert ended.code == "0", ended.said[-3000:]
+    assert "Largest saving: Every rank waits for its data loader" in ended.said
+    assert "Faster by " in ended.said and "mostly data loader" in ended.said
+    assert re.search(r"^predicted .*\nmeasured .*\noutcome ", ended.said, re.MULTILINE)
+    assert "num_workers=" in (tmp_path / "fix.patch").read_text(encoding="utf-8")

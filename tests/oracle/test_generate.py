@@ -43,23 +43,19 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_same_seed_same_bytes(tmp_path: Path) -> None:
-    for name, seed in (("a", 7), ("b", 7), ("c", 8)):
-        assert generate.main([str(tmp_path / name), "--count", "1", "--seed", str(seed), "--kinds", "host.gc"]) == 0
-    first, second = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab")
-    assert [p.relative_to(tmp_path / "a") for p in first] == [p.relative_to(tmp_path / "b") for p in second]
-    assert all(one.read_bytes() == two.read_bytes() for one, two in zip(first, second, strict=True))
-    other = next((tmp_path / "c").rglob("label.json")).read_bytes()
-    assert other != next((tmp_path / "a").rglob("label.json")).read_bytes()
+    words = ("--count", "1", "--kinds", "host.gc", "--seed")
+    first, again, other = (
+        traces.generated(tmp_path / name, *words, seed) for name, seed in zip("abc", "778", strict=True)
+    )
+    assert first == again
+    one, another = (next(data for at, data in some.items() if at.endswith("label.json")) for some in (first, other))
+    assert one != another
 
 
 def test_kinds_are_listed_and_an_unknown_one_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown kind ends with one line that names it, before anything is written."""
     with pytest.raises(SystemExit) as stop:
         generate.main([str(tmp_path / "out"), "--kinds", "no.such"])
-    assert stop.value.code == 2
-    assert "no.such" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-    # `--list` prints one kind a line.
+    assert stop.value.code == 2 and "no.such" in capsys.readouterr().err and not (tmp_path / "out").exists()
     assert generate.main(["--list"]) == 0
     assert capsys.readouterr().out.split() == list(KNOWN_KINDS)
 
@@ -99,11 +95,10 @@ def test_traces_agree_with_the_ledger_and_every_launch_has_its_flow(written: Wri
         truth = written.label["ledger"]["per_rank"][str(rank.rank)]
         table = per_step(rank, booked(rank))
         got = {cause: sum(row[cause] for row in table) / len(table) for cause in CAUSES}
-        waiting = got["comm_wait"] + got["comm_transfer"]
+        waited = got["comm_wait"] + got["comm_transfer"]
         expected = truth["comm_wait"] + truth["comm_transfer"] + truth["pipeline_bubble"]
-        assert got["compute"] == pytest.approx(truth["compute"], abs=TOLERANCE * truth["wall_us"])
-        assert got["memcpy"] == pytest.approx(truth["memcpy"], abs=TOLERANCE * truth["wall_us"])
-        assert waiting == pytest.approx(expected, abs=TOLERANCE * truth["wall_us"])
+        for seen, told in ((got["compute"], truth["compute"]), (got["memcpy"], truth["memcpy"]), (waited, expected)):
+            assert seen == pytest.approx(told, abs=TOLERANCE * truth["wall_us"])
     # Each kernel and copy has a launch with its correlation id and both ends of a flow.
     for rows in written.events.values():
         device = {e["args"]["correlation"] for e in rows if e.get("cat") in ("kernel", "gpu_memcpy")}

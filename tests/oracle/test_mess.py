@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import traces
 
 from benchmarks.oracle import generate
 from benchmarks.oracle.draws import generator
@@ -21,10 +22,10 @@ from benchmarks.oracle.small_runs import cluster, fault, small_run
 from benchmarks.oracle.spec import Mess, Model, Parallel, Scenario
 from benchmarks.oracle.together import OF_ONE_JOB, together, write_together
 
-BASE = small_run(fault("straggler.compute", 0.3, 1, mode="all"), ranks=3, steps=4,
-                 model=Model(layers=2, params_per_layer=3_000_000), loader_us=9_000.0)  # fmt: skip
-IN_THE_FILE = ("lost", "sampled", "holes", "truncated", "nomarks", "renamed", "nested", "devicemarks", "stacks",
-               "partial")  # fmt: skip
+SIZES = {"ranks": 3, "steps": 4, "model": Model(layers=2, params_per_layer=3_000_000), "loader_us": 9_000.0}
+BASE = small_run(fault("straggler.compute", 0.3, 1, mode="all"), **SIZES)
+IN_THE_FILE = ["lost", "sampled", "holes", "truncated", "nomarks", "renamed", "nested", "devicemarks", "stacks"]
+IN_THE_FILE += ["partial"]
 FITTING = tuple(name for name in MESSES if name != "interleaved")  # which needs a pipeline
 ONCE = tuple(name for name, kind in MESSES.items() if kind.once)
 TRUTH = ("step_us", "per_step_us", "counterfactual_step_us", "recoverable_us", "faults", "ledger", "comm_free_step_us")
@@ -34,9 +35,9 @@ Events = list[dict[str, Any]]
 
 
 def messy(name: str, scenario: Scenario = BASE) -> Scenario:
-    found = add(generator(scenario.seed, "test"), scenario, (name,))
-    assert found is not None
-    return found
+    scenario = add(generator(scenario.seed, "test"), scenario, (name,))
+    assert scenario is not None
+    return scenario
 
 
 @cache
@@ -54,16 +55,23 @@ def text(run: Run, rank: int = 0) -> str:
     return TraceWriter(run, run.ranks[rank], partial(changed, run.scenario)).text()
 
 
-def events(name: str, rank: int = 0) -> Events:
-    return [e for e in json.loads(text(simulated(name), rank))["traceEvents"] if e["ph"] == "X"]
+def events(name: str | Run, rank: int = 0) -> Events:
+    run = simulated(name) if isinstance(name, str) else name
+    return [e for e in json.loads(text(run, rank))["traceEvents"] if e["ph"] == "X"]
 
 
 def of(rows: Events, *categories: str) -> Events:
     return [e for e in rows if e["cat"] in categories]
 
 
-def marks(rows: Events) -> Events:
-    return [e for e in of(rows, "user_annotation") if e["name"].startswith("ProfilerStep")]
+def marks(rows: Events, category: str = "user_annotation") -> Events:
+    return [e for e in of(rows, category) if e["name"].startswith("ProfilerStep")]
+
+
+def launched(rows: Events) -> set[bool]:
+    """Answers for all kernels: the call of its launch is in the file, or is not."""
+    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime", "cuda_driver")}
+    return {e["args"]["correlation"] in calls for e in of(rows, "kernel")}
 
 
 @pytest.mark.parametrize("name", [name for name in FITTING if name not in ("truncated", "partial")])
@@ -74,11 +82,9 @@ def test_every_mess_changes_the_files(name: str) -> None:
 @pytest.mark.parametrize("name", IN_THE_FILE)
 def test_what_is_in_the_file_alone_leaves_the_truth_as_it_is(name: str) -> None:
     with_mess, without = labelled(name), labelled("")
-    if name != "partial":  # the ledger covers the ranks that have a file
-        assert {key: with_mess[key] for key in TRUTH} == {key: without[key] for key in TRUTH}
-    else:
-        assert with_mess["step_us"] == without["step_us"] and with_mess["faults"] == without["faults"]
-        assert {int(r) for r in with_mess["ledger"]["per_rank"]} == {0, 1, 2} - {*with_mess["missing_ranks"]}
+    keys = TRUTH if name != "partial" else ("step_us", "faults")  # the ledger covers the ranks that have a file
+    assert {key: with_mess[key] for key in keys} == {key: without[key] for key in keys}
+    assert {int(r) for r in with_mess["ledger"]["per_rank"]} == {0, 1, 2} - {*with_mess["missing_ranks"]}
 
 
 @pytest.mark.parametrize("name", ONCE)
@@ -117,18 +123,14 @@ def test_start_up_and_the_profiler_are_in_the_steps_that_hold_them() -> None:
 
 def test_work_of_hosts_ahead_and_of_foreign_streams_is_not_all_in_the_file() -> None:
     rows = events("ahead")
-    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
-    assert any(e["args"]["correlation"] not in calls for e in of(rows, "kernel"))
+    assert False in launched(rows)
     assert max(e["ts"] for e in of(rows, "kernel")) > max(e["ts"] + e["dur"] for e in marks(rows))
     steps = labelled("ahead")["accept_step_us"]
     assert steps[0] == labelled("ahead")["step_us"] and max(steps) < 1.03 * steps[0]
-    run, rows = simulated("foreign"), events("foreign")
-    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime")}
-    begin = min(e["ts"] for e in marks(rows))
-    assert all(e["args"]["correlation"] in calls for e in of(rows, "kernel"))
-    assert min(e["ts"] for e in of(rows, "kernel")) - begin > run.scenario.mess[0].strength
-    assert labelled("foreign")["accept_step_us"] == [labelled("foreign")["step_us"]]
-    assert labelled("foreign")["step_us"] == pytest.approx(labelled("ahead")["step_us"], rel=0.02)
+    rows, foreign = events("foreign"), labelled("foreign")
+    first, begin = (min(e["ts"] for e in some) for some in (of(rows, "kernel"), marks(rows)))
+    assert launched(rows) == {True} and first - begin > simulated("foreign").scenario.mess[0].strength
+    assert foreign["accept_step_us"] == [foreign["step_us"]] == [pytest.approx(steps[0], rel=0.02)]
 
 
 def test_lost_records_are_few_sampled_ones_many_and_holes_cuts_and_shifts_are_told() -> None:
@@ -153,19 +155,16 @@ def test_marks_may_be_missing_and_a_rendezvous_leaves_its_waits_in_the_ledger_al
     steps = len(marks(events("")))
     for name, host in (("nomarks", 0), ("renamed", 0), ("nested", steps), ("devicemarks", 0)):
         assert len(marks(events(name))) == host, name
-    device = [e for e in of(events("devicemarks"), "gpu_user_annotation") if e["name"].startswith("ProfilerStep")]
-    assert len(device) == steps and sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
+    assert len(marks(events("devicemarks"), "gpu_user_annotation")) == steps
+    assert sum(e["name"] == "train_loop_inner" for e in events("nested")) == steps
 
 
 @pytest.mark.parametrize(("mode", "call"), [("inductor", "cuLaunchKernel"), ("graphs", "cudaGraphLaunch")])
 def test_compiled_regions_triton_kernels_and_graphs(mode: str, call: str) -> None:
     run = simulate(replace(BASE, mess=(Mess("compiled", detail={"mode": mode}),)))
-    rows = [e for e in json.loads(text(run))["traceEvents"] if e["ph"] == "X"]
-    names = {e["name"] for e in rows}
+    names = {e["name"] for e in events(run)}
     assert {"Torch-Compiled Region: 0/0", call} <= names and any(n.startswith("triton_") for n in names)
-    assert run.step_us() == pytest.approx(labelled("")["step_us"], rel=0.02)
-    calls = {e["args"]["correlation"] for e in of(rows, "cuda_runtime", "cuda_driver")}
-    assert all(e["args"]["correlation"] in calls for e in of(rows, "kernel"))
+    assert run.step_us() == pytest.approx(labelled("")["step_us"], rel=0.02) and launched(events(run)) == {True}
 
 
 def test_stacks_accumulation_lengths_and_chunks() -> None:
@@ -184,29 +183,24 @@ def test_stacks_accumulation_lengths_and_chunks() -> None:
 
 def test_runs_of_a_folder_are_independent(tmp_path: Path) -> None:
     for name in ("unrelated", "ab_pair"):
-        found = write_together(together(5, name), tmp_path / name)
-        files = sorted((tmp_path / name / "traces").iterdir())
-        assert len(files) == found["independent_runs"] == len(found["run_step_us"]) >= 2
-        assert found["clean"] and set(OF_ONE_JOB) <= set(found["forbidden_ids"])
+        truth = write_together(together(5, name), tmp_path / name)
+        files = [*(tmp_path / name / "traces").iterdir()]
+        assert len(files) == truth["independent_runs"] == len(truth["run_step_us"]) >= 2
+        assert truth["clean"] and set(OF_ONE_JOB) <= set(truth["forbidden_ids"])
 
 
 def test_messy_runs_are_drawn_by_seed(tmp_path: Path) -> None:
     for seed in range(6):
-        found = messy_scenario(seed, 0.5, kinds=("clean.plain", "straggler.compute"))
-        assert found == messy_scenario(seed, 0.5, kinds=("clean.plain", "straggler.compute"))
-        names = tuple(mess.name for mess in found.mess)
-        assert 1 <= len(names) <= 3 and fits_together(names) and found.cluster.world <= 8
+        one, other = (messy_scenario(seed, 0.5, kinds=("clean.plain", "straggler.compute")) for _ in range(2))
+        names = tuple(mess.name for mess in one.mess)
+        assert one == other and 1 <= len(names) <= 3 and fits_together(names) and one.cluster.world <= 8
     messy = ("--messy", "--messes", "nested", "--count", "1", "--seed", "6", "--kinds", "clean.gc")
-    for name in "ab":
-        assert generate.main([str(tmp_path / name), *messy]) == 0
-    first, second = (sorted(p for p in (tmp_path / n).rglob("*") if p.is_file()) for n in "ab")
-    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
+    assert traces.generated(tmp_path / "a", *messy) == traces.generated(tmp_path / "b", *messy)
 
 
 def test_an_unknown_mess_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         generate.main([str(tmp_path), "--messy", "--messes", "mud"])
-    assert "mud" in capsys.readouterr().err
-    assert generate.main(["--list-messes"]) == 0
+    assert "mud" in capsys.readouterr().err and generate.main(["--list-messes"]) == 0
     listed = capsys.readouterr().out
     assert all(name in listed for name in MESSES)

@@ -19,31 +19,23 @@ from benchmarks.oracle.spec import Model, Parallel
 MODEL = Model(layers=2, params_per_layer=3_000_000)
 FSDP = Parallel("fsdp", dp=3)
 PIPELINE = Parallel("pp", dp=1, pp=3, microbatches=6)
-
-
-def run_of(finding: str, strength: float, *ranks: int, parallel: Parallel | None = None, model: Model = MODEL) -> Run:
-    one = fault(finding, strength, *ranks)
-    return simulate(small_run(one, ranks=3, steps=4, model=model, loader_us=9_000.0, parallel=parallel))
-
-
-RUNS = {
-    "host.stalled": lambda: run_of("host.stalled", 9e3),
-    "input.preprocessing": lambda: run_of("input.preprocessing", 8e3),
-    "imbalance.hot_expert": lambda: run_of("imbalance.hot_expert", 2.0, 1, model=replace(MODEL, arch="moe")),
-    "imbalance.hot_table": lambda: run_of("imbalance.hot_table", 3.0, 2, model=replace(MODEL, arch="dlrm")),
-    "host.evaluation": lambda: run_of("host.evaluation", 2.0, 0),
-    "host.script": lambda: run_of("host.script", 2e4),
-    "script.one_rank": lambda: run_of("script.one_rank", 2e4, 1),
-    "comm.barrier": lambda: run_of("comm.barrier", 16.0),
-    "fsdp.nested": lambda: run_of("fsdp.nested", 1500.0, parallel=FSDP),
-    "fsdp.no_prefetch": lambda: run_of("fsdp.no_prefetch", 60.0, parallel=FSDP),
-    "pipeline.slow_link": lambda: run_of("pipeline.slow_link", 900.0, 0, 1, parallel=PIPELINE),
+SIZES = {"ranks": 3, "steps": 4, "model": MODEL, "loader_us": 9_000.0}
+# Fault -> its strength and ranks, and what the run of it has of its own.
+RUNS: dict[str, tuple[tuple[float, ...], dict[str, Any]]] = {
+    **{"host.stalled": ((9e3,), {}), "input.preprocessing": ((8e3,), {}), "host.evaluation": ((2.0, 0), {})},
+    **{"host.script": ((2e4,), {}), "script.one_rank": ((2e4, 1), {}), "comm.barrier": ((16.0,), {})},
+    "imbalance.hot_expert": ((2.0, 1), {"model": replace(MODEL, arch="moe")}),
+    "imbalance.hot_table": ((3.0, 2), {"model": replace(MODEL, arch="dlrm")}),
+    "fsdp.nested": ((1500.0,), {"parallel": FSDP}),
+    "fsdp.no_prefetch": ((60.0,), {"parallel": FSDP}),
+    "pipeline.slow_link": ((900.0, 0, 1), {"parallel": PIPELINE}),
 }
 
 
 @cache
 def simulated(name: str) -> Run:
-    return RUNS[name]()
+    (strength, *ranks), own = RUNS[name]
+    return simulate(small_run(fault(name, strength, *ranks), **SIZES | own))
 
 
 def events(name: str, rank: int = 0) -> list[dict[str, Any]]:
@@ -66,9 +58,11 @@ def test_the_fault_costs_what_the_label_says(name: str) -> None:
 
 def test_every_rarer_kind_has_its_effect_on_the_files_that_there_are() -> None:
     assert set(RUNS) <= set(EFFECTS) and set(RUNS) <= set(RARER_KINDS)
-    count = {name: sum("AllGather" in e["name"] for e in events(name) if e["cat"] == "kernel")
-             for name in ("fsdp.nested", "fsdp.no_prefetch")}  # fmt: skip
-    assert count["fsdp.nested"] > 2 * count["fsdp.no_prefetch"] > 0
+    nested, gathered = (
+        sum("AllGather" in e["name"] for e in events(name) if e["cat"] == "kernel")
+        for name in ("fsdp.nested", "fsdp.no_prefetch")
+    )
+    assert nested > 2 * gathered > 0
     assert label(simulated("fsdp.no_prefetch"))["ledger"]["job"]["comm_transfer"] > 500.0
     run = simulated("host.stalled")
     (truth,) = label(replace(run, scenario=replace(run.scenario, missing_ranks=(2,))))["faults"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from benchmarks.oracle import generate
 from benchmarks.oracle.device import Collective, DeviceOp
 from benchmarks.oracle.rank import Occupant
 
@@ -24,6 +25,12 @@ def load(folder: Path) -> tuple[dict[str, Any], dict[int, list[dict[str, Any]]]]
         rank = info["rank"] if info else path.name.split("rank")[1].split(".")[0]
         events[int(rank)] = trace["traceEvents"]
     return label, events
+
+
+def generated(folder: Path, *words: str) -> dict[str, bytes]:
+    """Files that the generator writes into a folder, by their places in it."""
+    assert generate.main([str(folder), *words]) == 0
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def true_time(label: dict[str, Any], rank: int, first: float, last: float) -> Any:

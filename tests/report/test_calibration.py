@@ -18,16 +18,19 @@ from ddprof.significance import mean_interval
 
 def record(outcome: str = "inside", at: str = "2026-01-01T00:00:00Z", finding: str = "input.straggler") -> Record:
     """A record of a verified prediction."""
-    return Record(
-        at, "a", "b", ("num_workers=4",), ("loader_workers",), (finding,), 100.0, 60.0, 50.0, 70.0, 61.0, 59.0, 63.0,
-        (40.0, 40.0), outcome,
-    )  # fmt: skip
+    named, times_us = (("num_workers=4",), ("loader_workers",), (finding,)), (100.0, 60.0, 50.0, 70.0, 61.0, 59.0, 63.0)
+    return Record(at, "a", "b", *named, *times_us, (40.0, 40.0), outcome)
 
 
-@pytest.mark.parametrize(
-    ("measured", "interval", "says"),
-    [(60.0, None, "inside"), (75.0, (68.0, 82.0), "noise"), (75.0, (72.0, 78.0), "outside"), (75.0, None, "outside")],
-)
+RANGES = [
+    (60.0, None, "inside"),
+    (75.0, (68.0, 82.0), "noise"),
+    (75.0, (72.0, 78.0), "outside"),
+    (75.0, None, "outside"),
+]
+
+
+@pytest.mark.parametrize(("measured", "interval", "says"), RANGES)
 def test_the_range_judges_the_outcome_first(measured: float, interval: tuple[float, float] | None, says: str) -> None:
     assert calibration.outcome(measured, interval, 50.0, 70.0) == says
 
@@ -38,8 +41,7 @@ def test_records_come_back_and_damage_is_left_out(tmp_path: Path) -> None:
     with file.open("a", encoding="utf-8") as stream:
         stream.write('{"schema": "ddprof.calibration/1"}\nnot json\n[]\n')
     calibration.append(file, record("outside", "2026-01-02T00:00:00Z"))
-    found = calibration.read(file)
-    assert [r.outcome for r in found] == ["inside", "outside"] and found[0] == record()
+    assert calibration.read(file) == [record(), record("outside", "2026-01-02T00:00:00Z")]
     assert calibration.read(tmp_path / "none") == []
 
 

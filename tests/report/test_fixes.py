@@ -15,14 +15,13 @@ def _fix(applies: dict[str, bool | int | float | str], at: tuple[str, ...] = PLA
     return Fix("setting", "value", "why", "source", applies=tuple(applies.items()), at=at)
 
 
-def _report(*found: tuple[float, tuple[Fix, ...]]) -> Report:
+def _report(*told: tuple[float, tuple[Fix, ...]]) -> Report:
     findings = tuple(
         Finding(f"kind.number{number}", "summary", (), gain, Recoverable(gain, gain, gain), 0.9, fixes=fixes)
-        for number, (gain, fixes) in enumerate(found)
+        for number, (gain, fixes) in enumerate(told)
     )
-    ledger = Ledger(job={"wall_us": 100.0, "compute": 100.0})
     run, steps = RunInfo(2, (0, 1), name="r"), Steps(3, "profiler_step", 100.0)
-    return Report(run, steps, ledger, Verdict("input", "Slow"), findings)
+    return Report(run, steps, Ledger(job={"wall_us": 100.0, "compute": 100.0}), Verdict("input", "Slow"), findings)
 
 
 def test_the_larger_gain_sets_a_thing_that_two_findings_want() -> None:

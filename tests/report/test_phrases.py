@@ -9,18 +9,17 @@ from ddprof.report.model import HealthItem, HostClockInfo, Report
 
 def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_report: Report) -> None:
     many = tuple(Abstention(f"family.rule{n}", "one step is too few") for n in range(20))
-    few = (Abstention("memory.headroom", "no memory events"),)
-    report = replace(straggler_report, abstentions=many + few)
-    told = [("20 causes", "one step is too few"), ("memory.headroom", "no memory events")]
-    assert phrases.abstention_words(report) == told
+    few = ("memory.headroom", "no memory events")
+    report = replace(straggler_report, abstentions=(*many, Abstention(*few)))
+    assert phrases.abstention_words(report) == [("20 causes", "one step is too few"), few]
     assert phrases.abstentions_by_reason(report)["one step is too few"] == [a.id for a in many]
     run = replace(straggler_report.run, paths=("/data/runs/a/rank0.json", "/data/runs/a/rank1.json"))
-    item = HealthItem("/data/runs/a/rank1.json: the trace ends early", "its last step is left out", rank=1)
-    ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=(item,)))
-    assert words == "rank 1: rank1.json: the trace ends early; its last step is left out"
-    first = replace(item, issue="/data/runs/a/rank0.json: the trace ends early", rank=0)
-    ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=(first, item)))
-    assert words == "ranks 0, 1: rank0.json and 1 more: the trace ends early; its last step is left out"
+    first, second = (
+        HealthItem(f"{path}: it ends early", "a step is left out", rank=r) for r, path in enumerate(run.paths)
+    )
+    for health, of in (((second,), "rank 1: rank1.json"), ((first, second), "ranks 0, 1: rank0.json and 1 more")):
+        ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=health))
+        assert words == f"{of}: it ends early; a step is left out"
 
 
 def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: Report) -> None:
@@ -33,14 +32,9 @@ def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: 
 
 
 def test_most_of_a_step_without_a_cause_is_unexplained_and_not_idle(straggler_report: Report) -> None:
-    for cause, word in (
-        ("unknown", "Unexplained (60 %)"),
-        ("other", "Idle (60 %)"),
-        ("compute", "Compute-bound (60 %)"),
-    ):
-        job = {"compute": 40.0, cause: 60.0, "wall_us": 100.0}
-        ledger = replace(straggler_report.ledger, job=job)
-        assert phrases.bound_word(replace(straggler_report, ledger=ledger)) == word
+    for cause, word in (("unknown", "Unexplained"), ("other", "Idle"), ("compute", "Compute-bound")):
+        ledger = replace(straggler_report.ledger, job={"compute": 40.0, cause: 60.0, "wall_us": 100.0})
+        assert phrases.bound_word(replace(straggler_report, ledger=ledger)) == f"{word} (60 %)"
 
 
 def test_clocks_of_ranks_whose_hosts_nobody_recorded_are_no_hosts(straggler_report: Report) -> None:
@@ -57,9 +51,7 @@ def test_clocks_of_ranks_whose_hosts_nobody_recorded_are_no_hosts(straggler_repo
 def test_a_rank_is_named_by_its_whole_number_and_late_only_where_others_wait(straggler_report: Report) -> None:
     assert phrases.evidence_words(Evidence("rank 12 waits", 1)) == "rank 12 waits [rank 1]"
     assert phrases.evidence_words(Evidence("rank 1 waits", 1)) == "rank 1 waits"
-    full = Finding(
-        "memory.headroom", "device memory of rank 2 is 96 % full", (2,), 0.0, Recoverable(0.0, 0.0, 0.0), 0.9
-    )
+    full = Finding("memory.headroom", "memory of rank 2 is 96 % full", (2,), 0.0, Recoverable(0.0, 0.0, 0.0), 0.9)
     assert "late" not in phrases.gain_words(straggler_report, full)
     waited = replace(full, waited_us=300.0)
     assert "just as late" in phrases.gain_words(straggler_report, waited)

@@ -1,6 +1,5 @@
 """tune.json: what is written is read, with and without an answer; what is damaged is one line."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,8 @@ def test_an_answer_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_document(tmp_path).result is None
     answer = result(made, search(made, [candidate("num_workers", 4)]))
     write_document(made.state, tmp_path, answer)
-    found = read_document(tmp_path)
-    assert found.result == answer and found.trials == made.state.trials
-    assert read_state(tmp_path).trials == made.state.trials  # who resumes needs no answer
+    assert read_document(tmp_path).result == answer  # who resumes needs none
+    assert read_document(tmp_path).trials == read_state(tmp_path).trials == made.state.trials
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -34,7 +32,6 @@ def test_another_schema_or_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput, match="No such file"):
         read_document(tmp_path)
     journal(tmp_path, Job())
-    text = json.loads((tmp_path / FILE).read_text()) | {"schema": "ddprof.tune/9"}
-    (tmp_path / FILE).write_text(json.dumps(text))
+    (tmp_path / FILE).write_text((tmp_path / FILE).read_text().replace("ddprof.tune/1", "ddprof.tune/9"))
     with pytest.raises(NoUsableInput, match=r"wanted 'ddprof\.tune/1'"):
         read_document(tmp_path)

@@ -37,11 +37,10 @@ def test_equal_runs_give_a_winner_in_fewer_cases_than_allowed(kind: str, noise: 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1])
 def test_the_interval_holds_at_all_looks_together(noise: float) -> None:
-    generator, truth, missed = np.random.default_rng(5), math.log(0.8), 0
-    for _ in range(2000):
-        logs = truth + noise * generator.normal(size=MOST_PAIRS)
-        found = [gain(logs[:count].tolist()) for count in LOOKS]
-        missed += any(not (g.low <= 0.2 <= g.high) for g in found)  # type: ignore[operator, union-attr]
+    missed = 0
+    for logs in math.log(0.8) + noise * np.random.default_rng(5).normal(size=(2000, MOST_PAIRS)):
+        looks = [gain(logs[:count].tolist()) for count in LOOKS]
+        missed += any(not (g.low <= 0.2 <= g.high) for g in looks)  # type: ignore[operator, union-attr]
     assert missed / 2000 <= paired.ERROR
 
 
@@ -54,11 +53,8 @@ def test_a_gain_well_above_the_noise_always_wins(seed: int, share: float, noise:
 
 
 def test_a_gain_of_twice_the_noise_is_hardly_ever_given_up_early() -> None:
-    generator, given_up = np.random.default_rng(3), 0
-    for _ in range(2000):
-        logs = math.log(1 - 0.2) + 0.08 * generator.normal(size=2)
-        given_up += outcome(logs.tolist()) == LOST
-    assert given_up / 2000 < 0.005
+    drawn = math.log(1 - 0.2) + 0.08 * np.random.default_rng(3).normal(size=(2000, 2))
+    assert sum(outcome(logs.tolist()) == LOST for logs in drawn) / 2000 < 0.005
 
 
 def test_a_loser_is_given_up_after_two_pairs_and_before_the_first_look_there_is_no_interval() -> None:
@@ -76,12 +72,9 @@ def test_a_loser_is_given_up_after_two_pairs_and_before_the_first_look_there_is_
 
 @pytest.mark.parametrize("pairs", [4, 8])
 def test_the_smallest_gain_that_is_told_is_found_in_most_attempts(pairs: int) -> None:
-    generator, found = np.random.default_rng(7), 0
-    share = paired.smallest_seen(np.linspace(-0.05, 0.05, pairs).tolist())
-    assert share is not None
-    noise = float(np.std(np.linspace(-0.05, 0.05, pairs), ddof=1))
-    assert paired.scatter_borne(share, pairs) == pytest.approx(noise)
-    for _ in range(1000):
-        told = gain((math.log(1 - share) + noise * generator.normal(size=pairs)).tolist())
-        found += told is not None and told.low is not None and told.low > 0
-    assert 0.7 < found / 1000 < 0.95
+    logs = np.linspace(-0.05, 0.05, pairs)
+    share, noise = paired.smallest_seen(logs.tolist()), float(np.std(logs, ddof=1))
+    assert share is not None and paired.scatter_borne(share, pairs) == pytest.approx(noise)
+    drawn = math.log(1 - share) + noise * np.random.default_rng(7).normal(size=(1000, pairs))
+    told = [gain(logs.tolist()) for logs in drawn]
+    assert 0.7 < sum(one is not None and one.low is not None and one.low > 0 for one in told) / 1000 < 0.95

@@ -21,8 +21,8 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_without_settings_a_store_is_asked_as_often_as_the_standard_mode_does() -> None:
-    wanted = {"connect_timeout": CONNECT_S, "retries": {"mode": "standard", "total_max_attempts": ATTEMPTS}}
-    assert driver_options(URL) == {"config_kwargs": wanted}
+    retries = {"mode": "standard", "total_max_attempts": ATTEMPTS}
+    assert driver_options(URL) == {"config_kwargs": {"connect_timeout": CONNECT_S, "retries": retries}}
 
 
 @pytest.mark.parametrize("stated", ["AWS_MAX_ATTEMPTS=7", "AWS_RETRY_MODE=adaptive", ""])

@@ -159,13 +159,9 @@ def compiled():
 
 def average_gradients(model):
     grads = [p.grad for p in model.parameters()]
-    flat = torch.cat([g.flatten() for g in grads])
+    flat = nn.utils.parameters_to_vector(grads)
     dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    start = 0
-    for g in grads:
-        g.copy_(flat[start : start + g.numel()].view_as(g))
-        start += g.numel()
+    nn.utils.vector_to_parameters(flat / dist.get_world_size(), grads)
 
 
 def plain_all_reduce():

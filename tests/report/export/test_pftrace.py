@@ -1,7 +1,6 @@
-"""Perfetto's own format, read back by a decoder that knows the wire format and nothing of the encoder."""
+"""Perfetto's own format, read back by Google's decoder of protocol buffers, which knows nothing of the encoder."""
 
 import gzip
-import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,36 +18,17 @@ from ddprof.report.export.protobuf import ZERO_NS, stamps, varint
 from ddprof.report.export.slices import Arrow, RankSlices
 from ddprof.report.model import Report
 
+empty_pb2 = pytest.importorskip("google.protobuf.empty_pb2")
+unknown_fields = pytest.importorskip("google.protobuf.unknown_fields")
 Fields = dict[int, list[Any]]
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
 
 
 def decoded(data: bytes) -> Fields:
     """The fields of a message by number; lengths must fit exactly."""
-    found: Fields = defaultdict(list)
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        if tag & 7 == 0:
-            value, at = _varint(data, at)
-        elif tag & 7 == 1:
-            value, at = struct.unpack_from("<Q", data, at)[0], at + 8
-        else:
-            assert tag & 7 == 2
-            length, at = _varint(data, at)
-            value, at = data[at : at + length], at + length
-            assert len(value) == length
-        found[tag >> 3].append(value)
-    return found
+    fields: Fields = defaultdict(list)
+    for field in unknown_fields.UnknownFieldSet(empty_pb2.Empty.FromString(data)):
+        fields[field.field_number].append(field.data)
+    return fields
 
 
 class Trace:

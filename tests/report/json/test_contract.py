@@ -31,18 +31,16 @@ ODD = ["", "x", True, -1, 2**64, 1e308, math.inf, math.nan, [], [None], {}, {"a"
 def test_document_is_strict_json_with_every_section_and_is_read_back(straggler_report: Report) -> None:
     document = json.loads(json.dumps(to_contract(straggler_report), allow_nan=False))
     assert to_contract(from_contract(document)) == document and document["schema"] == "ddprof.report/1"
-    for key in ("run", "health", "clock", "steps", "ledger", "efficiency", "findings", "what_if", "replay", "verdict"):
-        assert key in document
-    assert document["efficiency"]["mfu"] is None
+    sections = {"run", "health", "clock", "steps", "ledger", "efficiency", "findings", "what_if", "replay", "verdict"}
+    assert sections <= set(document) and document["efficiency"]["mfu"] is None
     assert document["efficiency"]["bus_bandwidth_gbps"] == {"allreduce": 123.4}
 
 
 def test_findings_are_worst_first_every_cause_is_booked_and_several_runs_are_wrapped(straggler_report: Report) -> None:
-    first, second = to_contract(straggler_report)["findings"]
+    document = to_contract(straggler_report)
+    (first, second), ledger = document["findings"], document["ledger"]
     assert (first["id"], first["severity"], first["ranks"]) == ("input.straggler", "critical", [2])
-    assert first["predicted_step_us"] == 64_000.0
-    assert (second["id"], second["severity"]) == ("comm.bandwidth_bound", "info")
-    ledger = to_contract(straggler_report)["ledger"]
+    assert (second["id"], second["severity"], first["predicted_step_us"]) == ("comm.bandwidth_bound", "info", 64_000.0)
     for row in (ledger["job"], *ledger["per_rank"].values()):
         assert set(row) == {"wall_us", *CAUSES}
         assert math.isclose(sum(row[cause] for cause in CAUSES), row["wall_us"], rel_tol=1e-3)
@@ -56,9 +54,8 @@ def test_findings_are_worst_first_every_cause_is_booked_and_several_runs_are_wra
 
 @pytest.mark.parametrize("document", [{}, {"schema": "other/1"}, {"schema": "ddprof.report/1"}])
 def test_a_foreign_document_is_a_one_line_error(document: dict[str, str]) -> None:
-    with pytest.raises(NoUsableInput) as caught:
+    with pytest.raises(NoUsableInput, match=r"\A.*\Z"):
         from_contract(document)
-    assert "\n" not in str(caught.value)
 
 
 def _places(value: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

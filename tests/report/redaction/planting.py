@@ -25,13 +25,11 @@ class Secrets:
         self._of: dict[tuple[str, str], str] = {}
 
     def of(self, field: str, value: str) -> str:
-        """The secret of a field with a value."""
         number = len(self._of)
         return self._of.setdefault((field, value), f"{STEMS[number % len(STEMS)]}{number:04d}")
 
     @property
     def all(self) -> list[str]:
-        """Every secret that was planted."""
         return sorted(self._of.values())
 
     def planted(self, value: Any, field: str) -> Any:
@@ -62,8 +60,13 @@ def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
         lines = [{"worker": 0, "pid": 1, "index": n, "start_ns": n, "end_ns": n + 1, "note": "x"} for n in range(3)]
         workers = "".join(json.dumps(secrets.planted(line, "worker")) + "\n" for line in lines)
         (run / f"{stem}.workers.jsonl").write_text(workers)
-    manifest = {"schema": "ddprof.run/1", "command": "python train.py", "cwd": "/home", "exit_code": 0}
-    manifest["hosts"] = {"0": "a"}
+    manifest = {
+        "schema": "ddprof.run/1",
+        "command": "python train.py",
+        "cwd": "/home",
+        "exit_code": 0,
+        "hosts": {"0": "a"},
+    }
     (run / "manifest.json").write_text(json.dumps(secrets.planted(manifest, "manifest")))
     (run / f"{secrets.of('file', 'notes')}.json").write_text(json.dumps(secrets.planted({"a": "b"}, "strange")))
     (run / f"{secrets.of('file', 'damaged')}.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "cut')

@@ -17,11 +17,9 @@ SECRETS = ("node-a", "node-b", "mnist", "rank0.json", "secret_kernel", "/home/al
 
 @pytest.fixture
 def private_report(straggler_report: Report) -> Report:
-    finding = dataclasses.replace(
-        straggler_report.findings[1],
-        summary="node-b reads /home/alice/project/train_gpt9.py slowly: 3/4 steps, 12 GB/s",
-        evidence=(Evidence("secret_kernel(float*) ran on node-b", 2, 0.0, 1.0, "secret_kernel(float*)"),),
-    )
+    summary = "node-b reads /home/alice/project/train_gpt9.py slowly: 3/4 steps, 12 GB/s"
+    evidence = (Evidence("secret_kernel(float*) ran on node-b", 2, 0.0, 1.0, "secret_kernel(float*)"),)
+    finding = dataclasses.replace(straggler_report.findings[1], summary=summary, evidence=evidence)
     note = HealthItem("runs/mnist/rank0.json.gz is cut off (host 10.1.2.3)", "ask alice@corp.com about shard/zeta.bin")
     verdict = dataclasses.replace(straggler_report.verdict, headline="node-b is late (train_gpt9.py)")
     return dataclasses.replace(straggler_report, findings=(finding,), health=(note,), verdict=verdict)
@@ -52,11 +50,12 @@ def test_the_key_is_random_and_settings_are_hashed(monkeypatch: pytest.MonkeyPat
     assert redaction_key() != redaction_key()
     monkeypatch.setenv("DDPROF_REDACT_KEY", "k")
     assert redaction_key() == b"k"
-    redaction = Redaction(straggler_report, KEY)
-    plain = ["True", "None", "4", "0.5", "torch.utils.data.DataLoader"]
-    assert [redaction.setting(value) for value in plain] == plain
-    assert redaction.setting("AcmeClickLogs").startswith("setting-")
-    assert redaction.setting("AcmeClickLogs") == redaction.setting("AcmeClickLogs")
+    setting, plain = (
+        Redaction(straggler_report, KEY).setting,
+        ["True", "None", "4", "0.5", "torch.utils.data.DataLoader"],
+    )
+    assert [*map(setting, plain)] == plain
+    assert setting("AcmeClickLogs").startswith("setting-") and setting("AcmeClickLogs") == setting("AcmeClickLogs")
 
 
 def test_public_names_and_ranks_stay_and_a_short_host_is_hashed_too(straggler_report: Report) -> None:
@@ -76,14 +75,11 @@ def test_public_names_and_ranks_stay_and_a_short_host_is_hashed_too(straggler_re
 
 def test_lines_of_the_script_are_hidden_even_where_their_words_are_public(private_report: Report) -> None:
     line = "train.py:88 evaluate()"
-    finding = dataclasses.replace(
-        private_report.findings[0],
-        summary=f"rank 0 alone runs {line}, in jobs/secret/loop.py:7 <module>, at a ratio of 3:4",
-        evidence=(Evidence(f"longest: {line} took 3 ms", 0, 0.0, 1.0, line),),
-    )
+    summary = f"rank 0 alone runs {line}, in jobs/secret/loop.py:7 <module>, at a ratio of 3:4"
+    evidence = (Evidence(f"longest: {line} took 3 ms", 0, 0.0, 1.0, line),)
+    finding = dataclasses.replace(private_report.findings[0], summary=summary, evidence=evidence)
     hidden = redacted(dataclasses.replace(private_report, findings=(finding,)), KEY)
-    text = json.dumps(to_contract(hidden)["findings"])
+    text, (told,) = json.dumps(to_contract(hidden)["findings"]), hidden.findings
     assert [word for word in ("train.py", "evaluate", "secret", "loop") if word in text] == []
-    assert ":88 function-" in hidden.findings[0].summary
-    assert ":7 <module>, at a ratio of 3:4" in hidden.findings[0].summary
-    assert hidden.findings[0].evidence[0].event in hidden.findings[0].evidence[0].text
+    assert ":88 function-" in told.summary and ":7 <module>, at a ratio of 3:4" in told.summary
+    assert told.evidence[0].event in told.evidence[0].text

@@ -50,15 +50,15 @@ def secrets() -> Secrets:
 
 
 @pytest.fixture(scope="module")
-def run(repo_root: Path, tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Path:
+def run(sample, tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Path:
     """A run of three ranks whose loader is late, planted."""
-    return plant(repo_root / "sample_traces" / "late_loader" / "traces", tmp_path_factory.mktemp("planted"), secrets)
+    return plant(Path(sample("late_loader"), "traces"), tmp_path_factory.mktemp("planted"), secrets)
 
 
 @pytest.fixture(scope="module")
-def other(repo_root: Path, tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Path:
+def other(sample, tmp_path_factory: pytest.TempPathFactory, secrets: Secrets) -> Path:
     """Another run, planted with the same secrets and more."""
-    return plant(repo_root / "sample_traces" / "sync" / "traces", tmp_path_factory.mktemp("other"), secrets)
+    return plant(Path(sample("sync"), "traces"), tmp_path_factory.mktemp("other"), secrets)
 
 
 def test_the_run_is_still_analyzed_and_full_of_secrets(ddprof, run: Path, secrets: Secrets, tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
-"""Archives are folders, read in one pass, and damaged ones are one line."""
+"""Archives are folders, read in one pass, and damaged ones are one line; unpacked copies of databases are removed."""
 
 import bz2
 import gzip
 import io
+import multiprocessing
+import sqlite3
 import tarfile
+import tempfile
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -14,6 +18,7 @@ from reading import EVENTS, issues, rank_file, ranks_of, read_all, refusal
 
 from ddprof.readers import discover
 from ddprof.readers.files import archives, unpacking
+from ddprof.readers.files.sqlite_file import _plain_path
 from ddprof.readers.files.streams import open_blocks, read_small
 
 
@@ -150,3 +155,21 @@ def test_a_member_with_a_wrong_checksum_is_read_and_a_damaged_one_costs_no_other
     inventory = discover([path])
     assert {s.member for s in inventory.sources} >= {"rank0.json", "rank2.json"}
     assert "rank1.json" in " ".join(map(issues, [inventory, *read_all(inventory)]))
+
+
+def unpacked(packed: str, folder: str) -> None:
+    tempfile.tempdir = folder
+    assert Path(_plain_path(packed, None, (0, ""))).parent.parent == Path(folder)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_pool_leave_no_copy_behind(tmp_path: Path, method: str) -> None:
+    plain, packed, copies = (tmp_path / name for name in ("plain.sqlite", "t.sqlite.gz", "copies"))
+    with closing(sqlite3.connect(plain)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    copies.mkdir()
+    worker = multiprocessing.get_context(method).Process(target=unpacked, args=(str(packed), str(copies)))
+    worker.start()
+    worker.join(300)
+    assert worker.exitcode == 0 and list(copies.iterdir()) == []

@@ -15,6 +15,7 @@ from reading import broken, healthy, issues
 from ddprof.errors import NoUsableInput
 from ddprof.readers.json_text.salvage import Salvager
 from ddprof.readers.json_text.stream import EventStream
+from ddprof.readers.json_text.structure import structure
 
 
 @pytest.mark.usefixtures("decoding")
@@ -101,3 +102,9 @@ def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
 def test_what_is_no_trace_is_refused_in_one_line(text: bytes, message: str) -> None:
     with pytest.raises(NoUsableInput, match=message):
         read_all(text)
+
+
+@given(kt.JSON)
+def test_structure_finds_where_a_value_ends(value: Any) -> None:
+    text = json.dumps([value]).encode()
+    assert structure(text[1:]).close() == len(text) - 2

@@ -1,4 +1,4 @@
-"""Nested Python frames to the stack that each moment of a thread belongs to."""
+"""Nested Python frames to the stack that each moment of a thread belongs to, and whose code a frame is."""
 
 from pathlib import Path
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from reading import trace_of
 
+from ddprof.readers.script.frames import Frame, frame_of, is_library, is_library_at
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script
 from ddprof.tables import NULL
 
@@ -109,3 +110,36 @@ def test_calls_of_modules_are_stacks_of_their_own() -> None:
         (0, 10, 0), (10, 30, 1), (30, 60, 0), (60, 70, 1), (70, 100, 0),
     ]  # fmt: skip
     assert len(traced_modules(np.zeros(1, np.int64), start[:1], end[:1], number[2:3], names).spans) == 0
+
+
+def test_a_frame_has_file_line_and_function() -> None:
+    assert frame_of("project/train.py(88): evaluate") == Frame("project/train.py", 88, "evaluate", True)
+    assert frame_of("odd (1)/a.py(7): <module>") == Frame("odd (1)/a.py", 7, "<module>", True)
+    # What is not written in Python has no line, and no address.
+    built_in = "<built-in method append of list object"
+    assert frame_of(f"{built_in} at 0x7cc1201ee000>") == Frame("", NULL, f"{built_in}>", False)
+
+
+LIBRARIES = ("torch/nn/modules/module.py", "threading.py", "PIL/Image.py", "/usr/lib/python3.12/json/decoder.py")
+LIBRARIES += ("/opt/conda/lib/python3.11/site-packages/unheard_of/core.py", "datasets/iterable_dataset.py")
+LIBRARIES += ("C:\\venv\\Lib\\site-packages\\unheard_of\\core.py", "/usr/local/bin/torchrun")
+LIBRARIES += ("<frozen runpy>", "<string>", f"/tmp/torchinductor_me/ov/cov{'a' * 49}.py", f"/cache/z7/cz7{'b' * 49}.py")
+OWN = ("train.py", "src/torch_utils.py", "/home/me/job/data.py", "my_transformers/model.py", "datasets/coco.py")
+
+
+@pytest.mark.parametrize("file", [*LIBRARIES, *OWN, "ab/cab.py", "profile.py"])
+def test_libraries_launchers_and_python_itself_are_not_the_users(file: str) -> None:
+    assert is_library(file) == (file in LIBRARIES)
+
+
+@pytest.mark.parametrize(
+    ("file", "short", "expected"),
+    [
+        ("/usr/lib/python3.12/sched.py", "sched.py", True),
+        ("/home/me/src/transformers/trainer.py", "transformers/trainer.py", True),
+        ("<frozen runpy>", "<frozen runpy>", True),
+        *((f"/home/me/job/{short}", short, False) for short in ("sched.py", "queue/worker.py", "train.py")),
+    ],
+)
+def test_a_library_is_told_by_where_it_lies_or_by_its_name(file: str, short: str, expected: bool) -> None:
+    assert is_library_at(file, short) == expected

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from reading import FORMATS, names, traces
+from reading import FORMATS, names, one_trace, traces
 
 from ddprof.model import Kind
 from ddprof.readers import formats as room
@@ -50,6 +50,6 @@ def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir:
 
 
 def test_tensorflow_without_device_events_says_so(shared_dir: Path) -> None:
-    (trace,) = traces(shared_dir / FORMATS / "tensorflow")
+    trace = one_trace(shared_dir / FORMATS / "tensorflow")
     assert "train_function" in names(trace, Kind.CPU_OP)
     assert any("8 devices but no device events" in h.issue for h in trace.health)

@@ -3,7 +3,6 @@
 import gzip
 import os
 import shlex
-import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,17 @@ from reading import FORMATS, issues, names, one_trace, refusal, traces
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.tables import NULL
 
-# File -> kernels of each rank.
-KERNELS = {"h100_2gpu_1s": [1721, 1721], "mfu_2gpu_before": [1993, 2017]}
+EXPORTS = f"{FORMATS}/nsys_sqlite"
+KERNELS = {"h100_2gpu_1s": [1721, 1721], "mfu_2gpu_before": [1993, 2017]}  # of each rank in a file
 KERNELS |= {"nsys_2024_h200_report1": [18], "nvtx_only_old_export": [0]}
 
 
 @pytest.mark.parametrize(("name", "kernels"), KERNELS.items())
 def test_nsys(shared_dir: Path, name: str, kernels: list[int]) -> None:
-    found = traces(shared_dir / FORMATS / "nsys_sqlite" / f"{name}.sqlite.gz")
-    assert [len(names(t, Kind.KERNEL)) for t in found] == kernels
-    assert [t.identity.rank for t in found] == list(range(len(kernels)))
-    for trace in found:
+    ranks = traces(shared_dir / EXPORTS / f"{name}.sqlite.gz")
+    assert [len(names(t, Kind.KERNEL)) for t in ranks] == kernels
+    assert [t.identity.rank for t in ranks] == list(range(len(kernels)))
+    for trace in ranks:
         assert trace.has_base_time and (trace.events["dur_ns"] >= 0).all()
         device = np.isin(trace.events["kind"], DEVICE_KINDS)
         calls = trace.events["correlation"][trace.events["kind"] == Kind.RUNTIME]
@@ -33,13 +32,13 @@ def test_nsys(shared_dir: Path, name: str, kernels: list[int]) -> None:
         assert not any(n.endswith("_v7000") for n in names(trace, Kind.RUNTIME))
         operators = names(trace, Kind.CPU_OP)  # ranges of torch
         assert not any("op_id" in n for n in operators)
-        if name == "h100_2gpu_1s" and trace is found[0]:
+        if name == "h100_2gpu_1s" and trace is ranks[0]:
             assert "aten::view" in operators
             assert (trace.events["external_id"][trace.events["kind"] == Kind.CPU_OP] != NULL).any()
 
 
 def test_an_empty_capture_says_that_it_is_empty(shared_dir: Path) -> None:
-    said = refusal(shared_dir / FORMATS / "nsys_sqlite" / "empty_capture.sqlite.gz")
+    said = refusal(shared_dir / EXPORTS / "empty_capture.sqlite.gz")
     assert "the capture is empty: no kernels and no NVTX ranges" in said
 
 
@@ -128,13 +127,11 @@ def nsys(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_nsys_is_called(shared_dir: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = shared_dir / FORMATS / "nsys_sqlite" / "h100_2gpu_1s.sqlite.gz"
-    database = tmp_path / "real.sqlite"
-    with gzip.open(packed, "rb") as source, database.open("wb") as sink:
-        shutil.copyfileobj(source, sink)
-    said = shlex.quote(str(tmp_path / "said"))
+    packed = (shared_dir / EXPORTS / "h100_2gpu_1s.sqlite.gz").read_bytes()
+    (tmp_path / "real.sqlite").write_bytes(gzip.decompress(packed))
+    said, database = (shlex.quote(str(tmp_path / name)) for name in ("said", "real.sqlite"))
     # nsys export --type sqlite --force-overwrite true --output FILE REPORT
-    nsys(tmp_path, f'printf "%s\\n" "$@" > {said}; cp {shlex.quote(str(database))} "$7"', monkeypatch)
+    nsys(tmp_path, f'printf "%s\\n" "$@" > {said}; cp {database} "$7"', monkeypatch)
     assert [len(names(t, Kind.KERNEL)) for t in traces(report)] == [1721, 1721]
     words = (tmp_path / "said").read_text().split("\n")[:6]
     assert " ".join(words) == "export --type sqlite --force-overwrite true --output"

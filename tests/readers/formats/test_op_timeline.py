@@ -12,6 +12,7 @@ from ddprof.readers import discover
 from ddprof.readers.formats.op_timeline import TimelineOperations, _with_waits
 
 FORWARD = {"ph": "X", "pid": 0, "tid": 0, "name": "forward-compute", "dur": 5}
+STAGE = {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name"}
 FOLDER = "traces/multi_rank/megatron_pp_last_stage_slow_8gpu"
 
 
@@ -50,9 +51,8 @@ def starts_with_waits(*spans: tuple[str, float, float]) -> list[float]:
     names, starts_s, lengths_s = zip(*spans, strict=True)
     start_ns, dur_ns = ((np.array(times_s) * 1e9).round().astype(np.int64) for times_s in (starts_s, lengths_s))
     zeros = dict.fromkeys(("dp", "stage", "step"), np.zeros(len(spans), np.int64))
-    mine = TimelineOperations(
-        **zeros, name=np.array(names, object), start_ns=start_ns, dur_ns=dur_ns, states_waits=False
-    )
+    times = {"start_ns": start_ns, "dur_ns": dur_ns}
+    mine = TimelineOperations(**zeros, **times, name=np.array(names, object), states_waits=False)
     return [float(start) / 1e9 for start in _with_waits(mine, [(0, 0, 10**11)])]
 
 
@@ -68,10 +68,10 @@ def test_a_call_waits_from_the_end_of_the_computation_before_it() -> None:
 
 def test_the_last_stage_sends_to_the_first_where_stages_have_several_chunks(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
-    for stage, name in enumerate(("forward-recv", "forward-compute", "forward-send")):
-        events.append({"ph": "M", "pid": 0, "tid": stage, "name": "thread_name", "args": {"name": f"PP rank {stage}"}})
-        args = {"step": 1, "model_chunk": 1, "mb_id": 0}
-        events.append({"ph": "X", "pid": 0, "tid": stage, "name": name, "ts": 10, "dur": 5, "args": args})
+    args = {"step": 1, "model_chunk": 1, "mb_id": 0}
+    for tid, name in enumerate(("forward-recv", "forward-compute", "forward-send")):
+        events.append({**STAGE, "tid": tid, "args": {"name": f"PP rank {tid}"}})
+        events.append({**FORWARD, "tid": tid, "name": name, "ts": 10, "args": args})
     (tmp_path / "t.json").write_text(json.dumps(events))
     first, _, last = traces(tmp_path)
     assert [row["src"] for row in first.collectives.rows()] == [2]
@@ -79,10 +79,9 @@ def test_the_last_stage_sends_to_the_first_where_stages_have_several_chunks(tmp_
 
 
 def test_a_timeline_without_stages_costs_no_other(tmp_path: Path) -> None:
+    events = [{**FORWARD, "ts": 100 * step, "args": {"step": step, "mb_id": 0}} for step in range(3)]
     for thread in ("PP rank 0", "main"):
-        named = {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name", "args": {"name": thread}}
-        events = [{**FORWARD, "ts": 100 * step, "args": {"step": step, "mb_id": 0}} for step in range(3)]
-        (tmp_path / f"{thread}.json").write_text(json.dumps([named, *events]))
+        (tmp_path / f"{thread}.json").write_text(json.dumps([{**STAGE, "args": {"name": thread}}, *events]))
     given = discover([tmp_path])
     assert [source.path for source in given.sources] == [str(tmp_path / "PP rank 0.json")]
     assert any("which pipeline stage" in note.issue for note in given.health)

@@ -16,10 +16,8 @@ from ddprof.readers.json_text import salvage, start
 
 pytestmark = pytest.mark.usefixtures("decoding")
 HEADER = {"schemaVersion": 1, "distributedInfo": {"rank": 3, "world_size": 4}}
-EVENTS = [
-    kt.span(f"op{n}", 1000 * n, 500, **{"Input Dims": [[n, 2]], "Concrete Inputs": ["", "7"], "External id": n})
-    for n in range(1, 41)
-]
+ARGS = [{"Input Dims": [[n, 2]], "Concrete Inputs": ["", "7"], "External id": n} for n in range(1, 41)]
+EVENTS = [kt.span(f"op{n}", 1000 * n, 500, **args) for n, args in enumerate(ARGS, 1)]
 HIT = b'"name": "op20"'  # in the middle of the list, and of an event
 
 
@@ -32,9 +30,8 @@ def sound(layout: str = "compact") -> bytes:
     return kt.render(EVENTS, layout, {**HEADER, "baseTimeNanoseconds": 10**18})
 
 
-@pytest.fixture(params=[200, 1 << 18])
+@pytest.fixture(params=[200, 1 << 18], ids=["blocks far smaller than the file", "one block"])
 def _in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks far smaller than the file, and one block."""
     monkeypatch.setattr(unpacking, "BLOCK_BYTES", request.param)
     monkeypatch.setattr(unpacking, "_RAW_BYTES", request.param)
 
@@ -78,8 +75,8 @@ def test_a_cut_costs_that_event_and_inside_text_the_next(tmp_path: Path, cut: by
     at = text.index(cut, text.index(HIT) - 40) + len(cut)
     after = text.index(b'{"ph": "X", "cat": "cpu_op", "name": "op21"')
     trace = read_text(tmp_path / "t.json", text[:at] + text[after:])
-    said = {1: "1 event (2.5 %) missing", 2: "2 events (5 %) missing"}
-    assert len(trace.events) == 40 - lost and said[lost] in issues(trace)
+    said = ("1 event (2.5 %) missing", "2 events (5 %) missing")[lost - 1]
+    assert len(trace.events) == 40 - lost and said in issues(trace)
 
 
 def test_the_note_says_how_much_is_lost_and_from_when(tmp_path: Path) -> None:

@@ -61,11 +61,11 @@ def test_list_root_and_lines(events: list[Any], block: int) -> None:
 
 
 def test_marks_and_boundaries_in_pieces_or_inside_strings_are_none() -> None:
-    text = b"\xef\xbb\xbf" + json.dumps({"traceEvents": [{"ph": "X", "name": "a"}]}).encode()
+    event = {"ph": "X", "name": "a"}
     for block in (1, 2, 3, 4, 40):
-        assert read_all(text, block)[0] == [{"ph": "X", "name": "a"}]
-    document = {"note": '"traceEvents": [', "meta": {"traceEvents": [{"ph": "M"}]}, "traceEvents": [{"ph": "X"}]}
-    assert read_all(json.dumps(document).encode(), 7)[0] == [{"ph": "X"}]
+        assert read_all(b"\xef\xbb\xbf" + json.dumps({"traceEvents": [event]}).encode(), block)[0] == [event]
+    document = {"note": '"traceEvents": [', "meta": {"traceEvents": [{"ph": "M"}]}, "traceEvents": [event]}
+    assert read_all(json.dumps(document).encode(), 7)[0] == [event]
     events = [{"ph": "X", "name": 'a "}, {" b'}, {"ph": "X", "name": "}, {"}, {"ph": "X", "name": "c\\"}]
     for block in range(1, 120):
         found, source = read_all(json.dumps({"traceEvents": events}).encode(), block)

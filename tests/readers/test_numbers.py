@@ -18,13 +18,11 @@ RELATIVE_NS = st.integers(-(10**9), _LIMIT_NS - 1) | st.integers(_LIMIT_NS // 2,
 
 @given(st.lists(RELATIVE_NS, min_size=1))
 def test_fractions_below_the_limit_are_exact_through_float64(times_ns: list[int]) -> None:
-    texts = [f"{Decimal(ns) / 1000:f}" for ns in times_ns]
-    assert to_ns([float(t) for t in texts]).tolist() == times_ns
+    assert to_ns([float(f"{Decimal(ns) / 1000:f}") for ns in times_ns]).tolist() == times_ns
 
 
 def test_fractions_are_exact_or_refused_as_floats_and_integers_may_be_text() -> None:
-    at = _LIMIT_NS - 1
-    assert to_ns([json.loads(f"{Decimal(at) / 1000:f}")]).tolist() == [at]
+    assert to_ns([json.loads(f"{Decimal(_LIMIT_NS - 1) / 1000:f}")]).tolist() == [_LIMIT_NS - 1]
     with pytest.raises(InexactFloats):
         to_ns([1694128201435418.123])
     assert to_ns([Decimal("1694128201435418.123"), 5]).tolist() == [1694128201435418123, 5000]

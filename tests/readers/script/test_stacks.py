@@ -119,14 +119,11 @@ def test_libraries_launchers_and_python_itself_are_not_the_users(file: str) -> N
     assert is_library(file) == (file in LIBRARIES)
 
 
-@pytest.mark.parametrize(
-    ("file", "short", "expected"),
-    [
-        ("/usr/lib/python3.12/sched.py", "sched.py", True),
-        ("/home/me/src/transformers/trainer.py", "transformers/trainer.py", True),
-        ("<frozen runpy>", "<frozen runpy>", True),
-        *((f"/home/me/job/{short}", short, False) for short in ("sched.py", "queue/worker.py", "train.py")),
-    ],
-)
-def test_a_library_is_told_by_where_it_lies_or_by_its_name(file: str, short: str, expected: bool) -> None:
-    assert is_library_at(file, short) == expected
+LYING = {"/usr/lib/python3.12/sched.py": "sched.py", "<frozen runpy>": "<frozen runpy>"}
+LYING["/home/me/src/transformers/trainer.py"] = "transformers/trainer.py"
+IN_A_JOB = {f"/home/me/job/{short}": short for short in ("sched.py", "queue/worker.py", "train.py")}
+
+
+@pytest.mark.parametrize(("file", "short"), [*LYING.items(), *IN_A_JOB.items()])
+def test_a_library_is_told_by_where_it_lies_or_by_its_name(file: str, short: str) -> None:
+    assert is_library_at(file, short) == (file in LYING)

@@ -40,12 +40,11 @@ def test_execution_traces_and_the_database_of_dlprof_are_called_so(shared_dir: P
     for rank in range(2):
         (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
     assert "2 files are execution traces" in refusal(str(tmp_path))
-    path = tmp_path / "dlprof_dldb.sqlite"
-    with sqlite3.connect(path) as database:
+    with sqlite3.connect(tmp_path / "dlprof_dldb.sqlite") as database:
         database.execute("CREATE TABLE read_only_model_info (id INTEGER)")
         database.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, globalTid INTEGER)")
     with pytest.raises(NoUsableInput, match="DLProf"):
-        traces(path)
+        traces(tmp_path / "dlprof_dldb.sqlite")
 
 
 @pytest.mark.usefixtures("decoding")

@@ -17,8 +17,8 @@ def test_horovod_rank_seven_is_last(shared_dir: Path) -> None:
     assert sorted(by_rank) == [0, 1, 2, 4, 5, 6, 7] and by_rank[7].identity.world_size == 8
     arrival: dict[int, dict[int, int]] = {}
     for rank, trace in by_rank.items():
-        for row, seq in zip(trace.collectives["row"].tolist(), trace.collectives["seq"].tolist(), strict=True):
-            arrival.setdefault(seq, {})[rank] = int(trace.events["ts_ns"][row])
+        for call in trace.collectives.rows():
+            arrival.setdefault(call["seq"], {})[rank] = int(trace.events["ts_ns"][call["row"]])
     last = [max(its, key=lambda r: its[r]) for its in arrival.values()]
     assert (len(last), last.count(7)) == (90, 83)
     assert all(len(names(t, Kind.KERNEL)) == len(t.collectives) for t in by_rank.values())
@@ -35,8 +35,8 @@ def written(folder: Path, events: list[dict[str, Any]]) -> list[RankTrace]:
 
 def steps(trace: RankTrace) -> list[tuple[float, float]]:
     """Start and length of each step, s."""
-    marks = trace.events["kind"] == Kind.ANNOTATION
-    start_s, length_s = (trace.events[column][marks] / 1e9 for column in ("ts_ns", "dur_ns"))
+    marks = trace.events.take(trace.events["kind"] == Kind.ANNOTATION)
+    start_s, length_s = marks["ts_ns"] / 1e9, marks["dur_ns"] / 1e9
     return list(zip((start_s - start_s[0]).round(6).tolist(), length_s.tolist(), strict=True))
 
 
@@ -62,11 +62,10 @@ def test_each_step_reduces_the_same_tensors_once_side_by_side_or_the_window_is_o
     assert any("took 30.1 s" in note.issue and note.effect == "not part of a step" for note in ranks[0].health)
     for trace in ranks:
         assert steps(trace) == [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 0.7)]
-        kernels = trace.events["kind"] == Kind.KERNEL
-        for track in np.unique(trace.events["track"][kernels]):
-            mine = kernels & (trace.events["track"] == track)
-            start, dur = trace.events["ts_ns"][mine], trace.events["dur_ns"][mine]
-            assert (start[1:] >= (start + dur)[:-1]).all()
+        kernels = trace.events.take(trace.events["kind"] == Kind.KERNEL)
+        for track in np.unique(kernels["track"]):
+            mine = kernels.take(kernels["track"] == track)
+            assert (mine["ts_ns"][1:] >= (mine["ts_ns"] + mine["dur_ns"])[:-1]).all()
         assert trace.device.kind == "unknown"
 
 

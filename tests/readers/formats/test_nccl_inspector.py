@@ -37,21 +37,20 @@ def line(rank: int, number: int, late_us: int = 0, version: str = "v4.1", verbos
 
 def write(folder: Path, lines: dict[int, list[dict[str, Any]]]) -> Path:
     for rank, its in lines.items():
-        text = "".join(json.dumps(one) + "\n" for one in its)
-        (folder / f"node0-pid{100 + rank}.log").write_text(text, encoding="utf-8")
+        (folder / f"node0-pid{100 + rank}.log").write_text("".join(json.dumps(one) + "\n" for one in its))
     return folder
 
 
 @pytest.mark.parametrize("version", ["v4.0", "v4.1"])
 def test_collectives_with_size_number_and_time(tmp_path: Path, version: str) -> None:
-    late = {0: [line(0, n, 0, version) for n in range(4)], 1: [line(1, n, 2_000, version) for n in range(4)]}
+    late = {rank: [line(rank, n, 2_000 * rank, version) for n in range(4)] for rank in (0, 1)}
     first, second = traces(write(tmp_path, late))
     assert (first.identity.rank, second.identity.rank) == (0, 1)
     assert (first.identity.world_size, first.identity.host, first.identity.pid) == (2, "node0", 100)
     assert names(first, Kind.KERNEL) == ["ncclDevKernel_AllReduce"] * 4
     assert [(r["in_bytes"], r["group_size"]) for r in first.collectives.rows()] == [(1 << 20, 2)] * 4
-    numbers = [r["seq"] for r in first.collectives.rows()]
-    assert numbers == [r["seq"] for r in second.collectives.rows()] and len(set(numbers)) == 4
+    numbers = first.collectives["seq"].tolist()
+    assert numbers == second.collectives["seq"].tolist() and len(set(numbers)) == 4
     for trace, length_ns in ((first, 5_000_000), (second, 3_000_000)):
         assert trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL].tolist() == [length_ns] * 4
 

@@ -31,14 +31,10 @@ def lines(samples: list[list[int]] = [], **more: Any) -> str:  # noqa: B006
     """A side file in which every stack was counted once."""
     about = {"kind": "begin", "phases": ["data", "rest"], "path": ["/job", SITE, "/env/lib/python3.11", ""], **more}
     counts = [[stack, 1, 0, 1, 100, 0] for stack in range(1, len(STACKS))]
-    content = [
-        about,
-        {"kind": "frames", "from": 0, "frames": FRAMES},
-        {"kind": "stacks", "from": 0, "stacks": STACKS},
-        {"kind": "threads", "from": 0, "threads": [["MainThread", TID], ["feeds", 70]]},
-        {"kind": "counts", "counts": [*counts, [2, 1, 0, 3, 300, 8], [2, 0, 1, 1, 5, 8]]},
-        {"kind": "samples", "at_ns": 10_000, "period_ns": 100, "samples": samples},
-    ]
+    listed = {"frames": FRAMES, "stacks": STACKS, "threads": [["MainThread", TID], ["feeds", 70]]}
+    content = [about, *({"kind": kind, "from": 0, kind: rows} for kind, rows in listed.items())]
+    content.append({"kind": "counts", "counts": [*counts, [2, 1, 0, 3, 300, 8], [2, 0, 1, 1, 5, 8]]})
+    content.append({"kind": "samples", "at_ns": 10_000, "period_ns": 100, "samples": samples})
     return "".join(json.dumps(line) + "\n" for line in content)
 
 

@@ -54,20 +54,17 @@ def test_timers_of_all_ranks_that_can_be_read(tmp_path: Path) -> None:
     assert medians == {0: timed, 4: StepMedians(step_ns=7), 5: timed}
 
 
-@pytest.mark.parametrize(
-    ("texts", "launch"),
-    [
-        (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Launch("python 'a b.py'", "/x")),
-        (['{"command": "node 0"}', '{"command": "node 1"}'], None),  # each node had its own
-        *(([text], None) for text in ("", "[]", "{", '{"command": 7}', '{"cwd": "/x"}', '{"command": null}')),
-        *(([], None), ([None], None)),
-    ],
-)
+LAUNCHED = (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Launch("python 'a b.py'", "/x"))
+OF_NONE = [[text] for text in ("", "[]", "{", '{"command": 7}', '{"cwd": "/x"}', '{"command": null}', None)]
+OF_NONE += [[], ['{"command": "node 0"}', '{"command": "node 1"}']]  # the last: each node had its own
+
+
+@pytest.mark.parametrize(("texts", "launch"), [LAUNCHED, *((texts, None) for texts in OF_NONE)])
 def test_the_one_command_of_a_run_and_its_folder(tmp_path: Path, texts: list[str | None], launch: Any) -> None:
-    paths = [tmp_path / f"manifest.{number}.json" for number in range(len(texts))]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_text(text) if text is not None else None
-    assert launch_of([*map(str, paths)] * 2) == launch
+    paths = {str(tmp_path / f"manifest.{number}.json"): text for number, text in enumerate(texts)}
+    for path, text in paths.items():
+        Path(path).write_text(text) if text is not None else None
+    assert launch_of([*paths] * 2) == launch
 
 
 def test_the_exit_code_and_the_hang_are_those_of_the_manifest(tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ def run_of(tmp_path: Path, **manifests: Any) -> Path:
 
 
 def hardware(folder: Path) -> list[HostHardware]:
-    ranks = {trace.identity.rank: trace.sidecar.hardware for trace in traces(folder)}
-    return [ranks[0], ranks[1]]
+    ranks = sorted(traces(folder), key=lambda trace: trace.identity.rank or 0)
+    return [trace.sidecar.hardware for trace in ranks]
 
 
 def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> None:

@@ -89,9 +89,11 @@ def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
     events = [kt.kernel("gemm", 0, 10, device=3, stream=20), kt.span("old", 20, 10, "Kernel", 1, "stream 7")]
     named = {"ph": "M", "name": "thread_name", "pid": 99, "tid": 99, "args": {"name": "thread 99 (python)"}}
     trace = trace_of(tmp_path / "t.json", [*events, kt.span("aten::mm", 40, 10, pid=99, tid="99"), named])
-    assert [tuple(row.values()) for row in trace.tracks.rows()] == [
-        ("3", "20", "", 3, 20), ("1", "stream 7", "", 1, 7), ("99", "99", "thread 99 (python)", None, None)
-    ]  # fmt: skip
+    assert list(trace.tracks.rows()) == [
+        {"pid": "3", "tid": "20", "name": "", "device": 3, "stream": 20},
+        {"pid": "1", "tid": "stream 7", "name": "", "device": 1, "stream": 7},
+        {"pid": "99", "tid": "99", "name": "thread 99 (python)", "device": None, "stream": None},
+    ]
 
 
 KINDS = {"nccl:all_to_all": "cuda", "aten::record_stream": "cuda", "gloo:all_reduce": "cpu", "aten::pin_memory": "cpu"}

@@ -42,12 +42,6 @@ def answer(code: int = 0, stdout: str = "", stderr: str = "", **more: Any) -> An
     return Answer(code, stdout, stderr, more.get("error"), more.get("warned", ()), more.get("cpu_s", 0.1), 1 << 20)
 
 
-def kinds(given: Answer, folder: Path) -> set[str]:
-    case = Case("on_devices", "header_rank", 1)
-    case.__dict__.update(command=JSON, target="run")
-    return {failure.kind for failure in judge.of_answer(given, case, folder, Bounds())}
-
-
 @pytest.mark.parametrize(
     ("given", "kind"),
     [
@@ -64,7 +58,9 @@ def kinds(given: Answer, folder: Path) -> set[str]:
     ],
 )
 def test_what_must_not_be_is_seen_and_a_line_with_the_file_is_good(given: Answer, kind: str, tmp_path: Path) -> None:
-    assert kinds(given, tmp_path) == ({kind} if kind else set())
+    case = Case("on_devices", "header_rank", 1)
+    case.__dict__.update(command=JSON, target="run")
+    assert {failure.kind for failure in judge.of_answer(given, case, tmp_path, Bounds())} == ({kind} if kind else set())
 
 
 def test_events_lost_are_held_against_events_touched() -> None:

@@ -28,6 +28,17 @@ def traces(path: Path) -> list[RankTrace]:
     return read_all(discover([path]))
 
 
+def one_trace(path: Path) -> RankTrace:
+    (trace,) = traces(path)
+    return trace
+
+
+def json_trace(path: Path, value: Any) -> RankTrace:
+    """The trace of a file of this value as JSON, whoever writes such."""
+    path.write_text(json.dumps(value))
+    return one_trace(path)
+
+
 def refusal(*paths: Path | str) -> str:
     """The one line in which `discover` refuses these paths."""
     with pytest.raises(NoUsableInput) as refused:
@@ -37,8 +48,7 @@ def refusal(*paths: Path | str) -> str:
 
 
 def broken(shared_dir: Path, name: str) -> RankTrace:
-    (trace,) = traces(shared_dir / MALFORMED / name)
-    return trace
+    return one_trace(shared_dir / MALFORMED / name)
 
 
 def healthy(shared_dir: Path, rank: int) -> RankTrace:
@@ -58,6 +68,10 @@ def names(trace: RankTrace, kind: Kind) -> list[str]:
 def times(trace: RankTrace) -> list[tuple[str, int, int, int]]:
     columns = (trace.events[c].tolist() for c in ("name", "ts_ns", "dur_ns", "correlation"))
     return [(trace.strings[n], ts, dur, c) for n, ts, dur, c in zip(*columns, strict=True)]
+
+
+def file_names(inventory: Inventory) -> list[str]:
+    return [Path(source.path).name for source in inventory.sources]
 
 
 def ranks_of(inventory: Inventory) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,20 +32,20 @@ class Group:
 
     @property
     def title(self) -> str:
-        """Kind and place, as a line and as the name of a folder."""
         return f"{self.kind} {self.place}".strip()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns 1 where a case failed."""
     options = _options(arguments)
-    if options.kept:
-        return _report(run(kept(), options.processes, KEPT_BOUNDS), len(kept()), options)
     start = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big") * 1_000
-    cases = [Case.named(name) for name in options.case] or list(drawn(options.count, start, options.everywhere))
-    if not options.case:
+    if options.kept or options.case:
+        cases = kept() if options.kept else [Case.named(name) for name in options.case]
+    else:
+        cases = list(drawn(options.count, start, options.everywhere))
         print(f"SEED={start} N={options.count}: {cases[0].name} ... {cases[-1].name}", file=sys.stderr)
-    return _report(run(cases, options.processes, Bounds(options.seconds)), len(cases), options)
+    bounds = KEPT_BOUNDS if options.kept else Bounds(options.seconds)
+    return _report(run(cases, options.processes, bounds), len(cases), options)
 
 
 def _report(groups: Sequence[Group], count: int, options: argparse.Namespace) -> int:
@@ -54,8 +54,8 @@ def _report(groups: Sequence[Group], count: int, options: argparse.Namespace) ->
         print(f"{len(group.cases):5}  {group.title}\n       {group.cases[0][0].name}: {group.cases[0][1]}")
     print(f"{sum(len(g.cases) for g in groups)} failures in {len(groups)} groups, of {count} cases")
     if options.json:
-        cases = [[{"name": case.name, "text": text} for case, text in group.cases] for group in groups]
-        listed = [{"kind": g.kind, "place": g.place, "cases": of} for g, of in zip(groups, cases, strict=True)]
+        named = [[{"name": case.name, "text": text} for case, text in group.cases] for group in groups]
+        listed = [{"kind": g.kind, "place": g.place, "cases": of} for g, of in zip(groups, named, strict=True)]
         options.json.write_text(json.dumps(listed, indent=1))
     if options.keep and groups:
         keep(groups, options.keep)
@@ -76,26 +76,24 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run(cases: Iterable[Case], processes: int, bounds: Bounds) -> list[Group]:
+def run(cases: Sequence[Case], processes: int, bounds: Bounds) -> list[Group]:
     """Groups of failures, the largest first."""
-    found: dict[tuple[str, str], Group] = {}
-    total, done, since = len(list(cases)), 0, time.monotonic()
-    pool = Pool(processes, bounds)
+    groups: dict[tuple[str, str], Group] = {}
+    done, since, pool = 0, time.monotonic(), Pool(processes, bounds)
     try:
-        for case, failures in pool.run(cases):
-            done += 1
+        for done, (case, failures) in enumerate(pool.run(cases), 1):
             for failure in failures:
-                group = found.setdefault(failure.group, Group(*failure.group))
+                group = groups.setdefault((failure.kind, failure.place), Group(failure.kind, failure.place))
                 group.cases.append((case, failure.text))
             if done % 250 == 0:
-                print(f"{done}/{total} in {time.monotonic() - since:.0f} s, {len(found)} groups", file=sys.stderr)
+                print(f"{done}/{len(cases)} in {time.monotonic() - since:.0f} s, {len(groups)} groups", file=sys.stderr)
     except KeyboardInterrupt:
-        print(f"stopped after {done} of {total} cases", file=sys.stderr)
+        print(f"stopped after {done} of {len(cases)} cases", file=sys.stderr)
     finally:
         pool.close()
-    for group in found.values():  # the smallest first
+    for group in groups.values():  # the smallest first
         group.cases.sort(key=lambda item: (sum(len(content) for _, content in files(item[0].tree)), item[0].name))
-    return sorted(found.values(), key=lambda group: (-len(group.cases), group.title))
+    return sorted(groups.values(), key=lambda group: (-len(group.cases), group.title))
 
 
 def keep(groups: Sequence[Group], folder: Path) -> None:
@@ -119,18 +117,13 @@ def keep(groups: Sequence[Group], folder: Path) -> None:
 
 def _smallest(worker: Worker, case: Case, group: Group) -> Tree:
     def fails(tree: Tree) -> bool:
-        failures = worker.run(Remade(case, tree), Bounds())
-        return any(failure.group == (group.kind, group.place) for failure in failures)
+        remade = Case.named(case.name)  # with another tree in place of the one its name makes
+        remade.__dict__.update(tree=tree, target=case.target if case.target in tree else "run")
+        return any(
+            (failure.kind, failure.place) == (group.kind, group.place) for failure in worker.run(remade, Bounds())
+        )
 
     return minimised(case.tree, fails, _SECONDS_EACH)
-
-
-class Remade(Case):
-    """A case with another tree in place of the one its name makes."""
-
-    def __init__(self, case: Case, tree: Tree) -> None:
-        super().__init__(case.seed, case.mutation, case.number)
-        self.__dict__.update(tree=tree, target=case.target if case.target in tree else "run")
 
 
 if __name__ == "__main__":

@@ -42,13 +42,12 @@ class Case:
 
     @classmethod
     def named(cls, name: str) -> "Case":
-        """The case of a name that `name` gave. Raises ValueError where it is none."""
+        """The case that `name` names. Raises ValueError where there is none."""
         seed_name, mutation, number = name.split("/")
         return cls(seed_name, mutation, int(number))
 
     @property
     def name(self) -> str:
-        """Text that reproduces the case."""
         return f"{self.seed}/{self.mutation}/{self.number}"
 
     @property
@@ -71,10 +70,8 @@ class Case:
     @cached_property
     def tree(self) -> Tree:
         draw, tree = Random(self.name), self.sound
-        if not self.of_cache:
-            for mutation in self.mutation.split("+"):
-                if not any(name.startswith("run/") for name, _ in files(tree)):
-                    break  # the mutation before has removed what this one would change
+        for mutation in () if self.of_cache else self.mutation.split("+"):
+            if any(name.startswith("run/") for name, _ in files(tree)):  # else the one before has removed all
                 tree = MUTATIONS[mutation](tree, draw)
         return tree
 

@@ -30,11 +30,6 @@ class Failure:
     place: str
     text: str
 
-    @property
-    def group(self) -> tuple[str, str]:
-        """Key of equal failures."""
-        return self.kind, self.place
-
 
 @dataclass(frozen=True)
 class Bounds:
@@ -68,8 +63,8 @@ def of_answer(answer: Answer, case: Case, folder: Path, bounds: Bounds) -> Itera
         yield Failure("memory", "", f"{answer.peak_bytes >> 20} MB")
     if answer.code in (0, 3):
         if case.command == JSON:
-            found = reports.defects(answer.stdout, is_ours=case.seed != SAVED)
-            yield from (Failure("report", "", defect) for defect in found)
+            for defect in reports.defects(answer.stdout, is_ours=case.seed != SAVED):
+                yield Failure("report", "", defect)
         yield from _of_characters(answer, folder)
 
 

@@ -20,11 +20,8 @@ def of_error(trace: TracebackType | None) -> str:
 
 def of_frame(frame: FrameType | None) -> str:
     """Place of the frame that runs now."""
-    found = []
-    while frame is not None:
-        found.append((frame.f_code.co_filename, frame.f_code.co_name))
-        frame = frame.f_back
-    return _innermost(reversed(found))
+    frames = reversed([one for one, _ in traceback.walk_stack(frame)]) if frame else ()
+    return _innermost((one.f_code.co_filename, one.f_code.co_name) for one in frames)
 
 
 def of_dump(text: str) -> str:

@@ -3,23 +3,21 @@
 from pathlib import Path
 
 import pytest
-from reading import MALFORMED, broken
+from reading import MALFORMED, broken, traces
 
 from ddprof.model import Identity
-from ddprof.readers import discover, read, resolve_identities
+from ddprof.readers import resolve_identities
 from ddprof.readers.files.names import rank_in_name
 
 
 @pytest.mark.usefixtures("decoding")
 def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) -> None:
-    for path in (shared_dir / "traces/multi_rank/dlrm_ddp_v100_8ranks").iterdir():
-        if not path.name.startswith("worker4"):
-            (tmp_path / path.name).symlink_to(path)
     wrong = shared_dir / MALFORMED / "duplicate_rank0_is_really_rank4.json.gz"
-    (tmp_path / wrong.name).symlink_to(wrong)
-    traces = [read(s) for s in discover([tmp_path]).sources]
-    identities, notes = resolve_identities([t.identity for t in traces], [t.path for t in traces])
-    by_name = {Path(t.path).name: i.rank for t, i in zip(traces, identities, strict=True)}
+    for path in (wrong, *(shared_dir / "traces/multi_rank/dlrm_ddp_v100_8ranks").glob("worker[!4]*")):
+        (tmp_path / path.name).symlink_to(path)
+    given = traces(tmp_path)
+    identities, notes = resolve_identities([t.identity for t in given], [t.path for t in given])
+    by_name = {Path(t.path).name: i.rank for t, i in zip(given, identities, strict=True)}
     assert by_name[wrong.name] == 4 and sorted(r for r in by_name.values() if r is not None) == list(range(8))
     assert ["device 4" in n.effect for n in notes] == [True]
     # A missing header leaves the rank to the file name.
@@ -38,25 +36,22 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     in_text_order, _ = resolve_identities([Identity(None, "order", pid=7)] * 12, sorted(pods))
     assert [i.rank for i in in_text_order] == [pods.index(pod) for pod in sorted(pods)]
     known = [Identity(0, "distributedInfo", 3), Identity(None, "order"), Identity(2, "file name")]
-    resolved, _ = resolve_identities(known, ["a", "b", "c"])
+    resolved, _ = resolve_identities(known, [*"abc"])
     assert [i.rank for i in resolved] == [0, 1, 2]
     stated = [Identity(3, "distributedInfo", 4), Identity(1, "sidecar", 4)]
     assert resolve_identities(stated, ["a", "b"]) == (stated, [])
     stated = [Identity(1, "distributedInfo", 2), Identity(0, "distributedInfo", 2)]
-    result, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
-    assert result == stated
-    assert note.issue == "2 file names contradict the ranks that the files state: rank0.json is of rank 1"
+    resolved, (note,) = resolve_identities(stated, ["rank0.json", "rank1.json"])
+    said = "2 file names contradict the ranks that the files state: rank0.json is of rank 1"
+    assert (resolved, note.issue) == (stated, said)
     assert resolve_identities(stated, ["a/rank0.json", "b/rank0.json"])[1] == []  # ranks of each host in the names
 
 
 @pytest.mark.parametrize(
     ("paths", "world", "ranks"),
     [
-        (["trace_04.json"], None, [0]),
-        (["runs.zip!trace_04.json"], None, [0]),
-        (["trace_04.json"], 8, [4]),
-        (["trace_4.json", "trace_5.json"], None, [4, 5]),
-        (["rank4.json"], None, [4]),
+        *(([path], None, [0]) for path in ("trace_04.json", "runs.zip!trace_04.json")),
+        *((["trace_04.json"], 8, [4]), (["rank4.json"], None, [4]), (["trace_4.json", "trace_5.json"], None, [4, 5])),
     ],
 )
 def test_a_bare_number_names_a_rank_among_several(paths: list[str], world: int | None, ranks: list[int]) -> None:
@@ -66,19 +61,13 @@ def test_a_bare_number_names_a_rank_among_several(paths: list[str], world: int |
     assert bool(notes) == (ranks == [0])
 
 
-def duplicate(second: Identity, path: str = "x") -> tuple[Identity, str]:
-    first = Identity(0, "distributedInfo", 4, pid=1, local_device=0)
-    resolved, notes = resolve_identities([second, first, Identity(3, "distributedInfo", 4)], [path, "y", "z"])
-    assert resolved[1].rank == 0
-    return resolved[0], notes[0].effect
-
-
 def test_a_duplicate_goes_where_its_device_or_its_name_says_or_is_left_out() -> None:
-    found, effect = duplicate(Identity(0, "distributedInfo", 4, pid=2, local_device=2))
-    assert (found.rank, found.source) == (2, "content") and "device 2" in effect
-    found, effect = duplicate(Identity(0, "distributedInfo", 4, pid=2, local_device=None), "trace_rank1.json")
-    assert found.rank == 1 and "name says 1" in effect
-    same = Identity(0, "distributedInfo", 4, pid=1, local_device=0)
-    resolved, notes = resolve_identities([same, same], ["x", "y"])
+    first = Identity(0, "distributedInfo", 4, pid=1, local_device=0)
+    for device, path, rank, said in ((2, "x", 2, "device 2"), (None, "trace_rank1.json", 1, "name says 1")):
+        second = Identity(0, "distributedInfo", 4, pid=2, local_device=device)
+        resolved, notes = resolve_identities([second, first, Identity(3, "distributedInfo", 4)], [path, "y", "z"])
+        assert [i.rank for i in resolved[:2]] == [rank, 0] and said in notes[0].effect
+        assert device is None or resolved[0].source == "content"
+    resolved, notes = resolve_identities([first, first], ["x", "y"])
     assert [(i.rank, i.source) for i in resolved] == [(0, "distributedInfo"), (None, "duplicate")]
     assert "another window" in notes[0].effect and "left out" in notes[0].effect

@@ -22,20 +22,20 @@ def silent(path: str, at_s: float = 0.0, **more: object) -> Recording:
     return replace(Recording(Identity(None, "order"), path, window_ns=window), **more)
 
 
-SMALL = {("0,1", seq): ("all_reduce", 100) for seq in range(4)}
-LARGE = {("0,1", seq): ("all_reduce", 900) for seq in range(4)}
+SMALL, LARGE = ({("0,1", seq): ("all_reduce", size) for seq in range(4)} for size in (100, 900))
 
 
 def pair(names: str, apart_s: float, communications: int = 3) -> list[Recording]:
     """Two silent files that communicate."""
-    starts_s = (0.0, apart_s)
-    return [silent(n, at_s=s, communications=communications) for n, s in zip(names.split(), starts_s, strict=True)]
+    return [silent(name, at * apart_s, communications=communications) for at, name in enumerate(names.split())]
 
 
-def in_group(*changes: dict[str, object]) -> list[Recording]:
-    """Two silent files that used one process group."""
-    files = [silent(name, communications=1, group_ranks=WORLD) for name in ("x.json", "y.json")]
-    return [replace(file, **more) for file, more in zip(files, changes or ({}, {}), strict=True)]
+def in_group(*communications: int) -> list[Recording]:
+    """Silent files that have one process group, and how often each used it."""
+    return [silent(f"{at}x.json", communications=used, group_ranks=WORLD) for at, used in enumerate(communications)]
+
+
+SAME_CALLS = [silent("x.json", numbered=SMALL), silent("y.json", at_s=9, numbered=SMALL)]
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,14 @@ def in_group(*changes: dict[str, object]) -> list[Recording]:
         pytest.param(pair("rank0.json rank1.json", 0.5), [[0, 1]], id="numbers of one time that communicate"),
         pytest.param(pair("rank0.json rank1.json", 5.0), [[0], [1]], id="numbers of two times"),
         pytest.param(pair("rank0.json amp_rank1.json", 0.5), [[0], [1]], id="numbers behind other names"),
-        pytest.param(in_group(), [[0, 1]], id="a process group in common at one time"),
-        pytest.param(in_group({}, {"communications": 0}), [[0], [1]], id="a group that one does not use"),
-        pytest.param(
-            [silent("x.json", numbered=SMALL), silent("y.json", at_s=9, numbered=SMALL)], [[0, 1]],
-            id="the same collectives, whatever their clocks say",
-        ),
+        pytest.param(in_group(1, 1), [[0, 1]], id="a process group in common at one time"),
+        pytest.param(in_group(1, 0), [[0], [1]], id="a group that one does not use"),
+        pytest.param(SAME_CALLS, [[0, 1]], id="the same collectives, whatever their clocks say"),
         pytest.param([stated(0, numbered=SMALL), stated(1, numbered=LARGE)], [[0], [1]], id="other collectives"),
         pytest.param([stated(r, at_s=at) for at in (0, 60) for r in (0, 1)], [[0, 1], [2, 3]], id="two recordings"),
         pytest.param([stated(0), stated(1, at_s=3600.0), stated(2)], [[0, 1, 2]], id="a clock that is an hour off"),
     ],
-)  # fmt: skip
+)
 def test_files_are_one_job_where_they_show_it(recordings: list[Recording], jobs: list[list[int]]) -> None:
     assert split_jobs(recordings) == jobs
 

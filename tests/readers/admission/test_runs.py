@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from reading import our_run, rank_file, ranks_of, read_all
+from reading import file_names, our_run, rank_file, ranks_of, read_all
 
 from ddprof.errors import UsageError
 from ddprof.readers import discover
@@ -22,14 +22,14 @@ def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) 
     our_run(tmp_path / "run", windows=2, restarts=2)
     inventory = discover([tmp_path / "run"])
     stems = ("rank0.host.110.1", "rank1.host.111.1")
-    assert [Path(s.path).name for s in inventory.sources] == [f"{stem}.1.pt.trace.json" for stem in stems]
+    assert file_names(inventory) == [f"{stem}.1.pt.trace.json" for stem in stems]
     assert [Path(s.sidecar_path or "").name for s in inventory.sources] == [f"{stem}.sidecar.json" for stem in stems]
     traces = read_all(inventory)
     assert [[e.collective_seq_id for e in t.flight_recorder] for t in traces] == [[1], [1]]
     assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
     assert any("4 trace windows" in h.issue for h in inventory.health)
     first = discover([tmp_path / "run"], window=1)
-    assert [Path(s.path).name for s in first.sources] == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in (0, 1)]
+    assert file_names(first) == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in (0, 1)]
     with pytest.raises(UsageError, match="--window 5: this run has 4 windows"):
         discover([tmp_path / "run"], window=5)
 
@@ -39,10 +39,8 @@ def test_the_last_attempt_in_a_folder_that_is_used_again_is_taken_whatever_its_w
         for window in range(windows):
             path = rank_file(tmp_path / f"rank0.host.{pid}.0.{window}.pt.trace.json", 0)
             os.utime(path, (written_s, 100 * written_s + 100 - window))  # within a process, the windows' numbers count
-    (source,) = discover([tmp_path]).sources
-    assert Path(source.path).name == "rank0.host.8.0.1.pt.trace.json"
-    (source,) = discover([tmp_path], window=5).sources
-    assert Path(source.path).name == "rank0.host.9.0.4.pt.trace.json"
+    assert file_names(discover([tmp_path])) == ["rank0.host.8.0.1.pt.trace.json"]
+    assert file_names(discover([tmp_path], window=5)) == ["rank0.host.9.0.4.pt.trace.json"]
 
 
 def test_the_latest_link_is_one_run(tmp_path: Path) -> None:
@@ -57,8 +55,7 @@ def test_tensorboard_windows_of_one_process(tmp_path: Path) -> None:
     for rank, pid in ((0, 77), (1, 78)):
         for stamp in (1623143089861, 1623143099861):
             rank_file(tmp_path / f"host_{pid}.{stamp}.pt.trace.json", rank)
-    found = [Path(source.path).name for source in discover([tmp_path]).sources]
-    assert found == [f"host_{pid}.1623143099861.pt.trace.json" for pid in (77, 78)]
+    assert file_names(discover([tmp_path])) == [f"host_{pid}.1623143099861.pt.trace.json" for pid in (77, 78)]
 
 
 def _named(*paths: Path) -> list[str]:

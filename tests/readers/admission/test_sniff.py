@@ -26,7 +26,7 @@ FILES = {
     "a memory timeline of PyTorch": b"<html><head><meta /><title>GPU Memory Timeline HTML</title></head></html>",
     "debug log of NCCL": b"\nvm:617:640 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7c40 count 1 datatype 7 op 0\n",
     "a log of a training that prints no time of a step": b"start\n"
-    + b"[Epoch 17 Batch 10000/17173] loss=0.0964, acc=0.9649\n" * 3,
+    + b"[Epoch 7 Batch 100/171] loss=0.0964, acc=0.9\n" * 3,
     "text of nvprof": b"==18148== NVPROF is profiling process 18148, command: python train.py\n",
     "events of DLRover": b'[2025-04-21T23:31:09.074419] [426] [22b7] [Trainer] [#step] [BEGIN] {"global_step": 7}\n',
     "collapsed stacks": b"a.py(1):main;b.py(2):step 12\r\na.py(1):main;b.py(3):log 4\r\n",
@@ -40,12 +40,11 @@ def test_execution_traces_and_the_database_of_dlprof_are_called_so(shared_dir: P
     for rank in range(2):
         (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
     assert "2 files are execution traces" in refusal(str(tmp_path))
-    path = tmp_path / "dlprof_dldb.sqlite"
-    with sqlite3.connect(path) as database:
-        for table in ("read_only_model_info (id INTEGER)", "NVTX_EVENTS (start INTEGER, globalTid INTEGER)"):
-            database.execute(f"CREATE TABLE {table}")
+    with sqlite3.connect(tmp_path / "dlprof_dldb.sqlite") as database:
+        database.execute("CREATE TABLE read_only_model_info (id INTEGER)")
+        database.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, globalTid INTEGER)")
     with pytest.raises(NoUsableInput, match="DLProf"):
-        traces(path)
+        traces(tmp_path / "dlprof_dldb.sqlite")
 
 
 @pytest.mark.usefixtures("decoding")

@@ -15,10 +15,9 @@ pytestmark = pytest.mark.usefixtures("decoding")
 def test_collective_arguments(tmp_path: Path) -> None:
     arguments = {"Collective name": "_allgather_base", "In msg nelems": 1000, "Out msg nelems": 4000, "Group size": 4}
     arguments |= {"dtype": "BFloat16", "Process Group Name": "1", "Process Group Description": "mesh_tp", "Seq": 17}
-    events = [
-        kt.span("record_param_comms", 0, 10, **{"External id": 5, "Process Group Ranks": "[0, 1, 2, 3]", **arguments}),
-        kt.kernel("ncclDevKernel_AllGather_RING_LL", 30, 10, **{"External id": 5, "correlation": 9, **arguments}),
-    ]
+    arguments |= {"External id": 5}
+    call = kt.span("record_param_comms", 0, 10, **{"Process Group Ranks": "[0, 1, 2, 3]", **arguments})
+    events = [call, kt.kernel("ncclDevKernel_AllGather_RING_LL", 30, 10, correlation=9, **arguments)]
     told = {"pg_name": "1", "pg_desc": "undefined", "backend_config": "cuda:nccl", "pg_size": 4, "ranks": [0, 1, 2, 3]}
     header = {"distributedInfo": {"rank": 2, "world_size": 8, "backend": "nccl", "pg_config": [told]}}
     trace = trace_of(tmp_path / "t.json", events, header=header)

@@ -17,26 +17,23 @@ from ddprof.tables import NULL
 GOOD = [kt.kernel(f"k{n}", 1000 * n, 500, correlation=n, **{"Collective name": "allreduce"}) for n in range(1, 9)]
 
 
+ODD = ("9223372036854775807", "-9223372036854775808", "4611686018427387", "-4611686018427387", "4611686018427386.999")
+ODD += ("1e400", "-1e18", "1e999999999", "1e-999999999", '"1e18"', "9" * 30, "null", "true", "[]", "{}", '"x"', "-1")
+
+
 @pytest.mark.usefixtures("decoding")
 @pytest.mark.parametrize("field", ["ts", "dur"])
-@pytest.mark.parametrize(
-    "odd",
-    [
-        *("9223372036854775807", "-9223372036854775808", "4611686018427387", "-4611686018427387"),
-        *("4611686018427386.999", "1e400", "-1e18", "1e999999999", "1e-999999999", '"1e18"', "9" * 30),
-        *("null", "true", "[]", "{}", '"x"', "-1"),
-    ],
-)
+@pytest.mark.parametrize("odd", ODD)
 def test_no_time_of_an_event_changes_those_of_others(tmp_path: Path, field: str, odd: str) -> None:
     path, header = tmp_path / "t.json", {"baseTimeNanoseconds": 10**18}
-    text = kt.render([*GOOD, {**GOOD[0], field: "ODD"}], header=header).decode()
-    path.write_text(text.replace('"ODD"', odd))
+    text = kt.render([*GOOD, {**GOOD[0], field: "ODD"}], header=header)
+    path.write_bytes(text.replace(b'"ODD"', odd.encode()))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sound, damaged = trace_of(tmp_path / "sound.json", GOOD, header=header), read(Source(str(path), "kineto"))
-    assert set(sound.events["ts_ns"].tolist()) <= set(damaged.events["ts_ns"].tolist())
+    times_ns = damaged.events["ts_ns"].tolist()
+    assert set(sound.events["ts_ns"].tolist()) <= set(times_ns) and max(times_ns) - min(times_ns) < FARTHEST_NS
     assert len(damaged.collectives) == len(damaged.events)
-    assert int(damaged.events["ts_ns"].max()) - int(damaged.events["ts_ns"].min()) < FARTHEST_NS
     assert ((damaged.events["dur_ns"] >= 0) & (damaged.events["dur_ns"] <= 86_400 * 10**9)).all()
     assert len(damaged.events) == 9 or "left out" in issues(damaged)
 
@@ -66,14 +63,12 @@ def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:
         ((7, 8), True, [7, 8]),  # the operators of these numbers do hold the launches: written by another tool
     ],
 )
-def test_an_id_that_repeats_the_correlation_names_no_operator(
-    tmp_path: Path, external: tuple[int, int], around: bool, named: list[int]
-) -> None:
+def test_an_id_that_repeats_the_correlation_names_no_operator(tmp_path: Path, external, around: bool, named) -> None:
     events = []
     for at, number in enumerate(external):
         ids = {"correlation": 7 + at, "External id": number}
-        events.append(kt.span("cudaLaunchKernel", 1000 * at, 9, "cuda_runtime", **ids))
-        events.append(kt.kernel("k", 1000 * at + 50, 500, **ids))
+        launch = kt.span("cudaLaunchKernel", 1000 * at, 9, "cuda_runtime", **ids)
+        events += [launch, kt.kernel("k", 1000 * at + 50, 500, **ids)]
     begun = [1000 * at - 5 if around else 5000 + 100 * at for at in (0, 1)]
     operators = [kt.span("aten::mm", begun[n - 7], 20, **{"External id": n}) for n in (7, 8)]
     trace = trace_of(tmp_path / "t.json", [*events, *operators])

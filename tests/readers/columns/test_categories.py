@@ -29,12 +29,11 @@ def test_categories_of_every_vendor(tmp_path: Path, category: str, kind: Kind) -
 
 
 def test_unknown_categories_are_work_or_named_and_of_frames_collections_alone_are_events(tmp_path: Path) -> None:
-    events = [
-        kt.span("gemm", 0, 10, "new_accelerator", 0, 7, device=0, stream=7, correlation=1),
-        kt.span("MemcpyAsync", 20, 10, "new_accelerator", 0, 7, device=0, stream=7, correlation=2),
-        kt.span("what", 40, 10, "mystery"),
+    on_device = {"cat": "new_accelerator", "pid": 0, "tid": 7, "device": 0, "stream": 7}
+    work = [
+        kt.span(name, 20 * at, 10, **on_device, correlation=at + 1) for at, name in enumerate(("gemm", "MemcpyAsync"))
     ]
-    trace = trace_of(tmp_path / "t.json", events)
+    trace = trace_of(tmp_path / "t.json", [*work, kt.span("what", 40, 10, "mystery")])
     assert trace.events["kind"].tolist() == [Kind.KERNEL, Kind.MEMCPY]
     assert any("1 of 'mystery'" in h.issue for h in trace.health)
     frames = (("model.py(3): forward", 0, 99_999), ("model.py(3): forward", 200_000, 100_000), ("Python GC", 10, 50))

@@ -22,20 +22,22 @@ def test_abbreviated_groups(tmp_path: Path, start: int, stride: int, size: int, 
     arguments = {"Collective name": "allreduce", "Group size": size, "Process Group Name": "g"}
     arguments |= {"Process Group Ranks": "[0, 1, 2, ..., 63]", "Global rank start": start, "Global rank stride": stride}
     trace = trace_of(tmp_path / "t.json", [kt.span("record_param_comms", 0, 10, **arguments)])
-    assert [g.ranks for g in trace.process_groups] == [ranks] and trace.process_groups[0].size == size
+    assert [(group.ranks, group.size) for group in trace.process_groups] == [(ranks, size)]
+
+
+FIELDS = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size", "Global rank start")
+FIELDS += ("Global rank stride", "Rank", "Seq", "In msg nelems", "dtype")
 
 
 @pytest.mark.parametrize("odd", [["a"], {"a": 1}, True, 10**30, -1, "9" * 6000, [10**30], float("nan"), None])
-@pytest.mark.parametrize(
-    "field",
-    [
-        *("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size", "Global rank start"),
-        *("Global rank stride", "Rank", "Seq", "In msg nelems", "dtype"),
-    ],
-)
+@pytest.mark.parametrize("field", FIELDS)
 def test_arguments_of_any_type_leave_a_group_whose_ranks_can_be(tmp_path: Path, field: str, odd: Any) -> None:
-    sound = {"Collective name": "allreduce", "Group size": 2, "Process Group Name": "0"}
-    sound["Process Group Ranks"] = "[0, 1]"
+    sound = {
+        "Collective name": "allreduce",
+        "Group size": 2,
+        "Process Group Name": "0",
+        "Process Group Ranks": "[0, 1]",
+    }
     header = {"distributedInfo": {"rank": 0, "pg_config": [{"pg_name": odd, "pg_size": odd, "ranks": [odd]}]}}
     trace = trace_of(tmp_path / "t.json", [kt.kernel("nccl", 0, 10, **{**sound, field: odd})], header=header)
     assert len(trace.collectives) == 1
@@ -53,6 +55,6 @@ def test_functions_do_not_share_numbers_and_keep_their_order() -> None:
     functions = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AlltoAll")
     numbers = {(function, n): number_in_communicator(function, n) for function in functions for n in range(20)}
     assert len(set(numbers.values())) == len(numbers)
-    for function in functions:
-        assert [numbers[function, n] for n in range(20)] == sorted(numbers[function, n] for n in range(20))
+    of_each = [[numbers[function, n] for n in range(20)] for function in functions]
+    assert of_each == [sorted(its) for its in of_each]
     assert number_in_communicator("AllReduce", NULL) == NULL == number_in_communicator("AllReduce", 2**62)

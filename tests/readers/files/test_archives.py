@@ -1,10 +1,14 @@
-"""Archives are folders, read in one pass, and damaged ones are one line."""
+"""Archives are folders, read in one pass, and damaged ones are one line; unpacked copies of databases are removed."""
 
 import bz2
 import gzip
 import io
+import multiprocessing
+import sqlite3
 import tarfile
+import tempfile
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from random import Random
 
@@ -14,6 +18,7 @@ from reading import EVENTS, issues, rank_file, ranks_of, read_all, refusal
 
 from ddprof.readers import discover
 from ddprof.readers.files import archives, unpacking
+from ddprof.readers.files.sqlite_file import _plain_path
 from ddprof.readers.files.streams import open_blocks, read_small
 
 
@@ -26,8 +31,8 @@ def _tar(path: Path, contents: dict[str, bytes], kind: str = "") -> Path:
     return path
 
 
-def _zip(path: Path, contents: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+def _zip(path: Path, contents: dict[str, bytes], packing: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", packing) as archive:
         for name, content in contents.items():
             archive.writestr(name, content)
     return path
@@ -116,20 +121,17 @@ def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_members_of_an_archive_have_one_budget(packing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "FREE_BYTES", 4 << 20)
-    path, spaces = tmp_path / "many.zip", b"[" + b" " * (3 << 20)
-    with zipfile.ZipFile(path, "w", packing) as file:
-        for number in range(12):
-            file.writestr(f"rank{number}.json", spaces if number else TRACE)
-    seen, blocks_bytes = [], []
-    for number in range(12):
-        with open_blocks(str(path), f"rank{number}.json") as blocks:
-            sizes = [len(block) for block in blocks]
-        seen.append(sum(sizes))
-        blocks_bytes += sizes
+    spaces = b"[" + b" " * (3 << 20)
+    contents = {f"rank{number}.json": spaces if number else TRACE for number in range(12)}
+    path, sizes = _zip(tmp_path / "many.zip", contents, packing), []
+    for name in contents:
+        with open_blocks(str(path), name) as blocks:
+            sizes.append([len(block) for block in blocks])
+    seen = [sum(its) for its in sizes]
     most_bytes = max(4 << 20, unpacking.MAX_RATIO * path.stat().st_size)
     assert seen[0] == len(TRACE) and seen[1] == len(spaces)
     assert sum(seen) <= most_bytes + 12 * unpacking.MOST_BLOCK_BYTES < 12 * len(spaces)
-    assert max(blocks_bytes) <= unpacking.MOST_BLOCK_BYTES
+    assert max(size for its in sizes for size in its) <= unpacking.MOST_BLOCK_BYTES
     assert blocks.damage == "its files unpack to over 250 times its size; the rest is not read"
 
 
@@ -150,3 +152,21 @@ def test_a_member_with_a_wrong_checksum_is_read_and_a_damaged_one_costs_no_other
     inventory = discover([path])
     assert {s.member for s in inventory.sources} >= {"rank0.json", "rank2.json"}
     assert "rank1.json" in " ".join(map(issues, [inventory, *read_all(inventory)]))
+
+
+def unpacked(packed: str, folder: str) -> None:
+    tempfile.tempdir = folder
+    assert Path(_plain_path(packed, None, (0, ""))).parent.parent == Path(folder)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_a_pool_leave_no_copy_behind(tmp_path: Path, method: str) -> None:
+    plain, packed, copies = (tmp_path / name for name in ("plain.sqlite", "t.sqlite.gz", "copies"))
+    with closing(sqlite3.connect(plain)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    copies.mkdir()
+    worker = multiprocessing.get_context(method).Process(target=unpacked, args=(str(packed), str(copies)))
+    worker.start()
+    worker.join(300)
+    assert worker.exitcode == 0 and list(copies.iterdir()) == []

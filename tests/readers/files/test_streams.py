@@ -3,9 +3,9 @@
 import bz2
 import gzip
 import lzma
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import kineto_text as kt
 import numpy as np
@@ -18,6 +18,14 @@ from ddprof.readers.files import unpacking
 from ddprof.readers.files.streams import open_blocks
 
 pytestmark = pytest.mark.usefixtures("decoding")
+
+
+def _unpacked(path: Path, content: bytes | None = None) -> tuple[bytes, str | None]:
+    """Text and damage of a file, which first gets this content."""
+    if content is not None:
+        path.write_bytes(content)
+    with open_blocks(str(path)) as blocks:
+        return b"".join(blocks), blocks.damage
 
 
 @pytest.mark.parametrize("name", ["bom_utf8.json.gz", "latin1_byte_in_name.json.gz"])
@@ -35,10 +43,7 @@ def test_encodings_do_not_matter(shared_dir: Path, name: str) -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', "[1]"])
 def test_text_in_any_encoding_of_unicode(tmp_path: Path, text: str, encoding: str, mark: str) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes((mark + text).encode(encoding))
-    with open_blocks(str(path)) as blocks:
-        assert b"".join(blocks).decode() == text
+    assert _unpacked(tmp_path / "t.json", (mark + text).encode(encoding))[0].decode() == text
 
 
 @pytest.mark.parametrize("name", ["truncated_gzip_stream.json.gz", "truncated_mid_event.json.gz"])
@@ -67,19 +72,11 @@ def test_garbage_after_and_inside_gzip(tmp_path: Path) -> None:
     assert len(read_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:])).events) == 5000
 
 
-def _unpacked(path: Path) -> tuple[bytes, str | None]:
-    with open_blocks(str(path)) as blocks:
-        return b"".join(blocks), blocks.damage
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_a_part_whose_first_byte_ends_a_read_is_not_garbage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
-) -> None:
-    first = pack(b"first")
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma], ids=["gzip", "bz2", "lzma"])
+def test_parts_that_meet_at_a_read_are_all_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Any) -> None:
+    first, *others = (pack.compress(text) for text in (b"first", b" second", b" third"))
     monkeypatch.setattr(unpacking, "_RAW_BYTES", len(first) + 1)
-    (tmp_path / "t").write_bytes(first + pack(b" second") + pack(b" third"))
-    assert _unpacked(tmp_path / "t") == (b"first second third", None)
+    assert _unpacked(tmp_path / "t", b"".join((first, *others))) == (b"first second third", None)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -88,8 +85,7 @@ def test_a_wrong_checksum_at_the_end_costs_nothing_but_a_note(tmp_path: Path, pa
     texts = [Random(part).randbytes(kib << 10) for part in range(parts)]
     packed = bytearray(b"".join(map(gzip.compress, texts)))
     packed[-6] ^= 1
-    (tmp_path / "t.gz").write_bytes(packed)
-    content, damage = _unpacked(tmp_path / "t.gz")
+    content, damage = _unpacked(tmp_path / "t.gz", packed)
     assert len(b"".join(texts)) - len(content) <= 256 and b"".join(texts).startswith(content)
     assert damage is not None and "damaged" in damage
 
@@ -100,8 +96,7 @@ def test_a_flipped_bit_costs_only_what_comes_after_it(tmp_path: Path) -> None:
     for place in (0.2, 0.5, 0.9):
         broken = bytearray(packed)
         broken[int(len(packed) * place)] ^= 16
-        (tmp_path / "t.gz").write_bytes(broken)
-        content, damage = _unpacked(tmp_path / "t.gz")
+        content, damage = _unpacked(tmp_path / "t.gz", broken)
         same = next((at for at, (x, y) in enumerate(zip(content, text, strict=False)) if x != y), len(content))
         assert damage is not None and same > (place - 0.1) * len(text)
 

@@ -5,7 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from reading import FORMATS, traces
+from reading import FORMATS, json_trace, traces
 
 from ddprof.errors import NoUsableInput
 from ddprof.flight_recorder import Dump
@@ -24,8 +24,7 @@ def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_
     ranks = traces(folder)  # each is one source though it is there twice
     assert [t.identity.rank for t in ranks] == [0, 1, 2, 3]
     assert all(t.events["ts_ns"].min() > 10**18 for t in ranks)
-    for rank in range(2):
-        name = f"rank{rank}.0.fr.json"
+    for name in ("rank0.0.fr.json", "rank1.0.fr.json"):
         (tmp_path / name).symlink_to(shared_dir / "traces/cpu_gloo/ddp-cnn-2r-slowrank" / name)
     ranks = traces(tmp_path)
     for rank, trace in enumerate(ranks):
@@ -37,9 +36,8 @@ def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_
 
 def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
     entries = [{"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "time_created_ns": 0}]
-    (tmp_path / "fr_rank_0.json").write_text(json.dumps({"pg_status": {}, "entries": entries}))
     with pytest.raises(NoUsableInput, match="1 collectives without times"):
-        traces(tmp_path)
+        json_trace(tmp_path / "fr_rank_0.json", {"pg_status": {}, "entries": entries})
 
 
 ENTRY = {"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "process_group": ["0", "default_pg"]}
@@ -50,9 +48,8 @@ ODD = [None, True, -1, 2**63, 10**30, 1.5, "", "x\x1b\n", [], {}, [[]], [None], 
 @pytest.mark.parametrize("field", [*ENTRY, "time_discovered_started_ns", "time_discovered_completed_ns"])
 @pytest.mark.parametrize("value", ODD, ids=str)
 def test_one_odd_value_costs_no_other_entry(tmp_path: Path, field: str, value: object) -> None:
-    dump = {"pg_status": {}, "pg_config": {}, "entries": [ENTRY, {**ENTRY, field: value}, value]}
-    (tmp_path / "fr_rank_0.json").write_text(json.dumps(dump))
-    (trace,) = traces(tmp_path)
+    entries = [ENTRY, {**ENTRY, field: value}, value]
+    trace = json_trace(tmp_path / "fr_rank_0.json", {"pg_status": {}, "pg_config": {}, "entries": entries})
     assert len(trace.collectives) in (1, 2) and trace.collectives["in_bytes"][0] == 24
     assert any("not of the type documented" in note.issue for note in trace.health) or value in (None, {})
 

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from reading import FORMATS, names, traces
+from reading import FORMATS, names, one_trace, traces
 
 from ddprof.model import Kind
 from ddprof.readers import formats as room
@@ -25,17 +25,16 @@ def test_each_ends_in_its_format_and_is_named_after_it(source: Path) -> None:
     assert len(formats()) == len(SOURCES) + sum(len(part.formats) for part in all_slices())
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        (b'{"traceEvents": [{"ph": "X", "name": "forward-compute"}]}', ["op_timeline", "kineto"]),
-        (b'[{"ph": "B", "name": "NEGOTIATE_ALLREDUCE"}]', ["horovod", "chrome"]),
-        (b'[{"ph": "X", "cat": "cpu_op"}]', ["kineto", "chrome"]),
-        (b"SQLite format 3\0 rocpd_api", ["rpd", "nsys"]),
-    ],
-)
+ORDERS = {  # all that recognise a text, in the order in which they are asked
+    b'{"traceEvents": [{"ph": "X", "name": "forward-compute"}]}': ["op_timeline", "kineto"],
+    b'[{"ph": "B", "name": "NEGOTIATE_ALLREDUCE"}]': ["horovod", "chrome"],
+    b'[{"ph": "X", "cat": "cpu_op"}]': ["kineto", "chrome"],
+    b"SQLite format 3\0 rocpd_api": ["rpd", "nsys"],
+}
+
+
+@pytest.mark.parametrize(("text", "names"), ORDERS.items())
 def test_marks_of_its_own_go_before_what_takes_any_events(text: bytes, names: list[str]) -> None:
-    """`names`: all that recognise the text, in the order in which they are asked."""
     assert [name for name, candidate in formats().items() if candidate.recognise(Sample(text))] == names
 
 
@@ -50,6 +49,6 @@ def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir:
 
 
 def test_tensorflow_without_device_events_says_so(shared_dir: Path) -> None:
-    (trace,) = traces(shared_dir / FORMATS / "tensorflow")
+    trace = one_trace(shared_dir / FORMATS / "tensorflow")
     assert "train_function" in names(trace, Kind.CPU_OP)
     assert any("8 devices but no device events" in h.issue for h in trace.health)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import issues, names, traces
+from reading import issues, names, one_trace, traces
 
 from ddprof.api import analyze
 from ddprof.errors import NoUsableInput
@@ -16,17 +16,17 @@ START_US = 1_752_867_229_235_181
 
 
 def line(rank: int, number: int, late_us: int = 0, version: str = "v4.1", verbose: bool = True) -> dict[str, Any]:
-    start = START_US + number * 10_000 + late_us
-    stop = START_US + number * 10_000 + 5_000
+    start, stop = (START_US + number * 10_000 + later for later in (late_us, 5_000))
     times = {"kernel_start_ts": start, "kernel_stop_ts": stop, "kernel_record_ts": stop}
     perf: dict[str, Any] = {"coll": "AllReduce", "coll_sn": number, "coll_msg_size_bytes": 1 << 20}
     perf |= {"coll_exec_time_us": stop - start, "coll_timing_source": "kernel_gpu"}
     perf |= {"coll_algobw_gbs": 1.0, "coll_busbw_gbs": 1.5}
+    if verbose:
+        perf["event_trace_ts"] = {"coll_start_ts": start, "coll_stop_ts": start}
     if verbose and version == "v4.0":
         kernels = [{"channel_id": 0, **times}, {"channel_id": 1, **times, "kernel_start_ts": start + 3}]
-        perf["event_trace_ts"] = {"coll_start_ts": start, "coll_stop_ts": start, "kernel_events": kernels}
+        perf["event_trace_ts"]["kernel_events"] = kernels
     elif verbose:
-        perf["event_trace_ts"] = {"coll_start_ts": start, "coll_stop_ts": start}
         proxy = {"event_type": "ProxyOp", "proxy_start_ts": start, "proxy_stop_ts": stop}
         perf["events"] = [{"event_type": "KernelCh", "channel_id": 0, "event_trace_ts": times}, proxy]
     header = {"id": "0x7f8c496ae9f661", "comm_name": "unknown", "rank": rank, "n_ranks": 2, "nnodes": 1}
@@ -37,21 +37,20 @@ def line(rank: int, number: int, late_us: int = 0, version: str = "v4.1", verbos
 
 def write(folder: Path, lines: dict[int, list[dict[str, Any]]]) -> Path:
     for rank, its in lines.items():
-        text = "".join(json.dumps(one) + "\n" for one in its)
-        (folder / f"node0-pid{100 + rank}.log").write_text(text, encoding="utf-8")
+        (folder / f"node0-pid{100 + rank}.log").write_text("".join(json.dumps(one) + "\n" for one in its))
     return folder
 
 
 @pytest.mark.parametrize("version", ["v4.0", "v4.1"])
 def test_collectives_with_size_number_and_time(tmp_path: Path, version: str) -> None:
-    late = {0: [line(0, n, 0, version) for n in range(4)], 1: [line(1, n, 2_000, version) for n in range(4)]}
+    late = {rank: [line(rank, n, 2_000 * rank, version) for n in range(4)] for rank in (0, 1)}
     first, second = traces(write(tmp_path, late))
-    assert [t.identity.rank for t in (first, second)] == [0, 1]
+    assert (first.identity.rank, second.identity.rank) == (0, 1)
     assert (first.identity.world_size, first.identity.host, first.identity.pid) == (2, "node0", 100)
     assert names(first, Kind.KERNEL) == ["ncclDevKernel_AllReduce"] * 4
     assert [(r["in_bytes"], r["group_size"]) for r in first.collectives.rows()] == [(1 << 20, 2)] * 4
-    numbers = [r["seq"] for r in first.collectives.rows()]
-    assert numbers == [r["seq"] for r in second.collectives.rows()] and len(set(numbers)) == 4
+    numbers = first.collectives["seq"].tolist()
+    assert numbers == second.collectives["seq"].tolist() and len(set(numbers)) == 4
     for trace, length_ns in ((first, 5_000_000), (second, 3_000_000)):
         assert trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL].tolist() == [length_ns] * 4
 
@@ -69,18 +68,16 @@ def test_batches_of_v4_3_and_logs_without_times(tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput, match="NCCL_INSPECTOR_DUMP_VERBOSE=1"):
         traces(write(tmp_path, {0: [line(0, n, verbose=False) for n in range(3)]}))
     log = [*batch(0, [1, 2]), {"proxy_trace": {"record_type": "proxy_op"}}, *batch(0, [3, 4])]
-    (trace,) = traces(write(tmp_path, {0: log}))
+    trace = one_trace(write(tmp_path, {0: log}))
     assert (trace.identity.rank, trace.identity.world_size, trace.identity.host) == (0, 2, "node0")
     assert len(names(trace, Kind.KERNEL)) == 4 and len(trace.process_groups) == 1
 
 
 def test_odd_values_are_left_out_and_counted(tmp_path: Path) -> None:
-    odd = line(0, 2)
+    sound, odd, torn, empty = (line(0, number) for number in (1, 2, 3, 4))
     odd["coll_perf"]["events"][0]["event_trace_ts"]["kernel_start_ts"] = "soon"
-    torn = line(0, 3)
     torn["coll_perf"]["coll_msg_size_bytes"] = -5
-    lines = [line(0, 1), odd, torn, {**line(0, 4), "coll_perf": None}]
-    (trace,) = traces(write(tmp_path, {0: lines}))
+    trace = one_trace(write(tmp_path, {0: [sound, odd, torn, {**empty, "coll_perf": None}]}))
     assert len(names(trace, Kind.KERNEL)) == 2
     assert [r["in_bytes"] for r in trace.collectives.rows()] == [1 << 20, None]
     assert any("1 collectives without times" in note.issue for note in trace.health)
@@ -93,13 +90,13 @@ def of_op(record: dict[str, Any], op: str) -> dict[str, Any]:
 
 def test_sizes_are_those_of_the_whole_messages_name_their_peer_and_functions_count_apart(tmp_path: Path) -> None:
     ops = [of_op(line(0, 1), "AllGather"), of_op(line(0, 2), "ReduceScatter"), line(0, 3)]
-    (trace,) = traces(write(tmp_path, {0: ops}))
+    trace = one_trace(write(tmp_path, {0: ops}))
     sizes = [(r["in_bytes"], r["out_bytes"]) for r in trace.collectives.rows()]
     assert sizes == [(1 << 20, 2 << 20), (2 << 20, 1 << 20), (1 << 20, None)]
     sent = line(0, 1)
     perf = {key.replace("coll", "p2p"): value for key, value in sent.pop("coll_perf").items()}
     calls = [{**sent, "p2p_perf": {**perf, "p2p": op, "p2p_peer": 1}} for op in ("Send", "Recv")]
-    (trace,) = traces(write(tmp_path, {0: calls}))
+    trace = one_trace(write(tmp_path, {0: calls}))
     assert {(r["src"], r["dst"]) for r in trace.collectives.rows()} == {(None, 1), (1, None)}
     # Sharded training calls both, numbered alike; of v4.0 a rank may have logged the one and its peer the other.
     log = {r: [of_op(line(r, n), op) for n in range(3)] for r, op in enumerate(("AllGather", "ReduceScatter"))}
@@ -110,7 +107,7 @@ def test_sizes_are_those_of_the_whole_messages_name_their_peer_and_functions_cou
 def test_a_message_that_fits_no_memory_has_no_size(tmp_path: Path) -> None:
     odd = of_op(line(0, 1), "AllGather")
     odd["coll_perf"]["coll_msg_size_bytes"], odd["header"]["n_ranks"] = 2**49, 2**20
-    (trace,) = traces(write(tmp_path, {0: [odd, odd]}))
+    trace = one_trace(write(tmp_path, {0: [odd, odd]}))
     assert {row["out_bytes"] for row in trace.collectives.rows()} == {None}
 
 
@@ -132,5 +129,5 @@ def batch(rank: int, numbers: list[int], dropped: int = 0) -> list[dict[str, Any
     ids=["operations of nobody", "what the ring overwrote", "the latest of each interval is a sample"],
 )
 def test_what_is_lacking_is_told(tmp_path: Path, log: list[Any], kernels: int, told: str, untold: str) -> None:
-    (trace,) = traces(write(tmp_path, {0: log}))
+    trace = one_trace(write(tmp_path, {0: log}))
     assert len(names(trace, Kind.KERNEL)) == kernels and told in issues(trace) and untold not in issues(trace)

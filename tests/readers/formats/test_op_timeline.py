@@ -12,6 +12,7 @@ from ddprof.readers import discover
 from ddprof.readers.formats.op_timeline import TimelineOperations, _with_waits
 
 FORWARD = {"ph": "X", "pid": 0, "tid": 0, "name": "forward-compute", "dur": 5}
+STAGE = {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name"}
 FOLDER = "traces/multi_rank/megatron_pp_last_stage_slow_8gpu"
 
 
@@ -26,11 +27,9 @@ def test_pipeline_timeline_workers_and_their_messages_pair_up(workers: list[Rank
     compute = [float(np.median(t.events["dur_ns"][mine])) for t, mine in zip(workers, forward, strict=True)]
     assert min(compute[6:]) > 1.15 * max(compute[:6])  # the last stage is slow
     for trace in workers:
-        marks = trace.events["kind"] == Kind.ANNOTATION
-        assert int(marks.sum()) == 32
-        start, dur = trace.events["ts_ns"][marks], trace.events["dur_ns"][marks]
-        np.testing.assert_array_equal(start[1:], (start + dur)[:-1])
-        assert abs(float(dur.mean()) / 1e9 - 2.2144) < 0.001
+        marks = trace.events.take(trace.events["kind"] == Kind.ANNOTATION)
+        np.testing.assert_array_equal(marks["ts_ns"][1:], (marks["ts_ns"] + marks["dur_ns"])[:-1])
+        assert len(marks) == 32 and abs(float(marks["dur_ns"].mean()) / 1e9 - 2.2144) < 0.001
     calls = [(t.strings[row["op"]], t.identity.rank, row) for t in workers for row in t.collectives.rows()]
     sent = {(rank, row["dst"]) for op, rank, row in calls if op == "send"}
     assert sent == {(row["src"], rank) for op, rank, row in calls if op == "recv"} and len(sent) == 12
@@ -50,9 +49,8 @@ def starts_with_waits(*spans: tuple[str, float, float]) -> list[float]:
     names, starts_s, lengths_s = zip(*spans, strict=True)
     start_ns, dur_ns = ((np.array(times_s) * 1e9).round().astype(np.int64) for times_s in (starts_s, lengths_s))
     zeros = dict.fromkeys(("dp", "stage", "step"), np.zeros(len(spans), np.int64))
-    mine = TimelineOperations(
-        **zeros, name=np.array(names, object), start_ns=start_ns, dur_ns=dur_ns, states_waits=False
-    )
+    times = {"start_ns": start_ns, "dur_ns": dur_ns}
+    mine = TimelineOperations(**zeros, **times, name=np.array(names, object), states_waits=False)
     return [float(start) / 1e9 for start in _with_waits(mine, [(0, 0, 10**11)])]
 
 
@@ -68,10 +66,10 @@ def test_a_call_waits_from_the_end_of_the_computation_before_it() -> None:
 
 def test_the_last_stage_sends_to_the_first_where_stages_have_several_chunks(tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
-    for stage, name in enumerate(("forward-recv", "forward-compute", "forward-send")):
-        events.append({"ph": "M", "pid": 0, "tid": stage, "name": "thread_name", "args": {"name": f"PP rank {stage}"}})
-        args = {"step": 1, "model_chunk": 1, "mb_id": 0}
-        events.append({"ph": "X", "pid": 0, "tid": stage, "name": name, "ts": 10, "dur": 5, "args": args})
+    args = {"step": 1, "model_chunk": 1, "mb_id": 0}
+    for tid, name in enumerate(("forward-recv", "forward-compute", "forward-send")):
+        events.append({**STAGE, "tid": tid, "args": {"name": f"PP rank {tid}"}})
+        events.append({**FORWARD, "tid": tid, "name": name, "ts": 10, "args": args})
     (tmp_path / "t.json").write_text(json.dumps(events))
     first, _, last = traces(tmp_path)
     assert [row["src"] for row in first.collectives.rows()] == [2]
@@ -79,10 +77,9 @@ def test_the_last_stage_sends_to_the_first_where_stages_have_several_chunks(tmp_
 
 
 def test_a_timeline_without_stages_costs_no_other(tmp_path: Path) -> None:
+    events = [{**FORWARD, "ts": 100 * step, "args": {"step": step, "mb_id": 0}} for step in range(3)]
     for thread in ("PP rank 0", "main"):
-        named = {"ph": "M", "pid": 0, "tid": 0, "name": "thread_name", "args": {"name": thread}}
-        events = [{**FORWARD, "ts": 100 * step, "args": {"step": step, "mb_id": 0}} for step in range(3)]
-        (tmp_path / f"{thread}.json").write_text(json.dumps([named, *events]))
+        (tmp_path / f"{thread}.json").write_text(json.dumps([{**STAGE, "args": {"name": thread}}, *events]))
     given = discover([tmp_path])
     assert [source.path for source in given.sources] == [str(tmp_path / "PP rank 0.json")]
     assert any("which pipeline stage" in note.issue for note in given.health)

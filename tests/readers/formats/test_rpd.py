@@ -2,12 +2,13 @@
 
 import sqlite3
 import warnings
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from reading import FORMATS, names, traces
+from reading import FORMATS, names, one_trace, traces
 
 from ddprof.errors import DdprofError
 from ddprof.model import DEVICE_KINDS, Kind
@@ -75,100 +76,85 @@ ROCPD = {
 ODD = (None, "x", b"\xff", -1, 2**63 - 1, -(2**63), float("inf"))
 
 
-def write(path: Path, tables: dict[str, Any], cell: tuple[str, int] | None, odd: Any) -> None:
-    """A database of these tables, with one odd cell in the second row of a column."""
+def write(path: Path, tables: dict[str, Any]) -> Path:
+    """A database of these tables: columns and rows of each."""
     path.unlink(missing_ok=True)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         for table, (columns, rows) in tables.items():
-            names = columns.split()
-            quoted = ", ".join(f'"{name}"' for name in names)
-            connection.execute(f"CREATE TABLE {table} ({quoted})")
-            changed = [list(row) for row in rows]
-            if cell is not None and cell[0] == table:
-                changed[min(1, len(changed) - 1)][cell[1]] = odd
-            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", changed)
-    connection.close()
+            quoted = [f'"{name}"' for name in columns.split()]
+            connection.execute(f"CREATE TABLE {table} ({', '.join(quoted)})")
+            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(quoted))})", rows)
+    return path
+
+
+def with_odd(rows: list[tuple[Any, ...]], column: int, odd: Any) -> list[tuple[Any, ...]]:
+    """The rows with an odd cell in the second, or only, one."""
+    at = min(1, len(rows) - 1)
+    return [*rows[:at], (*rows[at][:column], odd, *rows[at][column + 1 :]), *rows[at + 1 :]]
 
 
 def events(path: Path) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = traces(path)
-    assert all((trace.events["dur_ns"] >= 0).all() for trace in found)
-    return sum(len(trace.events) for trace in found)
+        ranks = traces(path)
+    assert all((trace.events["dur_ns"] >= 0).all() for trace in ranks)
+    return sum(len(trace.events) for trace in ranks)
 
 
-both = pytest.mark.parametrize(
-    ("name", "tables"), [("trace.rpd", RPD), ("trace.sqlite", NSYS), ("9_results.db", ROCPD)]
-)
+DATABASES = {"trace.rpd": RPD, "trace.sqlite": NSYS, "9_results.db": ROCPD}
+both = pytest.mark.parametrize(("name", "tables"), DATABASES.items(), ids=DATABASES)
 
 
 @both
 def test_an_odd_cell_costs_no_more_than_its_row(tmp_path: Path, name: str, tables: dict[str, Any]) -> None:
-    path = tmp_path / name
-    write(path, tables, None, None)
-    before = events(path)
+    before = events(write(tmp_path / name, tables))
     assert before > 10
-    for table, (columns, _) in tables.items():
-        for at in range(len(columns.split())):
+    for table, (columns, rows) in tables.items():
+        for at, column in enumerate(columns.split()):
             for odd in ODD:
-                write(path, tables, (table, at), odd)
-                assert events(path) >= before - 1, (table, columns.split()[at], odd)
+                path = write(tmp_path / name, {**tables, table: (columns, with_odd(rows, at, odd))})
+                assert events(path) >= before - 1, (table, column, odd)
 
 
 @both
 def test_missing_tables_and_columns_are_absent_facts_or_one_line(tmp_path: Path, name: str, tables: Any) -> None:
-    path = tmp_path / name
     less = [{other: given for other, given in tables.items() if other != table} for table in tables]
     for table, (columns, rows) in tables.items():
-        names = columns.split()
-        for at in range(len(names)):
-            kept = " ".join(n for n in names if n != names[at])
+        for at, column in enumerate(columns.split()):
+            kept = " ".join(other for other in columns.split() if other != column)
             less.append({**tables, table: (kept, [(*row[:at], *row[at + 1 :]) for row in rows])})
     for given in less:
-        write(path, given, None, None)
         try:
-            events(path)
+            events(write(tmp_path / name, given))
         except DdprofError as error:
             assert "\n" not in str(error) and name in str(error)
 
 
 def test_a_database_of_rocprofv3_states_launches_copies_and_ranges(tmp_path: Path) -> None:
-    write(tmp_path / "9_results.db", ROCPD, None, None)
-    (trace,) = traces(tmp_path / "9_results.db")
+    trace = one_trace(write(tmp_path / "9_results.db", ROCPD))
     assert (trace.format, trace.device.name, trace.identity.local_device) == ("rocpd", "AMD Instinct", 2)
-    assert {kind: set(names(trace, kind)) for kind in (Kind.KERNEL, Kind.MEMCPY, Kind.RUNTIME, Kind.ANNOTATION)} == {
-        Kind.KERNEL: {"gemm"},
-        Kind.MEMCPY: {"Memcpy HtoD"},
-        Kind.RUNTIME: {"hipLaunchKernel"},
-        Kind.ANNOTATION: {"step 1"},
-    }
-    called = {kind: trace.events["correlation"][trace.events["kind"] == kind].tolist() for kind in Kind}
-    assert called[Kind.KERNEL] == called[Kind.MEMCPY] == called[Kind.RUNTIME] == [1, 2, 3, 4, 5, 6]
+    called = {Kind.KERNEL: "gemm", Kind.MEMCPY: "Memcpy HtoD", Kind.RUNTIME: "hipLaunchKernel"}
+    for kind, name in {**called, Kind.ANNOTATION: "step 1"}.items():
+        assert set(names(trace, kind)) == {name}
+    for kind in called:
+        assert trace.events["correlation"][trace.events["kind"] == kind].tolist() == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_database_without_work_of_a_device_says_no_more(tmp_path: Path) -> None:
-    for name, tables, work in (
-        ("a.rpd", RPD, ("rocpd_op",)),
-        ("a.db", ROCPD, ("rocpd_kernel_dispatch", "rocpd_memory_copy")),
-    ):
-        write(tmp_path / name, {t: (c, [] if t in work else rows) for t, (c, rows) in tables.items()}, None, None)
+    work = ("rocpd_op", "rocpd_kernel_dispatch", "rocpd_memory_copy")
+    for name, tables in (("a.rpd", RPD), ("a.db", ROCPD)):
+        idle = {table: (columns, [] if table in work else rows) for table, (columns, rows) in tables.items()}
         with pytest.raises(DdprofError, match="of a device was recorded"):
-            traces(tmp_path / name)
+            traces(write(tmp_path / name, idle))
 
 
 def test_calls_of_a_process_that_ran_hardly_anything_on_a_device_are_not_of_its_rank(tmp_path: Path) -> None:
     work = [(101, 0, 900), (102, 0, 5), (102, 1, 900)]  # process, device, ns
     numbered = list(enumerate(work, 1))
-    tables = {
-        "rocpd_string": RPD["rocpd_string"],
-        "rocpd_op": (RPD["rocpd_op"][0], [(n, gpu, 1, 1000 * n, 1000 * n + ns, 1, 3) for n, (_, gpu, ns) in numbered]),
-        "rocpd_api": (RPD["rocpd_api"][0], [(n, pid, 9, 1000 * n - 50, 1000 * n, 2) for n, (pid, _, _) in numbered]),
-        "rocpd_api_ops": (RPD["rocpd_api_ops"][0], [(n, n) for n, _ in numbered]),
-    }
-    write(tmp_path / "trace.rpd", tables, None, None)
-    ranks = traces(tmp_path / "trace.rpd")
-    assert [(t.identity.local_device, t.identity.pid, len(names(t, Kind.RUNTIME))) for t in ranks] == [
-        (0, 101, 1),
-        (1, 102, 2),
-    ]
+    operations = [(n, gpu, 1, 1000 * n, 1000 * n + ns, 1, 3) for n, (_, gpu, ns) in numbered]
+    calls = [(n, pid, 9, 1000 * n - 50, 1000 * n, 2) for n, (pid, _, _) in numbered]
+    rows = {"rocpd_op": operations, "rocpd_api": calls, "rocpd_api_ops": [(n, n) for n, _ in numbered]}
+    tables = {table: (RPD[table][0], its) for table, its in rows.items()}
+    ranks = traces(write(tmp_path / "trace.rpd", {**tables, "rocpd_string": RPD["rocpd_string"]}))
+    told = [(t.identity.local_device, t.identity.pid, len(names(t, Kind.RUNTIME))) for t in ranks]
+    assert told == [(0, 101, 1), (1, 102, 2)]

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reading import traces
 
 from ddprof.errors import DdprofError
 from ddprof.model import RankTrace
-from ddprof.readers import discover, read
 from ddprof.readers.numbers import FARTHEST_NS, LARGEST_RANK
 
 ODD = ("NaN", "1e400", "1e999999999", "9223372036854775807", "-9223372036854775808", "9" * 5000, "null", "true")
@@ -18,8 +18,7 @@ ODD += ("[1]", "{}", '"\\ud800"', "-0.5", '"' + "7" * 20 + '"', "[" * 3000 + "]"
 
 def horovod() -> tuple[str, list[Any]]:
     events: list[Any] = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "grad"}}]
-    for at in range(6):
-        t = 1000 * at
+    for t in range(0, 6000, 1000):
         events += [{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": t, "pid": 1}]
         events += [{"ph": "X", "name": str(rank), "ts": t + 10 * rank, "pid": 1, "dur": 0} for rank in range(4)]
         events += [{"ph": "E", "ts": t + 50, "pid": 1}, {"ph": "B", "name": "ALLREDUCE", "ts": t + 60, "pid": 1}]
@@ -69,21 +68,17 @@ def damaged(value: Any, way: tuple[Any, ...]) -> Any:
     return copied
 
 
-def traces_of(path: Path, text: str) -> list[RankTrace]:
-    path.write_text(text)
-    return [read(source) for source in discover([path]).sources]
-
-
-def rows(traces: list[RankTrace]) -> int:
-    return sum(len(trace.events) for trace in traces)
-
-
 @pytest.mark.parametrize("make", [horovod, chrome, op_timeline, nccl])
 def test_an_odd_value_costs_no_more_than_its_event(tmp_path: Path, make: Any) -> None:
     name, events = make()
-    is_lines = name.endswith("jsonl")
-    sound = "\n".join(map(json.dumps, events)) if is_lines else json.dumps(events)
-    before = rows(traces_of(tmp_path / name, sound))
+
+    def read(texts: list[str]) -> tuple[list[RankTrace], int]:
+        """The traces of these events, and how many events they have."""
+        (tmp_path / name).write_text("\n".join(texts) if name.endswith("jsonl") else f"[{','.join(texts)}]")
+        ranks = traces(tmp_path / name)
+        return ranks, sum(len(trace.events) for trace in ranks)
+
+    _, before = read([json.dumps(event) for event in events])
     assert before
     for way, at in {way: at for at, event in enumerate(events) for way in fields(event)}.items():
         for odd in ODD:
@@ -92,11 +87,11 @@ def test_an_odd_value_costs_no_more_than_its_event(tmp_path: Path, make: Any) ->
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
                 try:
-                    traces = traces_of(tmp_path / name, "\n".join(texts) if is_lines else f"[{','.join(texts)}]")
+                    ranks, after = read(texts)
                 except DdprofError as error:
                     raise AssertionError((way, odd[:30])) from error
-            for trace in traces:
+            for trace in ranks:
                 assert (trace.events["dur_ns"] >= 0).all() and (trace.identity.world_size or 1) <= LARGEST_RANK
                 if len(trace.events):
                     assert int(trace.events["ts_ns"].max()) - int(trace.events["ts_ns"].min()) <= 2 * FARTHEST_NS
-            assert rows(traces) >= before - 8, (way, odd[:30])
+            assert after >= before - 8, (way, odd[:30])

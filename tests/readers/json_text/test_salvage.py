@@ -16,11 +16,9 @@ from ddprof.readers.json_text import salvage, start
 
 pytestmark = pytest.mark.usefixtures("decoding")
 HEADER = {"schemaVersion": 1, "distributedInfo": {"rank": 3, "world_size": 4}}
-EVENTS = [
-    kt.span(f"op{n}", 1000 * n, 500, **{"Input Dims": [[n, 2]], "Concrete Inputs": ["", "7"], "External id": n})
-    for n in range(1, 41)
-]
-HIT = b'"name": "op20"'  # in the middle of the list, and of an event
+ARGS = [{"Input Dims": [[n, 2]], "Concrete Inputs": ["", "7"], "External id": n} for n in range(1, 41)]
+EVENTS = [kt.span(f"op{n}", 1000 * n, 500, **args) for n, args in enumerate(ARGS, 1)]
+BEFORE, HIT = b'{"ph": "X", "cat": "cpu_op", ', b'"name": "op20"'  # in the middle of the list, and of an event
 
 
 def read_text(path: Path, text: bytes) -> RankTrace:
@@ -32,30 +30,25 @@ def sound(layout: str = "compact") -> bytes:
     return kt.render(EVENTS, layout, {**HEADER, "baseTimeNanoseconds": 10**18})
 
 
-@pytest.fixture(params=[200, 1 << 18])
+@pytest.fixture(params=[200, 1 << 18], ids=["blocks far smaller than the file", "one block"])
 def _in_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks far smaller than the file, and one block."""
     monkeypatch.setattr(unpacking, "BLOCK_BYTES", request.param)
     monkeypatch.setattr(unpacking, "_RAW_BYTES", request.param)
 
 
+ODD = [b', "args2": NaN', b', "args2": [-Infinity, {"a": 1e400}]', b', "x": ' + b"9" * 6000, b', "tid": {"a": []}']
+TORN = [b', "x": ' + b"[" * 5000 + b"]" * 5000, b', "x": [1, 2', b', "\\', b"]", b"}", b"\x00"]
+KEPT = [*(HIT + odd for odd in ODD), b'"name": "op\xe920"', b'"name": "op\\ud80020"', b'"name": ["op20"]']
+LOST = [*(HIT + odd for odd in TORN), b'"name": "op20', b'"na"me": "op20"']
+
+
 @pytest.mark.usefixtures("_in_blocks")
 @pytest.mark.parametrize("layout", ["compact", "indented", "one_per_line", "header_last"])
-@pytest.mark.parametrize(
-    ("new", "kept"),
-    [
-        *((HIT + odd, 40) for odd in (b', "args2": NaN', b', "args2": [-Infinity, {"a": 1e400}]')),
-        *((HIT + odd, 40) for odd in (b', "x": ' + b"9" * 6000, b', "tid": {"a": []}')),
-        *((odd, 40) for odd in (b'"name": "op\xe920"', b'"name": "op\\ud80020"', b'"name": ["op20"]')),
-        *((HIT + odd, 39) for odd in (b', "x": ' + b"[" * 5000 + b"]" * 5000, b', "x": [1, 2', b', "\\')),
-        *((HIT + odd, 39) for odd in (b"]", b"}", b"\x00")),
-        *((odd, 39) for odd in (b'"name": "op20', b'"na"me": "op20"')),
-    ],
-)
-def test_a_defect_of_an_event_costs_no_other(tmp_path: Path, layout: str, new: bytes, kept: int) -> None:
+@pytest.mark.parametrize("new", [*KEPT, *LOST])
+def test_a_defect_of_an_event_costs_no_other(tmp_path: Path, layout: str, new: bytes) -> None:
     trace = read_text(tmp_path / "t.json", sound(layout).replace(HIT, new))
-    assert len(trace.events) == kept and trace.identity.rank == 3 and trace.has_base_time
-    if kept == 39:
+    assert len(trace.events) == (40 if new in KEPT else 39) and trace.identity.rank == 3 and trace.has_base_time
+    if new in LOST:
         assert re.search(r"in 1 place lost .* 1 event \(2\.[45] %\) missing", issues(trace))
         assert len([note for note in trace.health if note.severity == "error"]) == 1
 
@@ -64,7 +57,7 @@ def test_a_defect_of_an_event_costs_no_other(tmp_path: Path, layout: str, new: b
 @pytest.mark.parametrize("odd", [b"]", b"}", b"]}", b"}]", b"],", b",,", b"] ", b"xyz", b'"', b"]]]]}}"])
 def test_a_stray_bracket_between_events_costs_nothing_but_itself(tmp_path: Path, odd: bytes) -> None:
     text = sound()
-    at = text.index(b'{"ph": "X", "cat": "cpu_op", "name": "op20"')
+    at = text.index(BEFORE + HIT)
     trace = read_text(tmp_path / "t.json", text[:at] + odd + text[at:])
     assert len(trace.events) == 40 and trace.has_base_time and "damaged text at byte" in issues(trace)
 
@@ -76,10 +69,9 @@ def test_a_stray_bracket_between_events_costs_nothing_but_itself(tmp_path: Path,
 def test_a_cut_costs_that_event_and_inside_text_the_next(tmp_path: Path, cut: bytes, lost: int) -> None:
     text = sound()
     at = text.index(cut, text.index(HIT) - 40) + len(cut)
-    after = text.index(b'{"ph": "X", "cat": "cpu_op", "name": "op21"')
-    trace = read_text(tmp_path / "t.json", text[:at] + text[after:])
-    said = {1: "1 event (2.5 %) missing", 2: "2 events (5 %) missing"}
-    assert len(trace.events) == 40 - lost and said[lost] in issues(trace)
+    trace = read_text(tmp_path / "t.json", text[:at] + text[text.index(BEFORE + b'"name": "op21"') :])
+    said = ("1 event (2.5 %) missing", "2 events (5 %) missing")[lost - 1]
+    assert len(trace.events) == 40 - lost and said in issues(trace)
 
 
 def test_the_note_says_how_much_is_lost_and_from_when(tmp_path: Path) -> None:
@@ -91,17 +83,13 @@ def test_the_note_says_how_much_is_lost_and_from_when(tmp_path: Path) -> None:
     assert len(trace.events) == 40 and "40 events (50 %) missing" in issues(trace)
 
 
+PIECES = [b"{", b" ", b"{ ", b'"', b'{"', b'{\\"', b'{"{"', b'{"a":', b'{"ph":', b'{"ph":"X","args":{"ts":1},', b"["]
+PIECES += [b"]", b"}", b"] ", b"{},", b",", b"\\", b'{"a":[]}]', b'],"traceName":', b'"distributedInfo":{']
 BOMB_BYTES = 1 << 16
 SPAN = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},'
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        *(b"{", b" ", b"{ ", b'"', b'{"', b'{\\"', b'{"{"', b'{"a":', b'{"ph":', b'{"ph":"X","args":{"ts":1},'),
-        *(b"[", b"]", b"}", b"] ", b"{},", b",", b"\\", b'{"a":[]}]', b'],"traceName":', b'"distributedInfo":{'),
-    ],
-)
+@pytest.mark.parametrize("piece", PIECES)
 def test_time_is_linear_in_text_that_is_no_events(tmp_path: Path, piece: bytes) -> None:
     """Each text takes a tenth of a second; in quadratic time it would be minutes, and no fast test may."""
     odd = piece * (BOMB_BYTES // len(piece))

@@ -113,12 +113,10 @@ def test_damaged_text_gives_the_same_columns_or_the_same_refusal() -> None:
 
 
 def test_ordinary_events_never_reach_python() -> None:
-    events = [kt.span("aten::mm", n, 5) for n in range(50)] + [
-        kt.span("f", 1, 1, "python_function"),
-        {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 4, "pid": 1, "tid": 1, "ts": 5},
-        kt.span("Python GC", 1, 1, "python_function"),
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "ts": 0, "args": {"name": "main"}},
-    ]
+    events = [kt.span("aten::mm", n, 5) for n in range(50)]
+    events += [kt.span(name, 1, 1, "python_function") for name in ("f", "Python GC")]
+    events.append({"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 4, "pid": 1, "tid": 1, "ts": 5})
+    events.append({"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "ts": 0, "args": {"name": "main"}})
     block = Decoder(EventColumns().scanner()).decode(kt.render(events, "list"))
     assert isinstance(block, Block) and (len(block), len(block.name)) == (54, 50)
     assert [event.name for event in block.rest if event] == ["Python GC", "thread_name"]

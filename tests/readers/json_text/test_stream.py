@@ -15,6 +15,7 @@ from reading import broken, healthy, issues
 from ddprof.errors import NoUsableInput
 from ddprof.readers.json_text.salvage import Salvager
 from ddprof.readers.json_text.stream import EventStream
+from ddprof.readers.json_text.structure import structure
 
 
 @pytest.mark.usefixtures("decoding")
@@ -60,11 +61,11 @@ def test_list_root_and_lines(events: list[Any], block: int) -> None:
 
 
 def test_marks_and_boundaries_in_pieces_or_inside_strings_are_none() -> None:
-    text = b"\xef\xbb\xbf" + json.dumps({"traceEvents": [{"ph": "X", "name": "a"}]}).encode()
+    event = {"ph": "X", "name": "a"}
     for block in (1, 2, 3, 4, 40):
-        assert read_all(text, block)[0] == [{"ph": "X", "name": "a"}]
-    document = {"note": '"traceEvents": [', "meta": {"traceEvents": [{"ph": "M"}]}, "traceEvents": [{"ph": "X"}]}
-    assert read_all(json.dumps(document).encode(), 7)[0] == [{"ph": "X"}]
+        assert read_all(b"\xef\xbb\xbf" + json.dumps({"traceEvents": [event]}).encode(), block)[0] == [event]
+    document = {"note": '"traceEvents": [', "meta": {"traceEvents": [{"ph": "M"}]}, "traceEvents": [event]}
+    assert read_all(json.dumps(document).encode(), 7)[0] == [event]
     events = [{"ph": "X", "name": 'a "}, {" b'}, {"ph": "X", "name": "}, {"}, {"ph": "X", "name": "c\\"}]
     for block in range(1, 120):
         found, source = read_all(json.dumps({"traceEvents": events}).encode(), block)
@@ -101,3 +102,9 @@ def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
 def test_what_is_no_trace_is_refused_in_one_line(text: bytes, message: str) -> None:
     with pytest.raises(NoUsableInput, match=message):
         read_all(text)
+
+
+@given(kt.JSON)
+def test_structure_finds_where_a_value_ends(value: Any) -> None:
+    text = json.dumps([value]).encode()
+    assert structure(text[1:]).close() == len(text) - 2

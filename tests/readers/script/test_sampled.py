@@ -19,17 +19,11 @@ NOTHING = Script(SCRIPT_SPANS.empty(), SCRIPT_STACKS.empty(), SCRIPT_FRAMES.empt
 TID = 77
 TRACK_ROWS = {"pid": ["5", "5"], "tid": ["70", str(TID)], "name": ["", ""], "device": [NULL] * 2, "stream": [NULL] * 2}
 SITE = "/env/lib/python3.11/site-packages"
-FRAMES = [
-    ["", "...", 0],
-    ["/job/train.py", "main", 9],
-    ["/job/train.py", "evaluate", 20],
-    [f"{SITE}/torch/nn/modules/module.py", "_call_impl", 1500],
-    [f"{SITE}/ddprof/capture/instruments/forward.py", "forward", 3],
-    [f"{SITE}/unheard_of/of.py", "work", 3],
-    ["/src/ddprof/capture/guard.py", "guarded", 3],
-    ["<frozen importlib>", "load", 3],
-    ["/job/data/sets.py", "__getitem__", 3],
-]
+FRAMES = [["", "...", 0], ["/job/train.py", "main", 9], ["/job/train.py", "evaluate", 20]]
+FRAMES += [[f"{SITE}/torch/nn/modules/module.py", "_call_impl", 1500]]
+FRAMES += [[f"{SITE}/ddprof/capture/instruments/forward.py", "forward", 3], [f"{SITE}/unheard_of/of.py", "work", 3]]
+FRAMES += [["/src/ddprof/capture/guard.py", "guarded", 3], ["<frozen importlib>", "load", 3]]
+FRAMES += [["/job/data/sets.py", "__getitem__", 3]]
 STACKS = [[-1, 0], [-1, 1], [1, 2], [1, 3], [3, 4], [1, 5], [1, 6], [1, 7], [1, 8]]
 
 
@@ -37,24 +31,19 @@ def lines(samples: list[list[int]] = [], **more: Any) -> str:  # noqa: B006
     """A side file in which every stack was counted once."""
     about = {"kind": "begin", "phases": ["data", "rest"], "path": ["/job", SITE, "/env/lib/python3.11", ""], **more}
     counts = [[stack, 1, 0, 1, 100, 0] for stack in range(1, len(STACKS))]
-    content = [
-        about,
-        {"kind": "frames", "from": 0, "frames": FRAMES},
-        {"kind": "stacks", "from": 0, "stacks": STACKS},
-        {"kind": "threads", "from": 0, "threads": [["MainThread", TID], ["feeds", 70]]},
-        {"kind": "counts", "counts": [*counts, [2, 1, 0, 3, 300, 8], [2, 0, 1, 1, 5, 8]]},
-        {"kind": "samples", "at_ns": 10_000, "period_ns": 100, "samples": samples},
-    ]
+    listed = {"frames": FRAMES, "stacks": STACKS, "threads": [["MainThread", TID], ["feeds", 70]]}
+    content = [about, *({"kind": kind, "from": 0, kind: rows} for kind, rows in listed.items())]
+    content.append({"kind": "counts", "counts": [*counts, [2, 1, 0, 3, 300, 8], [2, 0, 1, 1, 5, 8]]})
+    content.append({"kind": "samples", "at_ns": 10_000, "period_ns": 100, "samples": samples})
     return "".join(json.dumps(line) + "\n" for line in content)
 
 
 def tables(tmp_path: Path, *texts: str, traced: Script = NOTHING, step_ns: int | None = None) -> SampledScript:
     """The tables of these files."""
-    paths = []
-    for number, text in enumerate(texts):
-        paths.append(tmp_path / f"{number}.stacks.jsonl")
-        paths[-1].write_text(text)
-    processes, notes = read_stacks([str(path) for path in paths])
+    paths = {str(tmp_path / f"{number}.stacks.jsonl"): text for number, text in enumerate(texts)}
+    for path, text in paths.items():
+        Path(path).write_text(text)
+    processes, notes = read_stacks(list(paths))
     assert notes == []
     return with_samples(traced, processes, TRACKS.table(TRACK_ROWS), step_ns)
 
@@ -68,10 +57,10 @@ def spans(script: SampledScript) -> list[tuple[int, int, str]]:
 
 def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path) -> None:
     frames = tables(tmp_path, lines()).frames
-    found = {str(file): bool(user) for file, user in zip(frames["file"], frames["is_user"], strict=True)}
+    is_user = {str(file): bool(user) for file, user in zip(frames["file"], frames["is_user"], strict=True)}
     others = ("torch/nn/modules/module.py", "ddprof/capture/instruments/forward.py", "ddprof/capture/guard.py")
     others += ("unheard_of/of.py", "<frozen importlib>")
-    assert found == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
+    assert is_user == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
     samples = [[0, 900, 880, 0, 1, 1], [0, 100, 0, 0, 1, 2], [30, 0, 0, 0, 1, 1], [40, 100, 0, 0, 1, 2]]
     start, end = tables(tmp_path, lines(samples)).spans.bounds
     assert (end > start).all() and (start[1:] >= end[:-1]).all()
@@ -101,10 +90,8 @@ def test_sums_over_the_run(tmp_path: Path) -> None:
     function = script.frames["function"][script.stacks["frame"]]
     rows = [row for row in script.totals.rows() if function[row["stack"]] == "evaluate"]
     told = {(row["thread"], row["phase"], row["samples"], row["time_ns"], row["late_ns"]) for row in rows}
-    assert told == {
-        *((thread, "rest", 4, 404, 8) for thread in ("", "worker 3")),
-        *((thread, "data", 1, 5, 8) for thread in ("feeds", "worker 3")),
-    }
+    rest, data = ("rest", 4, 404, 8), ("data", 1, 5, 8)
+    assert told == {("", *rest), ("worker 3", *rest), ("feeds", *data), ("worker 3", *data)}
     outer = script.stacks["outer"]
     assert ((outer == NULL) | (outer < range(len(outer)))).all()
 
@@ -127,8 +114,8 @@ def test_samples_come_with_the_trace_of_their_rank(tmp_path: Path, tid: int) -> 
     written_rank(stem, 0, 1, events, base_ns=10_000)
     Path(f"{stem}.stacks.jsonl").write_text(lines([[0, 100, 0, 0, 1, 2], [10**9, 100, 0, 0, 1, 2]]))
     ((_, (source,)),) = discover([str(tmp_path)]).runs
-    found = read(source)
-    assert (len(found.script_totals), len(found.script_spans)) == (len(STACKS), int(tid == TID))
+    trace = read(source)
+    assert (len(trace.script_totals), len(trace.script_spans)) == (len(STACKS), int(tid == TID))
 
 
 @pytest.mark.parametrize(("step_ns", "placed"), [(None, True), (300, True), (299, False)])

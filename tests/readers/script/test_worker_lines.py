@@ -9,53 +9,47 @@ import pytest
 from ddprof.readers.script.worker_lines import worker_lines
 from ddprof.readers.side_files.stacks import read_stacks
 
+LIB = "/usr/lib/python3.11"
 FETCH = "/env/lib/python3.11/site-packages/torch/utils/data/_utils/fetch.py"
-SYNC = "/usr/lib/python3.11/multiprocessing/synchronize.py"
+NO_CALL = (None, None)
 COUNTS = [[[stack, 0, 0, 3, 300, 0], [3, 0, 0, 1, 100, 0], [4, 0, 0, 5, 500, 0]] for stack in (2, 5)]
 
 
 def process(tmp_path: Path, inner: list[str | int] | None, source: str | None, worker: int = 0) -> Any:
     """A worker that was seen 3 times in the line and once in another; 5 times it waited for something to do."""
     frames = [["", "...", 0], [FETCH, "fetch", 54], ["/job/data.py", "__getitem__", 10], ["/job/data.py", "other", 30]]
-    frames.append(["/usr/lib/python3.11/multiprocessing/connection.py", "wait", 947])
-    frames.append(inner or ["", "...", 0])
+    frames += [[f"{LIB}/multiprocessing/connection.py", "wait", 947], inner or ["", "...", 0]]
     stacks = [[-1, 0], [-1, 1], [1, 2], [1, 3], [-1, 4], [2, 5]]
-    lines: list[dict[str, Any]] = [
-        {"kind": "begin", "worker": worker, "phases": ["rest"], "path": ["/job"]},
-        {"kind": "frames", "from": 0, "frames": frames},
-        {"kind": "sources", "from": 0, "sources": [None, None, source, "return 1", None, None]},
-        {"kind": "stacks", "from": 0, "stacks": stacks},
-        {"kind": "counts", "counts": COUNTS[inner is not None]},
-    ]
+    tables = {"frames": frames, "sources": [None, None, source, "return 1", None, None], "stacks": stacks}
+    lines: list[dict[str, Any]] = [{"kind": "begin", "worker": worker, "phases": ["rest"], "path": ["/job"]}]
+    lines += [{"kind": kind, "from": 0, kind: rows} for kind, rows in tables.items()]
+    lines.append({"kind": "counts", "counts": COUNTS[inner is not None]})
     path = tmp_path / f"rank0.worker{worker}.1.stacks.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (found,), notes = read_stacks([str(path)])
+    (process,), notes = read_stacks([str(path)])
     assert notes == []
-    return found
+    return process
 
 
 @pytest.mark.parametrize(
-    ("inner", "source", "call", "kind"),
+    ("inner", "source", "told"),
     [
-        (None, "fcntl.flock(f, fcntl.LOCK_EX)", "flock", "lock"),
-        *((None, "self.gate.acquire()", "acquire", "lock"), (None, "with self.lock:", "acquire", "lock")),
-        (None, 'con.execute("BEGIN EXCLUSIVE")', "execute", "lock"),
-        (None, 'cursor.execute("select x from t where i = 3 for update")', "execute", "lock"),
-        (None, "got += c.recv(512 - len(got))", "recv", "network"),
-        (None, 'self.db.execute("select 1").fetchone()', "execute", "database"),
-        (None, "with open(path) as f: return f.read()", None, None),
-        *((None, "self.flocks = 3", None, None), (None, None, None, None)),
-        ([SYNC, "__enter__", 95], "with self.gate:", "acquire", "lock"),
-        (["/usr/lib/python3.11/socket.py", "readinto", 700], "return self.client.get(key)", "readinto", "network"),
-        (["/usr/lib/python3.11/json/decoder.py", "decode", 3], "self.flock(x)", None, None),
+        (None, "fcntl.flock(f, fcntl.LOCK_EX)", ("flock", "lock")),
+        *((None, line, ("acquire", "lock")) for line in ("self.gate.acquire()", "with self.lock:")),
+        (None, 'con.execute("BEGIN EXCLUSIVE")', ("execute", "lock")),
+        (None, 'cursor.execute("select x from t where i = 3 for update")', ("execute", "lock")),
+        (None, "got += c.recv(512 - len(got))", ("recv", "network")),
+        (None, 'self.db.execute("select 1").fetchone()', ("execute", "database")),
+        *((None, line, NO_CALL) for line in ("with open(path) as f: return f.read()", "self.flocks = 3", None)),
+        ([f"{LIB}/multiprocessing/synchronize.py", "__enter__", 95], "with self.gate:", ("acquire", "lock")),
+        ([f"{LIB}/socket.py", "readinto", 700], "return self.client.get(key)", ("readinto", "network")),
+        ([f"{LIB}/json/decoder.py", "decode", 3], "self.flock(x)", NO_CALL),
     ],
 )
-def test_the_call_is_told_by_a_library_or_by_the_line(
-    tmp_path: Path, inner: list[str | int] | None, source: str | None, call: str | None, kind: str | None
-) -> None:
+def test_the_call_is_told_by_a_library_or_by_the_line(tmp_path: Path, inner: Any, source: Any, told: Any) -> None:
     lines = worker_lines([process(tmp_path, inner, source)])
-    told = [(line.line, line.function, line.samples, line.share, line.call, line.kind) for line in lines]
-    assert told == [(10, "__getitem__", 3, 0.75, call, kind), (30, "other", 1, 0.25, None, None)]
+    rows = [(line.line, line.function, line.samples, line.share, line.call, line.kind) for line in lines]
+    assert rows == [(10, "__getitem__", 3, 0.75, *told), (30, "other", 1, 0.25, *NO_CALL)]
     assert lines[0].file == "data.py"
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reading import EVENTS, read_all, written_rank
+from reading import EVENTS, traces, written_rank
 
-from ddprof.readers import discover
 from ddprof.readers.side_files.manifests import Launch, RunEnd, launch_of, read_hardware, read_step_times, run_end
 from ddprof.sidecar import GpuTally, HostHardware, Sidecar, StepMedians, Topology
 
@@ -25,21 +24,17 @@ def run_of(tmp_path: Path, **manifests: Any) -> Path:
 
 
 def hardware(folder: Path) -> list[HostHardware]:
-    traces = read_all(discover([str(folder)]))
-    return [trace.sidecar.hardware for trace in sorted(traces, key=lambda trace: trace.identity.rank or 0)]
+    ranks = sorted(traces(folder), key=lambda trace: trace.identity.rank or 0)
+    return [trace.sidecar.hardware for trace in ranks]
 
 
 def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> None:
     gpus = [{"index": 0, "uuid": "GPU-0000"}, {"index": 1, "uuid": f"GPU-{UUID.upper()}", "busy_samples": 5}]
-    folder = run_of(
-        tmp_path,
-        manifest_json={"host": "b", "topology": {"links": {"GPU0-GPU1": "NV18"}}, "gpus": gpus},
-        manifest_a_99_json={"host": "a", "topology": {"links": {"GPU0-GPU1": "SYS"}}, "gpus": gpus[:1]},
-    )
-    first, second = hardware(folder)
-    assert first == HostHardware(Topology({"GPU0-GPU1": "SYS"}))  # its GPU is not among those sampled
-    tally = GpuTally(index=1, uuid=f"GPU-{UUID.upper()}", busy_samples=5)
-    assert second == HostHardware(Topology({"GPU0-GPU1": "NV18"}), tally)
+    near, far = {"links": {"GPU0-GPU1": "NV18"}}, {"links": {"GPU0-GPU1": "SYS"}}
+    of_b, of_a = {"host": "b", "topology": near, "gpus": gpus}, {"host": "a", "topology": far, "gpus": gpus[:1]}
+    first, second = hardware(run_of(tmp_path, manifest_json=of_b, manifest_a_99_json=of_a))
+    assert first == HostHardware(Topology(**far))  # its GPU is not among those sampled
+    assert second == HostHardware(Topology(**near), GpuTally(index=1, uuid=f"GPU-{UUID.upper()}", busy_samples=5))
 
 
 def test_manifests_of_a_run_that_still_runs_or_is_broken_or_says_nonsense(tmp_path: Path) -> None:
@@ -54,25 +49,22 @@ def test_timers_of_all_ranks_that_can_be_read(tmp_path: Path) -> None:
     whole = {"step_ns": 10, "data_ns": 2, "rest_ns": 3, "sleeping_ns": 1}
     times = {"0": whole, "1": {"step_ns": "long"}, "2": 5, "three": whole, "4": {"step_ns": 7, "data_ns": None}}
     folder = run_of(tmp_path, manifest_json={"step_times": times}, manifest_a_1_json={"step_times": {"5": whole}})
-    found = read_step_times(str(folder / name) for name in ("manifest.json", "manifest.a.1.json", "gone.json"))
+    medians = read_step_times(str(folder / name) for name in ("manifest.json", "manifest.a.1.json", "gone.json"))
     timed = StepMedians(step_ns=10, data_ns=2, rest_ns=3)
-    assert found == {0: timed, 4: StepMedians(step_ns=7), 5: timed}
+    assert medians == {0: timed, 4: StepMedians(step_ns=7), 5: timed}
 
 
-@pytest.mark.parametrize(
-    ("texts", "launch"),
-    [
-        (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Launch("python 'a b.py'", "/x")),
-        (['{"command": "node 0"}', '{"command": "node 1"}'], None),  # each node had its own
-        *(([text], None) for text in ("", "[]", "{", '{"command": 7}', '{"cwd": "/x"}', '{"command": null}')),
-        *(([], None), ([None], None)),
-    ],
-)
+LAUNCHED = (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Launch("python 'a b.py'", "/x"))
+OF_NONE = [[text] for text in ("", "[]", "{", '{"command": 7}', '{"cwd": "/x"}', '{"command": null}', None)]
+OF_NONE += [[], ['{"command": "node 0"}', '{"command": "node 1"}']]  # the last: each node had its own
+
+
+@pytest.mark.parametrize(("texts", "launch"), [LAUNCHED, *((texts, None) for texts in OF_NONE)])
 def test_the_one_command_of_a_run_and_its_folder(tmp_path: Path, texts: list[str | None], launch: Any) -> None:
-    paths = [tmp_path / f"manifest.{number}.json" for number in range(len(texts))]
-    for path, text in zip(paths, texts, strict=True):
-        path.write_text(text) if text is not None else None
-    assert launch_of([*map(str, paths)] * 2) == launch
+    paths = {str(tmp_path / f"manifest.{number}.json"): text for number, text in enumerate(texts)}
+    for path, text in paths.items():
+        Path(path).write_text(text) if text is not None else None
+    assert launch_of([*paths] * 2) == launch
 
 
 def test_the_exit_code_and_the_hang_are_those_of_the_manifest(tmp_path: Path) -> None:

@@ -8,10 +8,9 @@ import kineto_text as kt
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from reading import BASE_NS, written_rank
+from reading import BASE_NS, one_trace, written_rank
 
 from ddprof.model import Kind
-from ddprof.readers import discover, read
 from ddprof.readers.side_files import workers
 from ddprof.readers.side_files.workers import read_fetches, summary, workers_path
 from ddprof.sidecar import Fetch, Sidecar, TimedFetches
@@ -34,8 +33,7 @@ def fetch(worker: int, start_us: int, dur_us: int, **more: int) -> str:
 
 def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
     lines = [fetch(0, 900, 300), fetch(1, 1500, 400), fetch(1, 900_000, 400)]
-    ((_, (source,)),) = discover([str(folder_with(tmp_path, lines))]).runs
-    trace = read(source)
+    trace = one_trace(folder_with(tmp_path, lines))
     mine = trace.events.take(trace.events["kind"] == Kind.OTHER)
     assert [trace.strings[n] for n in mine["name"]] == ["DataLoader worker: fetch"] * 2
     assert mine["ts_ns"].tolist() == [BASE_NS + 900_000, BASE_NS + 1_500_000]
@@ -43,21 +41,20 @@ def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
 
 
 def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
-    cost = {"cpu_ns": 90_000, "collate_ns": 10_000}
-    cost["waited_ns"] = 4_000
+    cost = {"cpu_ns": 90_000, "collate_ns": 10_000, "waited_ns": 4_000}
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
     folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
     fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), Sidecar())
-    found = summary(fetches)
-    assert found is not None
-    assert [(span.worker, span.dur_ns) for span in found.spans] == [(0, 100_000), (1, 100_000)] * 3
-    assert replace(found, spans=()) == TimedFetches(2, 100_000, 4, (100_000,) * 20, **cost)
+    timed = summary(fetches)
+    assert timed is not None
+    assert [(span.worker, span.dur_ns) for span in timed.spans] == [(0, 100_000), (1, 100_000)] * 3
+    assert replace(timed, spans=()) == TimedFetches(2, 100_000, 4, (100_000,) * 20, **cost)
     assert ["1 unreadable" in note.issue for note in notes] == [True]
     own = tuple(Fetch(start_ns=n, dur_ns=50, cpu_ns=20, collate_ns=5, samples=2) for n in range(3))
     fetches, _ = read_fetches(None, Sidecar(fetches=own))
-    found = summary(fetches)
-    assert found is not None and (found.workers, found.fetch_ns, found.samples) == (0, 50, 2)
-    assert found.waited_ns is None
+    timed = summary(fetches)
+    assert timed is not None and timed.waited_ns is None
+    assert (timed.workers, timed.fetch_ns, timed.samples) == (0, 50, 2)
     assert summary(np.empty((0, 7), np.int64)) is None
 
 

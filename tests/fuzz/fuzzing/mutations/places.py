@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from random import Random
 
-from fuzzing.tree import Entry, Fifo, Link, Socket, Tree, Unreadable, Vanishing, files, with_file
+from fuzzing.tree import Entry, Fifo, Link, Socket, Tree, Unreadable, Vanishing, files, with_file, without
 
 _NAMES = ("caf\udce9.json", "rank\udcff0.json", "new\nline.json", "\x1b[31mred.json", "a" * 250, "-o.json", "~")
 _NAMES += ("*", "rank0.json.tmp", "notes.txt", "latest", "run.sidecar.json", "manifest.json.json", " .json", "é.json")
@@ -49,7 +49,7 @@ def odd_name(tree: Tree, draw: Random) -> Tree:
 
 def folder_for_file(tree: Tree, draw: Random) -> Tree:
     name = _name(tree, draw)
-    return {**{path: entry for path, entry in tree.items() if path != name}, f"{name}/inside.json": b"{}"}
+    return {**without(tree, name), f"{name}/inside.json": b"{}"}
 
 
 def beside(tree: Tree, draw: Random) -> Tree:
@@ -62,7 +62,7 @@ def beside(tree: Tree, draw: Random) -> Tree:
 
 def missing(tree: Tree, draw: Random) -> Tree:
     name = draw.choice(sorted(path for path in tree if path.startswith("run/")))
-    return {**{path: entry for path, entry in tree.items() if path != name}, "run/README.md": b"x"}
+    return {**without(tree, name), "run/README.md": b"x"}
 
 
 def deep(tree: Tree, draw: Random) -> Tree:

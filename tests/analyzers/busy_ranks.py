@@ -14,8 +14,11 @@ def never(rank: int, step: int, number: int) -> float:
     return 0.0
 
 
-def busy_ranks(folder: Path, in_operator: Held = never, in_python: Held = never) -> Path:
-    """Traces of ranks whose threads are held inside an operator, or before it, for so long."""
+def busy_ranks(
+    folder: Path, in_operator: Held = never, in_python: Held = never, extra: Callable[[int, int], int] | None = None
+) -> Path:
+    """Traces of ranks whose threads are held inside an operator, or before it, for so long. `extra`: operators that a
+    rank runs in a step beside those of all."""
     events: list[Events] = [[], []]
     begun = 1_000.0
     for step in range(STEPS):
@@ -27,6 +30,9 @@ def busy_ranks(folder: Path, in_operator: Held = never, in_python: Held = never)
                 dur_us = DUR_US + in_operator(rank, step, number)
                 events[rank].append(operator(rank, f"aten::op{number}", at, dur_us))
                 at += dur_us
+            for _ in range(extra(rank, step) if extra else 0):
+                events[rank].append(operator(rank, "aten::matmul", at, DUR_US))
+                at += DUR_US
             ends.append(at + PYTHON_US)
         met = max(ends) + MEETING_US
         for rank in (0, 1):

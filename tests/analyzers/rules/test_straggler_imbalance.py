@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from captured import counted, fed
+from busy_ranks import DUR_US, busy_ranks
+from captured import counted, fed, with_sidecars
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, candidate, fires, run_of, serious
+from labelled_runs import Runs, candidate, candidates, fires, only_run, run_of, serious
 
 from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 
 ID = "straggler.imbalance"
 Work = Callable[[Script, int, int], None]
@@ -141,3 +143,30 @@ def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> 
     assert found.fixes[0].setting == "batch size of rank 1"
     assert found.recoverable_us.value == pytest.approx(2_000.0 + 20 * 200.0, rel=0.2)
     assert not [finding for finding in report.findings if finding.id in ("straggler.host", "straggler.compute")]
+
+
+@pytest.mark.parametrize(
+    ("extra", "often", "share"),
+    [
+        (lambda rank, step: 4 * (rank == step % 2), 6, 0.75),  # from half of the extra work to all of it
+        (lambda rank, step: 4 * (rank == step % 3), 4, 0.75 * 2 / 3),
+    ],
+    ids=["each-step", "two-of-three-steps"],
+)
+def test_operators_of_ranks_in_turn_stand_on_a_busy_machine(
+    tmp_path: Path, extra: Callable[[int, int], int], often: int, share: float
+) -> None:
+    run = only_run(busy_ranks(tmp_path / "run", extra=extra))
+    busy = with_sidecars(run, {"cpu_waits": {"windows": [{"dur_ns": 100, "cpu_ns": 50, "waited_ns": 40}]}})
+    told = candidate(ID, busy)
+    assert told.ranks == () and explained_by_a_busy_machine(told, busy) is None
+    assert told.summary.startswith(f"one rank runs operators that its peers do not in {often} of 6 steps")
+    assert "aten::matmul" in told.summary
+    assert run.pricer.gain_us(told) == pytest.approx(share * 4 * DUR_US, rel=0.05)
+
+
+@pytest.mark.parametrize("extra", [lambda rank, step: 0, lambda rank, step: 4 * (step % 2), lambda rank, step: rank])
+def test_operators_that_no_ranks_have_in_turn_are_no_turns(tmp_path: Path, extra: Callable[[int, int], int]) -> None:
+    """None, the same on both ranks in some steps, and those of one rank alone."""
+    run = only_run(busy_ranks(tmp_path / "run", extra=extra))
+    assert not any("not in" in one.summary for one in candidates(ID, run.measures))

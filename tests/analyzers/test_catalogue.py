@@ -2,16 +2,22 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 from captured import steps_alone
-from labelled_runs import Runs, candidates
+from labelled_runs import Runs, candidates, run_of
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue, page
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.not_looked_at import left_out, unmatched_us
+from ddprof.analyzers.same_result import CONDITIONS, checked
 from ddprof.errors import UsageError
-from ddprof.findings import Abstention
+from ddprof.findings import Abstention, Alters, Fix
+from ddprof.report.model import Report
 
 CONTRACT = (
     "input.starved input.straggler input.pageable_copy input.unsharded comm.latency_bound comm.no_overlap "
@@ -71,3 +77,68 @@ def test_of_a_job_with_one_traced_rank_nothing_is_said_of_all_ranks(labelled: Ru
     for found in said:
         assert not any(words in found.summary for words in ("all ranks", "every rank", "the ranks", "typical rank"))
         assert "rank 1" in found.summary
+
+
+TRAFFIC = ("comm.latency_bound", "comm.no_overlap", "comm.bandwidth_bound")
+RANKS = ("straggler.compute", "straggler.imbalance", "straggler.unexplained")
+
+
+def report_of(runs: Runs, name: str, *positions: int) -> Report:
+    """The report on the run as if only these ranks had been traced."""
+    return run_of([runs(name).job.ranks[p] for p in positions]).report
+
+
+def test_traffic_without_a_traced_partner_is_not_judged(labelled: Runs) -> None:
+    report = report_of(labelled, "straggler.compute", 0)  # it waits for another, which bytes do not explain
+    reasons = {abstention.id: abstention.reason for abstention in report.abstentions}
+    for rule_id in TRAFFIC:
+        assert "the partner was not traced" in reasons[rule_id] and rule_id not in report.checked
+    assert "report lacks, or waiting" in report.verdict.headline
+
+
+def test_a_job_is_judged_where_it_was_seen_whole(labelled: Runs) -> None:
+    reasons = {abstention.id: abstention.reason for abstention in report_of(labelled, "clean.ddp", 0, 1, 2).abstentions}
+    for rule_id in RANKS:
+        assert reasons[rule_id] == "compared 3 of 4 ranks: without rank 3"
+    measures = labelled("clean.ddp").measures
+    assert unmatched_us(measures) == 0.0
+    assert [said for rule in catalogue().values() for said in left_out(rule, measures)] == []
+    assert {*TRAFFIC, *RANKS} <= set(labelled("clean.ddp").report.checked)
+
+
+def test_waiting_for_a_rank_that_is_not_in_the_report_is_no_plain_communication(labelled: Runs) -> None:
+    """Without the slow one of four ranks its peers' waits and transfers cannot be told apart."""
+    run = labelled("straggler.compute")
+    (culprit,) = run.fault["culprit_ranks"]
+    others = [p for p, rank in enumerate(run.job.rank_ids) if rank != culprit]
+    said = report_of(labelled, "straggler.compute", *others).verdict.headline
+    assert "with ranks that this report lacks, or waiting for them" in said, said
+
+
+# Words of a change to what is computed, in a setting, a suggestion or a patch.
+ALTERING = re.compile(
+    r"no_sync\(|register_comm_hook\(|autocast|dist\.barrier|larger, if memory|all_reduce\((?:metrics|total)\)"
+)
+FILES = sorted(Path(rules.__path__[0]).rglob("*.py"))
+
+
+def _fixes(path: Path) -> list[ast.Call]:
+    calls = (node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Fix"]
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if _fixes(path)], ids=lambda path: path.stem)
+def test_a_fix_whose_words_alter_what_is_computed_says_so(path: Path) -> None:
+    for call in _fixes(path):
+        if ALTERING.search(ast.unparse(call)):
+            assert any(keyword.arg == "alters" for keyword in call.keywords), ast.unparse(call)
+
+
+def test_every_kind_of_change_has_a_condition() -> None:
+    assert set(CONDITIONS) == set(Alters)
+    assert all(len(words.split()) <= 20 and words.startswith("Check first that ") for words in CONDITIONS.values())
+
+
+def test_compiling_a_model_is_not_said_to_lower_its_precision() -> None:
+    fix = Fix("torch.compile", "torch.compile(model)", "launches cost", "PyTorch", applies=(("compile", True),))
+    assert not checked(fix, cast(Measures, None)).condition

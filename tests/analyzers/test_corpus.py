@@ -1,13 +1,19 @@
 """The whole chain on runs whose truth is known: right causes, right ranks, nobody accused falsely, true prices."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import corpus
 import numpy as np
 import pytest
 from corpus import CLEAN, FAULTY, HARD, JUDGED, WHOLE
-from labelled_runs import Runs
+from labelled_runs import Runs, drawn
 
+from benchmarks.oracle import kinds
+from benchmarks.oracle.spec import Scenario
 from benchmarks.scoring.score import Score, score
+from ddprof.analyzers.facts.early import is_early
 
 MAX_REPLAY_ERROR = 1e-3
 MAX_LEDGER_ERROR = 1e-3  # of wall time, mean over causes
@@ -57,3 +63,30 @@ def test_hand_made_samples_are_all_right(shared_dir: Path) -> None:
     assert len(runs) == 10 and [run.name for run in runs if not run.right] == []
     assert max(run.replay_error or 0.0 for run in runs) < MAX_REPLAY_ERROR
     assert float(np.median([run.step_error for run in runs if run.step_error is not None])) < 0.03
+
+
+def small(name: str) -> Scenario:
+    """A run of the corpus whose script never waits for the device."""
+    found = corpus.EVERY[name]
+    return replace(found, steps=4, model=replace(found.model, sync="none"))
+
+
+def of_kind(kind: str) -> Scenario:
+    return kinds.scenario(161_100, kind, run_ahead=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"),
+    [(small, kind) for kind in ("straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.ddp")]
+    + [
+        pytest.param(of_kind, kind, marks=pytest.mark.slow)
+        for kind in ("straggler.compute", "pipeline.imbalance", "comm.latency_bound", "clean.plain")
+    ],
+)
+def test_run_ahead_jobs_are_judged_like_others(made: Callable[[str], Scenario], kind: str, tmp_path: Path) -> None:
+    run = drawn(made(kind), tmp_path)
+    assert any(is_early(facts.device_ops).any() for facts in run.job.ranks)
+    score = run.score
+    assert score.right and score.bound_right, score
+    assert score.replay_error is not None and score.replay_error < 0.005, score
+    assert score.ledger_error is not None and score.ledger_error < 0.01, score

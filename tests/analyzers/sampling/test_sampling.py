@@ -1,12 +1,13 @@
 """Samples of ranks, from jobs of any layout and from files that state little; notes of a report on one."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from labelled_runs import drawn
 
 from benchmarks.oracle.small_runs import fault, small_run
-from benchmarks.oracle.spec import Model, Parallel
+from benchmarks.oracle.spec import Fault, Model, Parallel
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.analyzers.sampling import choose
 from ddprof.analyzers.sampling.choose import HOST, STAGE, TENSOR_GROUP, counts, greedy, parse_ranks, sample, spread
@@ -16,46 +17,34 @@ from ddprof.readers import Source, discover
 from ddprof.readers.admission.stated import Stated
 from ddprof.report.model import Report
 
-STAGES, REPLICAS, TENSOR = 4, 4, 4
-WORLD = STAGES * REPLICAS * TENSOR
+STAGES, WORLD, SLOW = 4, 64, 13
 
 
 def mesh(inner: str) -> list[choose.Traits]:
-    """64 ranks, 8 to a host: stages outermost, as Megatron has them, or innermost."""
+    """64 ranks, 8 to a host, four stages of four replicas of four: stages outermost, as in Megatron, or innermost."""
     shown = []
     for rank in range(WORLD):
-        if inner == "tensor":
-            stage = rank // 16
-            tensor = tuple(range(rank // 4 * 4, rank // 4 * 4 + 4))
-            pipeline = tuple(range(rank % 16, WORLD, 16))
-            data = tuple(16 * stage + 4 * r + rank % 4 for r in range(4))
-        else:
-            stage = rank % 4
-            tensor = tuple(16 * t + rank % 16 for t in range(4))
-            pipeline = tuple(range(rank // 4 * 4, rank // 4 * 4 + 4))
-            data = tuple(rank // 16 * 16 + 4 * r + stage for r in range(4))
-        groups = (
-            ProcessGroup("0", "default_pg", tuple(range(WORLD)), WORLD),
-            ProcessGroup("1", "TENSOR_MODEL_PARALLEL_GROUP", tensor, TENSOR),
-            ProcessGroup("2", "PIPELINE_MODEL_PARALLEL_GROUP", pipeline, STAGES),
-            ProcessGroup("3", "DATA_PARALLEL_GROUP", data, REPLICAS),
-        )
-        source = Source(f"rank{rank}.json", "kineto")
-        shown.append(choose.traits_of(Stated(source, rank, f"node{rank // 8}", groups), WORLD))
+        near, far = range(rank // 4 * 4, rank // 4 * 4 + 4), range(rank % 16, WORLD, 16)
+        members = {
+            "default_pg": range(WORLD),
+            "TENSOR_MODEL_PARALLEL_GROUP": near if inner == "tensor" else far,
+            "PIPELINE_MODEL_PARALLEL_GROUP": far if inner == "tensor" else near,
+            "DATA_PARALLEL_GROUP": range(rank // 16 * 16 + rank % 4, rank // 16 * 16 + 16, 4),
+        }
+        groups = tuple(ProcessGroup(str(n), of, tuple(m), len(m)) for n, (of, m) in enumerate(members.items()))
+        stated = Stated(Source(f"rank{rank}.json", "kineto"), rank, f"node{rank // 8}", groups)
+        shown.append(choose.traits_of(stated, WORLD))
     return shown
 
 
 @pytest.mark.parametrize("inner", ["tensor", "pipeline"])
-@pytest.mark.parametrize(
-    ("count", "stages", "hosts", "tensor_groups"), [(4, 4, 4, 4), (8, 4, 8, 8), (16, 4, 8, 16), (20, 4, 8, 16)]
-)
-def test_stages_come_first_then_hosts(inner: str, count: int, stages: int, hosts: int, tensor_groups: int) -> None:
+@pytest.mark.parametrize(("count", "hosts", "tensor_groups"), [(4, 4, 4), (8, 8, 8), (16, 8, 16), (20, 8, 16)])
+def test_stages_come_first_then_hosts(inner: str, count: int, hosts: int, tensor_groups: int) -> None:
     shown = mesh(inner)
     chosen = greedy(shown, [], count)
-    assert len(set(chosen)) == count
     seen = counts([shown[at] for at in chosen])
-    assert (seen[STAGE], seen[HOST]) == (stages, hosts) and seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
-    assert counts(shown)[STAGE] == STAGES
+    assert len(set(chosen)) == count and counts(shown)[STAGE] == STAGES
+    assert (seen[STAGE], seen[HOST]) == (STAGES, hosts) and seen[TENSOR_GROUP] >= tensor_groups * 3 // 4
 
 
 def test_named_ranks_are_in_the_sample_and_unreadable_files_are_chosen_by_name(tmp_path: Path) -> None:
@@ -73,22 +62,24 @@ def test_ranks_of_which_nothing_is_known_show_every_block_that_has_its_share(tot
     assert spread(total, 0) == [] and spread(total, 1) == [0]
 
 
+def traces(folder: Path, *faults: Fault, layers: int, **layout: Any) -> Path:
+    model = Model(layers=layers, unit_us=390.0, params_per_layer=10_000_000)
+    return drawn(small_run(*faults, model=model, loader_us=20_000.0, **layout), folder).traces
+
+
 @pytest.fixture(scope="module")
 def pipeline_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     parallel = Parallel("pp", dp=2, pp=4, microbatches=4)
-    stages = small_run(ranks=8, hosts=2, parallel=parallel, model=model, loader_us=20_000.0)
-    return drawn(stages, tmp_path_factory.mktemp("pipeline")).traces
+    return traces(tmp_path_factory.mktemp("pipeline"), ranks=8, hosts=2, parallel=parallel, layers=1)
 
 
 def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_traces: Path) -> None:
     sources = discover([pipeline_traces]).sources
-    found = sample(sources, parse_ranks("sample:4"))
-    assert counts(found.read)[STAGE] == 4 and counts(found.read)[HOST] == 2
-    assert len(found.sources) == 4 and len(found.unread) == 4
-    assert [s for s in sources if s in found.sources] == list(found.sources)  # in the order of the files
-    found = sample(sources, parse_ranks("1,6,99"))
-    assert sorted(rank for rank, _ in found.unread if rank is not None) == [0, 2, 3, 4, 5, 7]
+    four, listed = (sample(sources, parse_ranks(text)) for text in ("sample:4", "1,6,99"))
+    assert counts(four.read)[STAGE] == 4 and counts(four.read)[HOST] == 2
+    assert len(four.sources) == 4 and len(four.unread) == 4
+    assert [s for s in sources if s in four.sources] == list(four.sources)  # in the order of the files
+    assert sorted(rank for rank, _ in listed.unread if rank is not None) == [0, 2, 3, 4, 5, 7]
     assert sample(sources, parse_ranks("sample:8")).sources == sources
     assert parse_ranks("all").is_all and sample(sources, parse_ranks("all")).unread == ()
     with pytest.raises(NoUsableInput, match="none of these ranks has a trace"):
@@ -98,10 +89,8 @@ def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_
 @pytest.mark.parametrize(
     ("text", "named", "count", "one_more"),
     [
-        ("0,7", (0, 7), None, "0,7,9"),
-        ("7,7", (7,), None, "7,9"),
-        ("sample:32", (), 32, "sample:33,9"),
-        ("sample:32,7", (7,), 32, "sample:33,7,9"),
+        *(("0,7", (0, 7), None, "0,7,9"), ("7,7", (7,), None, "7,9")),
+        *(("sample:32", (), 32, "sample:33,9"), ("sample:32,7", (7,), 32, "sample:33,7,9")),
     ],
 )
 def test_ranks(text: str, named: tuple[int, ...], count: int | None, one_more: str) -> None:
@@ -116,16 +105,9 @@ def test_what_cannot_be_read(text: str) -> None:
         parse_ranks(text)
 
 
-SLOW = 13
-MODEL = Model(layers=2, unit_us=390.0, params_per_layer=10_000_000)
-
-
-def traces(folder: Path, slow: int | None) -> Path:
-    """32 ranks on four hosts, tensor parallel by four; one of them with slow kernels, or none."""
-    faults = [] if slow is None else [fault("straggler.compute", 0.3, slow, mode="all")]
-    parallel = Parallel("tpdp", dp=8, tp=4)
-    wide = small_run(*faults, ranks=32, hosts=4, parallel=parallel, model=MODEL, loader_us=20_000.0)
-    return drawn(wide, folder).traces
+def wide(folder: Path, *faults: Fault) -> Path:
+    """32 ranks on four hosts, tensor parallel by four."""
+    return traces(folder, *faults, ranks=32, hosts=4, parallel=Parallel("tpdp", dp=8, tp=4), layers=2)
 
 
 def told(path: Path, ranks: str) -> tuple[Report, dict[str, str]]:
@@ -134,10 +116,10 @@ def told(path: Path, ranks: str) -> tuple[Report, dict[str, str]]:
 
 
 def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(tmp_path: Path) -> None:
-    with_slow_rank = traces(tmp_path, SLOW)
+    with_slow_rank = wide(tmp_path, fault("straggler.compute", 0.3, SLOW, mode="all"))
     report, notes = told(with_slow_rank, "sample:12")
     assert SLOW not in report.run.ranks
-    assert not [f for f in report.findings if f.ranks]  # nobody is blamed for a rank that was not read
+    assert not any(f.ranks for f in report.findings)  # nobody is blamed for a rank that was not read
     (following,) = [issue for issue in notes if issue.startswith("read rank")]
     assert following.startswith(f"read rank {SLOW} next: collectives of its groups last ")
     assert notes[following] == f"--ranks sample:13,{SLOW}"
@@ -146,7 +128,7 @@ def test_the_slow_rank_that_was_not_read_is_the_one_to_read_next_and_then_found(
 
 
 def test_a_sample_says_what_it_shows_what_it_cannot_and_what_to_read_next(tmp_path: Path) -> None:
-    healthy = traces(tmp_path, None)
+    healthy = wide(tmp_path)
     report, notes = told(healthy, "sample:8")
     assert len(report.run.ranks) == 8
     shown = "8 of 32 ranks were read (--ranks sample:8), which show all 4 hosts, all 8 tensor-parallel groups"

@@ -116,9 +116,7 @@ def fixes(path: Path) -> list[ast.Call]:
     return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Fix"]
 
 
-@pytest.mark.parametrize(
-    "path", list(filter(fixes, sorted(FOLDER.rglob("*.py")))), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", list(filter(fixes, sorted(FOLDER.rglob("*.py")))), ids=lambda path: path.stem)
 def test_a_fix_whose_words_alter_what_is_computed_says_so(path: Path) -> None:
     for call in fixes(path):
         if ALTERING.search(ast.unparse(call)):

@@ -83,9 +83,8 @@ def test_a_trace_that_is_gone_is_one_line(shared_run: Callable[[str], Path], tmp
     folder = shutil.copytree(shared_run("traces/cpu_gloo/ddp-cnn-2r-base"), tmp_path / "run")
     run = only_run(folder)
     shutil.rmtree(folder)
-    with pytest.raises(NoUsableInput) as told:
+    with pytest.raises(NoUsableInput, match=r"^[^\n]+$"):
         kernels_of(run)
-    assert len(str(told.value).splitlines()) == 1
 
 
 def test_a_product_reads_both_operands_and_writes_its_result() -> None:
@@ -99,8 +98,7 @@ def test_a_product_reads_both_operands_and_writes_its_result() -> None:
 def test_attention_has_tokens_and_heads_where_each_operator_has_them() -> None:
     batch, heads, tokens, width = 2, 8, 512, 64
     exact = 4.0 * batch * heads * tokens * tokens * width  # queries by keys, then by values
-    called = [[batch, heads, tokens, width]] * 3
-    launched = [[batch, tokens, heads, width]] * 3
+    called, launched = [[batch, heads, tokens, width]] * 3, [[batch, tokens, heads, width]] * 3
     assert operator_flops("aten::_scaled_dot_product_flash_attention", called) == exact
     assert operator_flops("aten::_flash_attention_forward", launched) == exact
     assert operator_flops("aten::_flash_attention_backward", launched) == 2.5 * exact
@@ -157,9 +155,8 @@ def test_ranks_words_and_nulls_are_kept(run: LoadedRun, tables: dict[str, Table]
     for name in ("rank_steps", "rank_step_causes", "collective_members"):
         assert set(moved[name]["rank"].tolist()) == {4, 5, 9}
     assert set(moved["charged_waits"]["late_rank"].tolist()) == {9}
-    redaction = Redaction(run.report, b"key")
-    assert list(redaction.table(tables["collectives"])["op"]) == list(tables["collectives"]["op"])
-    assert list(redaction.table(tables["rank_step_causes"])["cause"]) == list(tables["rank_step_causes"]["cause"])
+    for name, column in (("collectives", "op"), ("rank_step_causes", "cause")):
+        assert list(Redaction(run.report, b"key").table(tables[name])[column]) == list(tables[name][column])
     unknown = run.job.blame.replace(culprit=np.full(len(run.job.blame), NULL))
     write_tables(tmp_path, named_tables(replace(run.job, blame=unknown)), "parquet")
     read = pyarrow.parquet.read_table(tmp_path / "charged_waits.parquet")

@@ -32,35 +32,33 @@ class Stage:
     done: bool = False
 
 
+@dataclass
 class Pipeline:
     """`work_us[s]`: forward and backward (half as long again each, 1 : 2) of one microbatch on stage s. `at_forward`: a
     stage's steps, and its recording, begin with its first forward pass, behind what that receives. `logs_us`: of which
     nothing is recorded, before each update of the last stage."""
 
-    def __init__(
-        self,
-        work_us: Sequence[float],
-        microbatches: int,
-        steps: int = 4,
-        inputs: bool = True,
-        at_forward: bool = False,
-        logs_us: float = 0.0,
-    ) -> None:
-        self._work_us, self._count, self._steps, self._inputs = work_us, microbatches, steps, inputs
-        self._at_forward, self._logs_us = at_forward, logs_us
+    work_us: Sequence[float]
+    microbatches: int
+    steps: int = 4
+    inputs: bool = True
+    at_forward: bool = False
+    logs_us: float = 0.0
+
+    def __post_init__(self) -> None:
         self._posted: dict[tuple[tuple[int, int, int], bool], float] = {}
         self._numbers: dict[tuple[int, int, bool], int] = {}
-        self.stages = [Stage(rank, self._program(rank)) for rank in range(len(work_us))]
+        self.stages = [Stage(rank, self._program(rank)) for rank in range(len(self.work_us))]
         while not all(stage.done for stage in self.stages):
             for stage in self.stages:
                 self._advance(stage)
 
     @property
     def step_us(self) -> float:
-        return sum(stage.now_us for stage in self.stages) / len(self.stages) / self._steps
+        return sum(stage.now_us for stage in self.stages) / len(self.stages) / self.steps
 
     def write(self, folder: Path) -> Path:
-        if self._at_forward:
+        if self.at_forward:
             for stage in self.stages:
                 self._mark_at_forward(stage)
         return write(folder, [stage.events for stage in self.stages])
@@ -79,8 +77,7 @@ class Pipeline:
                 return
             for work, other in zip(stage.waits, both, strict=True):
                 stage.now_us = max(stage.now_us, work.posted_us + TRANSFER_US, (other or 0.0) + TRANSFER_US)
-                name = "gloo:send" if work.is_send else "gloo:recv"
-                opened = work.posted_us + 0.8 * CALL_US
+                name, opened = "gloo:send" if work.is_send else "gloo:recv", work.posted_us + 0.8 * CALL_US
                 sizes = {"Input Dims": [[8, 64]], "Input type": ["float"]}
                 stage.events.append(annotation(stage.rank, name, opened, stage.now_us - opened, **sizes))
             stage.waits = []
@@ -91,14 +88,12 @@ class Pipeline:
                 stage.done = True
 
     def _program(self, rank: int) -> Generator[list[Work], None, None]:
-        me, last, before, after = self.stages[rank], len(self._work_us) - 1, rank - 1, rank + 1
-        receive = [(before, False)] if rank > 0 else []
-        send_on = [(after, True)] if rank < last else []
-        receive_back = [(after, False)] if rank < last else []
-        send_back = [(before, True)] if rank > 0 else []
-        for step in range(self._steps):
+        me, last = self.stages[rank], len(self.work_us) - 1
+        receive, send_back = ([(rank - 1, is_sent)] if rank > 0 else [] for is_sent in (False, True))
+        receive_back, send_on = ([(rank + 1, is_sent)] if rank < last else [] for is_sent in (False, True))
+        for step in range(self.steps):
             began = me.now_us
-            warm = min(self._count, last + 1 - rank)
+            warm = min(self.microbatches, last + 1 - rank)
             sent: list[Work] = []
             for i in range(warm):
                 yield self._post(me, receive)
@@ -111,23 +106,23 @@ class Pipeline:
                 yield self._post(me, send_on + receive_back)
                 self._compute(me, rank, 2 / 3)
                 backwards += 1
-                if forwards == self._count:
+                if forwards == self.microbatches:
                     break
                 yield self._post(me, send_back + receive)
                 self._compute(me, rank, 1 / 3)
                 forwards += 1
             yield self._post(me, send_back)
-            while backwards < self._count:
+            while backwards < self.microbatches:
                 yield self._post(me, receive_back)
                 self._compute(me, rank, 2 / 3)
                 yield self._post(me, send_back)
                 backwards += 1
-            me.now_us += self._logs_us if rank == last else 0.0
+            me.now_us += self.logs_us if rank == last else 0.0
             self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
             me.events.append(annotation(rank, f"ProfilerStep#{step}", began, me.now_us - began))
 
     def _compute(self, stage: Stage, rank: int, share: float) -> None:
-        self._operator(stage, "aten::mm", self._work_us[rank] * share)
+        self._operator(stage, "aten::mm", self.work_us[rank] * share)
 
     def _operator(self, stage: Stage, name: str, dur_us: float) -> None:
         stage.events.append(operator(stage.rank, name, stage.now_us, dur_us))
@@ -142,7 +137,7 @@ class Pipeline:
             work = Work((src, dst, number), is_send, stage.now_us)
             self._posted[work.key, is_send] = stage.now_us
             given = {"Input Dims": [[[8, 64]], [], [], []], "Input type": ["TensorList", "", "Scalar", "Scalar"]}
-            if self._inputs:
+            if self.inputs:
                 given["Concrete Inputs"] = ["", "", str(peer), "0"]
             name = "c10d::send" if is_send else "c10d::recv_"
             stage.events.append(operator(stage.rank, name, stage.now_us, CALL_US, **given))

@@ -29,6 +29,15 @@ def annotation(rank: int, name: str, ts_us: float, dur_us: float, **args: Any) -
     return _span("user_annotation", rank, FIRST + rank, name, ts_us, dur_us, args)
 
 
+def all_reduce(rank: int, called_us: float, work_us: float, transfer_us: float) -> Events:
+    """Work until an all-reduce is called, which is then waited for."""
+    return [
+        operator(rank, "aten::mm", called_us - work_us, work_us - 100),
+        operator(rank, "c10d::allreduce_", called_us - 60, 50, **TENSOR),
+        transfer(rank, "gloo:all_reduce", called_us - 5, transfer_us + 5, **TENSOR),
+    ]
+
+
 def write(folder: Path, ranks: Sequence[Events]) -> Path:
     """The events of each rank as `rank0.pt.trace.json`, ... in `folder`, which is made and returned."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -38,14 +38,10 @@ class Script:
     ) -> None:
         """An operator that launches one kernel, 10 us beside the launch call; again and again."""
         for _ in range(times):
-            self.launches += 1
-            begin, call = self.now_us, self.now_us + 5
+            ids, begin, call = self._next_ids(), self.now_us, self.now_us + 5
             self.add(op, "cpu_op", begin, 10 + call_us, 1, {"External id": self.launches})
-            ids = {"correlation": self.launches, "External id": self.launches}
             self.add("cudaLaunchKernel", "cuda_runtime", call, call_us, 1, ids)
-            start = max(self.free_us, call + call_us + 1)
-            self.add(name, "kernel", start, dur_us, 7, {**ids, "stream": 7, "device": 0})
-            self.free_us = start + dur_us
+            self._run(name, "kernel", max(self.free_us, call + call_us + 1), dur_us, ids)
             self.now_us = begin + 10 + call_us
 
     def copy(self, size_bytes: int, dur_us: float = 10.0) -> None:
@@ -57,42 +53,39 @@ class Script:
         self._copy(name, size_bytes, dur_us, max(self.free_us, self.now_us + 5) + dur_us - early_us)
 
     def _copy(self, name: str, size_bytes: int, dur_us: float, returns_us: float) -> None:
-        self.launches += 1
-        ids = {"correlation": self.launches, "External id": self.launches}
+        ids = self._next_ids()
         self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us, returns_us - self.now_us, 1, ids)
-        start = max(self.free_us, self.now_us + 5)
-        copied = {**ids, "stream": 7, "device": 0, "bytes": size_bytes}
-        self.add(name, "gpu_memcpy", start, dur_us, 7, copied)
-        self.free_us = start + dur_us
+        self._run(name, "gpu_memcpy", max(self.free_us, self.now_us + 5), dur_us, {**ids, "bytes": size_bytes})
         self.now_us = returns_us
 
     def copy_pageable(self, size_bytes: int, dur_us: float, to_host: bool = False) -> None:
         """A copy between the device and pageable memory: the host waits for it."""
-        self.launches += 1
-        ids = {"correlation": self.launches, "External id": self.launches}
-        start = max(self.free_us, self.now_us + 5)
-        self.free_us = start + dur_us
-        self.add(
-            "aten::copy_", "cpu_op", self.now_us, self.free_us + 3 - self.now_us, 1, {"External id": self.launches}
-        )
-        self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us + 1, self.free_us + 1 - self.now_us, 1, ids)
+        ids, start = self._next_ids(), max(self.free_us, self.now_us + 5)
+        took_us = start + dur_us - self.now_us
+        self.add("aten::copy_", "cpu_op", self.now_us, took_us + 3, 1, {"External id": self.launches})
+        self.add("cudaMemcpyAsync", "cuda_runtime", self.now_us + 1, took_us + 1, 1, ids)
         name = "Memcpy DtoH (Device -> Pageable)" if to_host else "Memcpy HtoD (Pageable -> Device)"
-        copied = {**ids, "stream": 7, "device": 0, "bytes": size_bytes}
-        self.add(name, "gpu_memcpy", start, dur_us, 7, copied)
+        self._run(name, "gpu_memcpy", start, dur_us, {**ids, "bytes": size_bytes})
         self.now_us = self.free_us + 3
 
     def reduce(self, until_us: float, elements: int = 2**20, ranks: int = 2) -> None:
         """An all-reduce launched now, on the stream of the kernels, that ends at `until_us`."""
-        self.launches += 1
-        ids = {"correlation": self.launches, "External id": self.launches}
+        ids, start = self._next_ids(), max(self.free_us, self.now_us + 5)
         self.add("cudaLaunchKernelExC", "cuda_runtime", self.now_us, 4.0, 1, ids)
-        start = max(self.free_us, self.now_us + 5)
         described = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": ranks, "dtype": "Float"}
         sized = {"In msg nelems": elements, "Out msg nelems": elements, "Process Group Ranks": str(list(range(ranks)))}
-        args = {**ids, **described, **sized, "stream": 7, "device": 0}
-        self.add("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "kernel", start, until_us - start, 7, args)
-        self.free_us = until_us
+        name, args = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", {**ids, **described, **sized}
+        self._run(name, "kernel", start, until_us - start, args)
         self.now_us += 4
+
+    def _next_ids(self) -> dict[str, Any]:
+        """Numbers of a call and of what it launches."""
+        self.launches += 1
+        return {"correlation": self.launches, "External id": self.launches}
+
+    def _run(self, name: str, cat: str, start_us: float, dur_us: float, args: dict[str, Any]) -> None:
+        self.add(name, cat, start_us, dur_us, 7, {**args, "stream": 7, "device": 0})
+        self.free_us = start_us + dur_us
 
     @contextmanager
     def frame(self, name: str, cat: str = "python_function") -> Iterator[None]:

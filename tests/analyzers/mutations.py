@@ -13,11 +13,6 @@ Texts = dict[str, str]
 Mutation = Callable[[Files, Files, random.Random], Texts]
 _ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation"}
 UNMARKED = 8  # parts that a recording without step marks is cut to some of
-_COPIES: tuple[Callable[[str], str], ...] = (
-    lambda name: f"copy of {name}",
-    lambda name: name.replace(".", " (1).", 1),
-    lambda name: f"old/{name}",
-)
 _CALLS = {"cuda_runtime", "cuda_driver"}
 LAUNCHES_LOSE = (_CALLS, _ON_DEVICE, _CALLS | _ON_DEVICE)
 
@@ -79,18 +74,17 @@ def _calls_last(events: list[Any]) -> list[Any]:
 ORDERS: list[Callable[[list[Any]], list[Any]]] = [list, lambda e: sorted(e, key=_start), _calls_last, _calls_last]
 
 
-def _is_on_device(event: dict[str, Any]) -> bool:
-    return event.get("cat") in _ON_DEVICE
+def _with_holes(hit: Callable[[Any], bool]) -> Mutation:
+    def change(events: list[Any], rng: random.Random) -> list[Any]:
+        first, last = _times(events)
+        spans = []
+        for _ in range(rng.randint(1, 3)):
+            length = rng.uniform(0.01, 0.25) * (last - first)
+            begin = rng.uniform(first, last - length)
+            spans.append((begin, begin + length))
+        return [e for e in events if not (_is_timed(e) and hit(e) and any(a <= float(e["ts"]) < b for a, b in spans))]
 
-
-def _with_holes(events: list[Any], rng: random.Random, hit: Callable[[Any], bool]) -> list[Any]:
-    first, last = _times(events)
-    spans = []
-    for _ in range(rng.randint(1, 3)):
-        length = rng.uniform(0.01, 0.25) * (last - first)
-        begin = rng.uniform(first, last - length)
-        spans.append((begin, begin + length))
-    return [e for e in events if not (_is_timed(e) and hit(e) and any(a <= float(e["ts"]) < b for a, b in spans))]
+    return _in_some(change)
 
 
 def sampled(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -182,7 +176,8 @@ def duplicated(files: Files, _: Files, rng: random.Random) -> Texts:
     if how == "events":
         return _changed(files, names, lambda events: _repeated(events, rng))
     for name in names:
-        texts[rng.choice(_COPIES)(name) if how == "beside" else rng.choice(list(files))] = _text(files[name])
+        beside = [f"copy of {name}", name.replace(".", " (1).", 1), f"old/{name}"]
+        texts[rng.choice(beside if how == "beside" else list(files))] = _text(files[name])
     return texts
 
 
@@ -243,9 +238,9 @@ def _in_some(change: Callable[[list[Any], random.Random], list[Any]]) -> Mutatio
 MUTATIONS: dict[str, Mutation] = {
     "cut": cut,
     "ended": _in_some(_ended),
-    "holes": _in_some(lambda events, rng: _with_holes(events, rng, lambda e: True)),
-    "device_holes": _in_some(lambda events, rng: _with_holes(events, rng, _is_on_device)),  # as when buffers run full
-    "host_holes": _in_some(lambda events, rng: _with_holes(events, rng, lambda e: not _is_on_device(e))),
+    "holes": _with_holes(lambda e: True),
+    "device_holes": _with_holes(lambda e: e.get("cat") in _ON_DEVICE),  # as when buffers run full
+    "host_holes": _with_holes(lambda e: e.get("cat") not in _ON_DEVICE),
     **{mutation.__name__: mutation for mutation in (lost_launches, sampled, kth, shifted, mixed, both)},
     "shuffled": _in_some(lambda events, rng: rng.sample(events, len(events))),
     **{mutation.__name__: mutation for mutation in (missing, clock, without_kind, duplicated, reencoded)},

@@ -130,14 +130,18 @@ def on_intel(ranks: Sequence[Events]) -> None:
                 event["name"] = "oneccl_reduce_base<float, 2, 16, 1, 1, 2>"
 
 
+def marks_of(events: Events) -> Events:
+    """The marks of steps, in order."""
+    return sorted((e for e in events if is_mark(e)), key=lambda e: float(e["ts"]))
+
+
 def device_ends_early(share: float, count: int | None = None) -> Change:
     """No device events after `share` of the recorded steps, on the first `count` ranks (None: on all)."""
 
     def change(ranks: Sequence[Events]) -> None:
         for events in ranks[:count]:
-            marks = [e for e in events if is_mark(e)]
-            begin = min(float(e["ts"]) for e in marks)
-            end = max(float(e["ts"]) + float(e["dur"]) for e in marks)
+            marks = marks_of(events)
+            begin, end = float(marks[0]["ts"]), float(marks[-1]["ts"]) + float(marks[-1]["dur"])
             limit = begin + (end - begin) * share
             events[:] = [e for e in events if e.get("cat") not in DEVICE or float(e["ts"]) < limit]
 
@@ -152,7 +156,7 @@ def without_calls(events: Events) -> None:
 
 def last_step_lost(ranks: Sequence[Events]) -> None:
     """The first rank recorded one step less than its peers."""
-    limit = max(float(e["ts"]) for e in ranks[0] if is_mark(e))
+    limit = float(marks_of(ranks[0])[-1]["ts"])
     ranks[0][:] = [e for e in ranks[0] if "dur" not in e or float(e["ts"]) < limit]
 
 
@@ -161,16 +165,11 @@ def windows(*held: Sequence[int]) -> Change:
 
     def change(ranks: Sequence[Events]) -> None:
         for rank, events in enumerate(ranks):
-            marks = sorted((e for e in events if is_mark(e)), key=lambda e: float(e["ts"]))
-            chosen = [marks[step] for step in held[min(rank, len(held) - 1)]]
+            chosen = [marks_of(events)[step] for step in held[min(rank, len(held) - 1)]]
             spans = [(float(mark["ts"]), float(mark["ts"]) + float(mark["dur"])) for mark in chosen]
             events[:] = [e for e in events if "dur" not in e or any(a <= float(e["ts"]) < b for a, b in spans)]
 
     return change
-
-
-def _is_under_way(event: dict[str, Any], at_us: float) -> bool:
-    return float(event["ts"]) < at_us < float(event["ts"]) + float(event["dur"])
 
 
 def is_mark(event: dict[str, Any]) -> bool:
@@ -186,16 +185,18 @@ def held_up(step: int, length_us: float, where: str) -> Change:
 
     def change(ranks: Sequence[Events]) -> None:
         for events in ranks:
-            mark = sorted((e for e in events if is_mark(e)), key=lambda e: float(e["ts"]))[step]
+            mark = marks_of(events)[step]
             begin, end = float(mark["ts"]), float(mark["ts"]) + float(mark["dur"])
             launch = min(
                 (e for e in events if e.get("name") == "cudaLaunchKernel" and begin <= float(e["ts"]) < end),
                 key=lambda e: float(e["ts"]),
             )
-            held = [e for e in events if e.get("cat") == "gpu_memcpy" and _is_under_way(e, float(launch["ts"]))]
-            for copy in held:  # of the batch: ends before the launch, so that nothing runs while the host stands
-                copy["dur"] = round(float(launch["ts"]) - float(copy["ts"]), 3)
-            middle = float(launch["ts"]) + float(launch["dur"]) / 2
+            launched = float(launch["ts"])
+            for copy in (e for e in events if e.get("cat") == "gpu_memcpy"):
+                before = launched - float(copy["ts"])
+                if 0 < before < float(copy["dur"]):  # of the batch: nothing may run while the host stands
+                    copy["dur"] = round(before, 3)
+            middle = launched + float(launch["dur"]) / 2
             at = {"launch": middle, "close": end - 0.01}.get(where, begin + 0.01)
             for event in (e for e in events if "ts" in e):
                 first = float(event["ts"])

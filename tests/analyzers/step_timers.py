@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from captured import prices_with
-from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
+from gloo_traces import Events, all_reduce, annotation, in_steps
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.replay.price import Pricer
@@ -18,13 +18,8 @@ def loaded(folder: Path, iterator: str = "_SingleProcessDataLoaderIter") -> Load
     """Two gloo ranks: 10 ms of loading in the training process, 18 ms of work, an all-reduce that is waited for."""
 
     def play(rank: int, began: float) -> Events:
-        called = began + LOAD_US + WORK_US
-        return [
-            annotation(rank, f"enumerate(DataLoader)#{iterator}.__next__", began, LOAD_US),
-            operator(rank, "aten::mm", began + LOAD_US, WORK_US - 100),
-            operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
-            transfer(rank, "gloo:all_reduce", called - 5, TRANSFER_US + 5, **TENSOR),
-        ]
+        loading = annotation(rank, f"enumerate(DataLoader)#{iterator}.__next__", began, LOAD_US)
+        return [loading, *all_reduce(rank, began + LOAD_US + WORK_US, WORK_US, TRANSFER_US)]
 
     return in_steps(folder, STEPS, STEP_US, play)
 
@@ -33,16 +28,15 @@ def records(
     traced_us: Sequence[float], unprofiled_us: Sequence[float], data_us: float, **phases_us: tuple[float, float]
 ) -> list[dict[str, Any]]:
     """Warm-up, the window, the step that writes it, the steps without it; `phases_us`: (inside, outside) of each."""
-    lengths = [(90_000.0, False)] * 3 + [(us, True) for us in traced_us] + [(500_000.0, False)]
-    lengths += [(us, False) for us in unprofiled_us]
-    now, found = 0, []
-    for index, (us, profiled) in enumerate(lengths):
+    lengths = [*[(90_000.0, False)] * 3, *((us, True) for us in traced_us), (500_000.0, False)]
+    now, steps = 0, []
+    for index, (us, profiled) in enumerate([*lengths, *((us, False) for us in unprofiled_us)]):
         end = now + int(us * 1e3)
         load = int((LOAD_US if profiled else data_us) * 1e3)
         phases = {f"{name}_ns": int(us[not profiled] * 1e3) for name, us in phases_us.items()}
-        found.append({"index": index, "start_ns": now, "end_ns": end, "data_ns": load, "profiled": profiled, **phases})
+        steps.append({"index": index, "start_ns": now, "end_ns": end, "data_ns": load, "profiled": profiled, **phases})
         now = end
-    return found
+    return steps
 
 
 def priced(

@@ -1,16 +1,18 @@
 """The whole chain on runs whose truth is known: right causes, right ranks, nobody accused falsely, true prices."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import CLEAN, FAULTY, HARD, JUDGED, WHOLE
-from labelled_runs import Runs
+from corpus import CLEAN, EVERY, FAULTY, HARD, JUDGED, WHOLE
+from labelled_runs import Runs, drawn
 
+from benchmarks.oracle import kinds
 from benchmarks.scoring.score import Score, score
+from ddprof.analyzers.facts.early import is_early
 
-MAX_REPLAY_ERROR = 1e-3
-MAX_LEDGER_ERROR = 1e-3  # of wall time, mean over causes
+MAX_REPLAY_ERROR = MAX_LEDGER_ERROR = 1e-3  # of wall time; of the ledger the mean over causes
 MAX_STEP_ERROR = 0.02  # predicted step without the fault against the simulated one
 # What the replay cannot know from the trace, only bound: how fast another precision or a fused optimizer would be, what
 # more microbatches win, what a copy or link would do at its best.
@@ -42,8 +44,7 @@ def test_ledger_and_unmodified_replay_agree_with_the_truth(labelled: Runs, name:
     for rank, row in run.report.ledger.per_rank.items():
         causes = sum(value for cause, value in row.items() if cause != "wall_us")
         assert causes == pytest.approx(row["wall_us"], rel=1e-9), rank
-    error = run.report.replay.error
-    assert error is not None and error < MAX_REPLAY_ERROR
+    assert run.report.replay.error is not None and run.report.replay.error < MAX_REPLAY_ERROR
 
 
 def test_the_score_of_the_whole_corpus(labelled: Runs) -> None:
@@ -57,3 +58,27 @@ def test_hand_made_samples_are_all_right(shared_dir: Path) -> None:
     assert len(runs) == 10 and [run.name for run in runs if not run.right] == []
     assert max(run.replay_error or 0.0 for run in runs) < MAX_REPLAY_ERROR
     assert float(np.median([run.step_error for run in runs if run.step_error is not None])) < 0.03
+
+
+AHEAD = ("straggler.compute", "pipeline.imbalance", "comm.latency_bound")
+
+
+@pytest.mark.parametrize(
+    ("drawn_by", "kind"),
+    [
+        *(("corpus", kind) for kind in (*AHEAD, "clean.ddp")),
+        *(pytest.param("kinds", kind, marks=pytest.mark.slow) for kind in (*AHEAD, "clean.plain")),
+    ],
+)
+def test_jobs_that_run_ahead_of_their_device_are_judged_like_others(drawn_by: str, kind: str, tmp_path: Path) -> None:
+    """A run of the corpus whose script never waits for the device, or one of the kinds of the oracle."""
+    if drawn_by == "corpus":
+        scenario = replace(EVERY[kind], steps=4, model=replace(EVERY[kind].model, sync="none"))
+    else:
+        scenario = kinds.scenario(161_100, kind, run_ahead=True)
+    run = drawn(scenario, tmp_path)
+    assert any(is_early(facts.device_ops).any() for facts in run.job.ranks)
+    score = run.score
+    assert score.right and score.bound_right, score
+    assert score.replay_error is not None and score.replay_error < 0.005, score
+    assert score.ledger_error is not None and score.ledger_error < 0.01, score

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from labelled_runs import Labelled, Runs
+from labelled_runs import Labelled, Runs, serious
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis, diagnose, in_order
@@ -20,12 +20,11 @@ LARGER, SMALLER = (Change("scale_compute", (2,), (factor,)) for factor in (1.3, 
 def test_the_larger_finding_explains_the_waiting_and_every_rule_is_told(labelled: Runs) -> None:
     """A slow device makes its peers wait; nothing but the device is a warning, and findings come worst first."""
     run = labelled("straggler.compute")
-    found = diagnose(run.measures, run.pricer).findings
-    assert [f.id for f in found if run.report.severity_of(f) != "info"] == ["straggler.compute"]
-    gains = [f.recoverable_us.value for f in found]
+    findings = diagnose(run.measures, run.pricer).findings
+    assert list(serious(replace(run.report, findings=findings))) == ["straggler.compute"]
+    gains = [f.recoverable_us.value for f in findings]
     assert gains == sorted(gains, reverse=True)
-    run = labelled("clean.ddp")
-    said = diagnose(run.measures, run.pricer)
+    said = diagnose(labelled("clean.ddp").measures, labelled("clean.ddp").pricer)
     assert {a.id for a in said.abstentions}.isdisjoint(said.checked) and all(a.reason for a in said.abstentions)
 
 
@@ -75,13 +74,10 @@ def test_the_time_of_some_is_not_of_all(labelled: Runs, monkeypatch: pytest.Monk
 def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels a tenth as long leave the slow device nothing to win: it is slow in this run nevertheless."""
     run = labelled("straggler.compute")
-    said: Said = {
-        "all": ((), Change("scale_compute", (), (10.0,)), 0.0),
-        "slow device": ((2,), Change("scale_compute", (2,), (1.3,), "peers"), 0.0),
-    }
-    found = {f.id: f for f in diagnosed(run, monkeypatch, said).findings}
-    assert found["slow device"].recoverable_us.value > 0.03 * run.measures.step_us
-    assert found["all"].recoverable_us.value > found["slow device"].recoverable_us.value
+    said: Said = {"all": ((), Change("scale_compute", (), (10.0,)), 0.0)}
+    said["slow device"] = ((2,), Change("scale_compute", (2,), (1.3,), "peers"), 0.0)
+    gain_us = {f.id: f.recoverable_us.value for f in diagnosed(run, monkeypatch, said).findings}
+    assert gain_us["all"] > gain_us["slow device"] > 0.03 * run.measures.step_us
 
 
 def test_only_a_rule_that_contradicts_itself_has_not_judged(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +136,8 @@ def test_what_saves_more_without_the_profiler_stands_first(labelled: Runs) -> No
 @pytest.mark.parametrize(
     ("share", "ranks", "low", "confidence", "severity"),
     [
-        (0.2, (), 0.1, 0.9, "critical"),
-        (0.2, (), 0.0, 0.9, "warning"),
-        (0.05, (), 0.0, 0.9, "info"),
-        (0.05, (0,), 0.0, 0.9, "warning"),
-        (0.2, (0,), 0.0, 0.5, "info"),
-        (0.2, (0,), 0.1, 0.5, "critical"),
+        *((0.2, (), 0.1, 0.9, "critical"), (0.2, (), 0.0, 0.9, "warning"), (0.05, (), 0.0, 0.9, "info")),
+        *((0.05, (0,), 0.0, 0.9, "warning"), (0.2, (0,), 0.0, 0.5, "info"), (0.2, (0,), 0.1, 0.5, "critical")),
     ],
 )
 def test_a_range_from_nothing_is_not_critical(

@@ -126,11 +126,9 @@ CASES = (
     ("communication_mi300", "two thirds are exposed communication", exposed_communication),
 )
 REFUSED = (
-    ("flops.nsys-rep", "nsys export"),
-    ("lfs_pointer.pt.trace.json", "git lfs pull"),
-    ("execution_trace.tar.gz", "execution trace"),
+    *(("flops.nsys-rep", "nsys export"), ("lfs_pointer.pt.trace.json", "git lfs pull")),
+    *(("execution_trace.tar.gz", "execution trace"), ("dlprof_dldb.sqlite", "DLProf")),
     ("rocprofiler_sdk_results.json.gz", "rocprof"),
-    ("dlprof_dldb.sqlite", "DLProf"),
 )
 # The words of each folder's page: what must be printed, and what must not.
 PRINTED = (

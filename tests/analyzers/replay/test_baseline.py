@@ -15,9 +15,7 @@ from ddprof.analyzers.replay.price import Pricer
 from ddprof.findings import Change
 from ddprof.sidecar import Pause, StepTimes
 
-PROFILED_STEPS, UNPROFILED_STEPS = 5, 40
-INTERFERENCE = 0.3
-GC_US = 8_000.0
+PROFILED_STEPS, UNPROFILED_STEPS, INTERFERENCE, GC_US = 5, 40, 0.3, 8_000.0
 SLOW = fault("straggler.compute", 0.3, 2, mode="all")
 
 
@@ -31,15 +29,16 @@ def priced(folder: Path) -> tuple[Pricer, float]:
     """A run recorded with collections twice as long as without the profiler, and its unprofiled step (us)."""
     profiled, unprofiled_us = scenario(2 * GC_US, SLOW), step_time(scenario(GC_US, SLOW))
     lengths = [(9e4, False)] + [(step_time(profiled), True)] * PROFILED_STEPS + [(5e5, False)]
+    lengths += [(unprofiled_us, False)] * UNPROFILED_STEPS
     ranks = []
     for facts in drawn(profiled, folder).job.ranks:
         start, end = facts.spans_of("gc").bounds
         gc_ns = int((end - start).sum()) / PROFILED_STEPS
         steps, pauses, now = [], [], 0
-        for index, (us, is_profiled) in enumerate([*lengths, *[(unprofiled_us, False)] * UNPROFILED_STEPS]):
+        for index, (us, is_profiled) in enumerate(lengths):
             steps.append(StepTimes(index=index, start_ns=now, end_ns=now + int(us * 1e3), profiled=is_profiled))
             pauses.append(Pause(start_ns=now, dur_ns=int(gc_ns if is_profiled else gc_ns / 2)))
-            now += int(us * 1e3)
+            now = steps[-1].end_ns
         ranks.append(replace(facts, sidecar=structs.replace(facts.sidecar, steps=tuple(steps), gc=tuple(pauses))))
     return run_of(ranks).pricer, unprofiled_us
 

@@ -21,10 +21,8 @@ PARTS = st.lists(st.tuples(SPANS, st.sampled_from((0.0, 0.5, 2.0))), max_size=3)
 
 
 def scaled(parts: list[tuple[list[tuple[int, int]], float]]) -> Scaled:
-    return tuple(
-        (intervals.union(np.array([a for a, _ in spans], np.int64), np.array([b for _, b in spans], np.int64)), share)
-        for spans, share in parts
-    )
+    spans = [np.array(spans, np.int64).reshape(-1, 2).T for spans, _ in parts]
+    return tuple((intervals.union(*ends), share) for ends, (_, share) in zip(spans, parts, strict=True))
 
 
 def share_at(parts: Scaled, at: int) -> float:
@@ -38,10 +36,8 @@ def test_one_on_top_of_the_other_is_their_product(first: list, second: list) -> 
     for at in range(END):
         # Shares are kept to four digits after each factor; the sixth may double what the fifth lost.
         assert share_at(both, at) == pytest.approx(share_at(a, at) * share_at(b, at), abs=2e-4)
-    covered = [spans for spans, _ in both]
-    total = sum(intervals.length(spans) for spans in covered)
-    merged = intervals.union(*(np.concatenate([spans[side] for spans in covered] or [[]]) for side in (0, 1)))
-    assert total == intervals.length(merged)  # disjoint
+    merged = intervals.union(*(np.concatenate([spans[side] for spans, _ in both] or [[]]) for side in (0, 1)))
+    assert sum(intervals.length(spans) for spans, _ in both) == intervals.length(merged)  # disjoint
 
 
 def test_pieces_of_about_one_factor_are_kept_together() -> None:

@@ -42,38 +42,36 @@ def test_gains_keep_to_their_ceiling(labelled: Runs) -> None:
     assert (prices.gain_us(slower), prices.gain_us(capped)) == (0.0, 100.0)
 
 
-def test_the_floor_is_compute_as_the_changes_leave_it_and_transfers_that_they_leave_alone(labelled: Runs) -> None:
-    prices = labelled("comm.bandwidth_bound").pricer
+@pytest.mark.parametrize(
+    ("name", "change", "compute", "transfer"),
+    [
+        ("comm.bandwidth_bound", Change("no_sync"), 1.0, 1.0),
+        ("comm.bandwidth_bound", Change("scale_transfer", (), (0.5,)), 1.0, 0.0),
+        ("comm.bandwidth_bound", Change("scale_compute", (), (2.0,)), 0.5, 1.0),
+        ("CPU rank", Change("scale_compute", (), (4.0,)), 0.25, 0.0),  # without the operators that it removes
+    ],
+)
+def test_the_floor_is_compute_as_a_change_leaves_it_and_transfers_that_it_leaves_alone(
+    labelled: Runs, tmp_path: Path, name: str, change: Change, compute: float, transfer: float
+) -> None:
+    prices = (run_of([cpu_loop(tmp_path)]) if name == "CPU rank" else labelled(name)).pricer
     compute_us, transfer_us = (float(prices.measures.cause_us(c).mean()) for c in ("compute", "comm_transfer"))
-    for change, floor_us in (
-        (Change("no_sync"), compute_us + transfer_us),
-        (Change("scale_transfer", (), (0.5,)), compute_us),
-        (Change("scale_compute", (), (2.0,)), compute_us / 2 + transfer_us),
-    ):
-        assert prices.floor_us((change,)) == pytest.approx(floor_us, rel=1e-3)
-        assert prices.step_us((change,)) >= floor_us
-
-
-def test_the_floor_of_a_cpu_rank_lacks_the_operators_that_the_changes_remove(tmp_path: Path) -> None:
-    prices = run_of([cpu_loop(tmp_path)]).pricer
-    change = Change("scale_compute", (), (4.0,))
-    floor_us = float(prices.measures.cause_us("compute").mean()) / 4
+    floor_us = compute * compute_us + transfer * transfer_us
     assert prices.floor_us((change,)) == pytest.approx(floor_us, rel=1e-3)
     assert prices.step_us((change,)) >= floor_us
 
 
 def test_a_window_that_opens_late_on_a_rank_that_nobody_waits_for_costs_nothing(tmp_path: Path) -> None:
     """Each step of rank 0 is marked later by what it alone does at its end; its peer waits for it from the start."""
-    scripts = [Script() for _ in range(2)]
-    scripts[0].idle(30_000.0)
+    scripts = [Script(now_us=31_000.0), Script()]
     for step in range(5):
         begins = [script.now_us for script in scripts]
         for script in scripts:
             script.launch(dur_us=400.0)
         meet(scripts)
-        for script, begin in zip(scripts, begins, strict=True):
+        for script, begin, idle_us in zip(scripts, begins, (30_000.0, 0.0), strict=True):
             script.synchronise()
-            script.idle(30_000.0 if script is scripts[0] else 0.0)
+            script.idle(idle_us)
             script.step(step + 1, begin)
     assert 400.0 <= loaded(scripts, tmp_path).pricer.step_us((Change("on_time", (0,)),)) <= 600.0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from captured import prices_with
-from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
+from gloo_traces import Events, all_reduce, annotation, in_steps
 from overlapped import STEPS, TRANSFER_US, WORK_US, overlapped
 
 from ddprof.analyzers.engine import LoadedRun
@@ -38,13 +38,9 @@ def late(folder: Path, others: int) -> LoadedRun:
 
     def play(rank: int, began: float) -> Events:
         loading = LOAD_US if rank == others else 100.0
+        batch = annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", began, loading)
         called = began + loading + WORK_US
-        return [
-            annotation(rank, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", began, loading),
-            operator(rank, "aten::mm", began + loading, WORK_US - 100),
-            operator(rank, "c10d::allreduce_", called - 60, 50, **TENSOR),
-            transfer(rank, "gloo:all_reduce", called - 5, began + period_us - called + 5, **TENSOR),
-        ]
+        return [batch, *all_reduce(rank, called, WORK_US, began + period_us - called)]
 
     return in_steps(folder, STEPS, period_us, play, others + 1)
 

@@ -55,17 +55,12 @@ def test_a_price_that_a_rule_bounds_suggests_nothing_and_settings_have_names_of_
 
 
 def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded() -> None:
-    reasons: dict[str, set[str]] = {knob.key: set() for knob in KNOBS}
-    for sample in ("slow_gpu", "bubble", "sharding", "gc", "allocator"):
-        run = sample_run(sample)
-        now = present(run.measures, {})
-        for knob in KNOBS:
-            reasons[knob.key].add(knob.lacking(run.measures, now))
-    assert "no pipeline stages found in this run" in reasons["microbatches"] and "" in reasons["microbatches"]
-    assert "no garbage collection in the recorded steps" in reasons["gc"] and "" in reasons["gc"]
+    measures = [sample_run(sample).measures for sample in ("slow_gpu", "bubble", "sharding", "gc", "allocator")]
+    reasons = {knob.key: {knob.lacking(each, present(each, {})) for each in measures} for knob in KNOBS}
+    assert reasons["microbatches"] >= {"no pipeline stages found in this run", ""}
+    assert reasons["gc"] >= {"no garbage collection in the recorded steps", ""}
     assert {""} == reasons["compute"] == reasons["late"]
     run = sample_run("bubble")
-    now = present(run.measures, {})
-    said = {knob.key: knob.current(run.measures, now) for knob in KNOBS}
+    said = {knob.key: knob.current(run.measures, present(run.measures, {})) for knob in KNOBS}
     assert run.job.pipeline is not None and said["microbatches"] == str(run.job.pipeline.microbatches)
     assert said["bandwidth"].endswith("exposed transfer per step") and said["num_workers"] == "not recorded"

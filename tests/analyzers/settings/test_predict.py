@@ -5,15 +5,21 @@ from pathlib import Path
 
 import corpus
 import pytest
-from labelled_runs import Runs, drawn
-from predictions import predicted
+from labelled_runs import Labelled, Runs, drawn
 
 from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Parallel
 from ddprof.analyzers import diagnose
 from ddprof.analyzers.bottleneck import bottleneck
+from ddprof.analyzers.settings.knobs import parse_setting
+from ddprof.analyzers.settings.predict import Prediction, predict
+from ddprof.analyzers.settings.present import parse_now, present
 from ddprof.errors import UsageError
 from ddprof.findings import Abstention, Change
+
+
+def predicted(run: Labelled, *settings: str, now: dict[str, str] | None = None) -> Prediction:
+    return predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, parse_now(now or {})))
 
 
 @pytest.mark.parametrize(
@@ -28,9 +34,9 @@ def test_settings_give_the_generators_step(labelled: Runs, name: str, knob: str,
     run = labelled(name)
     now = {"num_workers": "2"} if knob == "num_workers" else {}
     for value, true_us in run.fault["sweep"][knob].items():
-        found = predicted(run, f"{knob}={value}", now=now)
-        assert found.after_us == pytest.approx(true_us, rel=error), value
-        assert name != "comm.latency_bound" or found.low_us <= true_us <= found.high_us
+        said = predicted(run, f"{knob}={value}", now=now)
+        assert said.after_us == pytest.approx(true_us, rel=error), value
+        assert name != "comm.latency_bound" or said.low_us <= true_us <= said.high_us
 
 
 def test_faster_links_help_other_buckets_too(labelled: Runs) -> None:
@@ -42,19 +48,16 @@ def test_faster_links_help_other_buckets_too(labelled: Runs) -> None:
 
 
 def test_workers_and_prefetch_are_one_loader_and_a_wish_is_granted_once(labelled: Runs) -> None:
-    run = labelled("input.starved")
+    run, ready = labelled("input.starved"), Change("instant_loader")
     both = predicted(run, "num_workers=4", "prefetch_factor=3", now={"num_workers": "2", "cores": "8"})
+    four = predicted(run, "num_workers=4", now={"num_workers": "2"})
     assert [change.values for change in both.changes] == [(4.0, 3.0, 2.0, 8.0)]
-    assert both.after_us <= predicted(run, "num_workers=4", now={"num_workers": "2"}).after_us * 1.001
-    ready = Change("instant_loader")
+    assert both.after_us <= four.after_us * 1.001 and bottleneck(run.pricer, four.changes).id == "compute"
     assert run.pricer.step_us((ready, ready)) == run.pricer.step_us((ready,))
-    assert bottleneck(run.pricer, predicted(run, "num_workers=4", now={"num_workers": "2"}).changes).id == "compute"
 
 
 def test_what_the_report_withdraws_is_no_bottleneck(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        diagnose, "_unless_chance", lambda candidate, _: Abstention(candidate.id, "the machine is busy")
-    )
+    monkeypatch.setattr(diagnose, "_unless_chance", lambda candidate, _: Abstention(candidate.id, "a busy machine"))
     assert bottleneck(labelled("straggler.compute").pricer, ()).gain_us is None
 
 
@@ -65,8 +68,8 @@ def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: R
     for text in ("device=replaced@2", "late=off@2", "compute=1.3@2"):
         assert predicted(run, text).after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.04), text
     run = labelled("comm.sharding")
-    found = predicted(run, "reshard_after_forward=False")
-    assert found.after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.05)
+    kept = predicted(run, "reshard_after_forward=False")
+    assert kept.after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -89,5 +92,5 @@ def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
     base = corpus.job(kind="prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
     base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
     truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
-    found = predicted(drawn(base, tmp_path), "prefetch=on")
-    assert found.after_us == pytest.approx(truth_us, rel=0.03) and found.low_us <= truth_us <= found.high_us
+    said = predicted(drawn(base, tmp_path), "prefetch=on")
+    assert said.after_us == pytest.approx(truth_us, rel=0.03) and said.low_us <= truth_us <= said.high_us

@@ -1,10 +1,12 @@
-"""Cost of a batch, and the number of workers that it requires."""
+"""Cost of a batch, the number of workers that it requires, and the loader's queue against its closed form."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs, needed_workers
+from ddprof.analyzers.replay.changes.loader.workers import queued_step_ns
 from ddprof.sidecar import CpuTime, CpuWaits, TimedFetches
 
 
@@ -30,3 +32,22 @@ def test_computing_on_a_busy_machine_is_not_waiting_for_storage(cpu_ns: int, kin
     timed = TimedFetches(2, 1000, 16, cpu_ns=cpu_ns)
     busy = CpuWaits(run=CpuTime(dur_ns=12_000, cpu_ns=1000, waited_ns=11_000))
     assert fetch_costs(rank(timed, busy), 2).kind == kind and fetch_costs(rank(timed), 2).kind == "wait"
+
+
+@pytest.mark.parametrize(
+    ("workers", "step", "in_turn"), [(0, 400, 400), (1, 300, 300), (2, 150, 200), (3, 100, 200), (8, 100, 200)]
+)
+def test_the_queues_step_is_its_closed_form(workers: int, step: float, in_turn: float) -> None:
+    """max(t_step, t_batch / W), in series without workers; with 200 us of 300 behind a lock no less than these."""
+    slow = np.array([300e3])
+    two = queued_step_ns(100e3, [slow, np.array([60e3])], workers, 2, np.array([70e3, 70e3]))
+    locked = queued_step_ns(100e3, [slow], workers, 2, np.array([100e3]), np.array([200e3]))
+    assert (two, locked) == pytest.approx((step * 1e3, in_turn * 1e3), rel=0.01)
+
+
+def test_prefetch_covers_slow_batches_and_other_work_a_late_loader() -> None:
+    costs, busy = [np.array([60e3]), np.zeros(1)], np.array([20e3, 90e3])
+    assert queued_step_ns(100e3, costs, 0, 2, busy) == pytest.approx(100e3)
+    uneven = [np.array([50e3] * 9 + [600e3])]
+    deep, shallow = (queued_step_ns(100e3, uneven, 2, prefetch, np.array([100e3])) for prefetch in (8, 1))
+    assert deep < shallow

@@ -2,7 +2,7 @@
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, candidates
+from labelled_runs import Labelled, candidates
 
 ID = "compute.precision"
 
@@ -12,13 +12,12 @@ def recorded(dtype: str) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize(("other", "is_told"), [("float64", True), ("float32", False)])
-def test_a_model_in_double_precision_is_told(labelled: Runs, other: str, is_told: bool) -> None:
+def test_a_model_in_double_precision_is_told(healthy: Labelled, other: str, is_told: bool) -> None:
     """All ranks have it, or something else is in the way of their copies being alike."""
-    run = labelled("clean.ddp")
-    measures = with_sidecars(run, recorded("float64"), recorded(other))
+    measures = with_sidecars(healthy, recorded("float64"), recorded(other))
     told = candidates(ID, measures)
     assert [said.summary.startswith("the model computes in double precision") for said in told] == [True] * is_told
     if is_told:
-        gain_us = run.pricer.gain_us(told[0])
+        gain_us = healthy.pricer.gain_us(told[0])
         assert 0.4 * measures.step_us < gain_us < 0.55 * measures.step_us
         assert told[0].fixes[0].suggested == "float32" and told[0].fixes[0].alters is not None

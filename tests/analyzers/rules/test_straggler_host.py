@@ -56,16 +56,16 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(faulty: Labelled) -> 
     assert named(300, 2.0) == [(1,)]  # its host takes eight times as long
 
 
+@pytest.mark.parametrize(("share", "named"), [(0.4, [2]), (0.1, [])])
 def test_a_thread_that_computes_for_as_long_makes_its_rank_late(
-    healthy: Labelled, monkeypatch: pytest.MonkeyPatch
+    healthy: Labelled, monkeypatch: pytest.MonkeyPatch, share: float, named: list[int]
 ) -> None:
     """The others wait for rank 2 for 30 % of the step, and its thread is on a CPU for so much of it."""
     measures = on_every_rank(healthy.measures, is_device_rank=False)
-    for share, named in ((0.4, [2]), (0.1, [])):
-        thread = {2: BusyThread("train.py:60 watch()", share)}
-        monkeypatch.setattr("ddprof.analyzers.rules.straggler_host.threads_alone", lambda _, thread=thread: thread)
-        late_us = 0.3 * measures.step_us * (np.arange(4) == 2)
-        assert interrupted(replace(measures, late_us=late_us)).tolist() == named
+    thread = {2: BusyThread("train.py:60 watch()", share)}
+    monkeypatch.setattr("ddprof.analyzers.rules.straggler_host.threads_alone", lambda _: thread)
+    late_us = 0.3 * measures.step_us * (np.arange(4) == 2)
+    assert interrupted(replace(measures, late_us=late_us)).tolist() == named
 
 
 @pytest.mark.parametrize(("steps", "named"), [([2], []), ([1, 4, 7], [3])], ids=["in one step", "in three of eight"])

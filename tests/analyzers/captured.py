@@ -83,3 +83,16 @@ def without_peers(run: Labelled) -> Measures:
     """The run of a pipeline as if its sends and receipts named no peer, as those of traces without shapes do not."""
     told = [facts.messages.replace(peer=np.full(len(facts.messages), NULL)) for facts in run.job.ranks]
     return run_of([replace(facts, messages=own) for facts, own in zip(run.job.ranks, told, strict=True)]).measures
+
+
+def with_traffic(measures: Measures, **changes: Any) -> Measures:
+    """The measures with these fields in each kind of traffic."""
+    traffic = tuple(replace(each, **changes) for each in measures.comm.traffic)
+    return replace(measures, comm=replace(measures.comm, traffic=traffic))
+
+
+def on_hosts(measures: Measures, count: int) -> Measures:
+    """The measures with the ranks spread over so many hosts."""
+    ranks = measures.job.ranks
+    at = {facts.path: replace(facts.identity, host=f"node{n * count // len(ranks)}") for n, facts in enumerate(ranks)}
+    return replace(measures, job=replace(measures.job, ranks=tuple(replace(f, identity=at[f.path]) for f in ranks)))

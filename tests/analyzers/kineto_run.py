@@ -152,3 +152,9 @@ def in_step(
 
 def loaded(scripts: list[Script], folder: Path) -> LoadedRun:
     return run_of([script.facts(folder, rank, len(scripts)) for rank, script in enumerate(scripts)])
+
+
+def held_ms(facts: RankFacts, cause: str) -> float:
+    """Time of the rank's host in spans of this cause."""
+    start, end = facts.spans_of(cause).bounds
+    return float((end - start).sum()) / 1e6

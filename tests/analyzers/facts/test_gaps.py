@@ -12,27 +12,25 @@ from labelled_runs import Runs
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import busy, exposed_comm
 from ddprof.analyzers.facts.model import COMMS, RankFacts, Work
-from ddprof.tables import NULL, Table
+from ddprof.tables import NULL
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "comm.slow_link")
 SPANS = st.lists(st.tuples(st.integers(0, 80), st.integers(1, 20)), max_size=10)
 
 
-def comms(spans: list[tuple[int, int]]) -> Table:
-    """Communications of (start, duration), everything else missing."""
-    missing = {c.name: np.full(len(spans), NULL if c.dtype == "int64" else 0) for c in COMMS.columns}
-    start = np.array([s for s, _ in spans], np.int64)
-    return COMMS.table({**missing, "start_ns": start, "end_ns": start + np.array([d for _, d in spans], np.int64)})
+def sides(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [start for start, _ in spans], [start + length for start, length in spans]
 
 
 @given(SPANS, SPANS)
 def test_exposed_is_communication_not_computing(moving: list[tuple[int, int]], working: list[tuple[int, int]]) -> None:
-    table = comms(moving)
-    start = np.array([s for s, _ in working], np.int64)
-    compute = intervals.union(start, start + np.array([d for _, d in working], np.int64))
+    """Spans of (start, duration); everything else of the communications is missing."""
+    start, end, begun, done = (np.array(side, np.int64) for spans in (moving, working) for side in sides(spans))
+    missing = {c.name: np.full(len(moving), NULL if c.dtype == "int64" else 0) for c in COMMS.columns}
+    table, compute = COMMS.table({**missing, "start_ns": start, "end_ns": end}), intervals.union(begun, done)
     exposed = exposed_comm(table, compute)
     pieces = (exposed["start_ns"], exposed["end_ns"])
-    expected = intervals.subtract(intervals.union(table["start_ns"], table["end_ns"]), compute)
+    expected = intervals.subtract(intervals.union(start, end), compute)
     assert int((pieces[1] - pieces[0]).sum()) == intervals.length(expected)
     assert intervals.length(intervals.union(*pieces)) == intervals.length(expected)
     holder = exposed["comm"]

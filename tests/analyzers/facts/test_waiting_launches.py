@@ -1,4 +1,7 @@
-"""Calls that wait for what they started, told by when they return."""
+"""Calls that wait for what they started, told by when they return, and launch calls that take long.
+
+Such a call found the queue full, or its thread stood still: the device tells which.
+"""
 
 from pathlib import Path
 
@@ -6,12 +9,15 @@ import numpy as np
 import pytest
 from kineto_run import Script, loaded, meet
 
-from ddprof.analyzers.facts.model import DEVICE_OPS, Work
+from ddprof import intervals
+from ddprof.analyzers.execution.choose import rank_execution
+from ddprof.analyzers.facts.model import DEVICE_OPS, RankFacts, Work
 from ddprof.analyzers.facts.waiting_launches import waited_for
+from ddprof.analyzers.facts.work import blocked_launches, free_host, stalled_launches
 from ddprof.findings import Change
 from ddprof.tables import NULL
 
-SAVE_US = 8_000.0
+SAVE_US, LONG_US = 8_000.0, 4_000.0
 TO_HOST = "Memcpy DtoH (Device -> Pageable)"
 
 
@@ -52,3 +58,34 @@ def test_a_host_that_a_copy_holds_goes_on_when_a_late_peer_is_on_time(tmp_path: 
     prices = loaded(scripts, tmp_path).pricer
     gain_us = prices.measures.step_us - prices.step_us((Change("remove_host", (0,), target="checkpoint"),))
     assert gain_us == pytest.approx(SAVE_US, rel=0.05)
+
+
+def launched(folder: Path, backlog_us: float) -> RankFacts:
+    """Steps of kernels of which one is launched by a long call, behind so much work of the device."""
+    script = Script()
+    for _ in script.steps(3):
+        script.launch(dur_us=10.0)
+        if backlog_us:
+            script.launch(dur_us=backlog_us)
+        script.launch(dur_us=10.0, call_us=LONG_US)
+        script.launch(dur_us=10.0)
+        script.synchronise()
+    script.launch()
+    script.step(4, script.now_us - 20)
+    return script.facts(folder)
+
+
+def test_a_full_queue_blocks_the_host_and_a_thread_that_stands_still_is_none(tmp_path: Path) -> None:
+    for backlog_us, blocked, stalled in ((9_000.0, 3, 0), (0.0, 0, 3)):
+        facts = launched(tmp_path, backlog_us)
+        assert blocked_launches(facts.device_ops).sum() == blocked
+        assert stalled_launches(facts.device_ops).sum() == stalled
+        assert (intervals.length(free_host(facts)) < 3e3 * LONG_US) == bool(blocked)
+
+
+@pytest.mark.parametrize(("backlog_us", "waits_us"), [(0.0, 1.0), (9_000.0, 9_000.0 - LONG_US)])
+def test_the_replay_launches_late_only_where_the_call_stood(tmp_path: Path, backlog_us: float, waits_us: float) -> None:
+    facts = launched(tmp_path, backlog_us)
+    moved = rank_execution(facts).operations(facts)
+    lag_us = (moved.start_ns - moved.launch_ns) / 1e3
+    assert lag_us.max() == pytest.approx(waits_us + (LONG_US if backlog_us else 4.0), rel=0.01, abs=10.0)

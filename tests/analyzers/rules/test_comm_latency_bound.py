@@ -2,55 +2,54 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from captured import with_sidecars
-from labelled_runs import Runs, candidate, fires
+from captured import with_sidecars, with_traffic
+from labelled_runs import Labelled, Runs, candidate, fires
 from msgspec import structs
 
-from ddprof.analyzers.rules.evidence.exposures import exposures
+from ddprof.analyzers.job.traffic.statistics import CommStats, Traffic
+from ddprof.analyzers.rules.evidence.exposures import exposures, is_slow_for_size
 from ddprof.sidecar import DeepSpeedSettings
 
 ID = "comm.latency_bound"
+KIB = 1024.0
 
 
-def test_suggests_larger_buckets_but_not_of_messages_between_layers(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_suggests_larger_buckets_but_not_of_messages_between_layers(faulty: Labelled) -> None:
+    said = fires(faulty, ID)
     assert said.changes[0].kind == "merge_buckets"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
-    measures = labelled(ID).measures
-    assert [exposure.reason for exposure in exposures(measures)] == ["latency"]
-    traffic = tuple(replace(t, role="tp") for t in measures.comm.traffic)
-    assert exposures(replace(measures, comm=replace(measures.comm, traffic=traffic))) == []
+    assert [exposure.reason for exposure in exposures(faulty.measures)] == ["latency"]
+    assert exposures(with_traffic(faulty.measures, role="tp")) == []
 
 
 @pytest.mark.parametrize(
     ("cap_mb", "count", "reasons"),
     [(0.001, 4, ["latency"]), (25.0, 4, []), (None, 4, []), (0.001, 1, []), (20.0, 4, [])],
 )
-def test_few_buckets_may_be_too_many(labelled: Runs, cap_mb: float | None, count: int, reasons: list[str]) -> None:
+def test_few_buckets_may_be_too_many(faulty: Labelled, cap_mb: float | None, count: int, reasons: list[str]) -> None:
     """They are where the recorded size cuts up what the default sends at once."""
-    measures = labelled(ID).measures
-    traffic = tuple(replace(t, count=count, total_bytes=count * 2**17) for t in measures.comm.traffic)
-    settings = structs.replace(measures.settings, ddp=structs.replace(measures.settings.ddp, bucket_cap_mb=cap_mb))
-    measures = replace(measures, comm=replace(measures.comm, traffic=traffic), settings=settings)
-    assert [exposure.reason for exposure in exposures(measures) if exposure.reason == "latency"] == reasons
+    sent = with_traffic(faulty.measures, count=count, total_bytes=count * 2**17)
+    settings = structs.replace(sent.settings, ddp=structs.replace(sent.settings.ddp, bucket_cap_mb=cap_mb))
+    told = [exposure.reason for exposure in exposures(replace(sent, settings=settings))]
+    assert [reason for reason in told if reason == "latency"] == reasons
 
 
 @pytest.mark.parametrize(
     ("now", "setting"),
     [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside"), (2_000_000_000, "collectives outside")],
 )
-def test_deepspeed_is_told_its_own_setting(labelled: Runs, now: int, setting: str) -> None:
-    measures = labelled(ID).measures
+def test_deepspeed_is_told_its_own_setting(faulty: Labelled, now: int, setting: str) -> None:
     deepspeed = DeepSpeedSettings(zero_stage=2, reduce_bucket_size=now)
-    measures = replace(measures, settings=structs.replace(measures.settings, deepspeed=deepspeed))
-    said = candidate(ID, measures)
+    settings = structs.replace(faulty.measures.settings, deepspeed=deepspeed)
+    said = candidate(ID, replace(faulty.measures, settings=settings))
     assert said.fixes[0].setting.startswith(setting)
     assert dict(said.fixes[0].applies) == ({"reduce_bucket_size": 500_000_000} if now == 1000 else {})
 
 
-def test_buckets_larger_than_the_default_are_not_made_smaller(labelled: Runs) -> None:
-    said = candidate(ID, with_sidecars(labelled(ID), {"ddp": {"bucket_cap_mb": 50.0}}))
+def test_buckets_larger_than_the_default_are_not_made_smaller(faulty: Labelled) -> None:
+    said = candidate(ID, with_sidecars(faulty, {"ddp": {"bucket_cap_mb": 50.0}}))
     assert said.fixes[0].setting == "collectives outside the buckets" and "is 50 already" in said.fixes[0].why
 
 
@@ -62,3 +61,38 @@ def test_small_units_are_to_be_fewer(labelled: Runs, name: str) -> None:
     assert said.fixes[0].setting == "FSDP units" and "3 for each of 4 equal blocks" in said.summary
     assert run.said("comm.sharding") == run.said("comm.no_overlap") == [] and run.score.right
     assert run.report.ranked_findings()[0].id == ID
+
+
+def traffic(op: str, size_bytes: float, took_us: float, crosses_hosts: bool = True, role: str = "dp") -> Traffic:
+    """Fifty equal messages of four ranks."""
+    sizes, times = np.full(50, size_bytes), np.full(50, took_us)
+    return Traffic(op, role, 4, 50.0, float(sizes.sum()), float(times.sum()), 500.0, sizes, times, crosses_hosts)
+
+
+def is_slow(*said: Traffic) -> bool:
+    return is_slow_for_size(said[0], CommStats(said))
+
+
+BUCKETS = traffic("all_reduce", 512 * KIB, 66.0)  # 12 GB/s on the bus
+
+
+@pytest.mark.parametrize(
+    ("other", "slow"),
+    [
+        ([], False),
+        ([traffic("broadcast", 4_000_000.0, 82.0)], True),  # 49 GB/s
+        ([traffic("broadcast", 4_000_000.0, 250.0)], False),  # 16 GB/s
+        ([traffic("broadcast", 4_000_000.0, 82.0, role="tp")], False),  # other links
+        ([traffic("broadcast", 4_000_000.0, 82.0, crosses_hosts=False)], False),
+    ],
+)
+def test_a_link_that_moved_other_messages_faster_shows_what_the_bytes_take(other: list[Traffic], slow: bool) -> None:
+    assert is_slow(BUCKETS, *other) == slow
+    assert is_slow(traffic("all_reduce", 512 * KIB, 500.0))  # a small message that takes very long, on any link
+
+
+@pytest.mark.parametrize("size_kib,took_us,slow", [(512, 120.0, True), (512, 66.0, False), (8192, 2_000.0, False)])
+def test_devices_of_one_host_are_joined_by_pcie_at_least(size_kib: int, took_us: float, slow: bool) -> None:
+    """Latency is twice the time of the bytes, and not so long that the link itself must be slow."""
+    assert is_slow(traffic("all_reduce", size_kib * KIB, took_us, crosses_hosts=False)) == slow
+    assert not is_slow(traffic("all_reduce", size_kib * KIB, took_us))

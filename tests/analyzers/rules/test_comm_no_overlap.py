@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from labelled_runs import Runs, abstains, candidate, fires
+from labelled_runs import Labelled, Runs, abstains, candidate, fires
 from msgspec import structs
 
 from ddprof.sidecar import FsdpSettings
@@ -11,11 +11,11 @@ from ddprof.sidecar import FsdpSettings
 ID = "comm.no_overlap"
 
 
-def test_suggests_smaller_buckets_unless_missing_ranks_may_be_waited_for(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_suggests_smaller_buckets_unless_missing_ranks_may_be_waited_for(faulty: Labelled) -> None:
+    said = fires(faulty, ID)
     assert said.changes[0].kind == "overlap"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) <= 25 for fix in said.fixes)
-    assert "2 missing ranks" in abstains(ID, labelled(ID).only(0, 1))
+    assert "2 missing ranks" in abstains(ID, faulty.only(0, 1))
 
 
 def test_late_gathers_are_to_be_ahead(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,23 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate
+from captured import on_hosts, with_sidecars
+from labelled_runs import Labelled, abstains, candidate
 
-from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import unit_costs
 
 ID = "comm.sharding"
 FSDP_1, FSDP_2 = ({"fsdp": {"version": version}} for version in (1, 2))
 ZERO_3 = {"deepspeed": {"zero_stage": 3}}
-
-
-def on_two_hosts(measures: Measures) -> Measures:
-    """The measures with half of the ranks on another host."""
-    ranks = list(measures.job.ranks)
-    for at in range(len(ranks) // 2):
-        ranks[at] = replace(ranks[at], identity=replace(ranks[at].identity, host="node01"))
-    return replace(measures, job=replace(measures.job, ranks=tuple(ranks)))
 
 
 @pytest.mark.parametrize(
@@ -33,22 +24,20 @@ def on_two_hosts(measures: Measures) -> Measures:
     ids=["FSDP 1", "FSDP 2", "ZeRO-3"],
 )
 def test_each_framework_gets_its_own_call_and_hosts_are_needed_to_replicate_across(
-    labelled: Runs, sidecar: dict[str, Any], kept: str, hybrid: str
+    faulty: Labelled, sidecar: dict[str, Any], kept: str, hybrid: str
 ) -> None:
-    measures = with_sidecars(labelled(ID), sidecar)
+    measures = with_sidecars(faulty, sidecar)
     (fix,) = candidate(ID, measures).fixes
     assert kept in str(fix.patch)
-    patches = [str(fix.patch) for fix in candidate(ID, on_two_hosts(measures)).fixes]
+    patches = [str(fix.patch) for fix in candidate(ID, on_hosts(measures, 2)).fixes]
     assert len(patches) == (2 if hybrid else 1) and hybrid in patches[-1]
 
 
-def test_one_host_that_gathers_once_has_no_less_sharding(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    measures = labelled(ID).measures
-    costs = unit_costs(measures)
+def test_one_host_that_gathers_once_has_no_less_sharding(faulty: Labelled, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = unit_costs(faulty.measures)
     assert costs is not None and costs.gathers_again
-    monkeypatch.setattr(
-        "ddprof.analyzers.rules.comm_sharding.unit_costs", lambda _: replace(costs, gathers_again=False)
-    )
-    assert "no setting moves less" in abstains(ID, measures)
-    (fix,) = candidate(ID, on_two_hosts(measures)).fixes
+    once = replace(costs, gathers_again=False)
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_sharding.unit_costs", lambda _: once)
+    assert "no setting moves less" in abstains(ID, faulty.measures)
+    (fix,) = candidate(ID, on_hosts(faulty.measures, 2)).fixes
     assert fix.setting == "hybrid sharding"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate, candidates, fires
+from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires
 
 ID = "comm.slow_link"
 
@@ -43,25 +43,24 @@ def host(rate: str, state: str = "ACTIVE", width: int = 16, transport: str = "NE
     return {"device": device, "hardware": {"topology": topology}, "nccl": {"transports": {transport: 8}}}
 
 
-def differences(labelled: Runs, slow: dict[str, Any], peer: dict[str, Any]) -> list[str]:
-    """Evidence on the connections of the first finding's culprits."""
-    run = labelled(ID)
-    culprits = candidates(ID, run.measures)[0].ranks
-    sidecars = [slow if rank in culprits else peer for rank in run.job.rank_ids]
-    evidence = candidates(ID, with_sidecars(run, *sidecars))[0].evidence
+GOOD, BAD = host("400 Gb/sec (4X NDR)"), host("100 Gb/sec (4X EDR)", width=8, transport="NET/Socket")
+OF_TRANSPORT = "NCCL moves its data by NET/Socket, its peers' by NET/IB"
+OF_RATE = "port mlx5_0/1 of its host runs at 100 Gbit/s, its peers' at 400 Gbit/s"
+OF_STATE = "port mlx5_0/1 of its host is DOWN, that of its peers' hosts is active"
+
+
+@pytest.mark.parametrize(
+    ("slow", "peer", "told"),
+    [
+        (BAD, GOOD, [OF_TRANSPORT, OF_RATE, "its GPU has 8 of 16 PCIe lanes"]),
+        (host("400 Gb/sec (4X NDR)", state="DOWN"), GOOD, [OF_STATE]),
+        *((slow, peer, []) for slow, peer in ((GOOD, GOOD), (host("?"), host("")), ({}, GOOD), (GOOD, {}))),
+    ],
+    ids=["worse", "down", "equal", "of unknown rates", "its own is not known", "its peers' are not known"],
+)
+def test_says_what_differs_there(faulty: Labelled, slow: dict[str, Any], peer: dict[str, Any], told: list[str]) -> None:
+    culprits = candidates(ID, faulty.measures)[0].ranks
+    sidecars = [slow if rank in culprits else peer for rank in faulty.job.rank_ids]
+    evidence = candidates(ID, with_sidecars(faulty, *sidecars))[0].evidence
     untimed = [e.text for e in evidence if e.start_us is None]  # an example of a transfer has a time
-    return [text for text in untimed if "per message against" not in text]
-
-
-def test_says_what_differs_there(labelled: Runs) -> None:
-    good = host("400 Gb/sec (4X NDR)")
-    bad = host("100 Gb/sec (4X EDR)", width=8, transport="NET/Socket")
-    assert differences(labelled, bad, good) == [
-        "NCCL moves its data by NET/Socket, its peers' by NET/IB",
-        "port mlx5_0/1 of its host runs at 100 Gbit/s, its peers' at 400 Gbit/s",
-        "its GPU has 8 of 16 PCIe lanes",
-    ]
-    down = "port mlx5_0/1 of its host is DOWN, that of its peers' hosts is active"
-    assert differences(labelled, host("400 Gb/sec (4X NDR)", state="DOWN"), good) == [down]
-    for slow, peer in ((good, good), (host("?"), host("")), ({}, good), (good, {})):  # equal, or not known
-        assert differences(labelled, slow, peer) == []
+    assert [text for text in untimed if "per message against" not in text] == told

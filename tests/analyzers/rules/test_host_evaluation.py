@@ -8,7 +8,7 @@ import pytest
 from captured import on_cpu, steps, with_sidecars
 from cpu_loop import FORWARD, Chore, cpu_loop, operators, sampled
 from kineto_run import Script
-from labelled_runs import Runs, candidates, run_of
+from labelled_runs import Labelled, candidates, run_of
 from sampled_stacks import totals
 
 from ddprof.analyzers.catalogue import catalogue
@@ -36,32 +36,32 @@ def evaluating(share: float, every: int = 2) -> dict[str, Any]:
         ((0.0, 0.0, 0.0, 0.0), None),
     ],
 )
-def test_who_evaluates_is_told(labelled: Runs, shares: tuple[float, ...], ranks: tuple[int, ...] | None) -> None:
+def test_who_evaluates_is_told(healthy: Labelled, shares: tuple[float, ...], ranks: tuple[int, ...] | None) -> None:
     records = [evaluating(share) if share else {**evaluating(0.1), "evaluations": []} for share in shares]
-    measures = with_sidecars(labelled("clean.ddp"), *records)
+    measures = with_sidecars(healthy, *records)
     found = candidates(ID, measures)
     assert [one.ranks for one in found] == ([] if ranks is None else [ranks])
     for one in found:
         assert one.ceiling_us == pytest.approx(max(shares) * measures.step_us, rel=0.1)
 
 
-def test_a_job_of_one_rank_that_evaluates_is_told(labelled: Runs) -> None:
-    (said,) = candidates(ID, with_sidecars(run_of(labelled("clean.ddp").job.ranks[:1]), evaluating(0.2)))
+def test_a_job_of_one_rank_that_evaluates_is_told(healthy: Labelled) -> None:
+    (said,) = candidates(ID, with_sidecars(run_of(healthy.job.ranks[:1]), evaluating(0.2)))
     assert not said.ranks and "takes 20 % of the time" in said.summary
 
 
 @pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, []), (0, [(0,)])])
 def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(
-    labelled: Runs, waited_ns: int, ranks: list[tuple[int, ...]]
+    healthy: Labelled, waited_ns: int, ranks: list[tuple[int, ...]]
 ) -> None:
     waits = [{"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": ns}}} for ns in (waited_ns, 0, 0, 0)]
     records = [evaluating(share) | each for share, each in zip((0.2, 0.04, 0.04, 0.04), waits, strict=True)]
-    assert [one.ranks for one in candidates(ID, on_cpu(labelled("clean.ddp"), *records))] == ranks
+    assert [one.ranks for one in candidates(ID, on_cpu(healthy, *records))] == ranks
 
 
-def test_all_ranks_evaluate_for_what_they_have_alike(labelled: Runs) -> None:
+def test_all_ranks_evaluate_for_what_they_have_alike(healthy: Labelled) -> None:
     """Rank 0 evaluates for 30 % of its time, the others for 15 %: the whole job has 15 %."""
-    (said,) = candidates(ID, with_sidecars(labelled("clean.ddp"), *map(evaluating, (0.3, 0.15, 0.15, 0.15))))
+    (said,) = candidates(ID, with_sidecars(healthy, *map(evaluating, (0.3, 0.15, 0.15, 0.15))))
     assert not said.ranks and "takes 15 % of the time on all ranks" in said.summary
 
 
@@ -89,7 +89,7 @@ def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Ch
         assert one.evidence[0].text == "40 of 200 samples of all ranks are in it"
 
 
-def test_one_evaluation_says_nothing_of_how_often_more_come(labelled: Runs) -> None:
+def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -> None:
     once = evaluating(0.2, every=50)
     once["evaluations"] = once["evaluations"][:1]
-    assert list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), once, {}))) == []
+    assert list(catalogue()[ID].detect(with_sidecars(healthy, once, {}))) == []

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from captured import steps, with_sidecars
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, candidate, candidates, fires, serious
+from labelled_runs import Labelled, candidate, candidates, fires, serious
 
 from ddprof.analyzers.catalogue import catalogue
 
@@ -17,16 +17,16 @@ ID = "host.gc"
 MS = 1_000_000
 
 
-def test_suggests_to_collect_at_once_also_by_the_record(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_suggests_to_collect_at_once_also_by_the_record(faulty: Labelled, healthy: Labelled) -> None:
+    said = fires(faulty, ID)
     assert "gc." in str(said.fixes[0].patch) and said.changes[0].target == "gc"
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "generation": 2} for i in range(1, 90)]
     window = {"start_ns": 0, "end_ns": 10_000_000, "export_pause_ns": 500_000}
     sidecar = {"steps": steps(100, 1_000_000), "gc": pauses, "windows": [window]}
-    said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
+    said = candidate(ID, with_sidecars(healthy, {}, sidecar, {}))
     assert "rank 1" in said.summary
     share = 79 * 50 / 89_500  # of the 90 steps after the first ten, without the window's export, which ends in one
-    assert said.ceiling_us == pytest.approx(share * labelled("clean.ddp").measures.step_us)
+    assert said.ceiling_us == pytest.approx(share * healthy.measures.step_us)
     assert said.evidence[0].rank == 1
 
 
@@ -40,29 +40,31 @@ def test_suggests_to_collect_at_once_also_by_the_record(labelled: Runs) -> None:
         (100, [(50, 4_000_000), (70, 4_000_000)], 1),
     ],
 )
-def test_rare_or_early_collections(labelled: Runs, count: int, pauses: list[tuple[int, int]], found: int) -> None:
+def test_rare_or_early_collections(healthy: Labelled, count: int, pauses: list[tuple[int, int]], found: int) -> None:
     recorded = [{"start_ns": ms * 1_000_000, "dur_ns": dur_ns, "generation": 2} for ms, dur_ns in pauses]
     sidecar = {"steps": steps(count, 1_000_000), "gc": recorded}
-    assert len(list(catalogue()[ID].detect(with_sidecars(labelled("clean.ddp"), sidecar)))) == found
+    assert len(list(catalogue()[ID].detect(with_sidecars(healthy, sidecar)))) == found
 
 
 @pytest.mark.parametrize(("called", "setting"), [(True, "calls of gc.collect()"), (False, "garbage collection")])
-def test_what_the_script_calls_is_not_answered_with_switching_off(labelled: Runs, called: bool, setting: str) -> None:
+def test_what_the_script_calls_is_not_answered_with_switching_off(
+    healthy: Labelled, called: bool, setting: str
+) -> None:
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "was_called": called} for i in range(1, 90)]
     mixed = [*pauses, {"start_ns": 95_000_000, "dur_ns": 50_000, "was_called": False}]
     for recorded, told in ((pauses, setting), (mixed, "garbage collection")):
         sidecar = {"steps": steps(100, 1_000_000), "gc": recorded}
-        said = candidate(ID, with_sidecars(labelled("clean.ddp"), {}, sidecar, {}))
+        said = candidate(ID, with_sidecars(healthy, {}, sidecar, {}))
         assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")
 
 
-def test_the_line_that_collects_is_told_whatever_was_collected_before_the_first_step(labelled: Runs) -> None:
+def test_the_line_that_collects_is_told_whatever_was_collected_before_the_first_step(healthy: Labelled) -> None:
     """Importing a framework collects for longer than a short run of calls."""
     first_ns = 100 * 1_000_000
     timed = [{**step, **{k: step[k] + first_ns for k in ("start_ns", "end_ns")}} for step in steps(100, 1_000_000)]
     calls = [{"start_ns": first_ns + 1_000_000 * i, "dur_ns": 50_000, "at": "train.py:9 tidy()"} for i in range(1, 90)]
     early = {"start_ns": 1_000_000, "dur_ns": 90_000_000, "at": ""}
-    said = candidate(ID, with_sidecars(labelled("clean.ddp"), {"steps": timed, "gc": [early, *calls]}))
+    said = candidate(ID, with_sidecars(healthy, {"steps": timed, "gc": [early, *calls]}))
     assert said.summary.endswith("called in train.py:9 tidy()")
 
 
@@ -82,8 +84,8 @@ def collecting(count: int) -> dict[str, Any]:
         ((1, 0, 0, 0), []),  # one collection is on some rank
     ],
 )
-def test_who_collects_is_told_by_the_whole_run(labelled: Runs, counts: tuple[int, ...], who: list[int]) -> None:
-    measures = with_sidecars(labelled(ID), *map(collecting, counts))
+def test_who_collects_is_told_by_the_whole_run(faulty: Labelled, counts: tuple[int, ...], who: list[int]) -> None:
+    measures = with_sidecars(faulty, *map(collecting, counts))
     (found,) = candidates(ID, measures)
     assert found.ranks == tuple(measures.job.rank_ids[at] for at in who)
     assert all(change.ranks == found.ranks for change in found.changes)
@@ -130,8 +132,8 @@ def test_hosts_that_pause_once_in_turn_are_said_to_collect(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("traced", range(4))
-def test_a_short_collection_in_a_traced_step_hides_none_of_the_run(labelled: Runs, traced: int) -> None:
-    measures = with_sidecars(labelled("clean.ddp"), *map(collecting, (0, 0, 40, 0)))
+def test_a_short_collection_in_a_traced_step_hides_none_of_the_run(healthy: Labelled, traced: int) -> None:
+    measures = with_sidecars(healthy, *map(collecting, (0, 0, 40, 0)))
     spans = {**measures.host_spans_us, "gc": 1e-4 * measures.step_us * np.eye(4)[traced]}
     said = candidate(ID, replace(measures, host_spans_us=spans))
     assert said.ranks == (measures.job.rank_ids[2],) and said.lost_us > 0.01 * measures.step_us

@@ -99,3 +99,23 @@ def test_a_recording_without_backward_passes_has_them_before_the_optimizer(tmp_p
         script.synchronise()
     made = loaded([script], tmp_path)
     assert float(made.measures.launching_us[0]) > 5_000.0 and float(made.measures.script_us[0]) == 0.0
+
+
+def hooked(folder: Path, hook_us: float) -> LoadedRun:
+    """Two ranks whose device idles for `hook_us` of each step while a communication hook of the script runs."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        script.launch(dur_us=50.0, times=20)
+        script.idle(20.0)
+        script.host("ddprof::comm_hook train.py:12 count_large()", hook_us, "user_annotation")
+
+    return loaded(in_step(2, 4, work), folder)
+
+
+def test_a_slow_hook_is_named_and_priced_and_one_that_only_starts_is_no_finding(tmp_path: Path) -> None:
+    made = hooked(tmp_path, 1_500.0)
+    said = candidate(ID, made.measures)
+    assert "train.py:12 count_large()" in said.summary and said.ranks == ()
+    # The queue of the device drains first: what it idles then is the hook's.
+    assert made.pricer.gain_us(said) == pytest.approx(float(made.measures.cause_us("host_launch").max()), rel=0.1)
+    assert abstains(ID, hooked(tmp_path, 5.0).measures)  # there are no frames, either

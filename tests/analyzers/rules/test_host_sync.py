@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 from captured import with_sidecars
 from kineto_run import Script
-from labelled_runs import Runs, abstains, candidate, fires, run_of
+from labelled_runs import Labelled, abstains, candidate, fires, run_of
 from meeting_hosts import facts_of, train
 
 ID = "host.sync"
 
 
-def test_names_the_calls_the_idle_time_and_the_line_of_the_script(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_names_the_calls_the_idle_time_and_the_line_of_the_script(faulty: Labelled) -> None:
+    said = fires(faulty, ID)
     assert said.fixes[0].current
-    assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["host_sync"], rel=0.02)
+    assert said.lost_us == pytest.approx(faulty.label["ledger"]["job"]["host_sync"], rel=0.02)
     line = {"source_line": "/home/me/train.py:88", "source": "total += loss.item()", "what": "item"}
-    said = candidate(ID, with_sidecars(labelled(ID), {"syncs": [{**line, "count": 5, "total_ns": 9_000}]}))
+    said = candidate(ID, with_sidecars(faulty, {"syncs": [{**line, "count": 5, "total_ns": 9_000}]}))
     assert said.summary.endswith(", at train.py:88") and (said.fixes[0].current or "").endswith(" at train.py:88")
     assert said.evidence[0].text.startswith("train.py:88: total += loss.item()") and said.fixes[0].patch is not None
     assert "# /home/me/train.py:88\n- total += loss.item()\n+ total += loss.detach()" in said.fixes[0].patch

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from kineto_run import Script, loaded
-from labelled_runs import Runs, candidate, fires
+from labelled_runs import Labelled, candidate, fires
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.report import phrases
@@ -15,14 +15,14 @@ from ddprof.report import phrases
 ID = "input.pageable_copy"
 
 
-def test_names_pinned_memory(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_names_pinned_memory(faulty: Labelled) -> None:
+    said = fires(faulty, ID)
     assert "pin_memory" in " ".join(f"{fix.setting} {fix.patch}" for fix in said.fixes)
-    assert said.lost_us > 0.1 * labelled(ID).measures.step_us
+    assert said.lost_us > 0.1 * faulty.measures.step_us
 
 
-def test_names_the_rank_whose_copies_take_far_longer_unless_it_copies_more(labelled: Runs) -> None:
-    measures = labelled(ID).measures
+def test_names_the_rank_whose_copies_take_far_longer_unless_it_copies_more(faulty: Labelled) -> None:
+    measures = faulty.measures
     copies = measures.pageable_us.copy()
     copies[1] *= 20
     slower = replace(measures, pageable_us=copies)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, abstains, candidate, candidates, fires
+from labelled_runs import Labelled, abstains, candidate, candidates, fires
 
 from ddprof.analyzers.rules.input_starved import workers_fix
 from ddprof.findings import Basis
@@ -13,19 +13,18 @@ from ddprof.findings import Basis
 ID = "input.starved"
 
 
-def test_blames_the_job_and_names_workers_where_loaders_have_ranges(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_blames_the_job_and_names_workers_where_loaders_have_ranges(faulty: Labelled, healthy: Labelled) -> None:
+    said = fires(faulty, ID)
     assert "num_workers" in [fix.setting for fix in said.fixes]
-    assert said.lost_us == pytest.approx(labelled(ID).label["ledger"]["job"]["dataloader"], rel=0.02)
-    measures = labelled("clean.ddp").measures
-    none = replace(measures, host_counts={**measures.host_counts, "dataloader": np.zeros(4)})
+    assert said.lost_us == pytest.approx(faulty.label["ledger"]["job"]["dataloader"], rel=0.02)
+    none = replace(healthy.measures, host_counts={**healthy.measures.host_counts, "dataloader": np.zeros(4)})
     assert "no DataLoader range" in abstains(ID, none)
 
 
 @pytest.mark.parametrize(("longest_of_others", "starved"), [(0.05, False), (0.6, True)])
-def test_loaders_that_run_dry_in_turn(labelled: Runs, longest_of_others: float, starved: bool) -> None:
+def test_loaders_that_run_dry_in_turn(healthy: Labelled, longest_of_others: float, starved: bool) -> None:
     """One rank is furthest behind in every step; that others block now and then tells starvation from a straggler."""
-    measures = labelled("clean.ddp").measures
+    measures = healthy.measures
     step, ranks = measures.step_us, len(measures.job.ranks)
     loader, longest = np.full(ranks, 0.02 * step), np.full(ranks, longest_of_others * 0.1 * step)
     loader[:-1], loader[-1], longest[-1] = 0.003 * step, 0.1 * step, 0.1 * step
@@ -44,12 +43,12 @@ def test_loaders_that_run_dry_in_turn(labelled: Runs, longest_of_others: float, 
         (0.9, 0.6, "collate function", "collate_fn"),
     ],
 )
-def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: float, kind: str, setting: str) -> None:
+def test_what_a_batch_is_spent_on(faulty: Labelled, cpu_ns: float, collate_ns: float, kind: str, setting: str) -> None:
     fetch_ns = 100_000_000
     fetching = {"workers": 2, "fetch_ns": fetch_ns, "cpu_ns": int(cpu_ns * fetch_ns), "samples": 32}
     fetching["collate_ns"] = int(collate_ns * fetch_ns)
     sidecar = {"fetching": fetching, "dataloader": {"num_workers": 2}, "processors": {"usable": 64, "local_ranks": 8}}
-    said = candidate(ID, with_sidecars(labelled(ID), sidecar))
+    said = candidate(ID, with_sidecars(faulty, sidecar))
     assert kind in said.evidence[0].text and said.fixes[1].setting == setting
     workers = int(said.fixes[0].suggested)
     assert workers > 2
@@ -64,7 +63,7 @@ def test_what_a_batch_is_spent_on(labelled: Runs, cpu_ns: float, collate_ns: flo
         (90, 12, False),
     ],  # fast workers: another reason; steps no longer: a wait that hides
 )
-def test_a_queue_that_was_full_while_recorded(labelled: Runs, fetch_ms: int, outside_ms: int, told: bool) -> None:
+def test_a_queue_that_was_full_while_recorded(faulty: Labelled, fetch_ms: int, outside_ms: int, told: bool) -> None:
     """Traced steps of 12 ms take batches that lay ready; outside, steps wait 16 ms for workers that make one per 30."""
     timed = [(12, 0, False)] * 2 + [(12, 0, True)] * 4 + [(outside_ms, 16, False)] * 20
     ends_ns = (np.cumsum([length for length, _, _ in timed]) * 1_000_000).tolist()
@@ -73,21 +72,21 @@ def test_a_queue_that_was_full_while_recorded(labelled: Runs, fetch_ms: int, out
         for i, ((ms, wait, traced), end) in enumerate(zip(timed, ends_ns, strict=True))
     ]
     fetching = {"workers": 3, "fetch_ns": fetch_ms * 1_000_000, "samples": 32}
-    measures = with_sidecars(labelled(ID), {"steps": steps, "fetching": fetching, "dataloader": {"num_workers": 3}})
+    measures = with_sidecars(faulty, {"steps": steps, "fetching": fetching, "dataloader": {"num_workers": 3}})
     said = [one for one in candidates(ID, measures) if one.basis is Basis.TIMED]
     assert [one.ceiling_us for one in said] == ([pytest.approx(16 / 28 * measures.step_us)] if told else [])
 
 
 @pytest.mark.parametrize(("prefetch", "advised"), [(2, [4, 4]), (4, [4]), (8, [8])])
-def test_a_queue_gets_no_shorter(labelled: Runs, prefetch: int, advised: list[int]) -> None:
+def test_a_queue_gets_no_shorter(faulty: Labelled, prefetch: int, advised: list[int]) -> None:
     """More workers come with a deep queue; a deeper one by itself is a fix where it is short."""
     sidecar = {"dataloader": {"num_workers": 2, "prefetch_factor": prefetch}}
-    fixes = candidate(ID, with_sidecars(labelled(ID), sidecar)).fixes
+    fixes = candidate(ID, with_sidecars(faulty, sidecar)).fixes
     assert [dict(fix.applies)["prefetch_factor"] for fix in fixes] == advised
     assert f"prefetch_factor={advised[0]}" in str(fixes[0].patch)
 
 
 @pytest.mark.parametrize(("workers", "cores", "advised"), [(0, 2, 1), (0, 64, 4), (3, 8, 4), (3, 64, 6)])
-def test_workers_of_unknown_cost_respect_the_machine(labelled: Runs, workers: int, cores: int, advised: int) -> None:
+def test_workers_of_unknown_cost_respect_the_machine(healthy: Labelled, workers: int, cores: int, advised: int) -> None:
     sidecar = {"dataloader": {"num_workers": workers}, "processors": {"usable": cores, "local_ranks": 2}}
-    assert dict(workers_fix(with_sidecars(labelled("clean.ddp"), sidecar), 1_000.0).applies)["num_workers"] == advised
+    assert dict(workers_fix(with_sidecars(healthy, sidecar), 1_000.0).applies)["num_workers"] == advised

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from captured import sidecar_of, steps, with_sidecars
 from gloo_traces import TENSOR, Events, annotation, operator, transfer, write
-from labelled_runs import Runs, candidate, fires, on_every_rank, only_run, run_of
+from labelled_runs import Labelled, candidate, fires, on_every_rank, only_run, run_of
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
@@ -19,29 +19,27 @@ ID = "input.straggler"
 FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
-def test_names_the_rank_of_the_late_loader_and_pins_memory_for_a_device_alone(labelled: Runs) -> None:
-    assert fires(labelled(ID), ID, 3).changes[0].kind == "instant_loader"
-    measures = labelled(ID).measures
-    assert "pin_memory=True" in str(workers_fix(measures, 1_000.0).patch)
-    assert "pin_memory" not in str(workers_fix(on_every_rank(measures, is_device_rank=False), 1_000.0).patch)
+def test_names_the_rank_of_the_late_loader_and_pins_memory_for_a_device_alone(faulty: Labelled) -> None:
+    assert fires(faulty, ID, 3).changes[0].kind == "instant_loader"
+    assert "pin_memory=True" in str(workers_fix(faulty.measures, 1_000.0).patch)
+    assert "pin_memory" not in str(workers_fix(on_every_rank(faulty.measures, is_device_rank=False), 1_000.0).patch)
 
 
-def test_a_late_loader_with_fewer_workers_is_told_so_and_gets_as_many_as_its_peers(labelled: Runs) -> None:
-    run = labelled(ID)
+def test_a_late_loader_with_fewer_workers_is_told_so_and_gets_as_many_as_its_peers(faulty: Labelled) -> None:
     eight, one = ({"dataloader": {"num_workers": workers}} for workers in (8, 1))
-    report = replace(run.run, job=with_sidecars(run, eight, eight, eight, one).job).report
+    report = replace(faulty.run, job=with_sidecars(faulty, eight, eight, eight, one).job).report
     (late,) = [finding for finding in report.findings if finding.id == ID]
     assert (3, "1 worker, its peers 8") in [(e.rank, e.text) for e in late.evidence]
     workers = next(fix for fix in late.fixes if fix.setting == "num_workers")
     assert (workers.current, workers.suggested, dict(workers.applies)["num_workers"]) == ("1", "8", 8)
-    assert "peers" not in str(candidate(ID, with_sidecars(run, eight)).evidence)
+    assert "peers" not in str(candidate(ID, with_sidecars(faulty, eight)).evidence)
 
 
 @pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])
-def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fetch_ms: int, late: list[int]) -> None:
+def test_workers_of_the_others_that_are_as_slow_clear_a_rank(faulty: Labelled, fetch_ms: int, late: list[int]) -> None:
     """Its peers' queues are a batch ahead: they never wait in the recording, and deliver no batch per step either."""
     fetching = {"workers": 2, "fetch_ns": fetch_ms * 1_000_000, "samples": 32}
-    measures = with_sidecars(labelled(ID), {"fetching": fetching})
+    measures = with_sidecars(faulty, {"fetching": fetching})
     assert late_loaders(measures).tolist() == late
     assert bool(list(catalogue()[ID].detect(measures))) is bool(late)
 
@@ -50,13 +48,13 @@ def test_workers_of_the_others_that_are_as_slow_clear_a_rank(labelled: Runs, fet
     ("waited_ms", "late"),
     [(38, []), (15, [3]), (None, [3])],  # of 40 ms that a batch of rank 3 takes longer than those of its peers
 )
-def test_workers_without_a_cpu_make_no_rank_late(labelled: Runs, waited_ms: int | None, late: list[int]) -> None:
+def test_workers_without_a_cpu_make_no_rank_late(faulty: Labelled, waited_ms: int | None, late: list[int]) -> None:
     """All ranks share their cores."""
     machine = {"host": "a", "processors": {"cores": "0-3"}}
     peer = {"workers": 2, "fetch_ns": 30_000_000, "cpu_ns": 26_000_000, "samples": 32, "waited_ns": 3_000_000}
     waited = {} if waited_ms is None else {"waited_ns": 3_000_000 + waited_ms * 1_000_000}
     slow = {"workers": 2, "fetch_ns": 70_000_000, "cpu_ns": 26_000_000, "samples": 32, **waited}
-    measures = with_sidecars(labelled(ID), *[{"fetching": peer, **machine}] * 3, {"fetching": slow, **machine})
+    measures = with_sidecars(faulty, *[{"fetching": peer, **machine}] * 3, {"fetching": slow, **machine})
     assert late_loaders(measures).tolist() == late
     if waited_ms == 15:
         (found, *_) = catalogue()[ID].detect(measures)
@@ -130,8 +128,8 @@ def test_a_rank_whose_workers_keep_ahead_waits_for_no_batch(tmp_path: Path) -> N
     assert [(f.id, f.ranks) for f in run.report.findings if f.id.startswith("input.")] == [(ID, (0,))]
 
 
-def test_where_one_rank_alone_loads_no_shards_are_to_be_balanced(labelled: Runs) -> None:
-    measures = labelled(ID).measures
+def test_where_one_rank_alone_loads_no_shards_are_to_be_balanced(faulty: Labelled) -> None:
+    measures = faulty.measures
     assert "rebalance" in candidate(ID, measures).fixes[0].suggested
     loader_us = measures.host_spans_us["dataloader"]
     alone = replace(

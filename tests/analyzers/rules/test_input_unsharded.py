@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from captured import with_sidecars
-from labelled_runs import Labelled, Runs, abstains, candidate
+from labelled_runs import Labelled, abstains, candidate
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
@@ -53,21 +53,23 @@ def captured(
         ({"indices": SHARDS, "sharded": True, "batches": (100, 100, 100, 101)}, "rank 3 has 101", Basis.RECORDED),
     ],
 )
-def test_what_ranks_that_do_not_shard_leave(labelled: Runs, recorded: dict[str, Any], words: str, basis: Basis) -> None:
-    found = candidate(ID, captured(labelled("clean.ddp"), **recorded))
+def test_what_ranks_that_do_not_shard_leave(
+    healthy: Labelled, recorded: dict[str, Any], words: str, basis: Basis
+) -> None:
+    found = candidate(ID, captured(healthy, **recorded))
     assert words in found.summary and found.basis is basis
     assert words != "same samples" or found.fixes[0].suggested == "DistributedSampler"
 
 
 @pytest.mark.parametrize("indices", [None, [*SHARDS[:3], list(range(64))]])
 def test_the_sampler_that_does_not_shard_is_named_with_its_rank(
-    labelled: Runs, indices: list[list[int]] | None
+    healthy: Labelled, indices: list[list[int]] | None
 ) -> None:
     samplers = [{"class": "DistributedSampler", "sharded": True}] * 3 + [{"class": "RandomSampler", "sharded": False}]
     sidecars: list[dict[str, Any]] = [{"dataloader": {"sampler": sampler}} for sampler in samplers]
     for sidecar, own in zip(sidecars, indices or [], strict=False):
         sidecar["sample_indices"] = own
-    said = candidate(ID, with_sidecars(labelled("clean.ddp"), *sidecars))
+    said = candidate(ID, with_sidecars(healthy, *sidecars))
     assert said.summary.startswith("RandomSampler draws from the whole data set on rank 3")
     assert ("were read twice" in said.summary) == (indices is not None) and said.fixes[0].current == "RandomSampler"
 
@@ -80,8 +82,8 @@ def test_the_sampler_that_does_not_shard_is_named_with_its_rank(
     ],
     ids=["even", "padded", "stream"],
 )
-def test_shards_are_healthy(labelled: Runs, recorded: dict[str, Any]) -> None:
-    assert list(catalogue()[ID].detect(captured(labelled("clean.ddp"), **recorded))) == []
+def test_shards_are_healthy(healthy: Labelled, recorded: dict[str, Any]) -> None:
+    assert list(catalogue()[ID].detect(captured(healthy, **recorded))) == []
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,5 @@ def test_shards_are_healthy(labelled: Runs, recorded: dict[str, Any]) -> None:
         (None, "does not record samplers"),
     ],
 )
-def test_abstains_where_samples_do_not_compare(labelled: Runs, recorded: dict[str, Any] | None, reason: str) -> None:
-    run = labelled("clean.ddp")
-    assert reason in abstains(ID, run.measures if recorded is None else captured(run, **recorded))
+def test_abstains_where_samples_do_not_compare(healthy: Labelled, recorded: dict[str, Any] | None, reason: str) -> None:
+    assert reason in abstains(ID, healthy.measures if recorded is None else captured(healthy, **recorded))

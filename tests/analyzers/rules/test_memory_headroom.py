@@ -1,21 +1,20 @@
 """Nearly full memory, and recomputing with memory free; without memory events nothing is said."""
 
 import pytest
-from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
+from labelled_runs import Labelled, Runs, abstains, candidate, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue
 
 ID = "memory.headroom"
 
 
-def test_says_how_full_and_what_it_costs_where_less_than_a_fifth_is_free(labelled: Runs) -> None:
-    said = fires(labelled(ID), ID)
+def test_says_how_full_and_what_it_costs_where_less_than_a_fifth_is_free(faulty: Labelled, healthy: Labelled) -> None:
+    said = fires(faulty, ID)
     assert "98" in said.summary or "99" in said.summary
     assert said.changes[0].target == "allocator"
-    assert abstains(ID, labelled("clean.ddp").measures) == "no memory events in the trace"
-    measures = labelled("clean.ddp").measures
+    assert abstains(ID, healthy.measures) == "no memory events in the trace"
     roomy = {"peak_reserved_bytes": 64 * 10**9, "total_bytes": 80 * 10**9}
-    assert list(catalogue()[ID].detect(on_every_rank(measures, memory=roomy))) == []
+    assert list(catalogue()[ID].detect(on_every_rank(healthy.measures, memory=roomy))) == []
 
 
 def test_recomputing_with_memory_free_is_needless_in_whole_or_in_part(labelled: Runs) -> None:

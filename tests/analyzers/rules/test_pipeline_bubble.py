@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import without_peers
-from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
+from labelled_runs import Labelled, Runs, abstains, candidate, fires, on_every_rank
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
@@ -41,15 +41,15 @@ def scheduled(labelled: Runs, launch_us: float) -> Measures:
     return replace(measures, step_us=step_us, stage_work_us=work, comm=CommStats(()))
 
 
-def test_more_microbatches_or_chunks_are_suggested_where_peers_and_records_agree(labelled: Runs) -> None:
+def test_more_microbatches_or_chunks_are_suggested_where_peers_and_records_agree(faulty: Labelled) -> None:
     """Two microbatches in two stages: four win 16 % of the step, eight 7 % more, sixteen too little."""
-    said = fires(labelled(ID), ID)
+    said = fires(faulty, ID)
     assert (said.fixes[0].current, said.fixes[0].suggested) == ("2", "8") and said.is_bound
-    said = candidate(ID, with_pipeline(labelled(ID).measures, microbatches=3))
+    said = candidate(ID, with_pipeline(faulty.measures, microbatches=3))
     assert [fix.setting for fix in said.fixes] == ["microbatches"]
-    assert "name no peer" in abstains(ID, without_peers(labelled(ID)))
+    assert "name no peer" in abstains(ID, without_peers(faulty))
     unsure = "the stages recorded 5 to 8 messages in a step"
-    assert "5 to 8 messages" in abstains(ID, with_pipeline(labelled(ID).measures, unsure=unsure))
+    assert "5 to 8 messages" in abstains(ID, with_pipeline(faulty.measures, unsure=unsure))
 
 
 def counts(measures: Measures) -> list[int]:
@@ -69,8 +69,8 @@ def test_what_every_microbatch_costs_and_the_samples_end_the_sweep(labelled: Run
 
 
 @pytest.mark.parametrize("at", [4, 8, 16])
-def test_the_formula_follows_the_simulated_sweep(labelled: Runs, at: int) -> None:
-    measures, swept = labelled(ID).measures, labelled(ID).fault["sweep"]["microbatches"]
+def test_the_formula_follows_the_simulated_sweep(faulty: Labelled, at: int) -> None:
+    measures, swept = faulty.measures, faulty.fault["sweep"]["microbatches"]
     assert measures.step_us - schedule_gain_us(measures, at, 1) == pytest.approx(swept[str(at)], rel=0.05)
 
 
@@ -89,9 +89,9 @@ def test_chunks_are_counted_said_and_never_suggested_as_they_are(labelled: Runs,
 
 
 @pytest.mark.parametrize(("name", "share"), [*NAMED.items(), ("Own", "25"), ("", "25")])
-def test_a_schedule_is_named_with_the_bubble_of_its_kind(labelled: Runs, name: str, share: str) -> None:
+def test_a_schedule_is_named_with_the_bubble_of_its_kind(faulty: Labelled, name: str, share: str) -> None:
     """One that splits the backward pass has a third of the bubble; a V has two chunks and no more."""
-    measures = with_pipeline(labelled(ID).measures, schedule=f"Schedule{name}", interleave=2)
+    measures = with_pipeline(faulty.measures, schedule=f"Schedule{name}", interleave=2)
     words = {"InterleavedZeroBubble": "interleaved zero-bubble"}.get(name, name if name in NAMED else "")
     found = candidate(ID, measures)
     assert found.evidence[0].text.startswith(f"{words and words + ': '}2 stages, 2 microbatches, 2 chunks")

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from captured import with_sidecars
 from corpus import CLEAN
-from labelled_runs import Runs, abstains, candidate, fires, on_every_rank
+from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires, on_every_rank
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.facts.model import Phase
@@ -80,6 +81,18 @@ def test_one_rank_has_nobody_to_be_compared_with(labelled: Runs, rule_id: str, r
 def test_what_suits_the_fault_is_suggested(labelled: Runs, rule_id: str) -> None:
     said = " ".join(map(str, fires(labelled(rule_id), rule_id).fixes))
     assert all(word in said for word in SUGGESTED[rule_id]), said
+
+
+@pytest.mark.parametrize(("other", "is_told"), [("float64", True), ("float32", False)])
+def test_a_model_in_double_precision_is_told(healthy: Labelled, other: str, is_told: bool) -> None:
+    """By the parameters that capture recorded: all ranks have it, or something else keeps their copies apart."""
+    records = [{"parameters": {"count": 10**6, "size_bytes": 8 * 10**6, "dtype": own}} for own in ("float64", other)]
+    measures = with_sidecars(healthy, *records)
+    told = candidates("compute.precision", measures)
+    assert [said.summary.startswith("the model computes in double precision") for said in told] == [True] * is_told
+    if is_told:
+        assert 0.4 * measures.step_us < healthy.pricer.gain_us(told[0]) < 0.55 * measures.step_us
+        assert told[0].fixes[0].suggested == "float32" and told[0].fixes[0].alters is not None
 
 
 def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: Runs) -> None:

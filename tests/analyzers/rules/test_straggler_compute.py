@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from captured import with_sidecars
-from labelled_runs import Runs, candidate, candidates, fires
+from labelled_runs import Labelled, Runs, candidate, candidates, fires
 
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.slowdown import Slowdown
@@ -17,13 +17,12 @@ from ddprof.findings import Candidate
 ID = "straggler.compute"
 
 
-def test_names_and_prices_the_slow_device_unless_its_rank_runs_something_alone(labelled: Runs) -> None:
-    run = labelled(ID)
-    said = fires(run, ID, 2)
-    assert run.pricer.step_us(said.changes) == pytest.approx(run.fault["counterfactual_step_us"], rel=0.03)
+def test_names_and_prices_the_slow_device_unless_its_rank_runs_something_alone(faulty: Labelled) -> None:
+    said = fires(faulty, ID, 2)
+    assert faulty.pricer.step_us(said.changes) == pytest.approx(faulty.fault["counterfactual_step_us"], rel=0.03)
     (change,) = said.changes
     assert change.kind == "scale_compute" and change.values[0] == pytest.approx(1.3, abs=0.03)
-    held = replace(run.measures, alone={run.job.rank_ids.index(2): Alone("train.py:17 probe()", "", 900.0, 0.0)})
+    held = replace(faulty.measures, alone={faulty.job.rank_ids.index(2): Alone("train.py:17 probe()", "", 900.0, 0.0)})
     assert not [found for found in candidates(ID, held) if 2 in found.ranks]
 
 

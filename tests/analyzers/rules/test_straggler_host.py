@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from captured import fed
 from kineto_run import Script, in_step, loaded
-from labelled_runs import Runs, abstains, candidates, fires, on_every_rank, only_run, run_of, serious
+from labelled_runs import Labelled, Runs, abstains, candidates, fires, on_every_rank, only_run, run_of, serious
 
 from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.job.script.threads import BusyThread
@@ -24,13 +24,13 @@ RANKS, STEPS, STEP_S = 12, 30, 1.0
 Late = Callable[[int], dict[int, float]]  # of a step: ranks that are late, by how many seconds
 
 
-def test_names_the_slow_host_where_launches_or_communication_were_recorded(labelled: Runs) -> None:
-    assert fires(labelled(ID), ID, 1).lost_us > 0
-    measures = labelled("clean.ddp").measures
-    ops = [facts.device_ops.replace(launch_ns=np.full(len(facts.device_ops), NULL)) for facts in measures.job.ranks]
-    unlaunched = [replace(facts, device_ops=own) for facts, own in zip(measures.job.ranks, ops, strict=True)]
+def test_names_the_slow_host_where_launches_or_communication_were_recorded(faulty: Labelled, healthy: Labelled) -> None:
+    assert fires(faulty, ID, 1).lost_us > 0
+    ranks = healthy.job.ranks
+    ops = [facts.device_ops.replace(launch_ns=np.full(len(facts.device_ops), NULL)) for facts in ranks]
+    unlaunched = [replace(facts, device_ops=own) for facts, own in zip(ranks, ops, strict=True)]
     assert "launch calls" in abstains(ID, run_of(unlaunched).measures)
-    hosts = on_every_rank(measures, is_device_rank=False)
+    hosts = on_every_rank(healthy.measures, is_device_rank=False)
     silent = replace(hosts.job, instances=hosts.job.instances.take(np.empty(0, np.int64)))
     assert "no communication" in abstains(ID, replace(hosts, job=silent))
 
@@ -43,11 +43,11 @@ def test_a_rank_that_only_began_later_has_no_slow_host(labelled: Runs) -> None:
     assert takes_longer(labelled(ID).measures, (1,))
 
 
-def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> None:
+def test_a_rank_that_is_fed_more_does_not_do_the_same_work(faulty: Labelled) -> None:
     """The host of a device launches as many kernels whatever it is fed, unless the device takes longer, too."""
 
     def named(elements: int, work: float) -> list[tuple[int, ...]]:
-        measures = fed(labelled(ID), lambda rank, step: elements if rank == 1 else 100)
+        measures = fed(faulty, lambda rank, step: elements if rank == 1 else 100)
         factor = measures.work.factor.copy()
         factor[1] = work
         return [found.ranks for found in candidates(ID, replace(measures, work=replace(measures.work, factor=factor)))]
@@ -58,27 +58,24 @@ def test_a_rank_that_is_fed_more_does_not_do_the_same_work(labelled: Runs) -> No
 
 @pytest.mark.parametrize(("share", "named"), [(0.4, [2]), (0.1, [])])
 def test_a_thread_that_computes_for_as_long_makes_its_rank_late(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch, share: float, named: list[int]
+    healthy: Labelled, monkeypatch: pytest.MonkeyPatch, share: float, named: list[int]
 ) -> None:
     """The others wait for rank 2 for 30 % of the step, and its thread is on a CPU for so much of it."""
-    measures = on_every_rank(labelled("clean.ddp").measures, is_device_rank=False)
+    measures = on_every_rank(healthy.measures, is_device_rank=False)
     thread = {2: BusyThread("train.py:60 watch()", share)}
     monkeypatch.setattr("ddprof.analyzers.rules.straggler_host.threads_alone", lambda _: thread)
     late_us = 0.3 * measures.step_us * (np.arange(4) == 2)
     assert interrupted(replace(measures, late_us=late_us)).tolist() == named
 
 
-def test_a_pause_in_one_step_is_no_slow_host() -> None:
-    """In three steps of eight it comes again; in one it does not, however long."""
-    usual = np.ones((4, 8))
-    once, again = usual.copy(), usual.copy()
-    once[3, 2] = 5.0
-    again[3, [1, 4, 7]] = 5.0
-    for per_step, named in ((once, []), (again, [3])):
-        time_us = 100_000.0 * per_step.mean(axis=1)
-        found = Slowdown(np.median(per_step, axis=1), per_step, time_us, np.ones(4), np.zeros(4))
-        positions, typical_us = slow_hosts(found, None, 1_000.0)
-        assert positions.tolist() == named and typical_us.tolist() == [100_000.0] * 4
+@pytest.mark.parametrize(("steps", "named"), [([2], []), ([1, 4, 7], [3])], ids=["in one step", "in three of eight"])
+def test_a_pause_makes_a_slow_host_where_it_comes_again(steps: list[int], named: list[int]) -> None:
+    per_step = np.ones((4, 8))
+    per_step[3, steps] = 5.0
+    time_us = 100_000.0 * per_step.mean(axis=1)
+    slowdown = Slowdown(np.median(per_step, axis=1), per_step, time_us, np.ones(4), np.zeros(4))
+    positions, typical_us = slow_hosts(slowdown, None, 1_000.0)
+    assert positions.tolist() == named and typical_us.tolist() == [100_000.0] * 4
 
 
 def test_a_stage_of_a_pipeline_is_measured_against_its_own_replicas() -> None:

@@ -19,18 +19,13 @@ KEY = "0123456789abcdef0123"
 def facts(labelled: Runs) -> RankFacts:
     """Facts of a rank, with a sidecar and with texts in a table."""
     content = {"steps": [{"start_ns": 1, "end_ns": 2}], "dataloader": {"sampler": {"class": "S"}}, "nccl": None}
-    frames = {c.name: ["été.py", ""] if c.dtype == "str" else [1, 2] for c in SCRIPT_FRAMES.columns}
-    found = labelled("clean.ddp").job.ranks[0]
-    return replace(found, sidecar=sidecar_of(content), script_frames=SCRIPT_FRAMES.table(frames))
+    rows = {c.name: ["été.py", ""] if c.dtype == "str" else [1, 2] for c in SCRIPT_FRAMES.columns}
+    clean, frames = labelled("clean.ddp").job.ranks[0], SCRIPT_FRAMES.table(rows)
+    return replace(clean, sidecar=sidecar_of(content), script_frames=frames)
 
 
-@pytest.fixture(scope="module")
-def kept(facts: RankFacts) -> bytes:
-    return b"".join(encode(facts, KEY))
-
-
-def test_every_table_and_every_other_fact_survives(facts: RankFacts, kept: bytes) -> None:
-    again = decode(kept, KEY)
+def test_every_table_and_every_other_fact_survives(facts: RankFacts) -> None:
+    again = decode(b"".join(encode(facts, KEY)), KEY)
     assert isinstance(again, RankFacts)
     for name, schema in TABLES.items():
         mine, theirs = getattr(facts, name), getattr(again, name)
@@ -43,13 +38,13 @@ def test_every_table_and_every_other_fact_survives(facts: RankFacts, kept: bytes
     assert {f.name for f in fields(facts) if isinstance(getattr(facts, f.name), Table)} == set(TABLES)
 
 
-def test_neither_a_flipped_bit_nor_a_part_of_a_file_nor_anything_behind_it_is_trusted(kept: bytes) -> None:
-    random = Random(7)
+def test_neither_a_flipped_bit_nor_a_part_of_a_file_nor_anything_behind_it_is_trusted(facts: RankFacts) -> None:
+    kept, random = b"".join(encode(facts, KEY)), Random(7)
     for _ in range(300):
         flipped = bytearray(kept)
         flipped[random.randrange(len(kept))] ^= 1 << random.randrange(8)
         assert decode(bytes(flipped), KEY) is None
-    random = Random(8)
+
     lengths = [0, 1, len(kept) - 1, *(random.randrange(len(kept)) for _ in range(100))]
     assert [length for length in lengths if decode(kept[:length], KEY) is not None] == []
     assert decode(kept + b"\0", KEY) is None and decode(b"\0" + kept, KEY) is None

@@ -12,6 +12,7 @@ from ddprof.analyzers.facts.cache.place import LONGEST_WRITE_S, Folder, users_fo
 
 ME = {os.getuid()}
 KEYS = [f"{number:020x}" for number in range(8)]
+OTHERS = ["thesis.facts", f"{KEYS[0]}.parquet", f"{KEYS[0]}.facts.bak"]
 
 
 @pytest.fixture
@@ -51,14 +52,13 @@ def test_who_reads_while_others_write_finds_one_whole_content(folder: Folder) ->
     folder.save(KEYS[0], [contents[0]])
     with ThreadPoolExecutor(len(contents)) as pool:
         writes = [pool.submit(folder.save, KEYS[0], [content]) for content in contents * 20]
-        found = {folder.load(KEYS[0], ME) for _ in range(200)}
+        read = {folder.load(KEYS[0], ME) for _ in range(200)}
     assert [write.exception() for write in writes if write.exception()] == []
-    assert found <= set(contents)
-    assert _entries(folder) == [f"{KEYS[0]}.facts"]
+    assert read <= set(contents) and _entries(folder) == [f"{KEYS[0]}.facts"]
 
 
 def test_the_oldest_go_first_and_no_more_than_must(folder: Folder) -> None:
-    for age_s, key in enumerate(reversed(KEYS)):  # the last key is the newest
+    for age_s, key in enumerate(reversed(KEYS)):
         folder.save(key, [b"x" * 100])
         os.utime(os.path.join(folder.path, f"{key}.facts"), (time.time() - 100 * (len(KEYS) - age_s),) * 2)
     assert folder.load(KEYS[-1], ME) is not None  # the oldest by writing, now used
@@ -70,11 +70,10 @@ def test_files_of_other_names_are_nobodys_to_remove_and_no_folder_is_made(folder
     folder.prune()
     assert not os.path.exists(folder.path)
     os.makedirs(folder.path)
-    names = ["thesis.facts", f"{KEYS[0]}.parquet", f"{KEYS[0]}.facts.bak"]
-    for name in names:
+    for name in OTHERS:
         Path(folder.path, name).write_bytes(b"x" * 1000)
     folder.prune()
-    assert _entries(folder) == sorted(names)
+    assert _entries(folder) == sorted(OTHERS)
 
 
 def test_what_a_killed_process_left_is_removed_and_what_is_being_written_is_not(folder: Folder) -> None:

@@ -83,12 +83,10 @@ def test_what_the_library_computes_on_the_thread_before_it_waits_is_computing(tm
 def test_ranks_whose_communication_is_not_recorded_are_not_called_slow(tmp_path: Path) -> None:
     """Horovod moves its data itself: what of a rank's time is waiting cannot be known."""
     ranks: list[Events] = [[], []]
-    for rank, events in enumerate(ranks):
-        period_us = 20_000.0 if rank else 30_000.0
-        for step in range(STEPS):
-            began = step * period_us
-            events += [
-                annotation(rank, f"ProfilerStep#{step}", began, period_us),
+    for rank, period_us in enumerate((30_000.0, 20_000.0)):
+        for began in (step * period_us for step in range(STEPS)):
+            ranks[rank] += [
+                annotation(rank, f"ProfilerStep#{began / period_us:.0f}", began, period_us),
                 operator(rank, "aten::mm", began + 10, 4_000.0, **TENSOR),
                 operator(rank, "aten::add_", began + period_us - 1_000, 900.0, **TENSOR),
             ]

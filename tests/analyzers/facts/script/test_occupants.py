@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from kineto_run import Script
+from kineto_run import Script, held_ms
 
 from ddprof.analyzers.facts.model import RankFacts
 
@@ -27,11 +27,6 @@ def steps_with(folder: Path, function: str, trains: bool = False, in_model: bool
             script.launch(dur_us=100.0, times=10)
         script.synchronise()
     return script.facts(folder)
-
-
-def held_ms(facts: RankFacts, cause: str) -> float:
-    start, end = facts.spans_of(cause).bounds
-    return float((end - start).sum()) / 1e6
 
 
 @pytest.mark.parametrize(
@@ -77,24 +72,22 @@ def test_neither_a_models_own_forward_nor_a_loop_over_steps_is_an_occupant(tmp_p
     assert held_ms(script.facts(tmp_path), "checkpoint") == 0.0
 
 
-def test_what_a_loader_reads_is_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("outer", "annotated", "is_saved"),
+    [(LOADER, "ddprof::checkpoint", False), ("train.py(20): resume", "train", True)],
+)
+def test_what_a_loader_reads_is_its_own(tmp_path: Path, outer: str, annotated: str, is_saved: bool) -> None:
     """A sample that was pickled is read by torch.load, by its frame and by the range that the capture leaves."""
-
-    def spent_ms(outer: str, inner: str, annotated: str) -> tuple[float, float]:
-        script = Script()
-        for _ in script.steps(3):
-            with script.frame(outer), script.frame("data.py(9): __getitem__"), script.frame(inner):
-                script.host(FETCH, 5_000.0, "user_annotation")
-                script.add(annotated, "user_annotation", script.now_us - 4_000.0, 3_000.0, 1, {})
-            with script.frame(MODULE):
-                script.launch(dur_us=100.0)
-            script.synchronise()
-        facts = script.facts(tmp_path)
-        return held_ms(facts, "checkpoint"), held_ms(facts, "dataloader")
-
-    load = "torch/serialization.py(1300): load"
-    assert spent_ms(LOADER, load, "ddprof::checkpoint")[0] == 0.0
-    assert spent_ms("train.py(20): resume", load, "train")[0] > 0.0
+    script = Script()
+    for _ in script.steps(3):
+        load = script.frame("torch/serialization.py(1300): load")
+        with script.frame(outer), script.frame("data.py(9): __getitem__"), load:
+            script.host(FETCH, 5_000.0, "user_annotation")
+            script.add(annotated, "user_annotation", script.now_us - 4_000.0, 3_000.0, 1, {})
+        with script.frame(MODULE):
+            script.launch(dur_us=100.0)
+        script.synchronise()
+    assert (held_ms(script.facts(tmp_path), "checkpoint") > 0.0) is is_saved
 
 
 def test_a_fetch_to_evaluate_is_no_wait_for_a_batch(tmp_path: Path) -> None:

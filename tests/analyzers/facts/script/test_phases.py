@@ -41,7 +41,6 @@ def closure_loop(folder: Path) -> RankFacts:
 
 
 def lengths_ms(spans: Intervals) -> list[float]:
-    """The different lengths."""
     return sorted({round(ns / 1e6, 1) for ns in (spans[1] - spans[0]).tolist()})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cpu_loop import Chore, cpu_loop, operators
-from kineto_run import Script
+from kineto_run import Script, held_ms
 from sampled_stacks import totals
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -19,10 +19,13 @@ from ddprof.analyzers.job.script.threads import making_line, takes_batches
 from ddprof.readers import discover, read
 
 
-def held_ms(facts: RankFacts) -> float:
+def prepared_ms(facts: RankFacts) -> float:
     """Time in the loader, per step; no update comes before the first."""
-    start, end = facts.spans_of("dataloader").bounds
-    return float((end - start).sum()) / 1e6 / 3
+    return held_ms(facts, "dataloader") / 3
+
+
+def named(facts: RankFacts) -> set[str]:
+    return {facts.strings[int(name)] for name in facts.spans_of("dataloader")["name"]}
 
 
 def played(*acts: tuple[str, float, tuple[str, ...], float]) -> Chore:
@@ -67,7 +70,7 @@ draws_and_sleeps_on_one_line = played(("", 0.0, DRAWS, 200.0), ("", 8_000.0, (),
 )
 def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Path, before: Chore, ms: float) -> None:
     facts = cpu_loop(tmp_path, before=before)
-    assert held_ms(facts) == pytest.approx(ms, abs=0.1 if ms else 0.0)
+    assert prepared_ms(facts) == pytest.approx(ms, abs=0.1 if ms else 0.0)
     assert before not in (warps, drops_then_draws) or named(facts) == {"train.py:9 warp()"}
 
 
@@ -78,14 +81,14 @@ def waits_for_a_thread(script: Script) -> None:
 
 def test_a_wait_for_a_queue_before_forward_is_for_the_batch(tmp_path: Path) -> None:
     facts = cpu_loop(tmp_path, before=waits_for_a_thread)
-    assert held_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
+    assert prepared_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
     assert takes_batches(facts, call_tree(facts)).any() and making_line(facts) == ""  # no thread was sampled
     assert making_line(cpu_loop(tmp_path, before=warps)) is None
     assert not named(cpu_loop(tmp_path, after=waits_for_a_thread))  # before the update
 
 
 def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_path: Path) -> None:
-    assert held_ms(cpu_loop(tmp_path, after=warps)) == 0.0
+    assert prepared_ms(cpu_loop(tmp_path, after=warps)) == 0.0
     assert "train.py:20 audit()" not in named(cpu_loop(tmp_path, before=draws_then_sleeps))
     assert not named(cpu_loop(tmp_path, before=draws_and_sleeps_on_one_line))
 
@@ -104,16 +107,13 @@ def test_samples_of_the_run_tell_it_where_the_window_has_none(
     tree = call_tree(trace)
     phases = host_phases(trace.script_spans, tree, {})
     annotated = {Phase.FORWARD: phases.forward, Phase.BACKWARD: phases.backward, Phase.OPTIMIZER: phases.optimizer}
-    stack = [[tree.written[frame][2] for frame in tree.frame].index(name) for name in ("ids_of", "hand_over")]
-    seen = totals(*(("rest", at, 9) for at in stack), time_ns=[900, beside_ns])
+    functions = [tree.written[frame][2] for frame in tree.frame]
+    stacks = (functions.index(name) for name in ("ids_of", "hand_over"))
+    seen = totals(*(("rest", at, 9) for at in stacks), time_ns=[900, beside_ns])
     coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=seen)
     marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
     start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
     assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)
-
-
-def named(facts: RankFacts) -> set[str]:
-    return {facts.strings[int(name)] for name in facts.spans_of("dataloader")["name"]}
 
 
 def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_path: Path) -> None:

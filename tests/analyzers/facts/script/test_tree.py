@@ -18,12 +18,12 @@ NESTED = (
 
 def script_of(frames: tuple[tuple[int, int, str], ...]) -> Script:
     """The script of one thread that was in these frames (start, end, name)."""
-    start, end = (np.array([frame[part] for frame in frames], np.int64) for part in (0, 1))
-    track = np.zeros(len(frames), np.int64)
-    return traced_script(track, start, end - start, np.arange(len(frames)), [frame[2] for frame in frames])
+    starts, ends, names = zip(*frames, strict=True)
+    start, track = np.array(starts), np.zeros(len(frames), np.int64)
+    return traced_script(track, start, np.array(ends) - start, np.arange(len(frames)), list(names))
 
 
-def tree_of(frames: tuple[tuple[int, int, str], ...]) -> tuple[CallTree, dict[str, int]]:
+def tree_of(*frames: tuple[int, int, str]) -> tuple[CallTree, dict[str, int]]:
     """The tree, and the row of the stack that ends in each function."""
     script = script_of(frames)
     tree = CallTree(script.stacks, script.frames)
@@ -31,16 +31,14 @@ def tree_of(frames: tuple[tuple[int, int, str], ...]) -> tuple[CallTree, dict[st
 
 
 def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
-    tree, at = tree_of(NESTED)
+    tree, at = tree_of(*NESTED)
     assert tree.folded[at["dot"]] == at["forward"] == tree.folded[at["forward"]]
     assert tree.folded[at["_wrapped_call_impl"]] == at["main"]
     assert {name for name, stack in at.items() if not tree.in_phase[stack]} == {"main"}
     assert {name for name, stack in at.items() if tree.is_backward[stack]} == {"backward"}
     around = tree.around(tree.matching(re.compile(r"model\.py|numpy")))
     assert around[at["dot"]] == around[at["forward"]] == at["forward"] and around[at["main"]] == -1
-    own = np.zeros(len(tree))
-    own[at["dot"]], own[at["backward"]] = 3.0, 4.0
-    total = tree.inclusive(own)
+    total = tree.inclusive(np.array([{"dot": 3.0, "backward": 4.0}.get(name, 0.0) for name in at]))
     assert (total[at["forward"]], total[at["main"]], total[at["dot"]]) == (3.0, 7.0, 3.0)
     assert [part.tolist() for part in spans_of(script_of(NESTED).spans, tree.in_phase)] == [[10, 70], [60, 90]]
 
@@ -53,7 +51,7 @@ def test_frames_as_people_write_them() -> None:
 
 def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
     """An optimizer's zero_grad passes through the compiler's frame as a call of a compiled function does."""
-    frames = (
+    tree, at = tree_of(
         (0, 100, "train.py(9): main"),
         (10, 40, "torch/_compile.py(54): inner"),
         (11, 39, "torch/_dynamo/eval_frame.py(1000): _fn"),
@@ -61,13 +59,12 @@ def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
         (50, 90, "torch/_dynamo/eval_frame.py(700): compiled_fn"),
         (55, 80, "model.py(5): forward"),
     )
-    tree, at = tree_of(frames)
     assert not tree.in_phase[at["zero_grad"]] and not tree.is_forward[at["_fn"]]
     assert tree.in_phase[at["forward"]] and tree.is_forward[at["forward"]]
 
 
 def test_what_a_wrapped_pass_calls_of_the_users_is_neither_the_profilers_nor_torchs() -> None:
-    frames = (
+    tree, at = tree_of(
         (0, 100, "train.py(9): main"),
         (5, 60, "ddprof/capture/instruments/training/replicas.py(4): timed"),
         (10, 60, "torch/nn/modules/module.py(1): _wrapped_call_impl"),
@@ -76,6 +73,5 @@ def test_what_a_wrapped_pass_calls_of_the_users_is_neither_the_profilers_nor_tor
         (30, 40, "json/encoder.py(2): encode"),
         (70, 90, "torch/profiler/profiler.py(3): step"),
     )
-    tree, at = tree_of(frames)
     assert {name for name, stack in at.items() if tree.is_profiler[stack]} == {"timed", "_wrapped_call_impl", "step"}
     assert {name for name, stack in at.items() if tree.in_torch[stack]} == {"_wrapped_call_impl", "linear", "step"}

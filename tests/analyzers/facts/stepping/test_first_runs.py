@@ -5,52 +5,47 @@ from pathlib import Path
 import pytest
 from kineto_run import Script, loaded
 
+from ddprof.report.model import Report
+
 COMPILED = "Torch-Compiled Region: 0/0"
 
 
-def run(script: Script, region: str, held_us: float, phase: str = "") -> None:
-    """One run of a region of twelve kernels, which begins after `held_us` of one phase, or of nothing recorded."""
-    with script.frame(region, "cpu_op"):
-        if phase:
-            script.host(phase, held_us)
-        else:
-            script.idle(held_us)
-        for kernel in range(12):
-            script.launch(f"triton_poi_fused_{kernel}", dur_us=120.0, op="aten::mm")
-    script.synchronise()
+def report_of(folder: Path, region: str, *held_us: float, phase: str = "") -> Report:
+    """Runs of a region of twelve kernels, which begin after `held_us` of one phase, or of nothing recorded."""
+    script = Script()
+    for held in held_us:
+        with script.frame(region, "cpu_op"):
+            if phase:
+                script.host(phase, held)
+            else:
+                script.idle(held)
+            for kernel in range(12):
+                script.launch(f"triton_poi_fused_{kernel}", dur_us=120.0, op="aten::mm")
+        script.synchronise()
+    return loaded([script], folder).report
 
 
 @pytest.mark.parametrize(("region", "held_us"), [(COMPILED, 364e3), ("CompiledFunction", 90e3)])
 def test_a_first_run_that_compiles_is_start_up(tmp_path: Path, region: str, held_us: float) -> None:
-    script = Script()
-    run(script, region, held_us)
-    run(script, region, 0)
-    report = loaded([script], tmp_path).report
+    report = report_of(tmp_path, region, held_us, 0)
     assert "only start-up was recorded" in report.verdict.headline and not report.findings
     assert report.ledger.job["other"] == pytest.approx(held_us, rel=0.02)
 
 
 def test_the_two_first_runs_of_a_script_are_left_out_of_its_steps(tmp_path: Path) -> None:
-    script = Script()
-    for held_us in (298e3, 364e3, 0, 0):
-        run(script, "forward", held_us)
-    report = loaded([script], tmp_path).report
+    report = report_of(tmp_path, "forward", 298e3, 364e3, 0, 0)
     assert report.verdict.bound == "compute" and not report.findings
     assert "first runs of what is compiled then 298 ms" in " ".join(note.issue for note in report.health)
 
 
 def test_a_phase_of_the_compiler_says_so_of_a_region_that_runs_but_once(tmp_path: Path) -> None:
-    script = Script()
-    run(script, COMPILED, 364e3, "backend_compile (dynamo_timed)")
-    assert "only start-up was recorded" in loaded([script], tmp_path).report.verdict.headline
+    report = report_of(tmp_path, COMPILED, 364e3, phase="backend_compile (dynamo_timed)")
+    assert "only start-up was recorded" in report.verdict.headline
 
 
 @pytest.mark.parametrize(("region", "held_us"), [(COMPILED, (364e3, 300e3)), ("aten::to", (364e3, 0))])
 def test_what_is_long_again_or_eager_is_no_first_run(tmp_path: Path, region: str, held_us: tuple[float, ...]) -> None:
-    script = Script()
-    for held in held_us:
-        run(script, region, held)
-    report = loaded([script], tmp_path).report
+    report = report_of(tmp_path, region, *held_us)
     assert "only start-up" not in report.verdict.headline
     assert "compiled" not in " ".join(note.issue for note in report.health)
 

@@ -38,15 +38,13 @@ def test_of_a_recording_of_start_up_nothing_is_said_to_recur(labelled: Runs, tmp
 
 
 def test_without_start_up_or_with_a_short_or_repeated_one_a_window_is_judged(labelled: Runs, tmp_path: Path) -> None:
-    run = cold(labelled, tmp_path / "short", retold.held_up(0, 4e3, "cudaMalloc"))
-    assert run.report.verdict.bound == "compute"
-    assert "host.allocator" not in {f.id for f in run.report.findings}
-    run = cold(labelled, tmp_path / "again", *(retold.held_up(0, 5e3, "cudaMalloc") for _ in range(6)))
-    facts = run.job.ranks[0]
-    assert not intervals.length(start_up(facts.once, facts.steps))
-    assert run.report.ledger.job["allocator"] > 2e4
-    run = cold(labelled, tmp_path / "none")
-    assert run.report.ledger.job["other"] < 100 and run.report.verdict.bound == "compute"
+    short = cold(labelled, tmp_path / "short", retold.held_up(0, 4e3, "cudaMalloc")).report
+    assert short.verdict.bound == "compute" and "host.allocator" not in {f.id for f in short.findings}
+    again = cold(labelled, tmp_path / "again", *[retold.held_up(0, 5e3, "cudaMalloc")] * 6)
+    assert not intervals.length(start_up(again.job.ranks[0].once, again.job.ranks[0].steps))
+    assert again.report.ledger.job["allocator"] > 2e4
+    without = cold(labelled, tmp_path / "none").report
+    assert without.ledger.job["other"] < 100 and without.verdict.bound == "compute"
 
 
 def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tmp_path: Path) -> None:
@@ -56,9 +54,8 @@ def test_the_first_batch_of_a_process_that_starts_is_start_up(labelled: Runs, tm
             event["cat"] = "user_annotation"
 
     assert cold(labelled, tmp_path / "batch", late_batch).report.ledger.job["dataloader"] > 25e3
-    run = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc"))
-    assert run.report.ledger.job["dataloader"] == 0 and run.report.ledger.job["other"] > 30e3
-    assert not run.report.findings
+    both = cold(labelled, tmp_path / "both", late_batch, retold.held_up(0, 5e3, "cudaMalloc")).report
+    assert both.ledger.job["dataloader"] == 0 and both.ledger.job["other"] > 30e3 and not both.findings
 
 
 @pytest.mark.parametrize("where", ["open", "close"])

@@ -1,4 +1,7 @@
-"""Steps of a rank: those that are marked, by whomever and wherever, else those that repeat."""
+"""Steps of a rank: those that are marked, by whomever and wherever, else those that repeat.
+
+Marks on the device alone: the host passed them before it launched what the step begins with, on any stream.
+"""
 
 import json
 from collections.abc import Callable
@@ -18,21 +21,18 @@ NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "com
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steps_follow_one_another(labelled: Runs, name: str) -> None:
-    scenario = SCENARIOS[name]
     for facts in labelled(name).job.ranks:
-        steps = facts.steps
         assert facts.step_source == "profiler_step"
-        assert steps["index"].tolist() == [scenario.first_step + i for i in range(scenario.steps)]
-        assert (steps["start_ns"][1:] == steps["end_ns"][:-1]).all()
+        assert facts.steps["index"].tolist() == [SCENARIOS[name].first_step + i for i in range(SCENARIOS[name].steps)]
+        assert (facts.steps["start_ns"][1:] == facts.steps["end_ns"][:-1]).all()
 
 
 @pytest.mark.parametrize("number", ["9" * 20, "9" * 6000])
 def test_a_mark_whose_number_no_counter_reaches_is_a_step_all_the_same(tmp_path: Path, number: str) -> None:
-    names = ["ProfilerStep#7", f"ProfilerStep#{number}", "ProfilerStep#9"]
     mark = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "dur": 100}
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps([{**mark, "name": name, "ts": 100 * at} for at, name in enumerate(names)]))
-    steps, *_ = find_steps(read(Source(str(path), "kineto")))
+    marks = [{**mark, "name": f"ProfilerStep#{name}", "ts": 100 * at} for at, name in enumerate(("7", number, "9"))]
+    (tmp_path / "t.json").write_text(json.dumps(marks))
+    steps, *_ = find_steps(read(Source(str(tmp_path / "t.json"), "kineto")))
     assert steps["index"].tolist() == [7, 8, 9]
 
 
@@ -85,6 +85,26 @@ def test_marks_on_the_device_alone_are_steps(labelled: Runs, tmp_path: Path, wit
         events[:] = [e for e in events if "dur" not in e or e["cat"] in kept]
 
     assert_steps(labelled, told(labelled, tmp_path, device_side), "profiler_step", rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["clean.pp", "clean.ddp", "clean.fsdp"])
+def test_with_device_marks_alone_what_the_host_launches_first_is_of_the_step_that_follows(
+    labelled: Runs, tmp_path: Path, name: str
+) -> None:
+    """A later stage of a pipeline receives on a stream without marks before it computes on the one that has them."""
+
+    @retold.each
+    def device_marks(events: Events) -> None:
+        marks = [e for e in events if e.get("cat") == "gpu_user_annotation" and e["name"].startswith("ProfilerStep")]
+        without_marks(events)
+        events += marks
+
+    run = retold.told(labelled(name), tmp_path, device_marks)
+    assert {facts.step_source for facts in run.job.ranks} == {"profiler_step"}
+    assert run.report.replay.error < 0.01
+    for one, other in zip(labelled(name).job.ranks, run.job.ranks, strict=True):
+        assert one.steps["index"].tolist() == other.steps["index"].tolist()
+        assert other.steps["start_ns"] / 1e6 == pytest.approx(one.steps["start_ns"] / 1e6, abs=0.5)
 
 
 def test_ranges_of_micro_batches_are_told_from_steps_by_the_optimizer(labelled: Runs, tmp_path: Path) -> None:

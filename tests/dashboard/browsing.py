@@ -12,7 +12,8 @@ import pytest
 from ddprof.dashboard.runs.open_run import OpenRun
 
 PageOf, Serve, Sample = Callable[..., "Page"], Callable[..., str], Callable[[str], OpenRun]  # of fixtures
-ENTER, ESCAPE, SPACE, TAB = "\ue007", "\ue00c", "\ue00d", "\ue004"
+ENTER, ESCAPE, SHIFT, SPACE, TAB = "\ue007", "\ue00c", "\ue008", "\ue00d", "\ue004"
+PAGE_UP, END, HOME, LEFT, RIGHT, DOWN = "\ue00e", "\ue010", "\ue011", "\ue012", "\ue014", "\ue015"
 PATIENCE_S = 300.0
 TILES = "return document.getElementById('timeline-root')?.dataset.tiles"
 _READ = "return document.readyState === 'complete' && location.href !== 'about:blank'"
@@ -65,12 +66,21 @@ class Page:
         """Text of the timeline below its bar."""
         return str(self.js(_SAID))
 
+    @property
+    def view(self) -> list[float]:
+        """Begin and end of what the timeline shows, ns."""
+        lo, hi = self.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+        return [lo, hi]
+
+    @property
+    def canvas(self) -> Any:
+        return self.css(".tl-scroll canvas")
+
     def keys(self, *pressed: str) -> None:
         """Press keys while the timeline has the focus."""
-        canvas = self.css(".tl-scroll canvas")
-        self.js("arguments[0].focus()", canvas)
+        self.js("arguments[0].focus()", self.canvas)
         for key in pressed:
-            canvas.send_keys(key)
+            self.canvas.send_keys(key)
 
     def visit(self, path: str) -> list[str]:
         """Open a page and wait until it is drawn; its complaints."""
@@ -102,10 +112,21 @@ class Page:
             self.css(".tl-more").click()
         return menu
 
+    def press(self, words: str) -> Any:
+        """Press what the timeline's menu has under these words, a button or a switch; returns it."""
+        kinds = "button, label:has(input)"
+        pressed = next(e for e in self.menu().find_elements("css selector", kinds) if e.text.startswith(words))
+        pressed.click()
+        return pressed
+
+    def messages(self) -> list[dict[str, Any]]:
+        """What the network has told since the last call."""
+        return [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+
     def trouble(self) -> list[str]:
         """Complaints on the console and requests to elsewhere since the last call."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
-        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        sent = (m for m in self.messages() if m["method"] == "Network.requestWillBeSent")
+        asked = [message["params"]["request"]["url"] for message in sent]
         logged = [e for e in self.browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
         complaints = [e["message"] for e in logged if "willReadFrequently" not in e["message"]]  # tests read pixels
         return complaints + [u for u in asked if not u.startswith((self.address, "data:", "blob:", "about:"))]

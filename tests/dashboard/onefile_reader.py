@@ -2,7 +2,9 @@
 
 import base64
 import gzip
+import json
 from html.parser import HTMLParser
+from typing import Any
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.exhibit import cell
@@ -17,8 +19,8 @@ class File(HTMLParser):
         super().__init__()
         self.open: list[tuple[str, dict[str, str | None]]] = []
         self.pages: list[str] = []
-        self.scripts: dict[str, str] = {}
         self.attributes: list[tuple[str, str | None]] = []
+        self.scripts: dict[str, str] = {}
         self.words: dict[str, str] = {}
         self.rows: dict[str, list[list[str]]] = {}
         self.feed(text)
@@ -55,6 +57,10 @@ class File(HTMLParser):
         ids = [(a.get("class"), a.get("id") or "") for _, a in self.open]
         page = next((name for kind, name in ids if kind == "page"), "")
         return next((f"{page}/{name.removeprefix('exhibit-')}" for kind, name in ids if kind == "exhibit"), "")
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return dict(json.loads(self.scripts["report"]))
 
     def unpacked(self, name: str) -> bytes:
         return gzip.decompress(base64.b64decode(self.scripts[name]))

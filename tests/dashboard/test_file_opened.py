@@ -10,12 +10,10 @@ from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.report import phrases
-from tests.dashboard.axe import serious
+from tests.dashboard.access import serious, walk
 from tests.dashboard.browsing import ENTER, TILES, Page, PageOf, one_in
-from tests.dashboard.changed import named
-from tests.dashboard.keyboard import walk
-from tests.dashboard.test_every_page import REAL_RUNS
-from tests.dashboard.test_file_samples import NAMES
+from tests.dashboard.made import TRUTHS, named
+from tests.dashboard.test_every_page import REAL_RUNS, THEMES
 
 EVIL = "<script>document.title='owned'</script>"
 
@@ -51,12 +49,11 @@ def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, stra
     assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
 
 
-@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, NAMES)])
+@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, [*TRUTHS])])
 def test_files_of_all_runs_open(request: pytest.FixtureRequest, file_of: PageOf, name: str) -> None:
-    if name in REAL_RUNS:
-        (opened,) = load([str(request.getfixturevalue("shared_run")(name))])
-    else:
-        opened = request.getfixturevalue("sample")(name)
+    is_real = name in REAL_RUNS
+    run = request.getfixturevalue("shared_run" if is_real else "sample")(name)
+    opened = load([str(run)])[0] if is_real else run
     page = file_of(opened).open()
     headings = _walk_pages(page)
     assert len(headings) == len(SUBJECTS) - 1 and headings["overview"] == phrases.headline(opened.report)
@@ -71,7 +68,7 @@ def test_the_address_names_the_page_and_the_finding(file_page: Page, straggler: 
     page.wait(TILES)
     evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
     assert evidence.start_us is not None and evidence.end_us is not None
-    lo, hi = page.wait("return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    lo, hi = (ns / 1e3 for ns in page.view)
     assert lo <= evidence.start_us and evidence.end_us <= hi
     assert hi - lo < 5 * max(evidence.end_us - evidence.start_us, 4)
 
@@ -79,10 +76,10 @@ def test_the_address_names_the_page_and_the_finding(file_page: Page, straggler: 
 def test_the_canvas_is_painted_and_answers(file_page: Page, straggler: OpenRun) -> None:
     page = file_page.open("#timeline")
     colours = """
-      const c = document.querySelector('.tl-scroll canvas'), found = new Set();
+      const c = document.querySelector('.tl-scroll canvas'), seen = new Set();
       const pixels = c.getContext('2d').getImageData(220, 30, c.width - 230, c.height - 30).data;
-      for (let i = 0; i < pixels.length; i += 400) found.add(pixels[i] + ',' + pixels[i + 1] + ',' + pixels[i + 2]);
-      return found.size >= 4"""
+      for (let i = 0; i < pixels.length; i += 400) seen.add(pixels.slice(i, i + 3).join());
+      return seen.size >= 4"""
     page.wait(colours)  # the next frame paints what has come
     ask = "return ddprof.timelineData.statistics({}, [0], ddprof.timeline.info.lo_ns, ddprof.timeline.info.hi_ns)"
     told = page.js(ask)
@@ -110,9 +107,9 @@ def test_every_control_has_its_turn_with_tab(file_page: Page) -> None:
         _show(file_page, anchor)
         if anchor == "timeline":
             file_page.wait(TILES)
-        found = walk(file_page)
-        assert found.controls >= len(SUBJECTS) + 1
-        assert (found.missed, found.unseen, found.stuck) == ([], [], []), anchor
+        way = walk(file_page)
+        assert way.controls >= len(SUBJECTS) + 1
+        assert (way.missed, way.unseen, way.stuck) == ([], [], []), anchor
 
 
 def test_enter_on_a_link_shows_the_page_and_moves_the_focus(file_page: Page) -> None:
@@ -173,7 +170,7 @@ def test_both_themes_keep_words_readable(file_page: Page) -> None:
         return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
       });
       return contrast.length > 30 && Math.min(...contrast) >= 4.5;"""
-    for theme in ("light", "dark"):
+    for theme in THEMES:
         file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
         file_page.wait(script)  # the charts are drawn again once the change of theme is told
 
@@ -202,7 +199,7 @@ def test_charts_are_drawn_once_they_are_seen_and_again_in_another_theme_or_windo
 def test_axe_finds_nothing_serious(file_page: Page) -> None:
     file_page.open()
     defects = {}
-    for theme in ("light", "dark"):
+    for theme in THEMES:
         file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
         for subject in SUBJECTS:
             file_page.js(f"location.hash = '{subject.anchor}'")

@@ -18,7 +18,7 @@ import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
 from tests.dashboard.malformed import Malformed
-from tests.dashboard.server.test_boundary import drawn
+from tests.dashboard.server.test_server import drawn
 
 SEED = 15
 AT_ONCE = 8

@@ -16,40 +16,38 @@ from ddprof.dashboard.exhibits.ranks import exhibits as ranks
 from ddprof.dashboard.pages.cards import exhibit_card, page_of_cause, page_of_finding
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.dashboard.runs.view import View
 from ddprof.sidecar import LoaderSettings, TimedFetches
 from ddprof.tables import NULL
-from tests.dashboard.changed import with_job
+from tests.dashboard.made import alone, with_job
 
 
 def test_each_exhibit_says_which_filters_it_does_not_follow(straggler: OpenRun) -> None:
-    view = View(straggler, {"ranks": "0", "steps": "0"}, (straggler,))
+    view = alone(straggler, ranks="0", steps="0")
     said = {e.id: str(exhibit_card(e, "/ranks", view)) for e in ranks(view)}
     assert "whatever the filter" not in said["lateness"] + said["step-causes"]
-    assert "Only one step was chosen" in said["step-causes"]
-    assert "All steps, whatever the filter." in said["blame"]
+    assert "Only one step was chosen" in said["step-causes"] and "All steps, whatever the filter." in said["blame"]
     assert "All ranks and steps, whatever the filter." in said["critical"]
     for path in ("/", "/findings", "/what-if"):
         assert "all ranks and steps, whatever the filter." in str(page_at(path).content(view))
-    plain = View(straggler, {}, (straggler,))
-    assert "whatever the filter" not in "".join(str(page_at(p).content(plain)) for p in ("/", "/ranks", "/findings"))
+    pages = "".join(str(page_at(path).content(alone(straggler))) for path in ("/", "/ranks", "/findings"))
+    assert "whatever the filter" not in pages
 
 
 def test_what_was_not_recorded_is_grey_or_said(straggler: OpenRun) -> None:
-    links = {link.children: link.className for link in _navigation(View(straggler, {}, (straggler,)), "/")}
-    assert "empty" in links["Pipeline"] and "empty" in links["Compare"] and "empty" in links["Live"]
+    links = {link.children: link.className for link in _navigation(alone(straggler), "/")}
+    assert all("empty" in links[name] for name in ("Pipeline", "Compare", "Live"))
     assert links["Communication"] == "" and links["Overview"] == "current"
     instances = straggler.job.instances
     opened = with_job(straggler, instances=instances.replace(size_bytes=np.full(len(instances), NULL)))
-    groups = next(e for e in communication(View(opened, {}, (opened,))) if e.id == "groups")
+    groups = next(e for e in communication(alone(opened)) if e.id == "groups")
     assert {row[-1] for row in groups.sheet.rows} == {NOT_RECORDED}
 
 
 def test_every_finding_and_cause_leads_to_a_page() -> None:
     paths = {subject.path for subject in SUBJECTS}
     for name in catalogue():
-        found = page_of_finding(name)
-        assert found is not None and found[1] in paths, name
+        page = page_of_finding(name)
+        assert page is not None and page[1] in paths, name
     assert {page_of_cause(cause) for cause in CAUSES} <= paths
 
 

@@ -14,41 +14,39 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View, parse_query
 from ddprof.report.model import Report
 from tests.dashboard.components import serialised, texts
+from tests.dashboard.made import alone
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_page_is_drawn(page: Page, dark: bool, straggler: OpenRun, pipeline: OpenRun) -> None:
     for opened in (straggler, pipeline):
-        content = page.content(View(opened, {}, (opened,), dark))
+        view = replace(alone(opened), dark=dark)
+        content = page.content(view)
         assert any(isinstance(c, Component) for c in content) and len(serialised(content)) > 200
-        for exhibit in page.exhibits(View(opened, {}, (opened,), dark)):
+        for exhibit in page.exhibits(view):
             assert exhibit.question.endswith("?") and exhibit.reading.endswith(".")
             assert all(len(row) == len(exhibit.sheet.columns) for row in exhibit.sheet.rows)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
 def test_a_saved_report_shows_what_it_holds(page: Page, straggler_report: Report) -> None:
-    opened = OpenRun(straggler_report)
-    assert " ".join(texts(page.content(View(opened, {}, (opened,)))))
+    assert " ".join(texts(page.content(alone(OpenRun(straggler_report)))))
 
 
 def test_the_overview_and_the_ranks_name_the_culprit_and_the_way_to_the_evidence(view: View) -> None:
-    finding = view.opened.report.ranked_findings()[0]
-    content = page_content(view, "/")
-    words = " ".join(texts(content))
-    assert view.opened.report.verdict.headline in words and f"rank {finding.ranks[0]}" in words.lower()
+    report, job, content = view.opened.report, view.opened.job, page_content(view, "/")
+    culprit, words = report.ranked_findings()[0].ranks[0], " ".join(texts(content))
+    assert report.verdict.headline in words and f"rank {culprit}" in words.lower()
     assert "/timeline?finding=0" in serialised(content)
-    culprit = view.opened.report.ranked_findings()[0].ranks[0]
-    late = lateness_us(view.opened.job)
-    assert view.opened.job.rank_ids[int(np.nanmedian(late, axis=1).argmax())] == culprit
+    assert job.rank_ids[int(np.nanmedian(lateness_us(job), axis=1).argmax())] == culprit
     exhibit = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
     assert exhibit.reading.startswith(f"Rank {culprit} arrives")
 
 
 def test_the_timeline_jumps_to_the_finding_of_the_address(straggler: OpenRun) -> None:
-    view = View(straggler, {"finding": "0"}, (straggler,))
-    store = next(c for c in page_content(view, "/timeline") if getattr(c, "id", "") == "timeline-config")
+    content = page_content(alone(straggler, finding="0"), "/timeline")
+    store = next(c for c in content if getattr(c, "id", "") == "timeline-config")
     evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
     span = store.data["spans"][store.data["focus"]]
     assert (span["rank"], span["lo_us"]) == (evidence.rank, evidence.start_us)
@@ -59,26 +57,23 @@ def test_filters_narrow_the_tables_and_a_bad_one_or_address_is_one_sentence(stra
     lateness = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
     assert [row[0] for row in lateness.sheet.rows] == ["rank 0", "rank 1"]
     assert lateness.sheet.columns == ("rank", "step 1 (ms)") and view.link("/host") == "/host?ranks=0-1&steps=1"
-    view = View(straggler, {"ranks": "x"}, (straggler,))
+    view = alone(straggler, ranks="x")
     assert list(texts(page_content(view, "/ranks"))) == ["'x' is not a number or a range such as 0-3"]
     assert list(texts(page_content(view, "/nowhere"))) == ["there is no page /nowhere"]
 
 
 def test_the_pipeline_page_names_the_slow_stage(pipeline: OpenRun) -> None:
     assert pipeline.job.pipeline is not None
-    exhibits = page_at("/pipeline").exhibits(View(pipeline, {}, (pipeline,)))
-    exhibit = next(found for found in exhibits if found.id == "pipeline")
+    exhibit = next(e for e in page_at("/pipeline").exhibits(alone(pipeline)) if e.id == "pipeline")
     work = [row[2] for row in exhibit.sheet.rows]
-    assert len(work) == len(pipeline.job.pipeline.stages)
-    assert f"Stage {int(np.argmax(work))} " in exhibit.reading
+    assert len(work) == len(pipeline.job.pipeline.stages) and f"Stage {int(np.argmax(work))} " in exhibit.reading
 
 
 def test_compare_says_what_changed(straggler: OpenRun) -> None:
     report = straggler.report
     job = {**report.ledger.job, "gc": 5_000.0, "wall_us": report.ledger.job["wall_us"] + 5_000.0}
     steps = replace(report.steps, wall_us=report.steps.wall_us + 5_000.0)
-    slower = replace(report, ledger=replace(report.ledger, job=job), steps=steps)
-    runs = (straggler, OpenRun(slower))
-    rows = next(iter(page_at("/compare").exhibits(View(straggler, {}, runs)))).sheet.rows
-    changed = {row[0]: row[3] for row in rows}
+    slower = OpenRun(replace(report, ledger=replace(report.ledger, job=job), steps=steps))
+    table = next(iter(page_at("/compare").exhibits(View(straggler, {}, (straggler, slower))))).sheet
+    changed = {row[0]: row[3] for row in table.rows}
     assert changed["garbage collection"] == pytest.approx(5.0) and changed["step"] == pytest.approx(5.0)

@@ -34,14 +34,13 @@ def _run(calls: list[tuple[str, int, int]], late_ns: int = 0, rank: int = 0, ste
 
 def _told(both: Timeline) -> dict[tuple[str, str], tuple[str, int]]:
     """(side, name) -> category and change in the first step."""
-    index, found = both.index, {}
-    for row in range(len(index)):
-        at = np.array([row])
-        if index.start_ns(at)[0] < both.steps[0].end_ns[0]:
-            group = int(index.group(at)[0])
-            side = both.lanes[group // index.categories].label.split(":")[0]
-            found[side, both.names[int(index.name[row])]] = CATEGORIES[group % index.categories], int(index.ref[row])
-    return found
+    index, told = both.index, {}
+    rows = np.arange(len(index))
+    for row in rows[index.start_ns(rows) < both.steps[0].end_ns[0]].tolist():
+        lane, category = divmod(int(index.group(np.array([row]))[0]), index.categories)
+        side, name = both.lanes[lane].label.split(":")[0], both.names[int(index.name[row])]
+        told[side, name] = CATEGORIES[category], int(index.ref[row])
+    return told
 
 
 def test_levels_are_shares_of_the_step_steps_begin_alike_and_a_call_in_two_parts_is_no_change() -> None:
@@ -84,8 +83,7 @@ def test_one_click_from_compare(page: Page) -> None:
     page.visit("/compare")
     page.browser.find_element("partial link text", "Show both in the timeline").click()
     page.wait(TILES)
-    page.js("ddprof.timeline.openAll()")
-    labels = page.js("return ddprof.timeline.rows.map((r) => r.label)")
+    labels = page.js("ddprof.timeline.openAll(); return ddprof.timeline.rows.map((r) => r.label)")
     assert {"after", "before"} <= {label.partition(": ")[0] for label in labels}
     legend = page.css(".tl-legend").text
     assert "only here" in legend and "10 % of the step" in legend

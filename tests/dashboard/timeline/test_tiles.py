@@ -1,7 +1,9 @@
 """Lanes, tiles and answers of the timeline agree with the job's own tables."""
 
+import gzip
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,21 @@ import pytest
 
 from ddprof.causes import CAUSE_IDS
 from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.timeline.host_lanes import stream_words, thread_words
 from ddprof.dashboard.timeline.inspect import largest_waits, slice_details
+from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import CATEGORY
 from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
 from ddprof.errors import UsageError
+from ddprof.model import TRACKS
+from ddprof.tables import NULL
+
+WORDS = {"pid": ["0", "1", "9"], "tid": ["7", "20", "41"], "name": ["", "", "pt_autograd_0"]}
+TWO_DEVICES = TRACKS.table({**WORDS, "device": [0, 1, NULL], "stream": [7, 20, NULL]})
+
+
+def _lanes(opened: OpenRun, kind: str) -> list[int]:
+    return [n for n, lane in enumerate(opened.timeline.lanes) if lane.kind == kind]
 
 
 def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -34,23 +47,18 @@ def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_an_exact_tile_holds_the_slices_and_lanes_of_causes_the_ledger(straggler: OpenRun) -> None:
-    timeline, job = straggler.timeline, straggler.job
-    for lane, info in enumerate(timeline.lanes):
-        if info.kind != "causes":
-            continue
-        steps = job.ranks[info.position].steps
-        shift = job.shift_ns(info.position)
-        window = np.array([steps["start_ns"][0], steps["end_ns"][-1]]) - shift
-        groups = timeline.index.groups_of(np.array([lane]))
-        busy = timeline.index.busy(groups, window)[:, 0]
-        mine = job.ledger["rank"] == info.position
-        for group, ns in zip(groups % timeline.index.categories, busy, strict=True):
+    timeline, job, index = straggler.timeline, straggler.job, straggler.index
+    for lane in _lanes(straggler, "causes"):
+        position = timeline.lanes[lane].position
+        steps = job.ranks[position].steps
+        window = np.array([steps["start_ns"][0], steps["end_ns"][-1]]) - job.shift_ns(position)
+        groups, mine = index.groups_of(np.array([lane])), job.ledger["rank"] == position
+        for group, ns in zip(groups % index.categories, index.busy(groups, window)[:, 0], strict=True):
             assert ns == job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum(), CAUSE_IDS[group]
-    index = straggler.index
-    lanes = list(range(len(straggler.timeline.lanes)))
-    header, arrays = _decode(encode(straggler.timeline, lanes, index.lo_ns, index.hi_ns, 100))
+    lanes = list(range(len(timeline.lanes)))
+    header, arrays = _decode(encode(timeline, lanes, index.lo_ns, index.hi_ns, 100))
     assert header["exact"] == lanes and header["binned"] == []
-    assert header["counts"] == [lane.slices for lane in straggler.timeline.lanes]
+    assert header["counts"] == [lane.slices for lane in timeline.lanes]
     start = index.start_ns(arrays["row"].astype(np.int64))
     assert np.allclose(arrays["start"], (start - index.lo_ns) / 1e3, atol=0.02)
     assert set(map(int, header["names"])) == set(arrays["name"].tolist())
@@ -58,8 +66,7 @@ def test_an_exact_tile_holds_the_slices_and_lanes_of_causes_the_ledger(straggler
 
 def test_a_binned_tile_holds_the_busy_share(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.timeline.tiles.EXACT_BUDGET", 0)
-    index = straggler.index
-    lane = next(i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream")
+    index, lane = straggler.index, _lanes(straggler, "stream")[0]
     header, arrays = _decode(encode(straggler.timeline, [lane], index.lo_ns, index.hi_ns, 50))
     assert header["binned"] == [lane] and header["exact"] == []
     edges = np.linspace(index.lo_ns, index.hi_ns, 51).astype(np.int64)
@@ -69,27 +76,22 @@ def test_a_binned_tile_holds_the_busy_share(straggler: OpenRun, monkeypatch: pyt
 
 
 def test_lanes_of_a_kind_are_sent_alike_and_bad_requests_are_refused(straggler: OpenRun) -> None:
-    timeline, index = straggler.timeline, straggler.index
-    causes = [i for i, lane in enumerate(timeline.lanes) if lane.kind == "causes"]
+    timeline, index, causes = straggler.timeline, straggler.index, _lanes(straggler, "causes")
     budget = sum(timeline.lanes[i].slices for i in causes) - 1  # all of them but one would fit
-    header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, budget))
-    assert header["exact"] == [] and header["binned"] == causes
-    header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, budget + 1))
-    assert header["exact"] == causes and header["binned"] == []
-    with pytest.raises(UsageError, match="empty"):
-        encode(straggler.timeline, [0], 10, 10, 100)
-    with pytest.raises(UsageError, match="no such lane"):
-        encode(straggler.timeline, [10**6], 0, 10, 100)
-    header, _ = _decode(encode(straggler.timeline, [0] * (MAX_LANES + 5), 0, 10, 10**9))
+    for most, exact, binned in ((budget, [], causes), (budget + 1, causes, [])):
+        header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, most))
+        assert (header["exact"], header["binned"]) == (exact, binned)
+    for lane, lo_ns, why in ((0, 10, "empty"), (10**6, 0, "no such lane")):
+        with pytest.raises(UsageError, match=why):
+            encode(timeline, [lane], lo_ns, 10, 100)
+    header, _ = _decode(encode(timeline, [0] * (MAX_LANES + 5), 0, 10, 10**9))
     assert len(header["exact"]) <= MAX_LANES and header["bins"] <= 4096
 
 
 def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
-    culprit = straggler.report.ranked_findings()[0].ranks[0]
-    assert largest_waits(straggler.job, straggler.index.lo_ns, straggler.index.hi_ns)[0]["culprit"] == culprit
-    index = straggler.index
-    streams = np.array([i for i, lane in enumerate(straggler.timeline.lanes) if lane.kind == "stream"])
-    rows = index.rows(index.groups_of(streams), index.lo_ns, index.hi_ns)
+    index, culprit = straggler.index, straggler.report.ranked_findings()[0].ranks[0]
+    assert largest_waits(straggler.job, index.lo_ns, index.hi_ns)[0]["culprit"] == culprit
+    rows = index.rows(index.groups_of(np.array(_lanes(straggler, "stream"))), index.lo_ns, index.hi_ns)
     waiting = np.flatnonzero(rows.category == CATEGORY["comm_wait"])
     details = slice_details(straggler.timeline, straggler.job, int(rows.row[waiting[rows.dur_ns[waiting].argmax()]]))
     late = [m["rank"] for m in details["members"] if m["late"]]
@@ -97,3 +99,19 @@ def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
     assert details["rank"] in [m["rank"] for m in details["members"] if m["ready_us"] > m["start_us"]]
     with pytest.raises(UsageError, match="no such slice"):
         slice_details(straggler.timeline, straggler.job, len(index))
+
+
+def test_words_of_threads_categories_and_streams_of_the_file(straggler: OpenRun, straggler_traces: Path) -> None:
+    assert thread_words(TWO_DEVICES, 2) == "pt_autograd_0 (thread 41)"
+    assert thread_words(TWO_DEVICES, 1) == "thread 20" and thread_words(TWO_DEVICES, 9) == "thread not recorded"
+    assert stream_words(TWO_DEVICES, 1) == "device 1 stream 20"
+    assert stream_words(TWO_DEVICES.take([0, 2]), 0) == "stream 7"
+    categories = {c["words"]: c for c in timeline_info(straggler.timeline)["categories"]}
+    assert [words for words, c in categories.items() if c["texture"]] == ["waiting for late ranks"]
+    assert categories["other idle"]["idle"]
+    assert not any(categories[words]["idle"] for words in ("compute", "waiting for late ranks", "forward"))
+    events = json.loads(gzip.decompress(min(straggler_traces.glob("*.gz")).read_bytes()))["traceEvents"]
+    recorded = {e["args"]["stream"] for e in events if e.get("cat") == "kernel"}
+    rank = straggler.timeline.lanes[0].rank
+    labels = [lane.label for lane in straggler.timeline.lanes if lane.kind == "stream" and lane.rank == rank]
+    assert recorded <= {int(label.split(":")[0].split()[1]) for label in labels}

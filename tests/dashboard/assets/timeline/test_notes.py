@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.dashboard.browsing import ENTER, TILES, Page
+from tests.dashboard.browsing import ENTER, Page
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 NOTES = "return ddprof.timeline.notes"
@@ -29,8 +29,8 @@ def _mark(page: Page, note: str) -> None:
     page.wait(f"return decodeURIComponent(location.hash).includes({note!r})")
 
 
-def test_a_mark_and_its_note_come_back_with_the_link(page: Page) -> None:
-    page.visit("/timeline")
+def test_a_mark_and_its_note_come_back_with_the_link(timeline_page: Page) -> None:
+    page = timeline_page
     page.js("ddprof.timeline.activeLane = ddprof.timeline.info.lanes.find((l) => l.rank === 0).id")
     _mark(page, "here: 50 % ~ slow; why?")
     page.js("ddprof.timeline.activeLane = undefined; ddprof.timeline.zoom(0.5, ddprof.timeline.lo)")
@@ -39,21 +39,19 @@ def test_a_mark_and_its_note_come_back_with_the_link(page: Page) -> None:
     assert [note["text"] for note in set_] == ["ünïcode ☂", "here: 50 % ~ slow; why?"]
     page.wait("return location.search.includes('from=')")
     link = page.browser.current_url
-    assert "notes=" in link
-    assert page.visit(link.removeprefix(page.address)) == []
-    assert page.js(NOTES) == set_
-    fields = page.every(".tl-notes input")
-    assert [field.get_attribute("value") for field in fields] == [note["text"] for note in set_]
+    assert "notes=" in link and page.visit(link.removeprefix(page.address)) == [] and page.js(NOTES) == set_
+    values = [field.get_attribute("value") for field in page.every(".tl-notes input")]
+    assert values == [note["text"] for note in set_]
     page.every(".tl-notes li button")[0].click()
-    lo, hi = page.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+    lo, hi = page.view
     assert lo <= set_[0]["at"] <= hi
-    page.css("[aria-label='Remove mark 1']").click()
-    page.css("[aria-label='Remove mark 1']").click()
-    assert page.js("return [location.hash, ddprof.timeline.notes.length]") == ["", 0] and page.trouble() == []
+    for _ in set_:
+        page.css("[aria-label='Remove mark 1']").click()
+    assert page.js("return [location.hash, ddprof.timeline.notes.length]") == ["", 0]
 
 
-def test_flags_do_not_cover_one_another_and_the_link_is_bounded(page: Page) -> None:
-    page.visit("/timeline")
+def test_flags_do_not_cover_one_another_and_the_link_is_bounded(timeline_page: Page) -> None:
+    page = timeline_page
     script = """
       const t = ddprof.timeline, drawn = [], middle = (t.lo + t.hi) / 2;
       const { flag } = ddprof.Painter.prototype;
@@ -85,8 +83,8 @@ def test_a_long_name_does_not_widen_the_page(page: Page) -> None:
         assert page.js("const d = document.documentElement; return d.scrollWidth - d.clientWidth") <= 1
 
 
-def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page: Page) -> None:
-    page.visit("/timeline")
+def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(timeline_page: Page) -> None:
+    page = timeline_page
     _mark(page, "kept")
     for title in ("Findings", "Timeline"):
         page.turn_to(title)
@@ -95,11 +93,11 @@ def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page
     page.js(NONE)
     page.visit("/timeline")
     page.keys()
-    canvas = page.css(".tl-scroll canvas")
-    page.hands.move_to_element_with_offset(canvas, 100, 0).send_keys("m").perform()
+    page.hands.move_to_element_with_offset(page.canvas, 100, 0).send_keys("m").perform()
     page.wait("return ddprof.timeline.notes.length === 1")
-    at = page.js("const t = ddprof.timeline; return [t.notes[0].at, t.ns(t.width / 2 + 100), t.hi - t.lo]")
-    assert at[0] == pytest.approx(at[1], abs=at[2] / 200)
+    places = "const t = ddprof.timeline; return [t.notes[0].at, t.ns(t.width / 2 + 100), t.hi - t.lo]"
+    at, pointed, span = page.js(places)
+    assert at == pytest.approx(pointed, abs=span / 200)
     page.js(NONE)
 
 
@@ -117,6 +115,5 @@ def test_a_file_keeps_marks_too(file_page: Page) -> None:
     link = file_page.browser.current_url
     assert "#timeline//notes=" in link
     file_page.open(link.removeprefix(file_page.address))
-    file_page.wait(TILES)
     assert file_page.js(TEXTS) == ["in a file"] and not file_page.every("#timeline[hidden]")
     assert file_page.trouble() == []

@@ -50,17 +50,16 @@ def test_all_rows_are_drawn_and_what_is_cut_is_said(small: Page) -> None:
     many = "const t = ddprof.timeline; t.rows = Array.from({ length: 500 }, () => t.rows[1]); return t.rows.length"
     assert small.js(many) == 500
     small.js(PRINT)
-    said = small.css(".tl-paper p").get_attribute("textContent")
-    assert said.startswith("Printed are the first 400 of 500 rows")
+    cut = small.css(".tl-paper p").get_attribute("textContent")
+    assert cut.startswith("Printed are the first 400 of 500 rows")
 
 
 def test_paper_is_light_and_shows_the_range(small: Page) -> None:
     small.js("document.documentElement.dataset.theme = 'dark'; ddprof.timeline.zoom(0.3)")
-    whole = small.js(f"{PRINT}; const c = {SHEETS}[0]; return c.toDataURL()")
-    ground = f"return [...{SHEETS}[0].getContext('2d').getImageData(2, 2, 1, 1).data]"
-    assert small.js(ground) == [255, 255, 255, 255]
+    whole = small.js(f"{PRINT}; return {SHEETS}[0].toDataURL()")
+    assert small.js(f"return [...{SHEETS}[0].getContext('2d').getImageData(2, 2, 1, 1).data]") == [255, 255, 255, 255]
     small.js("ddprof.timeline.zoom(0.3)")
     assert small.js(f"{PRINT}; return {SHEETS}[0].toDataURL()") != whole
     pdf = small.printed(preferCSSPageSize=True)
-    pictures = len(re.findall(rb"/Subtype\s*/Image", pdf))
-    assert pictures >= 2 and 2 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf)) <= 6
+    assert len(re.findall(rb"/Subtype\s*/Image", pdf)) >= 2
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf)) <= 6

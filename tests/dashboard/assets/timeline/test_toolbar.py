@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.dashboard.axe import serious
+from tests.dashboard.access import serious, walk
 from tests.dashboard.browsing import ENTER, ESCAPE, Page
-from tests.dashboard.keyboard import walk
 
 SIZES = [(1440, 900), (1024, 700), (390, 844)]
 # px in the window that each part of the page covers, and the height of the bar in lines of its buttons.
@@ -37,9 +36,9 @@ def test_on_every_screen_the_picture_is_largest_the_bar_one_line_and_every_contr
             named.append(page.js(CONTROLS))
             page.js("ddprof.timeline.openAll()")
             page.wait("return document.querySelector('.tl-more').offsetTop >= 0")
-            found = page.js(PLACES)
-            assert found["picture"] > 0.45 and found["picture"] > 2 * found["rest"], size
-            assert found["lines"] < 1.5 and found["sideways"] <= 0, size
+            seen = page.js(PLACES)
+            assert seen["picture"] > 0.45 and seen["picture"] > 2 * seen["rest"], size
+            assert seen["lines"] < 1.5 and seen["sideways"] <= 0, size
             assert page.trouble() == []
     assert named[0] == named[1] == named[2]
     expected = {"Critical path", "Waits", "Next finding", "Statistics", "List lane", "Mark", "Perfetto", "Open all"}
@@ -56,8 +55,8 @@ def test_more_opens_and_closes_by_the_keyboard_and_is_clean(page: Page, size: tu
         assert page.css(".tl-menu").is_displayed()
         assert page.browser.switch_to.active_element.get_attribute("aria-expanded") == "true"
         assert serious(page) == []
-        found = walk(page)
-        assert (found.missed, found.unseen, found.stuck) == ([], [], [])
+        way = walk(page)
+        assert (way.missed, way.unseen, way.stuck) == ([], [], [])
         page.menu().find_element("css selector", "select").send_keys(ESCAPE)
         assert not page.css(".tl-menu").is_displayed() and page.browser.switch_to.active_element.text == "More"
 
@@ -66,11 +65,9 @@ def test_a_command_closes_it_and_a_switch_does_not(page: Page) -> None:
     with page.window(*SIZES[-1]):
         page.visit("/timeline")
         menu = page.menu()
-        path = next(b for b in menu.find_elements("css selector", "button") if b.text == "Critical path")
-        path.click()
-        assert path.get_attribute("aria-pressed") == "false" and menu.is_displayed()
+        assert page.press("Critical path").get_attribute("aria-pressed") == "false" and menu.is_displayed()
         assert page.js("return ddprof.timeline.showPath") is False
-        next(b for b in menu.find_elements("css selector", "button") if b.text.startswith("Mark")).click()
+        page.press("Mark")
         assert not menu.is_displayed()
         assert page.browser.switch_to.active_element.get_attribute("aria-label") == "Note of mark 1"
         page.js("ddprof.timeline.notes = []; ddprof.timeline.changeNotes()")
@@ -79,8 +76,7 @@ def test_a_command_closes_it_and_a_switch_does_not(page: Page) -> None:
         assert not menu.is_displayed()
 
 
-def test_a_pressed_key_shows_on_its_button(page: Page) -> None:
-    page.visit("/timeline")
-    page.keys("p")
+def test_a_pressed_key_shows_on_its_button(timeline_page: Page) -> None:
+    timeline_page.keys("p")
     pressed = "return [...document.querySelectorAll('.tl-bar [aria-pressed]')].map((b) => b.ariaPressed)"
-    assert page.js(pressed) == ["false", "false"]
+    assert timeline_page.js(pressed) == ["false", "false"]

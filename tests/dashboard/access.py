@@ -1,6 +1,5 @@
 """Two looks at the page that is open: what axe-core has against it, and a walk through it with the Tab key alone."""
 
-import importlib.util
 import itertools
 import os
 from dataclasses import dataclass
@@ -21,19 +20,19 @@ _RUN = """
 @lru_cache(maxsize=1)
 def engine() -> str:
     """The script: of the file that DDPROF_AXE names (a newer axe.min.js), else of axe-core-python (MPL 2.0)."""
-    stated = os.environ.get("DDPROF_AXE")
-    package = importlib.util.find_spec("axe_core_python")
-    if not stated and (package is None or package.origin is None):
-        pytest.skip("axe-core-python is not installed (pip install -e '.[dev]')")
-    file = Path(stated) if stated else Path(str(package and package.origin)).with_name("axe.min.js")
-    return file.read_text(encoding="utf-8")
+    if stated := os.environ.get("DDPROF_AXE"):
+        return Path(stated).read_text(encoding="utf-8")
+    package = pytest.importorskip(
+        "axe_core_python", reason="axe-core-python is not installed (pip install -e '.[dev]')"
+    )
+    return Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 
 
 def serious(page: Page, rows: int = 10) -> list[tuple[str, str]]:
     """Serious or critical findings of axe-core, with so many rows of each table: (rule, the first element)."""
     page.js(engine())
-    found = page.browser.execute_async_script(_RUN, rows)
-    return [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")]
+    violations = page.browser.execute_async_script(_RUN, rows)
+    return [(v["id"], v["nodes"][0]["html"][:200]) for v in violations if v["impact"] in ("serious", "critical")]
 
 
 # Numbers all controls, and looks at every Tab what had the focus until then, and whether that was seen: an outline,

@@ -25,6 +25,16 @@ def one_in(many: int, names: Sequence[str]) -> list[Any]:
     return [name if n % many == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(names)]
 
 
+# `pixels`: how many of a canvas's line, from this place to its right end, have one of these colours (about).
+PIXELS = """
+  const pixels = (canvas, [x, y], colours, slack) => {
+    const wanted = colours.map((c) => c.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16)));
+    const line = canvas.getContext("2d").getImageData(x, y, canvas.width - x, 1).data;
+    const is = (want, i) => want.every((v, k) => Math.abs(line[i + k] - v) < slack);
+    return line.filter((_, i) => i % 4 === 0 && wanted.some((want) => is(want, i))).length;
+  };"""
+
+
 class Page:
     """A page of the server or the file at `address`, as a reader sees and uses it."""
 
@@ -32,7 +42,6 @@ class Page:
         self.browser, self.address = browser, address
 
     def js(self, script: str, *given: Any) -> Any:
-        """Result of a script, awaited where it is a promise."""
         return self.browser.execute_script(script, *given)
 
     def wait(self, script: str, *given: Any) -> Any:

@@ -125,7 +125,7 @@ def page(chromium: Any, address: str) -> Iterator[Page]:
 
 
 @pytest.fixture
-def timeline_page(page: Page) -> Iterator[Page]:
+def timeline(page: Page) -> Iterator[Page]:
     """Its timeline, which has nothing to complain of in the beginning and in the end."""
     assert page.visit("/timeline") == []
     yield page
@@ -153,8 +153,17 @@ def straggler_file(straggler_text: str, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def file_page(chromium: Any, straggler_file: str) -> Page:
-    return Page(chromium, straggler_file)
+def file_page(chromium: Any, straggler_file: str) -> Iterator[Page]:
+    """That file, open, which has nothing to complain of in the end."""
+    page = Page(chromium, straggler_file).open()
+    yield page
+    assert page.trouble() == []
+
+
+@pytest.fixture
+def file_timeline(file_page: Page) -> Page:
+    """Its timeline."""
+    return file_page.open("#timeline")
 
 
 @pytest.fixture

@@ -27,6 +27,11 @@ def alone(opened: OpenRun, **query: str) -> View:
     return View(opened, query, (opened,))
 
 
+def lanes_of(opened: OpenRun, kind: str) -> list[int]:
+    """Numbers of the timeline's lanes of a kind."""
+    return [n for n, lane in enumerate(opened.timeline.lanes) if lane.kind == kind]
+
+
 def with_run(opened: OpenRun, **changes: Any) -> OpenRun:
     """The run with other facts in the report's own section of it."""
     return replace(opened, report=replace(opened.report, run=replace(opened.report.run, **changes)))

@@ -11,6 +11,8 @@ from ddprof.dashboard.exhibits.parts.exhibit import cell
 from ddprof.dashboard.onefile.exhibits import MAX_CELLS, MAX_ROWS
 from ddprof.dashboard.runs.view import View
 
+ANCHORS = [subject.anchor for subject in SUBJECTS if subject.anchor != "compare"]  # of the pages of one run
+
 
 class File(HTMLParser):
     """Pages, scripts by id, and of each exhibit the words and the rows of its table."""
@@ -36,9 +38,6 @@ class File(HTMLParser):
             self.rows.setdefault(name, []).append([])
         if tag in ("td", "th") and (name := self._exhibit()):
             self.rows[name][-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop()[0] == tag

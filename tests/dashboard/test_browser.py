@@ -10,7 +10,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from ddprof.sidecar import LoaderSettings, SamplerSettings, Sidecar
-from tests.dashboard.browsing import DOWN, RIGHT, TILES, Page, Serve
+from tests.dashboard.browsing import DOWN, PIXELS, RIGHT, TILES, Page, Serve
 from tests.dashboard.made import with_job, with_run
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
@@ -31,53 +31,47 @@ def open_lanes(page: Page) -> None:
     page.wait(f"return Number(ddprof.timeline.root.dataset.tiles) > {tiles}")
 
 
-def test_the_canvas_shows_the_colours_of_what_ran(timeline_page: Page) -> None:
-    open_lanes(timeline_page)
+def test_the_canvas_shows_the_colours_of_what_ran(timeline: Page) -> None:
+    open_lanes(timeline)
     script = """
-      const c = document.querySelector('.tl-scroll canvas'), t = ddprof.timeline;
-      const row = t.visibleRows().find(r => r.label.includes('compute'));
-      const pixels = c.getContext('2d').getImageData(0, (row.y + row.height / 2) * t.ratio, c.width, 1).data;
-      const want = ddprof.timeline.painter.fill[0].match(/[0-9a-f]{2}/gi).map(h => parseInt(h, 16));
-      let found = 0;
-      for (let i = 0; i < pixels.length; i += 4) if (want.every((v, k) => Math.abs(pixels[i + k] - v) < 12)) found++;
-      return found / c.width > 0.3;"""
-    timeline_page.wait(script)  # the next frame paints what has come
+      const t = ddprof.timeline, row = t.visibleRows().find((r) => r.label.includes('compute'));
+      const middle = (row.y + row.height / 2) * t.ratio;
+      return pixels(t.canvas, [0, middle], [t.painter.fill[0]], 12) / t.canvas.width > 0.3;"""
+    timeline.wait(PIXELS + script)  # the next frame paints what has come
 
 
-def test_keys_zoom_pan_and_walk(timeline_page: Page) -> None:
-    page = timeline_page
+def test_keys_zoom_pan_and_walk(timeline: Page) -> None:
     width = "return ddprof.timeline.hi - ddprof.timeline.lo"
-    whole = page.js(width)
-    page.keys("w", "w")
-    assert page.js(width) == pytest.approx(whole * 0.36)
-    left, _ = page.view
-    page.keys("d")
-    assert page.view[0] > left
-    tiles = page.js(TILES)
-    page.keys("f")
-    assert page.js(width) == pytest.approx(whole)
-    page.wait(f"return ddprof.timeline.root.dataset.tiles > {tiles}")
-    page.keys(DOWN, RIGHT, RIGHT)
-    assert any(words in page.said for words in ("compute", "µs", "ms"))
-    page.wait("return location.search.includes('from=')")
+    whole = timeline.js(width)
+    timeline.keys("w", "w")
+    assert timeline.js(width) == pytest.approx(whole * 0.36)
+    left, _ = timeline.view
+    timeline.keys("d")
+    assert timeline.view[0] > left
+    tiles = timeline.js(TILES)
+    timeline.keys("f")
+    assert timeline.js(width) == pytest.approx(whole)
+    timeline.wait(f"return ddprof.timeline.root.dataset.tiles > {tiles}")
+    timeline.keys(DOWN, RIGHT, RIGHT)
+    assert any(words in timeline.said for words in ("compute", "µs", "ms"))
+    timeline.wait("return location.search.includes('from=')")
 
 
-def test_the_critical_path_runs_through_the_slow_rank(timeline_page: Page, straggler: OpenRun) -> None:
-    page = timeline_page
-    page.wait("return ddprof.timeline.root.dataset.path > 0")
+def test_the_critical_path_runs_through_the_slow_rank(timeline: Page, straggler: OpenRun) -> None:
+    timeline.wait("return ddprof.timeline.root.dataset.path > 0")
     script = """
       const time = {};
       ddprof.timeline.path.forEach((p) => { time[p.rank] = (time[p.rank] || 0) + p.hi - p.lo; });
       return Number(Object.keys(time).sort((a, b) => time[b] - time[a])[0]);"""
-    assert page.js(script) in straggler.report.ranked_findings()[0].ranks
-    page.keys("p")
-    assert page.js("return ddprof.timeline.showPath") is False
+    assert timeline.js(script) in straggler.report.ranked_findings()[0].ranks
+    timeline.keys("p")
+    assert timeline.js("return ddprof.timeline.showPath") is False
 
 
-def test_operators_are_lanes_on_request(timeline_page: Page) -> None:
-    timeline_page.press("operators")
-    timeline_page.wait("return ddprof.timeline.rows.some((r) => r.label.includes('depth 2'))")
-    timeline_page.wait("return document.getElementById('timeline-say').textContent.startsWith('operators of rank')")
+def test_operators_are_lanes_on_request(timeline: Page) -> None:
+    timeline.press("operators")
+    timeline.wait("return ddprof.timeline.rows.some((r) => r.label.includes('depth 2'))")
+    timeline.wait("return document.getElementById('timeline-say').textContent.startsWith('operators of rank')")
 
 
 def test_switches_numbers_ranks_and_a_suggestion_are_replayed(page: Page) -> None:
@@ -135,16 +129,11 @@ def _hostile(opened: OpenRun) -> OpenRun:
     hosts = dict.fromkeys(report.run.ranks, EVIL)
     clocks = {EVIL: HostClockInfo(1.0, 0.0, 1.0), "b": HostClockInfo(0.0, 0.0, 1.0)}
     run = with_run(opened, name=EVIL, device_name=EVIL, framework=(EVIL,), hosts=hosts)
-    hostile = replace(
-        run.report,
-        findings=tuple(findings),
-        verdict=replace(report.verdict, headline=EVIL),
-        what_if=tuple(replace(w, change=EVIL) for w in report.what_if),
-        health=(HealthItem(EVIL, EVIL, "warning"),),
-        abstentions=(Abstention(EVIL, EVIL),),
-        checked=(EVIL,),
-        clock=replace(report.clock, method=EVIL, hosts=clocks),
-    )
+    told = {"health": (HealthItem(EVIL, EVIL, "warning"),), "abstentions": (Abstention(EVIL, EVIL),)}
+    clock, verdict = replace(report.clock, method=EVIL, hosts=clocks), replace(report.verdict, headline=EVIL)
+    what_if = tuple(replace(w, change=EVIL) for w in report.what_if)
+    hostile = replace(run.report, findings=tuple(findings), verdict=verdict, what_if=what_if, clock=clock)
+    hostile = replace(hostile, checked=(EVIL,), **told)
     return with_job(replace(run, report=hostile), ranks=tuple(ranks), groups=groups)
 
 
@@ -175,15 +164,13 @@ def test_names_do_not_run_in_what_the_timeline_says(chromium, hostile: str) -> N
       const t = ddprof.timeline;
       for (const r of t.visibleRows())
         for (let x = 240; x < t.width; x += 2) {
-          const found = t.at(x, r.y + r.height / 2);
-          if (found.data && t.tile.names[found.data.name[found.slice]]?.includes('onerror')) {
-            const box = t.canvas.getBoundingClientRect(), y = box.top + r.y + r.height / 2;
-            const at = { clientX: box.left + x, clientY: y };
-            t.canvas.dispatchEvent(new MouseEvent('mousemove', at));
-            t.drag = x;
-            window.dispatchEvent(new MouseEvent('mouseup', at));
-            return true;
-          }
+          const y = r.y + r.height / 2, { data, slice } = t.at(x, y), box = t.canvas.getBoundingClientRect();
+          if (!data || !t.tile.names[data.name[slice]]?.includes('onerror')) continue;
+          const at = { clientX: box.left + x, clientY: box.top + y };
+          t.canvas.dispatchEvent(new MouseEvent('mousemove', at));
+          t.drag = x;
+          window.dispatchEvent(new MouseEvent('mouseup', at));
+          return true;
         }
       return false;"""
     page.wait(point)

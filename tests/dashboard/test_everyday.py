@@ -30,11 +30,14 @@ from tests.dashboard.made import SEED
 MOST_CLICKS = 3
 PRODUCTS = 7  # of a module
 TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loader", "full_memory"
-QUESTIONS = [
-    ("Who comes late", "body", ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")),
-    ("More on ranks and steps", "body", ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")),
-    ("communication", ".legend", ("it is mostly the peers, not the network", "The fastest message reaches")),
-]
+PEERS = ("it is mostly the peers, not the network", "The fastest message reaches")
+LATE = ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")
+HOST = ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")
+QUESTIONS = {
+    "who is late and why": ("Who comes late", "body", LATE),
+    "which host is bad": ("More on ranks and steps", "body", HOST),
+    "whether the network is slow": ("communication", ".legend", PEERS),
+}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,6 @@ def _with_modules(traces: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address(serve: Serve, runs: dict[str, OpenRun]) -> str:
-    """One server of them all."""
     return serve(list(runs.values()))
 
 
@@ -105,11 +107,10 @@ class Reader:
 @pytest.fixture
 def reader(page: Page, runs: dict[str, OpenRun]) -> Iterator[Callable[[str], Reader]]:
     """`reader(kind)`: the Overview of that run is open; nothing may have complained by the end."""
-    served = tuple(runs.values())
 
     def opened(kind: str) -> Reader:
         number = list(runs).index(kind)
-        view = View(runs[kind], {"run": str(number)}, served)
+        view = View(runs[kind], {"run": str(number)}, tuple(runs.values()))
         assert page.visit(f"/?run={view.ids[number]}") == []
         return Reader(page, view)
 
@@ -120,11 +121,7 @@ def reader(page: Page, runs: dict[str, OpenRun]) -> Iterator[Callable[[str], Rea
 Opens = Callable[[str], Reader]
 
 
-@pytest.mark.parametrize(
-    ("click", "within", "said"),
-    QUESTIONS,
-    ids=["who is late and why", "which host is bad", "whether the network is slow"],
-)
+@pytest.mark.parametrize(("click", "within", "said"), QUESTIONS.values(), ids=QUESTIONS)
 def test_of_todays_run(reader: Opens, click: str, within: str, said: tuple[str, ...]) -> None:
     one = reader(TODAY)
     report = one.view.opened.report
@@ -184,8 +181,7 @@ def test_what_else_was_looked_for_and_not_found(reader: Opens) -> None:
 
 def test_how_much_memory_is_left(reader: Opens) -> None:
     one = reader(FULL)
-    peaks = [facts.memory for facts in one.view.opened.job.ranks]
-    worst = max(peaks, key=lambda memory: memory["peak_allocated_bytes"])
+    worst = max((of.memory for of in one.view.opened.job.ranks), key=lambda memory: memory["peak_allocated_bytes"])
     held = max(worst["peak_allocated_bytes"], worst.get("peak_reserved_bytes") or 0)
     one.click("Memory", "#navigation")
     one.reads(f"{format_bytes(worst['total_bytes'] - held)} of the device is left")

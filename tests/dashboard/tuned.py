@@ -57,7 +57,6 @@ ANSWER = TuningAnswer(
 
 
 def state() -> TuneState:
-    """State of a tuning that has made three runs."""
     held = [
         Trial("diagnosis", (), "000-diagnosis", 20.0, 50, 101_000.0),
         Trial("baseline", (), "001-baseline", 14.0, 50, 100_000.0, (100_000.0,) * 40),
@@ -70,7 +69,6 @@ def state() -> TuneState:
 
 @cache
 def _made() -> tempfile.TemporaryDirectory[str]:
-    """Traces of small buckets, made once."""
     folder = tempfile.TemporaryDirectory(prefix="ddprof-tuned-")
     generate(Path(folder.name), "comm.latency_bound")
     return folder

@@ -69,8 +69,7 @@ def test_the_peak_is_what_was_held_and_what_phases_added_where_that_is_known(sam
     full = sample("full_memory")
     exhibit = memory.memory_peak(alone(full))
     rows = exhibit.sheet.rows
-    assert rows and all(row[4] + sum(row[5:]) == row[3] for row in rows)
-    assert isinstance(exhibit.chart, Stacked)
+    assert rows and all(row[4] + sum(row[5:]) == row[3] for row in rows) and isinstance(exhibit.chart, Stacked)
     summed = np.sum([part.values for part in exhibit.chart.parts], axis=0)
     assert summed == pytest.approx([row[3] / 2**30 for row in rows])
     assert "parameters, gradients and states of the optimizer are not told apart" in exhibit.reading

@@ -23,12 +23,11 @@ from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
 from tests.dashboard.browsing import Sample
 from tests.dashboard.made import TRUTHS, alone, named, with_job
-from tests.dashboard.onefile_reader import File, equal_tables
+from tests.dashboard.onefile_reader import ANCHORS, File, equal_tables
 
 EVIL = "<script>document.title='owned'</script>"
 LIMIT_BYTES = 3_000_000
 LINE = re.compile(r"\S+:\d+ \S+\(\)")  # of the script: hashed as paths and functions are
-PAGES = [s.anchor for s in SUBJECTS if s.anchor != "compare"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def file(straggler_text: str) -> File:
 
 
 def test_every_table_is_the_dashboards_and_its_numbers_are_the_json_reports(file: File, straggler: OpenRun) -> None:
-    assert file.pages == PAGES and equal_tables(file, alone(straggler)) > 500
+    assert file.pages == ANCHORS and equal_tables(file, alone(straggler)) > 500
     document = file.report
     assert document == json.loads(json.dumps(to_contract(straggler.report)))
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
@@ -136,11 +135,10 @@ def test_a_compare_page_and_a_saved_report(straggler: OpenRun, pipeline: OpenRun
     file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
     step = next(row for row in file.rows["compare/compare-causes"] if row[0] == "step")
-    change_us = compare(pipeline.report, straggler.report).step.change_us
-    assert float(step[3]) == pytest.approx(change_us / 1e3, rel=1e-3)
+    assert float(step[3]) == pytest.approx(compare(pipeline.report, straggler.report).step.change_us / 1e3, rel=1e-3)
     text = render(OpenRun(straggler_report))
     assert text.count("A saved report does not hold what this page shows") == sum(s.needs_traces for s in SUBJECTS)
-    assert File(text).pages == PAGES and _beside_figures(File(text)) == {"report", "plotly", "code"}
+    assert File(text).pages == ANCHORS and _beside_figures(File(text)) == {"report", "plotly", "code"}
 
 
 def test_it_needs_neither_dash_nor_plotly(straggler_traces: Path, tmp_path: Path) -> None:

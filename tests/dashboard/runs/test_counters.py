@@ -30,14 +30,14 @@ def _tracks(job: JobFacts, folder: Path, seconds: int, *lines: str) -> dict[str,
 
 def _sample(job: JobFacts, second: int, counted: int) -> str:
     """A line of that second of the job, its counters at so many seconds' worth."""
-    sample = {
+    read = {
         "at_ns": job.origin_ns + second * SECOND,
         "cpu": {"jiffies": {"user": 30 * counted, "idle": 70 * counted}},
         "network": {"eth0": {"received_bytes": counted * 2_000_000, "sent_bytes": counted * 1_000_000}},
         "memory": {"total_bytes": 8 * 2**30, "available_bytes": 6 * 2**30},
         "gpus": [{"index": 1, "power_mw": 250_000, "sm_clock_mhz": 1410}],
     }
-    return json.dumps(sample)
+    return json.dumps(read)
 
 
 def test_samples_of_the_traced_time_are_tracks(job: JobFacts, tmp_path: Path) -> None:
@@ -72,16 +72,15 @@ def test_memory_of_a_rank_is_on_the_runs_clock(job: JobFacts) -> None:
     assert track["at_us"][0] == pytest.approx((curve["at_ns"][0] - job.clock.offset_ns(0) - job.origin_ns) / 1e3)
 
 
-def test_tracks_or_that_there_are_none(timeline_page: Page) -> None:
-    page = timeline_page
-    page.wait("return ddprof.timeline.root.dataset.counters")
-    assert page.js("return ddprof.timeline.counterBox.textContent") == "no counters"
-    rows = page.js(ROWS)
-    page.js("""
+def test_tracks_or_that_there_are_none(timeline: Page) -> None:
+    timeline.wait("return ddprof.timeline.root.dataset.counters")
+    assert timeline.js("return ddprof.timeline.counterBox.textContent") == "no counters"
+    rows = timeline.js(ROWS)
+    timeline.js("""
       const t = ddprof.timeline;
       t.counters = [{ label: "node-a GPU 0 power", unit: "W", rank: null, at_us: [0, 10000], values: [100, 250] }];
       t.offerCounters(); t.layout(); t.painter.paint();""")
-    assert page.js(ROWS) == rows + 2
-    assert page.js("return ddprof.timeline.rows.at(-1).label") == "node-a GPU 0 power"
-    page.press("counters")
-    assert page.js(ROWS) == rows
+    assert timeline.js(ROWS) == rows + 2
+    assert timeline.js("return ddprof.timeline.rows.at(-1).label") == "node-a GPU 0 power"
+    timeline.press("counters")
+    assert timeline.js(ROWS) == rows

@@ -164,7 +164,7 @@ def test_no_answer_and_an_offer(page_of: PageOf, home: str, address: str, stragg
     assert status == 200 and size > 1000
 
 
-def test_a_browser_without_tabs_is_told(timeline_page: Page, home: str) -> None:
-    timeline_page.js("window.open = () => null")
-    timeline_page.press("Perfetto")
-    assert "allow this page to, and press again" in timeline_page.css(".tl-panel").text and _Fake.asked == []
+def test_a_browser_without_tabs_is_told(timeline: Page, home: str) -> None:
+    timeline.js("window.open = () => null")
+    timeline.press("Perfetto")
+    assert "allow this page to, and press again" in timeline.css(".tl-panel").text and _Fake.asked == []

@@ -88,7 +88,6 @@ def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask) -> None:
     client = ask(Access(TOKEN))
     for path in ("/", REPORT, "/_dash-layout", "/data/dashboard.js"):
         assert [client.get(path + query).status_code for query in ("", "?token=wrong", "?token=ÿ")] == [401] * 3
-    client = ask(Access(TOKEN))
     assert client.get(REPORT, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     for value in (f"Basic {TOKEN}", TOKEN, "Bearer ", "Bearer x", "Bearer \xff"):
         assert client.get(REPORT, headers={"Authorization": value}).status_code == 401
@@ -126,7 +125,6 @@ def test_every_answer_is_sealed(ask, path: str, host: str) -> None:
 
 @pytest.fixture(scope="module")
 def address(serve: Serve, straggler: OpenRun) -> str:
-    """A server that wants its token."""
     return serve([straggler], token=TOKEN)
 
 

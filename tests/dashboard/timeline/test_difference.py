@@ -63,20 +63,19 @@ def test_levels_are_shares_of_the_step_steps_begin_alike_and_a_call_in_two_parts
 
 def test_a_run_beside_itself_is_unchanged_and_details_say_how_much(straggler: OpenRun) -> None:
     both: Any = difference(straggler.timeline, straggler.timeline)
-    used = {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()}
-    assert used == {"unchanged"}
+    assert {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()} == {"unchanged"}
     assert len(both.lanes) == 2 * sum(1 for lane in straggler.timeline.lanes if lane.slices)
     both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 50_000)]))
     details = difference_details(both, 0)
     assert details["name"] == "a" and "150 µs (15 %) shorter after" in details["facts"][1]
     with pytest.raises(UsageError, match="no such slice"):
         difference_details(both, 10**6)
-    one = _run([("a", 0, 5_000)])
-    with pytest.raises(UsageError, match="no rank is in both"):
-        difference(one, _run([("a", 0, 5_000)], rank=3))
-    empty = replace(one.steps[0], marked=np.empty(0, int), start_ns=np.empty(0, int), end_ns=np.empty(0, int))
-    with pytest.raises(UsageError, match="no step is marked"):
-        difference(one, replace(one, steps=(empty,)))
+    one, nothing = _run([("a", 0, 5_000)]), np.empty(0, int)
+    empty = replace(one, steps=(replace(one.steps[0], marked=nothing, start_ns=nothing, end_ns=nothing),))
+    others = {"no rank is in both": _run([("a", 0, 5_000)], rank=3), "no step is marked": empty}
+    for why, other in others.items():
+        with pytest.raises(UsageError, match=why):
+            difference(one, other)
 
 
 def test_one_click_from_compare(page: Page) -> None:

@@ -6,7 +6,7 @@ import pytest
 from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.overview import BINS, overview
-from tests.dashboard.browsing import END, HOME, LEFT, PAGE_UP, RIGHT, Page
+from tests.dashboard.browsing import END, HOME, LEFT, PAGE_UP, PIXELS, RIGHT, Page
 
 QUARTER = "const t = ddprof.timeline, [a, b] = t.runBounds; t.show(a + (b - a) / 4, a + (b - a) / 2)"
 PLACED = "return parseFloat(ddprof.timeline.mapBox.style.left) > 0"
@@ -32,10 +32,10 @@ def test_bins_hold_the_busy_share_of_all_ranks(straggler: OpenRun) -> None:
 
 
 @pytest.fixture
-def whole(timeline_page: Page) -> Page:
+def whole(timeline: Page) -> Page:
     """The timeline of a run whose map is drawn."""
-    timeline_page.wait("return ddprof.timeline.root.dataset.map")
-    return timeline_page
+    timeline.wait("return ddprof.timeline.root.dataset.map")
+    return timeline
 
 
 def test_the_box_follows_the_view_which_keys_move_and_stretch(whole: Page) -> None:
@@ -70,27 +70,18 @@ def test_dragging_moves_and_stretches_the_view(whole: Page) -> None:
     assert [left, right] == pytest.approx([lo + way_ns, hi + way_ns], rel=0.02)
     whole.hands.drag_and_drop_by_offset(whole.every(".tl-map-end")[1], by, 0).perform()
     assert whole.view == pytest.approx([left, right + way_ns], rel=0.02)
-    picture = whole.css(".tl-map canvas")
-    whole.hands.move_to_element_with_offset(picture, 40 - round(width / 2), 0).click().perform()
+    whole.hands.move_to_element_with_offset(whole.css(".tl-map canvas"), 40 - round(width / 2), 0).click().perform()
     assert whole.view[0] == pytest.approx(first, abs=(last - first) / 100)
 
 
 def test_hits_and_findings_are_on_the_map(whole: Page, straggler: OpenRun) -> None:
-    line = """
-      const c = ddprof.timeline.mapCanvas, t = ddprof.timeline, y = arguments[0] < 0 ? c.height - 3 : 2;
-      const want = t.painter.ink[arguments[1]].match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16));
-      const row = c.getContext('2d').getImageData(0, y * t.ratio, c.width, 1).data;
-      let found = 0;
-      for (let i = 0; i < row.length; i += 4) found += want.every((v, k) => Math.abs(row[i + k] - v) < 4);
-      return found"""
-    whole.wait(f"return (function () {{{line}}})(-1, 'critical') > 0")
-    whole.wait(f"return (function () {{{line}}})(1, 'quiet') > 0")
-    assert whole.js(line, 1, "accent") == 0
+    line = f"""{PIXELS}
+      const t = ddprof.timeline, y = arguments[0] < 0 ? t.mapCanvas.height - 3 : 2;
+      return pixels(t.mapCanvas, [0, y * t.ratio], [t.painter.ink[arguments[1]]], 4)"""
+    assert whole.wait(line, -1, "critical") and whole.wait(line, 1, "quiet") and whole.js(line, 1, "accent") == 0
     whole.js("ddprof.timeline.box.value = 'nccl'; ddprof.timeline.find()")
-    whole.wait(f"return (function () {{{line}}})(1, 'accent') > 0")
+    assert whole.wait(line, 1, "accent")
 
 
-def test_the_file_has_the_map(file_page: Page) -> None:
-    page = file_page.open("#timeline")
-    assert page.wait("return document.getElementById('timeline-root').dataset.map") == str(BINS)
-    assert page.trouble() == []
+def test_the_file_has_the_map(file_timeline: Page) -> None:
+    assert file_timeline.wait("return document.getElementById('timeline-root').dataset.map") == str(BINS)

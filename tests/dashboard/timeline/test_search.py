@@ -14,7 +14,8 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.timeline.overview import spots
 from ddprof.dashboard.timeline.search import MAX_HITS, Sought, places, search, sought
 from ddprof.tables import NULL
-from tests.dashboard.browsing import ENTER, SHIFT, Page
+from tests.dashboard.browsing import ENTER, PIXELS, SHIFT, Page
+from tests.dashboard.made import lanes_of
 
 ASKED = [
     ("NCCL ", Sought("nccl")),
@@ -27,14 +28,9 @@ ASKED = [
 CLOSE = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()"
 BOX = ".tl-bar input[type=search]"
 # Pixels of a closed rank's line that have the colour of marks: of the first of some ranks that is in the picture.
-MARKED = """
+MARKED = f"""{PIXELS}
   const t = ddprof.timeline, row = t.visibleRows().find((r) => arguments[0].includes(r.rank) && r.isRank);
-  if (!row) return false;
-  const want = t.painter.ink.text.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16));
-  const line = t.canvas.getContext('2d').getImageData(0, (row.y + 2) * t.ratio, t.canvas.width, 1).data;
-  let found = 0;
-  for (let i = 0; i < line.length; i += 4) found += want.every((v, k) => Math.abs(line[i + k] - v) < 4);
-  return found > 0;"""
+  return row && pixels(t.canvas, [0, (row.y + 2) * t.ratio], [t.painter.ink.text], 4) > 0;"""
 
 
 @pytest.mark.parametrize(("text", "asked"), ASKED)
@@ -78,8 +74,7 @@ def test_words_without_letters_operators_that_were_read_ranks_and_steps_are_foun
     operators = [hit for hit in search(read, straggler.job, "aten::")["hits"] if read.lanes[hit["lane"]].kind == "ops"]
     assert any(hit["name"].startswith("aten::") for hit in operators)
     rank, step, mark = hits("rank 1"), hits("step 1"), int(straggler.job.ranks[0].steps["index"][1])
-    assert (rank["rank"], rank["count"], rank["said"]) == (1, 0, "rank 1")
-    assert step["count"] == len(straggler.job.ranks)
+    assert (rank["rank"], rank["count"], rank["said"]) == (1, 0, "rank 1") and step["count"] == len(straggler.job.ranks)
     assert {hit["name"].split(" (")[0] for hit in step["hits"]} == {"step 1"}
     assert mark == 1 or hits(f"step {mark}")["hits"] == step["hits"]
     within, whole = hits("nccl step 1 rank 0"), next(hit for hit in step["hits"] if hit["rank"] == 0)
@@ -109,7 +104,7 @@ def test_places_mark_closed_ranks_and_name_the_slices_of_lanes_and_spots_are_run
     timeline, window = straggler.timeline, (straggler.index.lo_ns, straggler.index.hi_ns, 100)
 
     def on_lanes(kind: str, *ranks: Any) -> Any:
-        lanes = [n for n, lane in enumerate(timeline.lanes) if lane.rank == 1 and lane.kind == kind]
+        lanes = [n for n in lanes_of(straggler, kind) if timeline.lanes[n].rank == 1]
         return places(timeline, straggler.job, "nccl", lanes, *window, *ranks)
 
     closed, more, opened = on_lanes("causes"), on_lanes("causes", parse_numbers("2-3,99")), on_lanes("stream")
@@ -137,27 +132,26 @@ def _shown(page: Page, text: str) -> None:
     page.wait(f"return ddprof.timeline.root.dataset.placed === '{text}' && ddprof.timeline.found?.view")
 
 
-def test_a_hit_in_a_closed_rank_is_opened_and_the_others_are_marked(timeline_page: Page, hits) -> None:
-    page, known = timeline_page, hits("nccl")
+def test_a_hit_in_a_closed_rank_is_opened_and_the_others_are_marked(timeline: Page, hits) -> None:
+    known = hits("nccl")
     first = known["hits"][0]
-    page.js(CLOSE)
-    page.wait("return ddprof.timeline.visibleRows().every((r) => r.isRank)")
-    seek(page, "nccl")
-    _shown(page, "nccl")
-    assert page.js("return ddprof.timeline.found.count") == known["count"]
-    assert page.js("return [...ddprof.timeline.open]") == [first["rank"]]
-    assert page.js("return ddprof.timeline.activeLane") == first["lane"]
-    lo, hi = (ns / 1e3 for ns in page.view)
+    timeline.js(CLOSE)
+    timeline.wait("return ddprof.timeline.visibleRows().every((r) => r.isRank)")
+    seek(timeline, "nccl")
+    _shown(timeline, "nccl")
+    assert timeline.js("return ddprof.timeline.found.count") == known["count"]
+    assert timeline.js("return [...ddprof.timeline.open]") == [first["rank"]]
+    assert timeline.js("return ddprof.timeline.activeLane") == first["lane"]
+    lo, hi = (ns / 1e3 for ns in timeline.view)
     assert lo <= first["start_us"] and first["start_us"] + first["dur_us"] <= hi
-    said = page.said
+    said = timeline.said
     assert said.startswith(f"1 of {known['count']:,}: {first['name']}, rank {first['rank']}") and known["said"] in said
-    page.js("const t = ddprof.timeline; t.show(...t.bounds)")
-    page.wait("return ddprof.timeline.found.view.hi >= ddprof.timeline.hi")
-    page.wait(MARKED, [rank for rank in known["ranks"] if rank != first["rank"]])
+    timeline.js("const t = ddprof.timeline; t.show(...t.bounds)")
+    timeline.wait("return ddprof.timeline.found.view.hi >= ddprof.timeline.hi")
+    timeline.wait(MARKED, [rank for rank in known["ranks"] if rank != first["rank"]])
 
 
-def test_a_closed_group_is_marked_and_selected_as_all_of_its_ranks(timeline_page: Page) -> None:
-    page = timeline_page
+def test_a_closed_group_is_marked_and_selected_as_all_of_its_ranks(timeline: Page) -> None:
     script = """
       const t = ddprof.timeline, half = { key: "test:half", label: "half", ranks: [0, 1, 2] };
       const rest = { key: "test:rest", label: "rest", ranks: t.ranks().filter((rank) => rank > 2) };
@@ -168,72 +162,68 @@ def test_a_closed_group_is_marked_and_selected_as_all_of_its_ranks(timeline_page
       t.box.value = "nccl";
       t.showHit = () => {};
       return t.find().then(() => t.fetch()).then(() => t.lanesOf(t.rows[0]).length);"""
-    lanes = page.js(script)
-    page.wait("return ddprof.timeline.found.view?.ranks[2]")
-    assert page.js("return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length") == lanes
+    lanes = timeline.js(script)
+    timeline.wait("return ddprof.timeline.found.view?.ranks[2]")
+    assert timeline.js("return ddprof.timeline.info.lanes.filter((lane) => lane.rank <= 2).length") == lanes
     drawn = """
       const t = ddprof.timeline, drawn = [], { hitMarks } = t.painter;
       t.painter.hitMarks = (spots, view, row) => drawn.push([row.label, spots.length > 0]);
       t.painter.hits(t.visibleRows());
       delete t.painter.hitMarks;
       return drawn;"""
-    marks = page.js(drawn)
-    assert len(marks) == page.js("return ddprof.timeline.ranks().length")
+    marks = timeline.js(drawn)
+    assert len(marks) == timeline.js("return ddprof.timeline.ranks().length")
     assert all(has for _, has in marks) and len({label for label, _ in marks}) == 2
 
 
-def test_next_and_previous_go_round(timeline_page: Page, straggler: OpenRun) -> None:
-    page = timeline_page
-    seek(page, "step 1")
-    _shown(page, "step 1")
-    assert page.js("return ddprof.timeline.found.at") == 0
+def test_next_and_previous_go_round(timeline: Page, straggler: OpenRun) -> None:
+    seek(timeline, "step 1")
+    _shown(timeline, "step 1")
+    assert timeline.js("return ddprof.timeline.found.at") == 0
     for go, number in (
-        (page.css("button[title^='Previous hit']").click, len(straggler.job.ranks) - 1),
-        (partial(page.keys, "n"), 0),
-        (partial(page.keys, "n"), 1),
-        (partial(page.canvas.send_keys, SHIFT, "n"), 0),
-        (partial(page.css(BOX).send_keys, ENTER), 1),
+        (timeline.css("button[title^='Previous hit']").click, len(straggler.job.ranks) - 1),
+        (partial(timeline.keys, "n"), 0),
+        (partial(timeline.keys, "n"), 1),
+        (partial(timeline.canvas.send_keys, SHIFT, "n"), 0),
+        (partial(timeline.css(BOX).send_keys, ENTER), 1),
     ):
         go()
-        page.wait(f"return ddprof.timeline.found.at === {number}")
+        timeline.wait(f"return ddprof.timeline.found.at === {number}")
 
 
-def test_hits_beyond_the_first_are_fetched(timeline_page: Page, hits, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hits_beyond_the_first_are_fetched(timeline: Page, hits, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddprof.dashboard.timeline.search.MAX_HITS", 3)
-    seek(timeline_page, "nccl")
-    _shown(timeline_page, "nccl")
+    seek(timeline, "nccl")
+    _shown(timeline, "nccl")
     for number in range(1, 5):
-        timeline_page.js("ddprof.timeline.stepHit(1)")
-        timeline_page.wait(f"return ddprof.timeline.found.at === {number}")
-    assert timeline_page.js("return ddprof.timeline.selected") == hits("nccl", first=4)["hits"][0]["row"]
+        timeline.js("ddprof.timeline.stepHit(1)")
+        timeline.wait(f"return ddprof.timeline.found.at === {number}")
+    assert timeline.js("return ddprof.timeline.selected") == hits("nccl", first=4)["hits"][0]["row"]
 
 
-def test_a_rank_is_opened_nothing_is_said_and_ticked_operators_are_searched(timeline_page: Page, hits) -> None:
-    page = timeline_page
-    page.js(CLOSE)
-    seek(page, "rank 2")
-    page.wait("return ddprof.timeline.open.has(2)")
-    seek(page, "no such kernel")
+def test_a_rank_is_opened_nothing_is_said_and_ticked_operators_are_searched(timeline: Page, hits) -> None:
+    timeline.js(CLOSE)
+    seek(timeline, "rank 2")
+    timeline.wait("return ddprof.timeline.open.has(2)")
+    seek(timeline, "no such kernel")
     said = "return document.getElementById('timeline-say').textContent === arguments[0]"
-    page.wait(said, hits("no such kernel")["said"])
-    assert page.css(".tl-bar output").text == "none"
-    seek(page, "aten::")
-    _shown(page, "aten::")
-    before = page.js("return ddprof.timeline.found.count")
-    page.press("operators")
-    page.wait(f"return ddprof.timeline.found && ddprof.timeline.found.count > {before}")
+    timeline.wait(said, hits("no such kernel")["said"])
+    assert timeline.css(".tl-bar output").text == "none"
+    seek(timeline, "aten::")
+    _shown(timeline, "aten::")
+    before = timeline.js("return ddprof.timeline.found.count")
+    timeline.press("operators")
+    timeline.wait(f"return ddprof.timeline.found && ddprof.timeline.found.count > {before}")
 
 
-def test_the_file_finds_the_same(file_page: Page, hits) -> None:
-    page = file_page.open("#timeline")
+def test_the_file_finds_the_same(file_timeline: Page, hits) -> None:
     for text in ("nccl", "step 1", "nccl rank 1 step 1"):
         known = hits(text)
-        page.js(f"ddprof.timeline.box.value = '{text}'; ddprof.timeline.find()")
-        _shown(page, text)
-        answer = page.js("return ddprof.timeline.found")
+        file_timeline.js(f"ddprof.timeline.box.value = '{text}'; ddprof.timeline.find()")
+        _shown(file_timeline, text)
+        answer = file_timeline.js("return ddprof.timeline.found")
         assert (answer["count"], sorted(answer["ranks"])) == (known["count"], known["ranks"])
         assert [h["row"] for h in answer["hits"]][:1] == [h["row"] for h in known["hits"]][:1]
-    page.js("ddprof.timeline.box.value = 'no such'; ddprof.timeline.find()")
+    file_timeline.js("ddprof.timeline.box.value = 'no such'; ddprof.timeline.find()")
     say = "return document.getElementById('timeline-say').textContent"
-    assert "ddprof serve searches all" in page.wait(say + ".startsWith('Nothing named') && " + say[7:])
-    assert page.trouble() == []
+    assert "ddprof serve searches all" in file_timeline.wait(say + ".startsWith('Nothing named') && " + say[7:])

@@ -40,8 +40,7 @@ def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(str
 
 
 def test_what_the_groups_do_not_tell_has_a_reason(straggler: OpenRun) -> None:
-    every = ",".join(map(str, straggler.job.rank_ids))
-    job = _with_groups(straggler.job, ("0,1", "tp"), ("1,2", "tp"), (every, "dp"))
+    job = _with_groups(straggler.job, ("0,1", "tp"), ("1,2", "tp"), (",".join(map(str, straggler.job.rank_ids)), "dp"))
     told = _grouping(job, "tp")
     assert told == {"id": "tp", "words": told["words"], "groups": [], "why": "the tensor-parallel groups overlap"}
     assert _grouping(job, "dp")["why"] == "one data-parallel group holds every rank"

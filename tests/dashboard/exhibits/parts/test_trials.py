@@ -16,7 +16,6 @@ SIZES_PX = ((390, 844), (1440, 900))  # of a phone and of a desk
 
 @pytest.fixture(scope="module")
 def address(serve: Serve, tuned_folder: Path) -> str:
-    """A server of the folder of a tuning."""
     return serve(load([str(tuned_folder)]))
 
 

@@ -35,8 +35,7 @@ def serious(page: Page, rows: int = 10) -> list[tuple[str, str]]:
     return [(v["id"], v["nodes"][0]["html"][:200]) for v in violations if v["impact"] in ("serious", "critical")]
 
 
-# Numbers all controls, and looks at every Tab what had the focus until then, and whether that was seen: an outline,
-# on an element that is inside the window.
+# Numbers all controls, and looks at every Tab what had the focus and whether that was seen: outlined, in the window.
 _BEGIN = """
   const kinds = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
   const shown = (e) => e.checkVisibility({ visibilityProperty: true, contentVisibilityAuto: true }) && !e.disabled;

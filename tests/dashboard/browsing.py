@@ -123,9 +123,9 @@ class Page:
 
     def press(self, words: str) -> Any:
         """Press what the timeline's menu has under these words, a button or a switch; returns it."""
-        kinds = "button, label:has(input)"
-        pressed = next(e for e in self.menu().find_elements("css selector", kinds) if e.text.startswith(words))
-        pressed.click()
+        tools = self.menu().find_elements("css selector", "button, label:has(input)")
+        pressed = next(tool for tool in tools if tool.text.startswith(words))
+        (pressed.find_elements("css selector", "input") or [pressed])[0].click()
         return pressed
 
     def messages(self) -> list[dict[str, Any]]:

@@ -32,7 +32,6 @@ RUNNING_STEPS = 30
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the browser."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
@@ -146,7 +145,6 @@ def straggler_text(straggler: OpenRun) -> str:
 
 @pytest.fixture(scope="session")
 def straggler_file(straggler_text: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Address of that file."""
     file = tmp_path_factory.mktemp("file") / "x.html"
     file.write_text(straggler_text, encoding="utf-8")
     return file.as_uri()
@@ -162,7 +160,6 @@ def file_page(chromium: Any, straggler_file: str) -> Iterator[Page]:
 
 @pytest.fixture
 def file_timeline(file_page: Page) -> Page:
-    """Its timeline."""
     return file_page.open("#timeline")
 
 

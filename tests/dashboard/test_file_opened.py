@@ -118,23 +118,22 @@ def test_enter_on_a_link_shows_the_page_and_moves_the_focus(file_page: Page) -> 
 
 
 def test_paper_holds_every_page_and_no_control(file_timeline: Page) -> None:
-    page = file_timeline
-    page.js("location.hash = 'overview'")
-    with page.on_paper():
+    file_timeline.js("location.hash = 'overview'")
+    with file_timeline.on_paper():
         pages = "[...document.querySelectorAll('main > .page')]"
-        assert page.js(f"return {pages}.filter((p) => !p.checkVisibility()).map((p) => p.id)") == []
+        assert file_timeline.js(f"return {pages}.filter((p) => !p.checkVisibility()).map((p) => p.id)") == []
         kinds = "button, .pages a, .tl-bar *, summary, .links a"
         controls = f"return [...document.querySelectorAll('{kinds}')].filter((e) => e.checkVisibility()).length"
-        assert page.js(controls) == 0
-        assert page.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    page.js("window.dispatchEvent(new Event('beforeprint'))")
+        assert file_timeline.js(controls) == 0
+        assert file_timeline.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    file_timeline.js("window.dispatchEvent(new Event('beforeprint'))")
     drawn = "[...document.querySelectorAll('.tl-paper canvas')].reduce((sum, c) => sum + c.height / 2, 0)"
-    assert page.js(f"return {drawn} >= ddprof.timeline.tall")  # every lane: paper does not scroll
+    assert file_timeline.js(f"return {drawn} >= ddprof.timeline.tall")  # every lane: paper does not scroll
     undrawn = "[...document.querySelectorAll('.plot')].filter((p) => !p.querySelector('.bars, .points, .hm'))"
-    assert page.js(f"return {undrawn}.length") == 0  # at once: the event ends when this page is on paper
-    page.js("window.dispatchEvent(new Event('afterprint'))")
-    assert 3 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", page.printed(preferCSSPageSize=True))) <= 40
-    page.wait("return !document.getElementById('overview').hidden && document.getElementById('data').hidden")
+    assert file_timeline.js(f"return {undrawn}.length") == 0  # at once: the event ends when this page is on paper
+    file_timeline.js("window.dispatchEvent(new Event('afterprint'))")
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", file_timeline.printed(preferCSSPageSize=True))) <= 40
+    file_timeline.wait("return !document.getElementById('overview').hidden && document.getElementById('data').hidden")
 
 
 def test_nothing_sticks_out_sideways(file_page: Page) -> None:

@@ -145,8 +145,8 @@ def test_it_needs_neither_dash_nor_plotly(straggler_traces: Path, tmp_path: Path
     script = "import sys\nfor name in ('dash', 'plotly', 'flask', 'werkzeug'): sys.modules[name] = None\n"
     script += "from ddprof.cli.main import main\nmain()\n"
     out = tmp_path / "x.html"
-    command = [sys.executable, "-c", script, "report", str(straggler_traces), "-o", str(out), "--workers", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = ["-c", script, "report", str(straggler_traces), "-o", str(out), "--workers", "1"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "timeline-tile" in out.read_text(encoding="utf-8")
 

@@ -111,10 +111,8 @@ def test_what_was_not_recorded_is_grey_or_said(straggler: OpenRun) -> None:
 
 
 def test_every_finding_and_cause_leads_to_a_page() -> None:
-    paths = {subject.path for subject in SUBJECTS}
-    for name in catalogue():
-        page = page_of_finding(name)
-        assert page is not None and page[1] in paths, name
+    paths, pages = {subject.path for subject in SUBJECTS}, {name: page_of_finding(name) for name in catalogue()}
+    assert [name for name, page in pages.items() if page is None or page[1] not in paths] == []
     assert {page_of_cause(cause) for cause in CAUSES} <= paths
 
 

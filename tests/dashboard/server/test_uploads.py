@@ -99,9 +99,8 @@ def test_reports_and_archives_are_taken(post: Post, runs: Runs, files: Files, st
 def test_an_added_run_stays(post: Post, runs: Runs, files: Files, tmp_path: Path, monkeypatch: Any) -> None:
     post(*files)
     monkeypatch.setattr("ddprof.dashboard.runs.served.LEAST_PAUSE_S", 0.0)
-    name, content = files[0]
-    (tmp_path / name).write_bytes(content)
-    runs.paths = (str(tmp_path / name),)
+    (tmp_path / files[0][0]).write_bytes(files[0][1])
+    runs.paths = (str(tmp_path / files[0][0]),)
     runs.refresh()
     assert [len(s.report.run.ranks) for s in runs.open_runs] == [1, len(files)]
 
@@ -133,7 +132,7 @@ def test_names_are_plain(stated: str, kept: str) -> None:
 
 
 def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs: Runs, files: Files) -> None:
-    _, content = files[0]
+    content = files[0][1]
     assert post(("../../../x.json.gz", content), ("<img src=x>.json.gz", content)).status_code == 200
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -109,7 +109,7 @@ def test_what_a_reader_can_type_is_drawn_or_said(client, search: str, path: str)
     assert client.post(CALL, json=drawn(search, path)).status_code == 200
 
 
-@pytest.mark.parametrize(("call", "status"), NO_CALLS)
+@pytest.mark.parametrize(("call", "status"), NO_CALLS, ids=lambda given: repr(given)[:60])
 def test_what_is_no_call_of_ours_is_refused(client, call: dict[str, Any], status: int) -> None:
     answer = client.post(CALL, **call)
     assert answer.status_code == status and "\n" not in answer.text

@@ -129,7 +129,7 @@ class Page:
         return pressed
 
     def messages(self) -> list[dict[str, Any]]:
-        """What the network has told since the last call."""
+        """Messages of the network since the last call."""
         return [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
 
     def trouble(self) -> list[str]:

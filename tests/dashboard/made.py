@@ -23,7 +23,7 @@ def generate(folder: Path, kind: str) -> Path:
 
 
 def alone(opened: OpenRun, **query: str) -> View:
-    """What the address of a query shows of the run, where no other is served."""
+    """View of the run by the address of a query, where no other run is served."""
     return View(opened, query, (opened,))
 
 

@@ -1,4 +1,4 @@
-"""What the server answers: the data routes, calls of our own callbacks with values of their types, bounded totals."""
+"""Answers of the server: the data routes, calls of our own callbacks with values of their types, bounded totals."""
 
 import csv
 import io

@@ -54,7 +54,7 @@ def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
 
 
 @pytest.mark.parametrize("where", ["dashboard", "file"])
-def test_a_click_on_the_flame_filters_the_table(request, view: View, where: str) -> None:
+def test_a_click_on_the_flame_filters_the_table(request, chromium, view: View, where: str) -> None:
     page: Page = request.getfixturevalue("page" if where == "dashboard" else "file_page")
     assert page.visit("/kernels") == [] if where == "dashboard" else page.open("#kernels")
     bars = "[...document.querySelectorAll('#exhibit-flame .bars .point path')]"

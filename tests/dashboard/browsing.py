@@ -12,7 +12,8 @@ import pytest
 from ddprof.dashboard.runs.open_run import OpenRun
 
 PageOf, Serve, Sample = Callable[..., "Page"], Callable[..., str], Callable[[str], OpenRun]  # of fixtures
-ENTER, ESCAPE, SPACE, TAB = "\ue007", "\ue00c", "\ue00d", "\ue004"
+ENTER, ESCAPE, SHIFT, SPACE, TAB = "\ue007", "\ue00c", "\ue008", "\ue00d", "\ue004"
+PAGE_UP, END, HOME, LEFT, RIGHT, DOWN = "\ue00e", "\ue010", "\ue011", "\ue012", "\ue014", "\ue015"
 PATIENCE_S = 300.0
 TILES = "return document.getElementById('timeline-root')?.dataset.tiles"
 _READ = "return document.readyState === 'complete' && location.href !== 'about:blank'"
@@ -24,6 +25,16 @@ def one_in(many: int, names: Sequence[str]) -> list[Any]:
     return [name if n % many == 0 else pytest.param(name, marks=pytest.mark.slow) for n, name in enumerate(names)]
 
 
+# `pixels`: how many of a canvas's line, from this place to its right end, have one of these colours (about).
+PIXELS = """
+  const pixels = (canvas, [x, y], colours, slack) => {
+    const wanted = colours.map((c) => c.match(/[0-9a-f]{2}/gi).map((h) => parseInt(h, 16)));
+    const line = canvas.getContext("2d").getImageData(x, y, canvas.width - x, 1).data;
+    const is = (want, i) => want.every((v, k) => Math.abs(line[i + k] - v) < slack);
+    return line.filter((_, i) => i % 4 === 0 && wanted.some((want) => is(want, i))).length;
+  };"""
+
+
 class Page:
     """A page of the server or the file at `address`, as a reader sees and uses it."""
 
@@ -31,7 +42,6 @@ class Page:
         self.browser, self.address = browser, address
 
     def js(self, script: str, *given: Any) -> Any:
-        """Result of a script, awaited where it is a promise."""
         return self.browser.execute_script(script, *given)
 
     def wait(self, script: str, *given: Any) -> Any:
@@ -65,12 +75,21 @@ class Page:
         """Text of the timeline below its bar."""
         return str(self.js(_SAID))
 
+    @property
+    def view(self) -> list[float]:
+        """Begin and end of what the timeline shows, ns."""
+        lo, hi = self.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+        return [lo, hi]
+
+    @property
+    def canvas(self) -> Any:
+        return self.css(".tl-scroll canvas")
+
     def keys(self, *pressed: str) -> None:
         """Press keys while the timeline has the focus."""
-        canvas = self.css(".tl-scroll canvas")
-        self.js("arguments[0].focus()", canvas)
+        self.js("arguments[0].focus()", self.canvas)
         for key in pressed:
-            canvas.send_keys(key)
+            self.canvas.send_keys(key)
 
     def visit(self, path: str) -> list[str]:
         """Open a page and wait until it is drawn; its complaints."""
@@ -102,10 +121,21 @@ class Page:
             self.css(".tl-more").click()
         return menu
 
+    def press(self, words: str) -> Any:
+        """Press what the timeline's menu has under these words, a button or a switch; returns it."""
+        tools = self.menu().find_elements("css selector", "button, label:has(input)")
+        pressed = next(tool for tool in tools if tool.text.startswith(words))
+        (pressed.find_elements("css selector", "input") or [pressed])[0].click()
+        return pressed
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Messages of the network since the last call."""
+        return [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+
     def trouble(self) -> list[str]:
         """Complaints on the console and requests to elsewhere since the last call."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
-        asked = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+        sent = (m for m in self.messages() if m["method"] == "Network.requestWillBeSent")
+        asked = [message["params"]["request"]["url"] for message in sent]
         logged = [e for e in self.browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")]
         complaints = [e["message"] for e in logged if "willReadFrequently" not in e["message"]]  # tests read pixels
         return complaints + [u for u in asked if not u.startswith((self.address, "data:", "blob:", "about:"))]

@@ -20,5 +20,4 @@ def texts(component: object) -> Iterator[str]:
 
 
 def serialised(content: list[Component]) -> str:
-    """JSON that Dash sends to the browser."""
     return json.dumps([c.to_plotly_json() for c in content], default=lambda c: c.to_plotly_json())

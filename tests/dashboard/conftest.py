@@ -13,9 +13,6 @@ import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
-from benchmarks.oracle.kinds import scenario
-from benchmarks.oracle.simulate import simulate
-from benchmarks.oracle.write import write
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.dashboard.app import create_app
@@ -26,23 +23,15 @@ from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
 from tests.dashboard.browsing import Page, PageOf, Sample, Serve
+from tests.dashboard.made import SAMPLES, alone, generate
 from tests.dashboard.tuned import tuned
 
-SEED = 17
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 UPLOAD_BYTES = 2_000_000
 RUNNING_STEPS = 30
 
 
-def generate(folder: Path, kind: str) -> Path:
-    """A labelled run of some kind; returns the folder of its traces."""
-    write(simulate(scenario(SEED, kind)), folder)
-    return folder / "traces"
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the browser."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
@@ -56,7 +45,6 @@ def straggler_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def straggler(straggler_traces: Path) -> OpenRun:
-    """That run, loaded."""
     return load([str(straggler_traces)])[0]
 
 
@@ -88,19 +76,14 @@ def running(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def view(straggler: OpenRun) -> View:
-    return View(straggler, {}, (straggler,))
+    return alone(straggler)
 
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     """`sample(name)`: a shipped run; of a copy, for facts are kept beside traces."""
     folder = tmp_path_factory.mktemp("samples")
-
-    @cache
-    def opened(name: str) -> OpenRun:
-        return load([str(shutil.copytree(SAMPLES / name, folder / name))], workers=1)[0]
-
-    return opened
+    return cache(lambda name: load([str(shutil.copytree(SAMPLES / name, folder / name))], workers=1)[0])
 
 
 @pytest.fixture(scope="session")
@@ -141,6 +124,14 @@ def page(chromium: Any, address: str) -> Iterator[Page]:
 
 
 @pytest.fixture
+def timeline(page: Page) -> Iterator[Page]:
+    """Its timeline, which has nothing to complain of in the beginning and in the end."""
+    assert page.visit("/timeline") == []
+    yield page
+    assert page.trouble() == []
+
+
+@pytest.fixture
 def page_of(chromium: Any, serve: Serve) -> Iterator[PageOf]:
     """`page_of(run, ...)`: what a reader sees of a server of these runs."""
     yield lambda *runs, **how: Page(chromium, serve(list(runs), **how))
@@ -149,22 +140,27 @@ def page_of(chromium: Any, serve: Serve) -> Iterator[PageOf]:
 
 @pytest.fixture(scope="session")
 def straggler_text(straggler: OpenRun) -> str:
-    """The HTML report of the straggler run."""
     return render(straggler)
 
 
 @pytest.fixture(scope="session")
 def straggler_file(straggler_text: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Address of that file."""
     file = tmp_path_factory.mktemp("file") / "x.html"
     file.write_text(straggler_text, encoding="utf-8")
     return file.as_uri()
 
 
 @pytest.fixture
-def file_page(chromium: Any, straggler_file: str) -> Page:
-    """Page of that file, as a reader sees it."""
-    return Page(chromium, straggler_file)
+def file_page(chromium: Any, straggler_file: str) -> Iterator[Page]:
+    """That file, open, which has nothing to complain of in the end."""
+    page = Page(chromium, straggler_file).open()
+    yield page
+    assert page.trouble() == []
+
+
+@pytest.fixture
+def file_timeline(file_page: Page) -> Page:
+    return file_page.open("#timeline")
 
 
 @pytest.fixture

@@ -72,60 +72,58 @@ class Malformed:
 
     def __init__(self, seed: int, headers: str) -> None:
         self._random, self._headers = random.Random(seed), headers
+        self._pick = self._random.choice
 
     def next(self) -> bytes:
-        """One request."""
         kinds: list[Callable[[], bytes]] = [self._data, self._data, self._line, self._header, self._call, self._call]
-        return self._random.choice((*kinds, self._upload, self._noise))()
+        return self._pick((*kinds, self._upload, self._noise))()
 
     def _get(self, target: str, method: str = "GET", extra: str = "", body: bytes = b"") -> bytes:
         length = f"Content-Length: {len(body)}\r\n" if body else ""
         return f"{method} {target} HTTP/1.1\r\n{self._headers}{extra}{length}\r\n".encode("latin-1", "replace") + body
 
     def _data(self) -> bytes:
-        chosen = self._random.sample(NAMES, self._random.randint(0, 6))
-        pick = self._random.choice
+        chosen, pick = self._random.sample(NAMES, self._random.randint(0, 6)), self._pick
         query = "&".join(f"{name}={quote(pick(VALUES), safe=pick(('', ',-')))}" for name in chosen)
-        return self._get(f"/data/{self._random.choice(ROUTES)}?{query}"[:60_000])
+        return self._get(f"/data/{pick(ROUTES)}?{query}"[:60_000])
 
     def _line(self) -> bytes:
-        target, method = self._random.choice(PATHS), self._random.choice(METHODS)
-        version = self._random.choice(("HTTP/1.1", "HTTP/1.0", "HTTP/9.9", "HTTP/x", "", "HTTP/2.0"))
+        target, method = self._pick(PATHS), self._pick(METHODS)
+        version = self._pick(("HTTP/1.1", "HTTP/1.0", "HTTP/9.9", "HTTP/x", "", "HTTP/2.0"))
         return f"{method} {target} {version}\r\n{self._headers}\r\n".encode("latin-1", "replace")
 
     def _header(self) -> bytes:
-        target = self._random.choice((*PATHS[:1], "/data/report.json", "/_dash-layout"))
+        target = self._pick((*PATHS[:1], "/data/report.json", "/_dash-layout"))
         some = "".join(f"{line}\r\n" for line in self._random.sample(HEADERS, self._random.randint(1, 3)))
-        body = self._random.choice((b"", b"x", b"zz\r\nx", b"-1\r\n\r\n", b"ffffffffffff\r\n"))
-        return self._get(target, self._random.choice(("GET", "POST", "HEAD")), some) + body
+        body = self._pick((b"", b"x", b"zz\r\nx", b"-1\r\n\r\n", b"ffffffffffff\r\n"))
+        return self._get(target, self._pick(("GET", "POST", "HEAD")), some) + body
 
     def _call(self) -> bytes:
-        output, outputs, inputs, state = self._random.choice(CALLS)
+        output, outputs, inputs, state = self._pick(CALLS)
         listed = [_split(name) for name in outputs] if isinstance(outputs, list) else _split(str(outputs))
         body: dict[str, object] = {"output": output, "outputs": listed, "changedPropIds": [inputs[0]]}
         body["inputs"] = [self._property(name) for name in inputs]
         body["state"] = [self._property(name) for name in state]
-        for key in self._random.sample(sorted(body), self._random.choice((0, 0, 1, 2))):
-            body[key] = self._random.choice(ODD)
-        text = json.dumps(self._random.choice((body, body, body, body, self._random.choice(ODD)))).encode()
-        deep = self._random.choice((b"[", b'{"output":')) * self._random.choice((1_000, 100_000, 400_000))
-        text = self._random.choice((text, text, text, text, text[: len(text) // 2], b"\xff\xfe" + text, deep[:999_000]))
-        kind = self._random.choice((*["application/json"] * 3, "text/plain", "x/y; charset=\xff"))
+        for key in self._random.sample(sorted(body), self._pick((0, 0, 1, 2))):
+            body[key] = self._pick(ODD)
+        text = json.dumps(self._pick((body, body, body, body, self._pick(ODD)))).encode()
+        deep = self._pick((b"[", b'{"output":')) * self._pick((1_000, 100_000, 400_000))
+        text = self._pick((text, text, text, text, text[: len(text) // 2], b"\xff\xfe" + text, deep[:999_000]))
+        kind = self._pick((*["application/json"] * 3, "text/plain", "x/y; charset=\xff"))
         return self._get("/_dash-update-component", "POST", f"Content-Type: {kind}\r\n", text)
 
     def _property(self, name: str) -> dict[str, object]:
-        value = GOOD.get(name) if self._random.random() < 0.5 else self._random.choice(ODD)
-        return {**_split(name), "value": value}
+        return {**_split(name), "value": GOOD.get(name) if self._random.random() < 0.5 else self._pick(ODD)}
 
     def _upload(self) -> bytes:
-        part = PART + self._random.choice(FILE_NAMES).encode("latin-1") + b"\r\n\r\n" + self._random.choice(CONTENTS)
-        body = self._random.choice((part + b"\r\n--b--\r\n", part, b"", b"--b\r\n" * 3_000, b"--b--"))
-        kind = self._random.choice((FORM + "; boundary=b", FORM, "text/plain", FORM + "; boundary=" + "b" * 5_000))
-        header = self._random.choice(("X-Ddprof-Upload: 1\r\n", ""))
+        part = PART + self._pick(FILE_NAMES).encode("latin-1") + b"\r\n\r\n" + self._pick(CONTENTS)
+        body = self._pick((part + b"\r\n--b--\r\n", part, b"", b"--b\r\n" * 3_000, b"--b--"))
+        kind = self._pick((FORM + "; boundary=b", FORM, "text/plain", FORM + "; boundary=" + "b" * 5_000))
+        header = self._pick(("X-Ddprof-Upload: 1\r\n", ""))
         return self._get("/data/upload", "POST", f"Content-Type: {kind}\r\n{header}", body)
 
     def _noise(self) -> bytes:
-        return self._random.randbytes(self._random.choice((1, 100, 5_000))) + b"\r\n\r\n"
+        return self._random.randbytes(self._pick((1, 100, 5_000))) + b"\r\n\r\n"
 
 
 def _split(name: str) -> dict[str, object]:

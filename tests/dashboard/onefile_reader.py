@@ -2,12 +2,16 @@
 
 import base64
 import gzip
+import json
 from html.parser import HTMLParser
+from typing import Any
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.exhibit import cell
 from ddprof.dashboard.onefile.exhibits import MAX_CELLS, MAX_ROWS
 from ddprof.dashboard.runs.view import View
+
+ANCHORS = [subject.anchor for subject in SUBJECTS if subject.anchor != "compare"]  # of the pages of one run
 
 
 class File(HTMLParser):
@@ -17,8 +21,8 @@ class File(HTMLParser):
         super().__init__()
         self.open: list[tuple[str, dict[str, str | None]]] = []
         self.pages: list[str] = []
-        self.scripts: dict[str, str] = {}
         self.attributes: list[tuple[str, str | None]] = []
+        self.scripts: dict[str, str] = {}
         self.words: dict[str, str] = {}
         self.rows: dict[str, list[list[str]]] = {}
         self.feed(text)
@@ -34,9 +38,6 @@ class File(HTMLParser):
             self.rows.setdefault(name, []).append([])
         if tag in ("td", "th") and (name := self._exhibit()):
             self.rows[name][-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.attributes += attrs
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop()[0] == tag
@@ -55,6 +56,10 @@ class File(HTMLParser):
         ids = [(a.get("class"), a.get("id") or "") for _, a in self.open]
         page = next((name for kind, name in ids if kind == "page"), "")
         return next((f"{page}/{name.removeprefix('exhibit-')}" for kind, name in ids if kind == "exhibit"), "")
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return dict(json.loads(self.scripts["report"]))
 
     def unpacked(self, name: str) -> bytes:
         return gzip.decompress(base64.b64decode(self.scripts[name]))

@@ -23,18 +23,14 @@ def test_files_lines_and_functions_keep_to_their_size(file: Path) -> None:
 
 def _blocks(lines: list[str]) -> list[tuple[str, int]]:
     """First line and length of every function and every block of a statement."""
-    found = []
-    for first, line in enumerate(lines):
-        indent = re.match(r"( *)\S.*(\)|=>) \{$", line)
-        if indent:
-            last = next(i for i in range(first + 1, len(lines)) if lines[i].startswith(indent[1] + "}"))
-            found.append((line, last - first + 1))
-    return found
+    heads = ((first, re.match(r"( *)\S.*(?:\)|=>) \{$", line)) for first, line in enumerate(lines))
+    ends = {first: f"{head[1]}}}" for first, head in heads if head}
+    last = {first: next(i for i in range(first + 1, len(lines)) if lines[i].startswith(ends[first])) for first in ends}
+    return [(lines[first], last[first] - first + 1) for first in ends]
 
 
 def test_long_functions_are_seen() -> None:
-    lines = ["function long() {", *["  step();"] * 70, "}"]
-    assert _blocks(lines) == [("function long() {", 72)]
+    assert _blocks(["function long() {", *["  step();"] * 70, "}"]) == [("function long() {", 72)]
 
 
 def test_every_file_is_part_of_a_page_and_the_timelines_of_one_with_events(straggler: OpenRun) -> None:

@@ -10,7 +10,8 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Abstention, Fix
 from ddprof.report.model import HealthItem, HostClockInfo
 from ddprof.sidecar import LoaderSettings, SamplerSettings, Sidecar
-from tests.dashboard.browsing import TILES, Page, Serve
+from tests.dashboard.browsing import DOWN, PIXELS, RIGHT, TILES, Page, Serve
+from tests.dashboard.made import with_job, with_run
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 ATTACKED = "return document.querySelector('img, [onerror], #content script')"
@@ -30,77 +31,64 @@ def open_lanes(page: Page) -> None:
     page.wait(f"return Number(ddprof.timeline.root.dataset.tiles) > {tiles}")
 
 
-def test_the_canvas_shows_the_colours_of_what_ran(page: Page) -> None:
-    page.visit("/timeline")
-    open_lanes(page)
+def test_the_canvas_shows_the_colours_of_what_ran(timeline: Page) -> None:
+    open_lanes(timeline)
     script = """
-      const c = document.querySelector('.tl-scroll canvas'), t = ddprof.timeline;
-      const row = t.visibleRows().find(r => r.label.includes('compute'));
-      const pixels = c.getContext('2d').getImageData(0, (row.y + row.height / 2) * t.ratio, c.width, 1).data;
-      const want = ddprof.timeline.painter.fill[0].match(/[0-9a-f]{2}/gi).map(h => parseInt(h, 16));
-      let found = 0;
-      for (let i = 0; i < pixels.length; i += 4) if (want.every((v, k) => Math.abs(pixels[i + k] - v) < 12)) found++;
-      return found / c.width > 0.3;"""
-    page.wait(script)  # the next frame paints what has come
+      const t = ddprof.timeline, row = t.visibleRows().find((r) => r.label.includes('compute'));
+      const middle = (row.y + row.height / 2) * t.ratio;
+      return pixels(t.canvas, [0, middle], [t.painter.fill[0]], 12) / t.canvas.width > 0.3;"""
+    timeline.wait(PIXELS + script)  # the next frame paints what has come
 
 
-def test_keys_zoom_pan_and_walk(page: Page) -> None:
-    page.visit("/timeline")
+def test_keys_zoom_pan_and_walk(timeline: Page) -> None:
     width = "return ddprof.timeline.hi - ddprof.timeline.lo"
-    whole = page.js(width)
-    page.keys("w", "w")
-    assert page.js(width) == pytest.approx(whole * 0.36)
-    left = page.js("return ddprof.timeline.lo")
-    page.keys("d")
-    assert page.js("return ddprof.timeline.lo") > left
-    tiles = page.js(TILES)
-    page.keys("f")
-    assert page.js(width) == pytest.approx(whole)
-    page.wait(f"return ddprof.timeline.root.dataset.tiles > {tiles}")
-    page.keys("\ue015", "\ue014", "\ue014")  # down, right, right
-    said = page.said
-    assert "compute" in said or "µs" in said or "ms" in said
-    page.wait("return location.search.includes('from=')")
-    assert page.trouble() == []
+    whole = timeline.js(width)
+    timeline.keys("w", "w")
+    assert timeline.js(width) == pytest.approx(whole * 0.36)
+    left, _ = timeline.view
+    timeline.keys("d")
+    assert timeline.view[0] > left
+    tiles = timeline.js(TILES)
+    timeline.keys("f")
+    assert timeline.js(width) == pytest.approx(whole)
+    timeline.wait(f"return ddprof.timeline.root.dataset.tiles > {tiles}")
+    timeline.keys(DOWN, RIGHT, RIGHT)
+    assert any(words in timeline.said for words in ("compute", "µs", "ms"))
+    timeline.wait("return location.search.includes('from=')")
 
 
-def test_the_critical_path_runs_through_the_slow_rank(page: Page, straggler: OpenRun) -> None:
-    page.visit("/timeline")
-    page.wait("return ddprof.timeline.root.dataset.path > 0")
+def test_the_critical_path_runs_through_the_slow_rank(timeline: Page, straggler: OpenRun) -> None:
+    timeline.wait("return ddprof.timeline.root.dataset.path > 0")
     script = """
       const time = {};
       ddprof.timeline.path.forEach((p) => { time[p.rank] = (time[p.rank] || 0) + p.hi - p.lo; });
       return Number(Object.keys(time).sort((a, b) => time[b] - time[a])[0]);"""
-    assert page.js(script) in straggler.report.ranked_findings()[0].ranks
-    page.keys("p")
-    assert page.js("return ddprof.timeline.showPath") is False
+    assert timeline.js(script) in straggler.report.ranked_findings()[0].ranks
+    timeline.keys("p")
+    assert timeline.js("return ddprof.timeline.showPath") is False
 
 
-def test_operators_are_lanes_on_request(page: Page) -> None:
-    page.visit("/timeline")
-    label = next(e for e in page.menu().find_elements("css selector", "label") if "operators" in e.text)
-    label.find_element("css selector", "input").click()
-    page.wait("return ddprof.timeline.rows.some((r) => r.label.includes('depth 2'))")
-    page.wait("return document.getElementById('timeline-say').textContent.startsWith('operators of rank')")
-    assert page.trouble() == []
+def test_operators_are_lanes_on_request(timeline: Page) -> None:
+    timeline.press("operators")
+    timeline.wait("return ddprof.timeline.rows.some((r) => r.label.includes('depth 2'))")
+    timeline.wait("return document.getElementById('timeline-say').textContent.startsWith('operators of rank')")
 
 
 def test_switches_numbers_ranks_and_a_suggestion_are_replayed(page: Page) -> None:
     page.visit("/what-if")
     page.wait("return document.querySelector('.prediction') && document.querySelector('.suggested button')")
-    label = next(e for e in page.every(".control") if "No straggler" in e.text)
-    label.find_element("css selector", "input").click()
+    control = next(e for e in page.every(".control") if "No straggler" in e.text)
+    control.find_element("css selector", "input").click()
     page.wait("return document.querySelector('.prediction').textContent.includes('→')")
     page.wait("return location.search.includes('balance=on')")
-    label.find_element("css selector", "input").click()
+    control.find_element("css selector", "input").click()
     page.wait("return !location.search.includes('balance=on')")
     page.css(".suggested button").click()
     page.wait("return document.querySelector('.prediction').textContent.includes('less')")
     asked = page.wait("return new URLSearchParams(location.search).get('device')")
     shown = "[...document.querySelectorAll('.listing pre')].map((pre) => pre.textContent)"
     page.wait(f"return {shown}.some((text) => text.endsWith('--set device={asked}'))")
-    assert page.js("return document.querySelector('#what-if-device-ranks').value") == asked[9:]
-    assert page.trouble() == []
+    assert page.js("return document.querySelector('#what-if-device-ranks').value") == asked[9:] and page.trouble() == []
     page.visit("/what-if")
     page.wait("return document.querySelector('#what-if-bucket_cap_mb')").send_keys("5")
     page.wait("return location.search.includes('bucket_cap_mb=5')")
@@ -131,29 +119,22 @@ def test_the_theme_changes_and_stays(page: Page) -> None:
 
 def _hostile(opened: OpenRun) -> OpenRun:
     """The run with every name of its traces, findings, settings, hosts and files an attack."""
-    assert opened.loaded is not None
-    report, job = opened.report, opened.loaded.job
+    report, job = opened.report, opened.job
     sidecar = Sidecar(schema=EVIL, dataloader=LoaderSettings(dataset=EVIL, sampler=SamplerSettings(name=EVIL)))
     ranks = [replace(f, path=EVIL, sidecar=sidecar, strings=(EVIL,) * len(f.strings)) for f in job.ranks]
     ranks = [replace(facts, identity=replace(facts.identity, host=EVIL)) for facts in ranks]
-    job = replace(job, ranks=tuple(ranks), groups=job.groups.replace(name=np.array([EVIL] * len(job.groups), object)))
-    fix = Fix(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL)
-    findings = [replace(finding, summary=EVIL, fixes=(fix,)) for finding in report.findings]
+    groups = job.groups.replace(name=np.array([EVIL] * len(job.groups), object))
+    findings = [replace(finding, summary=EVIL, fixes=(Fix(*[EVIL] * 6),)) for finding in report.findings]
     findings = [replace(f, evidence=tuple(replace(e, text=EVIL, event=EVIL) for e in f.evidence)) for f in findings]
     hosts = dict.fromkeys(report.run.ranks, EVIL)
     clocks = {EVIL: HostClockInfo(1.0, 0.0, 1.0), "b": HostClockInfo(0.0, 0.0, 1.0)}
-    hostile = replace(
-        report,
-        run=replace(report.run, name=EVIL, device_name=EVIL, framework=(EVIL,), hosts=hosts),
-        findings=tuple(findings),
-        verdict=replace(report.verdict, headline=EVIL),
-        what_if=tuple(replace(w, change=EVIL) for w in report.what_if),
-        health=(HealthItem(EVIL, EVIL, "warning"),),
-        abstentions=(Abstention(EVIL, EVIL),),
-        checked=(EVIL,),
-        clock=replace(report.clock, method=EVIL, hosts=clocks),
-    )
-    return OpenRun(hostile, replace(opened.loaded, job=job))
+    run = with_run(opened, name=EVIL, device_name=EVIL, framework=(EVIL,), hosts=hosts)
+    told = {"health": (HealthItem(EVIL, EVIL, "warning"),), "abstentions": (Abstention(EVIL, EVIL),)}
+    clock, verdict = replace(report.clock, method=EVIL, hosts=clocks), replace(report.verdict, headline=EVIL)
+    what_if = tuple(replace(w, change=EVIL) for w in report.what_if)
+    hostile = replace(run.report, findings=tuple(findings), verdict=verdict, what_if=what_if, clock=clock)
+    hostile = replace(hostile, checked=(EVIL,), **told)
+    return with_job(replace(run, report=hostile), ranks=tuple(ranks), groups=groups)
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +150,7 @@ def test_names_from_a_trace_do_not_run(chromium, hostile: str, third: int) -> No
         assert page.turn_to(shown.title) == []
         page.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         page.wait("return !document.querySelector('details[open] .sheet:empty')")
-        assert page.browser.title == "ddprof", shown.path
-        assert page.js(ATTACKED) is None
+        assert page.browser.title == "ddprof" and page.js(ATTACKED) is None, shown.path
 
 
 def test_names_do_not_run_in_what_the_timeline_says(chromium, hostile: str) -> None:
@@ -184,15 +164,13 @@ def test_names_do_not_run_in_what_the_timeline_says(chromium, hostile: str) -> N
       const t = ddprof.timeline;
       for (const r of t.visibleRows())
         for (let x = 240; x < t.width; x += 2) {
-          const found = t.at(x, r.y + r.height / 2);
-          if (found.data && t.tile.names[found.data.name[found.slice]]?.includes('onerror')) {
-            const box = t.canvas.getBoundingClientRect(), y = box.top + r.y + r.height / 2;
-            const at = { clientX: box.left + x, clientY: y };
-            t.canvas.dispatchEvent(new MouseEvent('mousemove', at));
-            t.drag = x;
-            window.dispatchEvent(new MouseEvent('mouseup', at));
-            return true;
-          }
+          const y = r.y + r.height / 2, { data, slice } = t.at(x, y), box = t.canvas.getBoundingClientRect();
+          if (!data || !t.tile.names[data.name[slice]]?.includes('onerror')) continue;
+          const at = { clientX: box.left + x, clientY: box.top + y };
+          t.canvas.dispatchEvent(new MouseEvent('mousemove', at));
+          t.drag = x;
+          window.dispatchEvent(new MouseEvent('mouseup', at));
+          return true;
         }
       return false;"""
     page.wait(point)

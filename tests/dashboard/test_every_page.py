@@ -7,9 +7,8 @@ import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.open_run import load
-from tests.dashboard.axe import serious
+from tests.dashboard.access import serious, walk
 from tests.dashboard.browsing import ENTER, SPACE, Page, PageOf, one_in
-from tests.dashboard.keyboard import walk
 
 LEAST_CONTROLS = len(PAGES) + 5  # the navigation, the way past it, both filters, their button, the JSON, the theme
 THEMES = ("light", "dark")
@@ -31,8 +30,7 @@ REAL_RUNS = (
 
 def _visit(page: Page, path: str, theme: str) -> list[str]:
     """Open a page in a theme; its complaints."""
-    cookie = {"name": "ddprof_theme", "value": theme, "url": page.address}
-    page.browser.execute_cdp_cmd("Network.setCookie", cookie)
+    page.browser.execute_cdp_cmd("Network.setCookie", {"name": "ddprof_theme", "value": theme, "url": page.address})
     complaints = page.visit(path)
     page.wait(f"return document.documentElement.dataset.theme === '{theme}'")
     return complaints
@@ -50,15 +48,14 @@ def _unfold(page: Page) -> None:
 
 @pytest.mark.parametrize(("shown", "theme", "rows"), IN_TURN)
 def test_tab_reaches_every_control_and_axe_finds_nothing_serious(page: Page, shown, theme: str, rows: int) -> None:
-    assert _visit(page, shown.path, theme) == []
-    assert page.browser.title == "ddprof"
+    assert _visit(page, shown.path, theme) == [] and page.browser.title == "ddprof"
     if shown.path == "/data":
         page.wait("return document.getElementById('upload-send')")
     if shown.path == "/what-if":
         page.wait("return document.querySelector('#what-if-controls input[type=range]')")
         page.wait("return document.querySelectorAll('#what-if-controls input').length > 3")
-    found = walk(page)
-    assert found.controls >= LEAST_CONTROLS and (found.missed, found.unseen, found.stuck) == ([], [], [])
+    way = walk(page)
+    assert way.controls >= LEAST_CONTROLS and (way.missed, way.unseen, way.stuck) == ([], [], [])
     _unfold(page)
     assert page.trouble() == [] and serious(page, rows) == []
 

@@ -25,31 +25,33 @@ from ddprof.report.comparison.compare import compare
 from ddprof.report.comparison.text import comparison_headline
 from ddprof.units import format_bytes, format_us
 from tests.dashboard.browsing import Page, Sample, Serve
-from tests.dashboard.conftest import SEED
+from tests.dashboard.made import SEED
 
 MOST_CLICKS = 3
 PRODUCTS = 7  # of a module
 TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loader", "full_memory"
-QUESTIONS = [
-    ("Who comes late", "body", ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")),
-    ("More on ranks and steps", "body", ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")),
-    ("communication", ".legend", ("it is mostly the peers, not the network", "The fastest message reaches")),
-]
+PEERS = ("it is mostly the peers, not the network", "The fastest message reaches")
+LATE = ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")
+HOST = ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")
+QUESTIONS = {
+    "who is late and why": ("Who comes late", "body", LATE),
+    "which host is bad": ("More on ranks and steps", "body", HOST),
+    "whether the network is slow": ("communication", ".legend", PEERS),
+}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> dict[str, OpenRun]:
     """Yesterday's run of the job that a slow host holds up today (with modules), and one run for each other trouble."""
-    found = {}
     today = scenario(SEED, TODAY)
-    for name, job in ((TODAY, today), (YESTERDAY, replace(today, faults=()))):
-        folder = tmp_path_factory.mktemp("everyday") / name
-        write(simulate(replace(job, format=replace(job.format, naming="tb"))), folder)
-        if name == TODAY:
-            _with_modules(folder / "traces")
-        found[name] = load([str(folder / "traces")], workers=1)[0]
+    today = replace(today, format=replace(today.format, naming="tb"))
+    folder = tmp_path_factory.mktemp("everyday")
+    write(simulate(today), folder / TODAY)
+    write(simulate(replace(today, faults=())), folder / YESTERDAY)
+    _with_modules(folder / TODAY / "traces")
+    served = {name: load([str(folder / name / "traces")], workers=1)[0] for name in (TODAY, YESTERDAY)}
     # Yesterday's is the last: Compare takes the next, which is the first.
-    served = {TODAY: found[TODAY], STARVED: sample(STARVED), FULL: sample(FULL), YESTERDAY: found[YESTERDAY]}
+    served = {TODAY: served[TODAY], STARVED: sample(STARVED), FULL: sample(FULL), YESTERDAY: served[YESTERDAY]}
     for run in served.values():  # what pages ask of a run is worked out once: here, and not in the test that is first
         view = View(run, {}, tuple(served.values()))
         assert page_at("/").content(view) and any(subject.is_empty(view) for subject in SUBJECTS)
@@ -75,7 +77,6 @@ def _with_modules(traces: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address(serve: Serve, runs: dict[str, OpenRun]) -> str:
-    """One server of them all."""
     return serve(list(runs.values()))
 
 
@@ -106,11 +107,10 @@ class Reader:
 @pytest.fixture
 def reader(page: Page, runs: dict[str, OpenRun]) -> Iterator[Callable[[str], Reader]]:
     """`reader(kind)`: the Overview of that run is open; nothing may have complained by the end."""
-    served = tuple(runs.values())
 
     def opened(kind: str) -> Reader:
         number = list(runs).index(kind)
-        view = View(runs[kind], {"run": str(number)}, served)
+        view = View(runs[kind], {"run": str(number)}, tuple(runs.values()))
         assert page.visit(f"/?run={view.ids[number]}") == []
         return Reader(page, view)
 
@@ -121,11 +121,7 @@ def reader(page: Page, runs: dict[str, OpenRun]) -> Iterator[Callable[[str], Rea
 Opens = Callable[[str], Reader]
 
 
-@pytest.mark.parametrize(
-    ("click", "within", "said"),
-    QUESTIONS,
-    ids=["who is late and why", "which host is bad", "whether the network is slow"],
-)
+@pytest.mark.parametrize(("click", "within", "said"), QUESTIONS.values(), ids=QUESTIONS)
 def test_of_todays_run(reader: Opens, click: str, within: str, said: tuple[str, ...]) -> None:
     one = reader(TODAY)
     report = one.view.opened.report
@@ -138,16 +134,16 @@ def test_what_the_late_rank_does_meanwhile_and_where_the_longer_steps_are(reader
     one = reader(TODAY)
     one.click("Show in timeline")
     one.page.wait("return ddprof.timeline && ddprof.timeline.tile")
-    shown = one.page.js("return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    left, right = (ns / 1e3 for ns in one.page.view)
     finding = one.view.opened.report.ranked_findings()[0]
     spans = [(e.start_us, e.end_us) for e in finding.evidence if e.start_us is not None and e.end_us is not None]
-    assert any(shown[0] <= lo and hi <= shown[1] and shown[1] - shown[0] < 5 * max(hi - lo, 4) for lo, hi in spans)
+    assert any(left <= lo and hi <= right and right - left < 5 * max(hi - lo, 4) for lo, hi in spans)
     one = reader(TODAY)
     steps = one.view.opened.report.steps.per_step_us
     longest = max(range(len(steps)), key=lambda step: steps[step])
     one.click(f"Longest: step {longest}, in the timeline")
     one.page.wait("return ddprof.timeline && ddprof.timeline.tile")
-    lo, hi = one.page.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+    lo, hi = one.page.view
     ranks = one.view.opened.timeline.steps
     begin, end = min(of.start_ns[longest] for of in ranks), max(of.end_ns[longest] for of in ranks)
     assert lo <= begin and end <= hi < end + (end - begin)
@@ -185,8 +181,7 @@ def test_what_else_was_looked_for_and_not_found(reader: Opens) -> None:
 
 def test_how_much_memory_is_left(reader: Opens) -> None:
     one = reader(FULL)
-    peaks = [facts.memory for facts in one.view.opened.job.ranks]
-    worst = max(peaks, key=lambda memory: memory["peak_allocated_bytes"])
+    worst = max((of.memory for of in one.view.opened.job.ranks), key=lambda memory: memory["peak_allocated_bytes"])
     held = max(worst["peak_allocated_bytes"], worst.get("peak_reserved_bytes") or 0)
     one.click("Memory", "#navigation")
     one.reads(f"{format_bytes(worst['total_bytes'] - held)} of the device is left")
@@ -199,7 +194,6 @@ def test_why_the_loader_waits_and_which_setting_to_change_and_what_it_wins(reade
     one.reads(f"On average {format_us(float(np.mean(waits)))} per step", "workers make the batches")
     one = reader(STARVED)
     report = one.view.opened.report
-    finding = report.ranked_findings()[0]
     one.click("What if it were fixed")
-    after_us = report.predicted_step_us(finding)
+    after_us = report.predicted_step_us(report.ranked_findings()[0])
     one.reads(f"{format_us(report.steps.wall_us)} → {format_us(after_us)} per step", "ddprof whatif", "loader=ready")

@@ -10,12 +10,11 @@ from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.report import phrases
-from tests.dashboard.axe import serious
+from tests.dashboard.access import serious, walk
 from tests.dashboard.browsing import ENTER, TILES, Page, PageOf, one_in
-from tests.dashboard.changed import named
-from tests.dashboard.keyboard import walk
-from tests.dashboard.test_every_page import REAL_RUNS
-from tests.dashboard.test_file_samples import NAMES
+from tests.dashboard.made import TRUTHS, named
+from tests.dashboard.onefile_reader import ANCHORS
+from tests.dashboard.test_every_page import REAL_RUNS, THEMES
 
 EVIL = "<script>document.title='owned'</script>"
 
@@ -31,9 +30,8 @@ def _walk_pages(page: Page) -> dict[str, str]:
         if anchor == "timeline":
             page.wait(TILES)
         headings[anchor] = page.js(f"return document.querySelector('#{anchor} h1').textContent")
-        empty = f"""return [...document.querySelectorAll('#{anchor} svg')]
-          .filter((s) => s.getBoundingClientRect().height < 40 && s.classList.contains('picture')).length"""
-        assert page.js(empty) == 0
+        low = "(svg) => svg.getBoundingClientRect().height < 40"
+        assert not page.js(f"return [...document.querySelectorAll('#{anchor} svg.picture')].some({low})")
     return headings
 
 
@@ -43,20 +41,19 @@ def _show(page: Page, anchor: str) -> None:
 
 
 def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, straggler: OpenRun) -> None:
-    headings = _walk_pages(file_page.open())
-    assert list(headings) == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
+    headings = _walk_pages(file_page)
+    assert list(headings) == ANCHORS
     assert straggler.report.verdict.headline in headings["overview"] and file_page.trouble() == []
     document = json.loads(file_page.js("return document.getElementById('report').textContent"))
     assert document["verdict"]["headline"] == straggler.report.verdict.headline
     assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
 
 
-@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, NAMES)])
+@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, [*TRUTHS])])
 def test_files_of_all_runs_open(request: pytest.FixtureRequest, file_of: PageOf, name: str) -> None:
-    if name in REAL_RUNS:
-        (opened,) = load([str(request.getfixturevalue("shared_run")(name))])
-    else:
-        opened = request.getfixturevalue("sample")(name)
+    is_real = name in REAL_RUNS
+    run = request.getfixturevalue("shared_run" if is_real else "sample")(name)
+    opened = load([str(run)])[0] if is_real else run
     page = file_of(opened).open()
     headings = _walk_pages(page)
     assert len(headings) == len(SUBJECTS) - 1 and headings["overview"] == phrases.headline(opened.report)
@@ -71,26 +68,25 @@ def test_the_address_names_the_page_and_the_finding(file_page: Page, straggler: 
     page.wait(TILES)
     evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
     assert evidence.start_us is not None and evidence.end_us is not None
-    lo, hi = page.wait("return [ddprof.timeline.lo / 1e3, ddprof.timeline.hi / 1e3]")
+    lo, hi = (ns / 1e3 for ns in page.view)
     assert lo <= evidence.start_us and evidence.end_us <= hi
     assert hi - lo < 5 * max(evidence.end_us - evidence.start_us, 4)
 
 
-def test_the_canvas_is_painted_and_answers(file_page: Page, straggler: OpenRun) -> None:
-    page = file_page.open("#timeline")
+def test_the_canvas_is_painted_and_answers(file_timeline: Page, straggler: OpenRun) -> None:
     colours = """
-      const c = document.querySelector('.tl-scroll canvas'), found = new Set();
+      const c = document.querySelector('.tl-scroll canvas'), seen = new Set();
       const pixels = c.getContext('2d').getImageData(220, 30, c.width - 230, c.height - 30).data;
-      for (let i = 0; i < pixels.length; i += 400) found.add(pixels[i] + ',' + pixels[i + 1] + ',' + pixels[i + 2]);
-      return found.size >= 4"""
-    page.wait(colours)  # the next frame paints what has come
+      for (let i = 0; i < pixels.length; i += 400) seen.add(pixels.slice(i, i + 3).join());
+      return seen.size >= 4"""
+    file_timeline.wait(colours)  # the next frame paints what has come
     ask = "return ddprof.timelineData.statistics({}, [0], ddprof.timeline.info.lo_ns, ddprof.timeline.info.hi_ns)"
-    told = page.js(ask)
+    told = file_timeline.js(ask)
     known = selection_statistics(straggler.timeline, [0], straggler.index.lo_ns, straggler.index.hi_ns)
     for table, key in (("causes", "cause"), ("names", "name")):
-        ours = {row[key]: row["total_ns"] for row in told[table]}
-        assert ours == pytest.approx({row[key]: row["total_ns"] for row in known[table]}, rel=1e-3), table
-    assert page.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0 and page.trouble() == []
+        ours, theirs = ({row[key]: row["total_ns"] for row in answer[table]} for answer in (told, known))
+        assert ours == pytest.approx(theirs, rel=1e-3), table
+    assert file_timeline.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0
 
 
 def test_a_kernel_called_script_stays_text(file_of: PageOf, straggler: OpenRun) -> None:
@@ -105,60 +101,52 @@ def test_a_kernel_called_script_stays_text(file_of: PageOf, straggler: OpenRun) 
 
 
 def test_every_control_has_its_turn_with_tab(file_page: Page) -> None:
-    file_page.open()
     for anchor in ("overview", "timeline", "ranks", "data"):
         _show(file_page, anchor)
         if anchor == "timeline":
             file_page.wait(TILES)
-        found = walk(file_page)
-        assert found.controls >= len(SUBJECTS) + 1
-        assert (found.missed, found.unseen, found.stuck) == ([], [], []), anchor
+        way = walk(file_page)
+        assert way.controls >= len(SUBJECTS) + 1
+        assert (way.missed, way.unseen, way.stuck) == ([], [], []), anchor
 
 
 def test_enter_on_a_link_shows_the_page_and_moves_the_focus(file_page: Page) -> None:
-    file_page.open()
     file_page.js("arguments[0].focus()", file_page.link("Findings"))
     file_page.hands.send_keys(ENTER).perform()
     file_page.wait("return document.activeElement === document.querySelector('#findings h1')")
     assert file_page.js("return document.querySelector('.pages [aria-current]').textContent") == "Findings"
 
 
-def test_paper_holds_every_page_and_no_control(file_page: Page) -> None:
-    page = file_page.open("#timeline")
-    page.js("location.hash = 'overview'")
-    with page.on_paper():
+def test_paper_holds_every_page_and_no_control(file_timeline: Page) -> None:
+    file_timeline.js("location.hash = 'overview'")
+    with file_timeline.on_paper():
         pages = "[...document.querySelectorAll('main > .page')]"
-        assert page.js(f"return {pages}.filter((p) => !p.checkVisibility()).map((p) => p.id)") == []
+        assert file_timeline.js(f"return {pages}.filter((p) => !p.checkVisibility()).map((p) => p.id)") == []
         kinds = "button, .pages a, .tl-bar *, summary, .links a"
         controls = f"return [...document.querySelectorAll('{kinds}')].filter((e) => e.checkVisibility()).length"
-        assert page.js(controls) == 0
-        assert page.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    page.js("window.dispatchEvent(new Event('beforeprint'))")
+        assert file_timeline.js(controls) == 0
+        assert file_timeline.js("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    file_timeline.js("window.dispatchEvent(new Event('beforeprint'))")
     drawn = "[...document.querySelectorAll('.tl-paper canvas')].reduce((sum, c) => sum + c.height / 2, 0)"
-    assert page.js(f"return {drawn} >= ddprof.timeline.tall")  # every lane: paper does not scroll
+    assert file_timeline.js(f"return {drawn} >= ddprof.timeline.tall")  # every lane: paper does not scroll
     undrawn = "[...document.querySelectorAll('.plot')].filter((p) => !p.querySelector('.bars, .points, .hm'))"
-    assert page.js(f"return {undrawn}.length") == 0  # at once: the event ends when this page is on paper
-    page.js("window.dispatchEvent(new Event('afterprint'))")
-    assert 3 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", page.printed(preferCSSPageSize=True))) <= 40
-    page.wait("return !document.getElementById('overview').hidden && document.getElementById('data').hidden")
-    assert page.trouble() == []
+    assert file_timeline.js(f"return {undrawn}.length") == 0  # at once: the event ends when this page is on paper
+    file_timeline.js("window.dispatchEvent(new Event('afterprint'))")
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b(?!s)", file_timeline.printed(preferCSSPageSize=True))) <= 40
+    file_timeline.wait("return !document.getElementById('overview').hidden && document.getElementById('data').hidden")
 
 
 def test_nothing_sticks_out_sideways(file_page: Page) -> None:
-    wide = {}
+    beyond = "const d = document.documentElement; return d.scrollWidth - d.clientWidth"
     for width in (400, 1280):
         with file_page.window(width):
             file_page.open()
-            for subject in (s for s in SUBJECTS if s.anchor != "compare"):
-                _show(file_page, subject.anchor)
-                beyond = file_page.js("const d = document.documentElement; return d.scrollWidth - d.clientWidth")
-                if beyond > 1:
-                    wide[subject.anchor, width] = beyond
-    assert wide == {}
+            for anchor in ANCHORS:
+                _show(file_page, anchor)
+                assert file_page.js(beyond) <= 1, (anchor, width)
 
 
 def test_both_themes_keep_words_readable(file_page: Page) -> None:
-    file_page.open()
     script = """
       const linear = (x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
       const light = (c) => {
@@ -173,40 +161,34 @@ def test_both_themes_keep_words_readable(file_page: Page) -> None:
         return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
       });
       return contrast.length > 30 && Math.min(...contrast) >= 4.5;"""
-    for theme in ("light", "dark"):
+    for theme in THEMES:
         file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
         file_page.wait(script)  # the charts are drawn again once the change of theme is told
 
 
 def test_charts_are_drawn_once_they_are_seen_and_again_in_another_theme_or_window(file_page: Page) -> None:
-    page = file_page.open()
-    page.wait("return document.querySelector('#overview .plot .main-svg')")
-    assert page.js("return document.querySelectorAll('.page[hidden] .plot .main-svg').length") == 0
+    file_page.wait("return document.querySelector('#overview .plot .main-svg')")
+    assert file_page.js("return document.querySelectorAll('.page[hidden] .plot .main-svg').length") == 0
     width = """
       const plot = document.querySelector("#overview .plot");
       plot.scrollIntoView();
       return plot.querySelector(".main-svg")?.width.baseVal.value"""
-    wide = page.wait(width)
-    with page.window(420):
-        page.wait(f"return (() => {{ {width} }})() < {wide}")
-    page.js("location.hash = 'what-if'")
+    wide = file_page.wait(width)
+    with file_page.window(420):
+        file_page.wait(f"return (() => {{ {width} }})() < {wide}")
+    file_page.js("location.hash = 'what-if'")
     fill = "const bar = document.querySelector('#what-if .bars path'); return bar && getComputedStyle(bar).fill"
     for theme, colour in (("light", "rgb(10, 88, 202)"), ("dark", "rgb(108, 176, 255)")):
-        page.js(f"document.documentElement.dataset.theme = '{theme}'")
-        page.wait(f"const drawn = (() => {{ {fill} }})(); return drawn === '{colour}'")
-        assert page.js("return Plotly.version") == PLOTLY_VERSION
-    assert page.trouble() == []
+        file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
+        file_page.wait(f"const drawn = (() => {{ {fill} }})(); return drawn === '{colour}'")
+        assert file_page.js("return Plotly.version") == PLOTLY_VERSION
 
 
 @pytest.mark.slow  # a minute: all pages of the file at once, in both themes
 def test_axe_finds_nothing_serious(file_page: Page) -> None:
-    file_page.open()
-    defects = {}
-    for theme in ("light", "dark"):
+    for theme in THEMES:
         file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
         for subject in SUBJECTS:
             file_page.js(f"location.hash = '{subject.anchor}'")
             file_page.wait(f"return location.hash === '#{subject.anchor}'")
-            if found := serious(file_page, 1_000_000):
-                defects[f"{subject.anchor}, {theme}"] = found
-    assert defects == {}
+            assert serious(file_page, 1_000_000) == [], (subject.anchor, theme)

@@ -1,15 +1,12 @@
 """Each shipped sample: the Overview names the culprit, two clicks lead to the event ("Show in timeline", the span)."""
 
-import json
-
 import pytest
 
 from ddprof.findings import Evidence
 from ddprof.units import format_ranks
 from tests.dashboard.browsing import TILES, Page, PageOf, Sample, one_in
-from tests.dashboard.conftest import SAMPLES
+from tests.dashboard.made import TRUTHS
 
-TRUTHS = {file.parent.name: json.loads(file.read_text("utf-8")) for file in sorted(SAMPLES.glob("*/truth.json"))}
 FAULTY = [name for name, truth in TRUTHS.items() if truth["findings"]]
 NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting: nothing of the timeline is their event
 
@@ -32,9 +29,8 @@ def test_the_overview_names_the_culprit_and_two_clicks_show_it(page_of: PageOf, 
         page.visit("/")
         card = page.every("article.card")[number]
         assert finding.summary in card.text
-        if fault["ranks"]:
-            assert format_ranks(fault["ranks"]) in page.css("h1").text
-            assert format_ranks(fault["ranks"]) in card.text
+        ranks = format_ranks(fault["ranks"]) if fault["ranks"] else ""
+        assert ranks in page.css("h1").text and ranks in card.text
         links = card.find_elements("link text", "Show in timeline")
         if finding.id in NO_EVENT:
             assert links == []
@@ -51,10 +47,9 @@ def _click_the_span(page: Page, evidence: Evidence) -> None:
     assert evidence.text in page.said
     window = [evidence.rank, evidence.start_us, evidence.end_us]
     x, y = page.wait(_PLACE, *window)
-    canvas = page.css(".tl-scroll canvas")
-    size = canvas.size  # Selenium counts from the middle of the element
-    move = page.hands.move_to_element_with_offset
-    move(canvas, round(x - size["width"] / 2), round(y - size["height"] / 2)).click().perform()
+    size = page.canvas.size  # Selenium counts from the middle of the element
+    x, y = round(x - size["width"] / 2), round(y - size["height"] / 2)
+    page.hands.move_to_element_with_offset(page.canvas, x, y).click().perform()
     page.wait("return document.querySelector('.tl-panel h3')?.textContent")
     assert f"rank {evidence.rank}" in page.css(".tl-panel").text
     details = page.js("return ddprof.timeline.pinned")

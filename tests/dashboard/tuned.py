@@ -8,36 +8,31 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.oracle.kinds import scenario
-from benchmarks.oracle.simulate import simulate
-from benchmarks.oracle.write import write
 from ddprof.report.model import Calibration
 from ddprof.settings.fixes_file import write_fixes
 from ddprof.trials.answer import KEEP, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
 from ddprof.trials.document import write_document
 from ddprof.trials.model import Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
+from tests.dashboard.made import generate
 
 COMMAND = ("torchrun", "--nproc-per-node=2", "acme_train.py", "--name", "two words")
-CWD = "/home/somebody/project"
-SEED = 17
+CWD, PLACE = "/home/somebody/project", "acme_train.py:7"
 GIB = 2**30
 HUNK = "@@ -1 +1 @@\n-model = DDP(net)\n+model = DDP(net, bucket_cap_mb=25)\n"
 PATCH = f"--- a/acme_train.py\n+++ b/acme_train.py\n{HUNK}"
 WHY = "RuntimeError: secret_module_of_acme is not there"
 
 
-def _tried(one: TrialCandidate, state: str, why: str, *found: Any) -> Tried:
+def _tried(one: TrialCandidate, state: str, why: str, *measured: Any) -> Tried:
     """A candidate that was tried, with its gain, results and memory."""
-    return Tried((one.name,), (), one.finding, state, why, one.predicted, *found)
+    return Tried((one.name,), (), one.finding, state, why, one.predicted, *measured)
 
 
 KEPT_ONE, LOST_ONE, FAILED_ONE = (
-    TrialCandidate(
-        name, group, values, "acme_train.py:7", finding, Predicted(share, share - 0.05, share + 0.05, "finding")
-    )
+    TrialCandidate(name, group, values, PLACE, finding, Predicted(share, share - 0.05, share + 0.05, "finding"))
     for name, group, values, finding, share in (
-        ("bucket_cap_mb=25 at acme_train.py:7", "0", {"bucket_cap_mb": 25}, "comm.latency_bound", 0.3),
-        ("bucket_cap_mb=50 at acme_train.py:7", "0", {"bucket_cap_mb": 50}, "comm.latency_bound", 0.2),
+        (f"bucket_cap_mb=25 at {PLACE}", "0", {"bucket_cap_mb": 25}, "comm.latency_bound", 0.3),
+        (f"bucket_cap_mb=50 at {PLACE}", "0", {"bucket_cap_mb": 50}, "comm.latency_bound", 0.2),
         ("gc_interval=100", "1", {"gc_interval": 100}, "host.gc", 0.1),
     )
 )
@@ -62,22 +57,20 @@ ANSWER = TuningAnswer(
 
 
 def state() -> TuneState:
-    """State of a tuning that has made three runs."""
     held = [
         Trial("diagnosis", (), "000-diagnosis", 20.0, 50, 101_000.0),
         Trial("baseline", (), "001-baseline", 14.0, 50, 100_000.0, (100_000.0,) * 40),
         Trial(KEPT_ONE.name, (KEPT_ONE.name,), "002-bucket", 14.0, 50, 72_000.0, (72_000.0,) * 40),
     ]
     options, plan, three = TuneOptions(COMMAND, 600.0, 40), RunPlan(10, 40), (KEPT_ONE, LOST_ONE, FAILED_ONE)
-    began = "2026-11-23T12:00:00Z"
-    return TuneState(options=options, cwd=CWD, started_utc=began, plan=plan, candidates=three, trials=held)
+    about = {"options": options, "cwd": CWD, "started_utc": "2026-11-23T12:00:00Z"}
+    return TuneState(**about, plan=plan, candidates=three, trials=held)
 
 
 @cache
 def _made() -> tempfile.TemporaryDirectory[str]:
-    """Traces of small buckets, made once."""
     folder = tempfile.TemporaryDirectory(prefix="ddprof-tuned-")
-    write(simulate(scenario(SEED, "comm.latency_bound")), Path(folder.name))
+    generate(Path(folder.name), "comm.latency_bound")
     return folder
 
 
@@ -89,15 +82,13 @@ def run_of_command(folder: Path) -> Path:
 
 
 def manifest(run: Path, command: str, cwd: str = CWD) -> None:
-    """Manifest of a run folder."""
     (run / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "command": command, "cwd": cwd}))
 
 
 def tuned(folder: Path, answer: TuningAnswer | None = ANSWER) -> Path:
     """The folder, its diagnosis in it."""
-    run = run_of_command(folder / "made")
     (folder / "trials" / "000-diagnosis").mkdir(parents=True)
-    run.rename(folder / "trials" / "000-diagnosis" / "run")
+    run_of_command(folder / "made").rename(folder / "trials" / "000-diagnosis" / "run")
     write_document(state(), folder, answer)
     if answer is not None:
         (folder / "FIXES.toml").write_text(write_fixes([(KEPT_ONE.fix, "")]))

@@ -18,6 +18,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.model import Report
 from tests.dashboard.browsing import Page, PageOf
+from tests.dashboard.made import alone, with_run
 
 BUSY = ("compute", "comm_wait", "comm_transfer", "pipeline_bubble", "memcpy")
 KERNEL = "void at::native::elementwise_kernel<128, 4, f(int)::{lambda(int)#1}>(int, f(int)::{lambda(int)#1})"
@@ -26,8 +27,7 @@ KERNEL = "void at::native::elementwise_kernel<128, 4, f(int)::{lambda(int)#1}>(i
 @pytest.fixture
 def on_cuda(straggler: OpenRun) -> OpenRun:
     """The straggler run as one on devices that Nsight Compute knows."""
-    report = straggler.report
-    return replace(straggler, report=replace(report, run=replace(report.run, device="cuda")))
+    return with_run(straggler, device="cuda")
 
 
 def exhibit(view: View, name: str) -> Exhibit:
@@ -36,8 +36,7 @@ def exhibit(view: View, name: str) -> Exhibit:
 
 @pytest.mark.parametrize("name", ["kernels", "operators"])
 def test_the_csv_sums_to_the_ledger(view: View, name: str) -> None:
-    rows = list(csv.DictReader(io.StringIO(exhibit(view, name).sheet.csv())))
-    busy_ms = sum(float(row["busy (ms/step)"]) for row in rows)
+    busy_ms = sum(float(row["busy (ms/step)"]) for row in csv.DictReader(io.StringIO(exhibit(view, name).sheet.csv())))
     assert busy_ms == pytest.approx(sum(view.opened.report.ledger.job[c] for c in BUSY) / 1e3, rel=1e-6)
 
 
@@ -55,11 +54,9 @@ def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
 
 
 @pytest.mark.parametrize("where", ["dashboard", "file"])
-def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, view: View, where: str) -> None:
-    if where == "dashboard":
-        assert page.visit("/kernels") == []
-    else:
-        page = file_page.open("#kernels")
+def test_a_click_on_the_flame_filters_the_table(request, chromium, view: View, where: str) -> None:
+    page: Page = request.getfixturevalue("page" if where == "dashboard" else "file_page")
+    assert page.visit("/kernels") == [] if where == "dashboard" else page.open("#kernels")
     bars = "[...document.querySelectorAll('#exhibit-flame .bars .point path')]"
     # Charts of a file are drawn once they are seen, and those above may still push this one down.
     page.wait(f"document.querySelector('#exhibit-flame').scrollIntoView(); return {bars}.length > 3")
@@ -76,8 +73,7 @@ def test_a_click_on_the_flame_filters_the_table(page: Page, file_page: Page, vie
 
 
 def test_what_is_not_known_is_said_and_a_filter_of_ranks_leaves_no_spread(view: View, straggler_report: Report) -> None:
-    assert "with_stack=True" in exhibit(view, "modules").reading
-    assert "with_stack=True" in exhibit(view, "lines").reading
+    assert all("with_stack=True" in exhibit(view, name).reading for name in ("modules", "lines"))
     one = exhibit(replace(view, query={"ranks": "0"}), "kernels")
     assert "slowest rank (ms)" in exhibit(view, "kernels").sheet.columns
     assert "slowest rank (ms)" not in one.sheet.columns and one.follows == ("ranks",)
@@ -86,17 +82,15 @@ def test_what_is_not_known_is_said_and_a_filter_of_ranks_leaves_no_spread(view: 
 
 
 def test_collectives_have_no_command_and_other_vendors_devices_none_at_all(on_cuda: OpenRun) -> None:
-    sheet = exhibit(View(on_cuda, {}, (on_cuda,)), "kernels").sheet
+    sheet = exhibit(alone(on_cuda), "kernels").sheet
     kinds = {(row[2], bool(sheet.command(n))) for n, row in enumerate(sheet.rows)}
     assert ("compute", True) in kinds and ("communication", True) not in kinds
-    other = replace(on_cuda, report=replace(on_cuda.report, run=replace(on_cuda.report.run, device="rocm")))
-    assert exhibit(View(other, {}, (other,)), "kernels").sheet.commands == ()
+    assert exhibit(alone(with_run(on_cuda, device="rocm")), "kernels").sheet.commands == ()
 
 
 def test_the_file_has_the_table_and_redaction_hides_its_names(on_cuda: OpenRun) -> None:
-    page = render(on_cuda)
+    page, hidden = render(on_cuda), render(on_cuda, key=b"k")
     assert 'id="exhibit-kernels"' in page and 'class="tool"' in page and "data-command=" in page
-    hidden = render(on_cuda, key=b"k")
     assert 'id="exhibit-kernels"' in hidden and "data-command=" not in hidden
 
 
@@ -109,15 +103,13 @@ def test_the_table_is_sorted_filtered_and_gives_a_command(page_of: PageOf, on_cu
     rows = f"[...{table}.tBodies[0].rows]"
     values = f"return {rows}.map((r) => Number(r.cells[{column}].textContent.replaceAll(',', '')))"
     press = f"{table}.tHead.rows[0].cells[{column}].querySelector('button').click()"
-    page.js(press)
-    assert (found := page.js(values)) == sorted(found, reverse=True)
-    page.js(press)
-    assert (found := page.js(values)) == sorted(found)
+    falling, rising = page.js(f"{press}; {values}"), page.js(f"{press}; {values}")
+    assert falling == sorted(falling, reverse=True) and rising == sorted(rising)
     page.css("#exhibit-kernels .tool-bar input").send_keys("communication")
     kinds = f"return {rows}.filter((r) => !r.hidden).map((r) => r.cells[2].textContent)"
     page.wait(f"return {rows}.some((r) => r.hidden)")
     assert set(page.js(kinds)) == {"communication"}
-    assert f" of {len(found)} rows" in page.css("#exhibit-kernels .tool-bar output").text
+    assert f" of {len(rising)} rows" in page.css("#exhibit-kernels .tool-bar output").text
     page.js("document.querySelector('#exhibit-kernels td button').click()")
     assert page.css("#exhibit-kernels .tool-command pre").text.startswith("ncu ") and page.trouble() == []
 

@@ -6,18 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from ddprof.dashboard.exhibits import tuning
-from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.figures.charts import Forecasts
 from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
-from ddprof.dashboard.runs.view import View
 from ddprof.report import calibration
 from ddprof.trials.answer import NOTHING, TuningAnswer
 from ddprof.trials.document import write_document
 from tests.dashboard.components import texts
+from tests.dashboard.made import alone
 from tests.dashboard.onefile_reader import File, equal_tables
 from tests.dashboard.tuned import ANSWER, CWD, KEPT_ONE, PATCH, WHY, manifest, run_of_command, state, tuned
 from tests.report.test_calibration import record
@@ -31,11 +30,11 @@ def opened(tuned_folder: Path) -> OpenRun:
 
 
 def _shown(run: OpenRun, path: str = "/tuning") -> dict[str, Exhibit]:
-    return {exhibit.id: exhibit for exhibit in page_at(path).exhibits(View(run, {}, (run,)))}
+    return {exhibit.id: exhibit for exhibit in page_at(path).exhibits(alone(run))}
 
 
 def _words(run: OpenRun, path: str) -> str:
-    return " ".join(texts(page_at(path).content(View(run, {}, (run,)))))
+    return " ".join(texts(page_at(path).content(alone(run))))
 
 
 def _with(folder: Path, answer: TuningAnswer | None) -> OpenRun:
@@ -61,8 +60,7 @@ def test_gains_stand_beside_their_predictions_which_are_quoted_if_verified(opene
     assert list(exhibit.chart.labels) == ["bucket_cap_mb=25", "bucket_cap_mb=50"]
     assert exhibit.chart.measured[0] is not None and exhibit.chart.measured[0].ends == pytest.approx((26, 30))
     assert "12 of 14 similar predictions were within range" in exhibit.reading
-    run = _with(tmp_path / "t", replace(ANSWER, calibration={}))
-    assert "like this" not in _shown(run)["tuning-trials"].reading
+    assert "like this" not in _shown(_with(tmp_path / "t", replace(ANSWER, calibration={})))["tuning-trials"].reading
 
 
 def test_losers_have_their_reason_and_memory_its_headroom_unless_on_cpus(opened: OpenRun, tmp_path: Path) -> None:
@@ -111,20 +109,18 @@ def test_what_if_has_tried_settings_and_names_a_fixes_file_if_it_is_there(opened
     exhibit = _shown(opened, "/what-if")["what-if-tried"]
     assert len(exhibit.sheet.rows) == 3 and isinstance(exhibit.chart, Forecasts)
     run = load([str(run_of_command(tmp_path / "made"))])[0]
-    assert [listing.text for listing in _shown(run, "/what-if")["what-if"].listings] == [f"ddprof tune {ENDING}"]
-    fixes = Path(run.run_folder) / "FIXES.toml"
+    fixes, told = Path(run.run_folder) / "FIXES.toml", [f"ddprof tune {ENDING}"]
+    assert [listing.text for listing in _shown(run, "/what-if")["what-if"].listings] == told
     fixes.write_text("schema = 'ddprof.fixes/1'")
-    listed = [listing.text for listing in _shown(run, "/what-if")["what-if"].listings]
-    assert listed[1:] == [f"ddprof run --apply {fixes} {ENDING}"]
+    told += [f"ddprof run --apply {fixes} {ENDING}"]
+    assert [listing.text for listing in _shown(run, "/what-if")["what-if"].listings] == told
 
 
 def test_without_a_tuning_the_page_offers_one_if_its_command_can_be_shown(tmp_path: Path, straggler: OpenRun) -> None:
-    subject = next(subject for subject in SUBJECTS if subject.path == "/tuning")
-    folder = run_of_command(tmp_path / "made")
+    subject, folder = page_at("/tuning").subject, run_of_command(tmp_path / "made")
     (run,) = load([str(folder)])
-    assert subject.is_empty(View(run, {}, (run,)))
-    assert _shown(run)["tuning"].listings[0].text == f"ddprof tune {ENDING}"
-    assert subject.is_empty(View(straggler, {}, (straggler,))) and _shown(straggler)["tuning"].listings == ()
+    assert subject.is_empty(alone(run)) and _shown(run)["tuning"].listings[0].text == f"ddprof tune {ENDING}"
+    assert subject.is_empty(alone(straggler)) and _shown(straggler)["tuning"].listings == ()
     for command in ("acme_train.py 'a\nb'", "acme_train.py \x1b[31m", "acme_train.py \u202egnp.x"):
         manifest(folder, command)
         (run,) = load([str(folder)])
@@ -135,21 +131,20 @@ def test_without_a_tuning_the_page_offers_one_if_its_command_can_be_shown(tmp_pa
 def test_the_address_chooses_among_several_tunings(tmp_path: Path) -> None:
     run = load([str(tuned(tmp_path / "20260101T000000Z-tune-train"))])[0]
     write_document(state(), tmp_path / "20260201T000000Z-tune-train")
-    view = View(run, {"tuning": "20260201T000000Z-tune-train"}, (run,))
+    view = alone(run, tuning="20260201T000000Z-tune-train")
     assert [e.id for e in tuning.exhibits(view)] == ["tuning", "tuning-runs"] and view.kept == view.query
     assert len(_shown(run)) > 2  # its own without an address
     assert "20260201T000000Z-tune-train: shown" in " ".join(texts(page_at("/tuning").content(view)))
 
 
 def test_the_file_has_the_same_tables_and_commands_and_redacted_neither_nor_names(opened: OpenRun) -> None:
-    text = render(opened)
-    assert equal_tables(File(text), View(opened, {}, (opened,))) > 100
+    text, redacted = render(opened), render(opened, key=b"key")
+    assert equal_tables(File(text), alone(opened)) > 100
     assert f"ddprof tune --only bucket_cap_mb {ENDING}".replace("'", "&#x27;") in text
     assert "+model = DDP(net, bucket_cap_mb=25)" in text
-    text = render(opened, key=b"key")
-    assert "measured" in text and "tuning-trials" in text
+    assert "measured" in redacted and "tuning-trials" in redacted
     secrets = ("acme_train.py", "two words", "somebody", "secret_module_of_acme", "DDP(net", opened.tunings[0].name)
-    assert [secret for secret in secrets if secret in text] == []
+    assert [secret for secret in secrets if secret in redacted] == []
 
 
 def test_text_of_a_tuning_is_cleaned(tmp_path: Path) -> None:
@@ -167,6 +162,5 @@ def test_the_dashboard_quotes_predictions_that_were_verified(tmp_path: Path, mon
     run = run_of_command(tmp_path / "made")
     assert "like this" not in _words(load([str(run)])[0], "/findings")
     for number, outcome in enumerate(("inside", "inside", "outside", "disturbed")):
-        made = record(outcome, f"2026-01-0{number + 1}", "comm.latency_bound")
-        calibration.append(run / calibration.FILE, made)
+        calibration.append(run / calibration.FILE, record(outcome, f"2026-01-0{number + 1}", "comm.latency_bound"))
     assert "2 of 3 similar predictions were within range" in _words(load([str(run)])[0], "/findings")

@@ -20,17 +20,14 @@ from ddprof.dashboard.figures.scales import forecast_range, log_ticks, short_num
 from ddprof.report.html.style import DARK, LIGHT
 
 EVIL = "<script>alert(1)</script>&"
-STACKED = c.Stacked(
-    ["rank 0", "rank 1"],
-    [
-        c.Part("compute", "compute", "compute", [3.0, 1.0]),
-        c.Part("comm_wait", "waiting", "comm-wait", [0.0, 2.0]),
-        c.Part("dataloader", "data loader", "dataloader", [0.0, 0.0]),
-        c.Part("memcpy", "copies", "memcpy", [0.01, 0.0]),
-    ],
-    "ms",
-)
-UPRIGHT = c.Stacked(STACKED.labels, STACKED.parts, "ms", horizontal=False, axis="step")
+PARTS = [
+    c.Part("compute", "compute", "compute", [3.0, 1.0]),
+    c.Part("comm_wait", "waiting", "comm-wait", [0.0, 2.0]),
+    c.Part("dataloader", "data loader", "dataloader", [0.0, 0.0]),
+    c.Part("memcpy", "copies", "memcpy", [0.01, 0.0]),
+]
+STACKED = c.Stacked(["rank 0", "rank 1"], PARTS, "ms")
+UPRIGHT = c.Stacked(STACKED.labels, PARTS, "ms", horizontal=False, axis="step")
 HEAT = c.Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True)
 CHARTS: tuple[c.Chart, ...] = (
     STACKED,
@@ -52,6 +49,12 @@ CHARTS: tuple[c.Chart, ...] = (
 LONG = "comm.bandwidth_bound: link of the tp groups -> keep these groups inside NVLink, all {} of them"
 ALMOST = [LONG.format(i) for i in range(3)]
 VALUES = [3.0, 2.0, 1.0]
+NAMED: dict[str, Callable[[Sequence[str]], c.Chart]] = {
+    "Ranges": lambda names: c.Ranges(names, VALUES, VALUES, VALUES, "ms"),
+    "Stacked": lambda names: c.Stacked(names, [c.Part("compute", "compute", "compute", VALUES)], "ms"),
+    "Intervals": lambda names: c.Intervals(names, VALUES, VALUES, "µs"),
+    "Dumbbells": lambda names: c.Dumbbells(names, VALUES, VALUES, "ms"),
+}
 
 
 def test_what_draws_is_what_was_published() -> None:
@@ -69,23 +72,13 @@ def test_every_figure_is_valid_json_of_plotly_in_colours_of_the_theme(chart: c.C
     drawn = draw(chart)
     figure = themed(drawn.figure, theme)
     go.Figure(figure)  # raises ValueError for an attribute or a colour that plotly does not know
-    text = json.dumps(figure, allow_nan=False)
-    assert "var(--" in json.dumps(drawn.figure) and "var(--" not in text
+    assert "var(--" in json.dumps(drawn.figure) and "var(--" not in json.dumps(figure, allow_nan=False)
     shown = json.dumps([{k: v for k, v in trace.items() if k != "customdata"} for trace in drawn.data])
     assert "<script" not in shown and drawn.height_px > 60 and {key.color for key in drawn.legend} <= set(theme)
 
 
 @pytest.mark.parametrize("names", [["twice", "twice", "<b>once</b>"], ALMOST], ids=["equal", "equal once they are cut"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda names: c.Ranges(names, VALUES, VALUES, VALUES, "ms"),
-        lambda names: c.Stacked(names, [c.Part("compute", "compute", "compute", VALUES)], "ms"),
-        lambda names: c.Intervals(names, VALUES, VALUES, "µs"),
-        lambda names: c.Dumbbells(names, VALUES, VALUES, "ms"),
-    ],
-    ids=["Ranges", "Stacked", "Intervals", "Dumbbells"],
-)
+@pytest.mark.parametrize("make", NAMED.values(), ids=NAMED)
 def test_every_name_has_its_own_line(make: Callable[[Sequence[str]], c.Chart], names: list[str]) -> None:
     drawn = draw(make(names))
     marks = [trace for trace in drawn.data if trace.get("mode") != "lines"]
@@ -128,7 +121,7 @@ def test_a_heatmap_says_what_colours_mean_has_numbers_that_can_be_read_and_small
     assert cells["z"] == [[0.5, None], [-1.0, 0.0]]
     assert numbers["text"] == ["1.00", "-2.00", "0.00"] and numbers["y"] == ["rank 0", "rank 1", "rank 1"]
     assert set(numbers["x"]) <= set(cells["x"])
-    many = draw(c.Heat(np.ones((40, 40)), [str(i) for i in range(40)], [str(i) for i in range(40)], "ms", 2.0))
+    many = draw(c.Heat(np.ones((40, 40)), [*map(str, range(40))], [*map(str, range(40))], "ms", 2.0))
     assert len(many.data) == 1 and many.least_width_px is None
     # A tenth of what is critical gets a tenth of the colour, and what is beyond it no more than all.
     chart = c.Heat(np.array([[1.0, -30.0]]), ["a", "b"], ["rank 0"], "%", 10.0, diverging=True)
@@ -165,8 +158,7 @@ def test_the_reference_is_seen_where_all_messages_have_one_size_and_ticks_are_ro
     line = next(trace for trace in drawn.data if trace["mode"] == "lines")
     low, high = drawn.layout["xaxis"]["range"]
     assert [math.log10(x) for x in line["x"]] == pytest.approx([low, high]) and high - low > 0.5
-    for axis in (drawn.layout["xaxis"], drawn.layout["yaxis"]):
-        assert len(axis["tickvals"]) >= 2
+    assert all(len(drawn.layout[axis]["tickvals"]) >= 2 for axis in ("xaxis", "yaxis"))
     low, high, ticks = log_ticks([1e3, 1e6])
     assert ticks == pytest.approx([1e3, 1e4, 1e5, 1e6]) and low < 3 and high > 6
     assert [short_number(v) for v in (2e3, 5e6, 0.5, -4e9)] == ["2k", "5M", "0.5", "-4G"]
@@ -175,10 +167,10 @@ def test_the_reference_is_seen_where_all_messages_have_one_size_and_ticks_are_ro
 def test_predictions_stand_beside_what_was_measured_whose_interval_may_say_nothing() -> None:
     predicted = (c.Amount(30.0, 25.0, 35.0), c.Amount(10.0, 5.0, 15.0))
     measured = [c.Amount(28.0, 26.0, 30.0), None, c.Amount(1.0, None, None)]
-    foretold, found = draw(c.Forecasts(["a", "b", "c"], [*predicted, None], measured, "%")).data
-    assert foretold["x"] == [30.0, 10.0] and found["x"] == [28.0, 1.0]
-    assert [round(y) for y in foretold["y"]] == [0, 1] and [round(y) for y in found["y"]] == [0, 2]
-    assert found["error_x"]["array"] == [2.0, 0.0] and found["error_x"]["arrayminus"] == [2.0, 0.0]
+    foretold, seen = draw(c.Forecasts(["a", "b", "c"], [*predicted, None], measured, "%")).data
+    assert foretold["x"] == [30.0, 10.0] and seen["x"] == [28.0, 1.0]
+    assert [round(y) for y in foretold["y"]] == [0, 1] and [round(y) for y in seen["y"]] == [0, 2]
+    assert seen["error_x"]["array"] == seen["error_x"]["arrayminus"] == [2.0, 0.0]
     vague = c.Forecasts(["a", "b"], predicted, [c.Amount(28.0, -900.0, 97.0), None], "%")
     low, high = forecast_range(vague)
     assert -20 < low < 0 and 50 < high < 55 and draw(vague).layout["xaxis"]["range"] == [low, high]
@@ -186,10 +178,8 @@ def test_predictions_stand_beside_what_was_measured_whose_interval_may_say_nothi
 
 
 def test_large_pictures_stay_small() -> None:
-    random = np.random.default_rng(3)
-    steps = [str(i) for i in range(200)]
-    lines = [f"rank {i}" for i in range(32)]
-    heat = c.Heat(random.normal(size=(32, 200)), steps, lines, "ms", 1.5, diverging=True, axis="step")
+    random, steps, ranks = np.random.default_rng(3), [*map(str, range(200))], [f"rank {i}" for i in range(32)]
+    heat = c.Heat(random.normal(size=(32, 200)), steps, ranks, "ms", 1.5, diverging=True, axis="step")
     parts = [c.Part(f"p{i}", f"part {i}", "compute", random.random(200).tolist()) for i in range(8)]
     dots = c.Dots(list(range(2000)), random.random(2000).tolist(), 0.5, [0] * 2000)
     for chart, most in ((heat, 150_000), (c.Stacked(steps, parts, "ms", horizontal=False), 120_000), (dots, 90_000)):

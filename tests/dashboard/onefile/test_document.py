@@ -21,11 +21,13 @@ from ddprof.dashboard.runs.view import View
 from ddprof.report.comparison.compare import compare
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
-from tests.dashboard.changed import named, with_job
-from tests.dashboard.onefile_reader import File, equal_tables
+from tests.dashboard.browsing import Sample
+from tests.dashboard.made import TRUTHS, alone, named, with_job
+from tests.dashboard.onefile_reader import ANCHORS, File, equal_tables
 
 EVIL = "<script>document.title='owned'</script>"
 LIMIT_BYTES = 3_000_000
+LINE = re.compile(r"\S+:\d+ \S+\(\)")  # of the script: hashed as paths and functions are
 
 
 @pytest.fixture(scope="module")
@@ -34,17 +36,16 @@ def file(straggler_text: str) -> File:
 
 
 def test_every_table_is_the_dashboards_and_its_numbers_are_the_json_reports(file: File, straggler: OpenRun) -> None:
-    assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
-    assert equal_tables(file, View(straggler, {}, (straggler,))) > 500
-    document = json.loads(file.scripts["report"])
+    assert file.pages == ANCHORS and equal_tables(file, alone(straggler)) > 500
+    document = file.report
     assert document == json.loads(json.dumps(to_contract(straggler.report)))
     per_step = [us / 1e3 for us in document["steps"]["per_step_us"]]
     shown = {int(row[0]): float(row[3]) for row in file.rows["overview/steps"][1:]}
     assert [shown[i] for i in range(len(per_step))] == pytest.approx(per_step, rel=1e-3)
     gains_ms = sorted((f["recoverable_us"]["value"] / 1e3 for f in document["findings"]), reverse=True)
     assert [float(row[3]) for row in file.rows["findings/findings"][1:]] == pytest.approx(gains_ms, rel=1e-3)
-    replayed = [float(row[1]) for row in file.rows["what-if/what-if"][1:]]
-    assert replayed == pytest.approx([w["predicted_step_us"] / 1e3 for w in document["what_if"]], rel=1e-3)
+    replayed_ms = [w["predicted_step_us"] / 1e3 for w in document["what_if"]]
+    assert [float(row[1]) for row in file.rows["what-if/what-if"][1:]] == pytest.approx(replayed_ms, rel=1e-3)
     for row in file.rows["overview/rank-causes"][1:]:
         assert sum(map(float, row[1:])) == pytest.approx(100, abs=0.1)
         ledger = document["ledger"]["per_rank"][row[0]]
@@ -73,10 +74,13 @@ def test_the_file_asks_for_nothing_and_has_every_picture(file: File, straggler_t
     assert file.unpacked("plotly").decode() == plotly_script()
 
 
+def _beside_figures(file: File) -> set[str]:
+    return {name for name in file.scripts if not name.startswith("figure-")}
+
+
 def _header(file: File) -> dict[str, Any]:
     tile = file.unpacked("timeline-tile")
-    read: dict[str, Any] = json.loads(tile[8 : 8 + struct.unpack("<I", tile[4:8])[0]])
-    return read
+    return dict(json.loads(tile[8 : 8 + struct.unpack("<I", tile[4:8])[0]]))
 
 
 def test_the_timeline_is_in_the_file(file: File, straggler: OpenRun) -> None:
@@ -101,14 +105,13 @@ def test_eight_ranks_stay_small(shared_run: Callable[[str], Path]) -> None:
     opened = load([str(shared_run("traces/multi_rank/dlrm_ddp_v100_8ranks"))])[0]
     text = render(opened)
     assert len(opened.report.run.ranks) == 8 and len(text.encode()) < LIMIT_BYTES
-    assert equal_tables(File(text), View(opened, {}, (opened,))) > 300
+    assert equal_tables(File(text), alone(opened)) > 300
 
 
 def test_names_from_traces_stay_text(straggler: OpenRun) -> None:
     text = render(named(straggler, EVIL + "\x1b[31m"))
     file = File(text)
-    held = {name for name in file.scripts if not name.startswith("figure-")}
-    assert held == {"report", "timeline-held", "timeline-tile", "plotly", "code"}
+    assert _beside_figures(file) == {"report", "timeline-held", "timeline-tile", "plotly", "code"}
     assert EVIL not in text and "\x1b" not in text
     assert EVIL.encode() in file.unpacked("timeline-tile")  # drawn on the canvas and as text content only
     assert not [name for name, _ in file.attributes if name.startswith("on")]
@@ -123,30 +126,41 @@ def test_redaction_reaches_every_page(straggler: OpenRun) -> None:
     file = File(text)
     whole = text.encode() + file.unpacked("timeline-held") + file.unpacked("timeline-tile")
     assert b"acme" not in whole and all(Path(f.path).name.encode() not in whole for f in ranks)
-    document = json.loads(file.scripts["report"])
-    assert document["verdict"]["bound"] == straggler.report.verdict.bound
-    assert [f["id"] for f in document["findings"]] == [f.id for f in opened.report.findings]
+    assert file.report["verdict"]["bound"] == straggler.report.verdict.bound
+    assert [f["id"] for f in file.report["findings"]] == [f.id for f in opened.report.findings]
     assert "waiting for late ranks" in text and "checkpoint/logging" in text
 
 
 def test_a_compare_page_and_a_saved_report(straggler: OpenRun, pipeline: OpenRun, straggler_report: Report) -> None:
     file = File(render(straggler, before=pipeline))
     assert "compare" in file.pages
-    comparison = compare(pipeline.report, straggler.report)
     step = next(row for row in file.rows["compare/compare-causes"] if row[0] == "step")
-    assert float(step[3]) == pytest.approx(comparison.step.change_us / 1e3, rel=1e-3)
+    assert float(step[3]) == pytest.approx(compare(pipeline.report, straggler.report).step.change_us / 1e3, rel=1e-3)
     text = render(OpenRun(straggler_report))
-    file = File(text)
-    assert file.pages == [s.anchor for s in SUBJECTS if s.anchor != "compare"]
     assert text.count("A saved report does not hold what this page shows") == sum(s.needs_traces for s in SUBJECTS)
-    assert {name for name in file.scripts if not name.startswith("figure-")} == {"report", "plotly", "code"}
+    assert File(text).pages == ANCHORS and _beside_figures(File(text)) == {"report", "plotly", "code"}
 
 
 def test_it_needs_neither_dash_nor_plotly(straggler_traces: Path, tmp_path: Path) -> None:
     script = "import sys\nfor name in ('dash', 'plotly', 'flask', 'werkzeug'): sys.modules[name] = None\n"
     script += "from ddprof.cli.main import main\nmain()\n"
     out = tmp_path / "x.html"
-    command = [sys.executable, "-c", script, "report", str(straggler_traces), "-o", str(out), "--workers", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = ["-c", script, "report", str(straggler_traces), "-o", str(out), "--workers", "1"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "timeline-tile" in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_the_file_of_a_sample_is_small_and_hashed_names_leave_the_verdict(sample: Sample, name: str) -> None:
+    """That its numbers are the app's is a check of tests/consistency."""
+    texts = render(sample(name)), render(sample(name), key=b"key")
+    plain, hashed = (File(text).report for text in texts)
+    assert len(texts[0].encode()) < LIMIT_BYTES
+    assert (hashed["ledger"], hashed["steps"]) == (plain["ledger"], plain["steps"])
+    said, plainly = ((r["verdict"]["bound"], LINE.sub("LINE", r["verdict"]["headline"])) for r in (hashed, plain))
+    assert said == plainly
+    gains, same = ([(f["id"], f["ranks"], f["recoverable_us"]) for f in r["findings"]] for r in (hashed, plain))
+    assert gains == same
+    private = {host for host in plain["run"]["hosts"].values() if host} | {Path(p).name for p in plain["run"]["paths"]}
+    assert [word for word in private if word in texts[1]] == []

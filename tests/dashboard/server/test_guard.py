@@ -16,6 +16,7 @@ from tests.dashboard.browsing import Page, Serve
 
 TOKEN = "a-secret-of-many-characters"
 REPORT = "/data/report.json"
+ANSWERED = ["/", REPORT, "/data/nothing", "/nowhere", "/_dash-layout", "/data/tile", "/?token=wrong"]
 HOSTS = [
     *((Access(), host, 200) for host in ("127.0.0.1:8050", "localhost:8050", "[::1]:8050")),
     *((Access(), f"{name}.elsewhere.example", 403) for name in ("127.0.0.1", "localhost")),
@@ -26,10 +27,11 @@ HOSTS = [
     (Access(TOKEN, "0.0.0.0"), "10.0.0.5:8050", 200),
     (Access(TOKEN, "node7.example"), "node7.example", 200),
 ]
+LED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}  # by a link
 FOREIGN = [
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"},
     {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"},  # another port
-    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"},
+    LED,
     {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
     *({"Origin": origin} for origin in ("http://elsewhere.example", "http://localhost:3000", "null", "http://[")),
 ]
@@ -43,8 +45,7 @@ def ask(straggler: OpenRun):
 
 @pytest.mark.parametrize(("access", "host", "status"), HOSTS)
 def test_only_names_of_this_server_are_answered(ask, access: Access, host: str, status: int) -> None:
-    headers = {"Host": host, "Authorization": f"Bearer {TOKEN}"}
-    assert ask(access).get(REPORT, headers=headers).status_code == status
+    assert ask(access).get(REPORT, headers={"Host": host, "Authorization": f"Bearer {TOKEN}"}).status_code == status
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
@@ -62,11 +63,10 @@ def test_our_page_and_the_address_bar_are_answered_and_the_link_works_from_anywh
     client = ask(Access())
     for headers in ({}, {"Sec-Fetch-Site": "none"}, {"Sec-Fetch-Site": "same-origin"}, {"Origin": "http://localhost"}):
         assert client.get(REPORT, headers=headers).status_code == 200
-    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-    assert client.get("/ranks", headers=led).status_code == 200
-    assert client.post("/ranks", headers=led).status_code == 403
+    assert client.get("/ranks", headers=LED).status_code == 200
+    assert client.post("/ranks", headers=LED).status_code == 403
     client = ask(Access(TOKEN))
-    page = client.get(f"/ranks?ranks=0-1&token={TOKEN}", headers=led)
+    page = client.get(f"/ranks?ranks=0-1&token={TOKEN}", headers=LED)
     # A redirect would not carry the strict cookie that it sets: the page leads on.
     assert page.status_code == 200 and 'content="0;url=/ranks?ranks=0-1"' in page.text and TOKEN not in page.text
     moved = ask(Access(TOKEN)).get(f"/ranks?ranks=0-1&token={TOKEN}")
@@ -88,20 +88,18 @@ def test_a_token_is_demanded_on_every_route_and_taken_from_scripts(ask) -> None:
     client = ask(Access(TOKEN))
     for path in ("/", REPORT, "/_dash-layout", "/data/dashboard.js"):
         assert [client.get(path + query).status_code for query in ("", "?token=wrong", "?token=ÿ")] == [401] * 3
-    client = ask(Access(TOKEN))
     assert client.get(REPORT, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     for value in (f"Basic {TOKEN}", TOKEN, "Bearer ", "Bearer x", "Bearer \xff"):
         assert client.get(REPORT, headers={"Authorization": value}).status_code == 401
-    assert client.post(f"/data/upload?token={TOKEN}").status_code == 401
-    assert client.get("/?token=").status_code == 401
+    assert client.post(f"/data/upload?token={TOKEN}").status_code == 401 == client.get("/?token=").status_code
 
 
 def test_the_page_asks_nobody_else_and_refusals_are_one_line_of_text(ask) -> None:
     text = ask(Access()).get("/").text
     assert 'lang="en"' in text and "http://" not in text and "https://" not in text
     client = ask(Access(TOKEN))
-    answers = [client.get("/"), client.get("/", headers={"Host": "x.example"}), client.put("/")]
-    answers += [client.get("/?" + "&".join(f"a{i}=1" for i in range(100)))]
+    many = "/?" + "&".join(f"a{i}=1" for i in range(100))
+    answers = [client.get("/"), client.get("/", headers={"Host": "x.example"}), client.put("/"), client.get(many)]
     assert [answer.status_code for answer in answers] == [401, 403, 401, 400]
     assert all(a.mimetype == "text/plain" and a.text and "\n" not in a.text for a in answers)
 
@@ -112,9 +110,7 @@ def test_is_loopback_and_dashboards_of_one_host_keep_their_own_cookies() -> None
     assert len({Access(TOKEN).cookie, Access(TOKEN + "2").cookie}) == 2 and TOKEN not in Access(TOKEN).cookie
 
 
-@pytest.mark.parametrize(
-    "path", ["/", REPORT, "/data/nothing", "/nowhere", "/_dash-layout", "/data/tile", "/?token=wrong"]
-)
+@pytest.mark.parametrize("path", ANSWERED)
 @pytest.mark.parametrize("host", ["localhost", "elsewhere.example"])
 def test_every_answer_is_sealed(ask, path: str, host: str) -> None:
     headers = ask(Access()).get(path, headers={"Host": host}).headers
@@ -129,7 +125,6 @@ def test_every_answer_is_sealed(ask, path: str, host: str) -> None:
 
 @pytest.fixture(scope="module")
 def address(serve: Serve, straggler: OpenRun) -> str:
-    """A server that wants its token."""
     return serve([straggler], token=TOKEN)
 
 
@@ -149,11 +144,9 @@ def test_the_printed_link_opens_every_page_also_from_another_site(page: Page, ot
     page.js(f"location.href = '{page.address}/?token={TOKEN}'")
     page.wait(f"return location.href === '{page.address}/' && document.querySelector('#content h1')")
     page.browser.delete_all_cookies()
-    assert page.visit(f"/?token={TOKEN}") == []
-    assert page.browser.current_url == page.address + "/"
+    assert page.visit(f"/?token={TOKEN}") == [] and page.browser.current_url == page.address + "/"
     assert page.js("return document.cookie").count(TOKEN) == 0  # HttpOnly
-    for shown in PAGES[1:3]:
-        assert page.turn_to(shown.title) == []
+    assert [page.turn_to(shown.title) for shown in PAGES[1:3]] == [[], []]
     page.browser.get(page.address + "/history")
     page.wait("return document.querySelector('#content h1')")
 
@@ -163,10 +156,9 @@ def test_pages_of_another_origin_read_nothing(page: Page, other_site: int) -> No
     asked = json.dumps(page.address + REPORT)
     for name in ("127.0.0.1", "localhost"):  # on 127.0.0.1 only the port differs: the cookie comes along
         page.browser.get(f"http://{name}:{other_site}/nothing")
-        page.browser.get_log("performance")
+        page.messages()
         for mode in ("no-cors", "cors"):
             how = f'{{ mode: "{mode}", credentials: "include" }}'
             page.browser.execute_async_script(f"fetch({asked}, {how}).then(arguments[0], arguments[0])")
-            messages = [json.loads(entry["message"])["message"] for entry in page.browser.get_log("performance")]
-            about = [m["params"] for m in messages if "report.json" in json.dumps(m["params"])]
+            about = [m["params"] for m in page.messages() if "report.json" in json.dumps(m["params"])]
             assert about and 200 not in {m["response"]["status"] for m in about if "response" in m}, (name, mode)

@@ -26,7 +26,9 @@ from ddprof.report.json.contract import to_contract
 
 LIMIT_BYTES = 3_000_000
 FROM_OUR_PAGE = {HEADER: "1"}
+PARTS = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b"}
 Post, Files = Callable[..., Any], list[tuple[str, bytes]]
+BEYOND = ("0.0.0.0", "a-secret-of-many-characters", 400)
 KEPT_NAMES = [
     ("../../x.json", "x.json"),
     ("..\\..\\x.json", "x.json"),
@@ -44,7 +46,6 @@ KEPT_NAMES = [
 
 @pytest.fixture
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder for temporary folders during the test."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
@@ -70,7 +71,6 @@ def post(runs: Runs, private: Path) -> Post:
 
 @pytest.fixture
 def files(straggler_traces: Path) -> Files:
-    """The traces of the straggler run."""
     return [(file.name, file.read_bytes()) for file in sorted(straggler_traces.glob("*.gz"))]
 
 
@@ -80,13 +80,17 @@ def is_refused(answer: Any, status: int, words: str) -> bool:
     return answer.status_code == status and plain and words in answer.text
 
 
+def zipped(*files: tuple[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files:
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
 def test_reports_and_archives_are_taken(post: Post, runs: Runs, files: Files, straggler: OpenRun) -> None:
     assert post(("saved.json", json.dumps(to_contract(straggler.report)).encode())).json == {"run": 1}
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, content in files:
-            archive.writestr(f"../run/{name}", content)
-    assert post(("run.zip", packed.getvalue())).json == {"run": 2}
+    assert post(("run.zip", zipped(*((f"../run/{name}", content) for name, content in files)))).json == {"run": 2}
     assert [s.has_traces for s in runs.open_runs] == [True, False, True]
     assert {s.report.verdict for s in runs.open_runs} == {straggler.report.verdict} and runs.version == 3
     assert runs.open_runs[2].report.run.ranks == straggler.report.run.ranks
@@ -95,9 +99,8 @@ def test_reports_and_archives_are_taken(post: Post, runs: Runs, files: Files, st
 def test_an_added_run_stays(post: Post, runs: Runs, files: Files, tmp_path: Path, monkeypatch: Any) -> None:
     post(*files)
     monkeypatch.setattr("ddprof.dashboard.runs.served.LEAST_PAUSE_S", 0.0)
-    name, content = files[0]
-    (tmp_path / name).write_bytes(content)
-    runs.paths = (str(tmp_path / name),)
+    (tmp_path / files[0][0]).write_bytes(files[0][1])
+    runs.paths = (str(tmp_path / files[0][0]),)
     runs.refresh()
     assert [len(s.report.run.ranks) for s in runs.open_runs] == [1, len(files)]
 
@@ -110,10 +113,7 @@ def test_too_much_is_refused_unread(post: Post, private: Path, runs: Runs, monke
     much = gzip.compress(b'{"traceEvents": [' + b" " * (3 * LIMIT_BYTES))
     assert len(much) < LIMIT_BYTES / 100
     assert is_refused(post(("x.json.gz", much)), 400, "unpacks to more than 5.72 MiB")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("rank0.json.gz", much)
-    assert is_refused(post(("x.zip", packed.getvalue())), 400, "unpacks to more than")
+    assert is_refused(post(("x.zip", zipped(("rank0.json.gz", much)))), 400, "unpacks to more than")
     assert list(private.rglob("x*")) == []
 
 
@@ -122,8 +122,7 @@ def test_the_limit_holds_without_a_stated_length(serve: Callable[..., str], stra
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=300)
     head = f'--b\r\nContent-Disposition: form-data; name="{FIELD}"; filename="x.json"\r\n\r\n'.encode()
     body = (head, *[b"x" * 100_000] * 40, b"\r\n--b--\r\n")
-    headers = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b"}
-    connection.request("POST", UPLOAD_PATH, iter(body), headers, encode_chunked=True)
+    connection.request("POST", UPLOAD_PATH, iter(body), PARTS, encode_chunked=True)
     assert connection.getresponse().status == 413
 
 
@@ -133,7 +132,7 @@ def test_names_are_plain(stated: str, kept: str) -> None:
 
 
 def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs: Runs, files: Files) -> None:
-    _, content = files[0]
+    content = files[0][1]
     assert post(("../../../x.json.gz", content), ("<img src=x>.json.gz", content)).status_code == 200
     (folder,) = private.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -146,12 +145,8 @@ def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs:
 def test_what_is_no_upload_is_named_in_one_line(post: Post, private: Path, runs: Runs, files: Files) -> None:
     assert is_refused(post(), 400, "no file")
     assert is_refused(post(files[0], headers={}), 403, "own page")  # another site
-    for name, content in (
-        ("broken.json", b'{"traceEvents": [{"ph": "X", "na'),
-        ("picture.png", b"\x89PNG\r\n\x1a\n" + b"\0" * 100),
-        ("empty.json", b""),
-        ("archive.zip", b"PK\x03\x04" + b"\0" * 200),
-    ):
+    broken = {"broken.json": b'{"traceEvents": [{"ph": "X", "na', "picture.png": b"\x89PNG\r\n\x1a\n" + b"\0" * 100}
+    for name, content in {**broken, "empty.json": b"", "archive.zip": b"PK\x03\x04" + b"\0" * 200}.items():
         assert is_refused(post((name, content)), 400, name)
     assert len(runs.open_runs) == 1 and list(private.rglob("*.*")) == []
     assert all(str(private) not in post((name, b"{}")).text for name in ("x.json", "y.txt"))
@@ -170,9 +165,7 @@ def test_after_a_failed_upload_others_are_taken(
                 assert is_refused(answer, 400, said) and "\x1b" not in answer.text
     assert [post(("x.json", content)).status_code for content in (b"", b"[" * 90_000, b"\x1f\x8b")] == [400] * 3
     assert list(private.rglob("*.*")) == []
-    assert post(*files).json == {"run": 1}
-    assert post(*files).json == {"run": 2}
-    assert len(runs.open_runs) == 3
+    assert [post(*files).json for _ in range(2)] == [{"run": 1}, {"run": 2}] and len(runs.open_runs) == 3
 
 
 def test_what_lies_in_the_folder_is_in_nobodys_way(post: Post, private: Path, files: Files) -> None:
@@ -185,12 +178,11 @@ def test_what_lies_in_the_folder_is_in_nobodys_way(post: Post, private: Path, fi
 
 def test_uploads_are_bounded(serve: Callable[..., str], straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
     address = serve([straggler], max_upload_bytes=LIMIT_BYTES).removeprefix("http://")
-    headers = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b", "Content-Length": "1000"}
     taken, read = threading.Semaphore(0), uploads_module._sent_files
 
     def begin() -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection(address, timeout=300)
-        connection.request("POST", UPLOAD_PATH, b"--b\r\n", headers)
+        connection.request("POST", UPLOAD_PATH, b"--b\r\n", {**PARTS, "Content-Length": "1000"})
         return connection
 
     monkeypatch.setattr(uploads_module, "_sent_files", lambda limit: (taken.release(), read(limit))[1])
@@ -205,16 +197,15 @@ def test_uploads_are_bounded(serve: Callable[..., str], straggler: OpenRun, monk
 def test_no_pickle_runs_code(post: Post, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evil = type("Evil", (), {"__reduce__": lambda _: (os.mkdir, ("unpickled",))})()
-    dump = {"version": "2.4", "entries": [evil], "pg_config": {}}
-    assert is_refused(post(("nccl_trace_rank_0", pickle.dumps(dump))), 400, "refused")
+    dump = pickle.dumps({"version": "2.4", "entries": [evil], "pg_config": {}})
+    assert is_refused(post(("nccl_trace_rank_0", dump)), 400, "refused")
     assert not (tmp_path / "unpickled").exists()
 
 
 def test_few_are_kept_open(post: Post, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads_module, "MAX_UPLOADS", 1)
     assert is_refused(post(("x.json", b"no trace")), 400, "x.json")  # what was refused does not count
-    assert post(files[0]).status_code == 200
-    assert is_refused(post(files[0]), 400, "1 uploads are open")
+    assert post(files[0]).status_code == 200 and is_refused(post(files[0]), 400, "1 uploads are open")
 
 
 def test_small_limits_elsewhere_and_zero_switches_uploads_off(runs: Runs) -> None:
@@ -225,10 +216,7 @@ def test_small_limits_elsewhere_and_zero_switches_uploads_off(runs: Runs) -> Non
     assert client.post(UPLOAD_PATH, headers=FROM_OUR_PAGE).status_code == 405
 
 
-@pytest.mark.parametrize(
-    ("host", "token", "status"),
-    [("127.0.0.1", None, 400), ("0.0.0.0", "a-secret-of-many-characters", 400), ("0.0.0.0", None, 405)],
-)
+@pytest.mark.parametrize(("host", "token", "status"), [("127.0.0.1", None, 400), BEYOND, ("0.0.0.0", None, 405)])
 def test_beyond_loopback_only_with_a_token(runs: Runs, host: str, token: str | None, status: int) -> None:
     server = make_server(runs, 0, Access(token, host), LIMIT_BYTES)
     try:

@@ -34,14 +34,13 @@ def _run(calls: list[tuple[str, int, int]], late_ns: int = 0, rank: int = 0, ste
 
 def _told(both: Timeline) -> dict[tuple[str, str], tuple[str, int]]:
     """(side, name) -> category and change in the first step."""
-    index, found = both.index, {}
-    for row in range(len(index)):
-        at = np.array([row])
-        if index.start_ns(at)[0] < both.steps[0].end_ns[0]:
-            group = int(index.group(at)[0])
-            side = both.lanes[group // index.categories].label.split(":")[0]
-            found[side, both.names[int(index.name[row])]] = CATEGORIES[group % index.categories], int(index.ref[row])
-    return found
+    index, told = both.index, {}
+    rows = np.arange(len(index))
+    for row in rows[index.start_ns(rows) < both.steps[0].end_ns[0]].tolist():
+        lane, category = divmod(int(index.group(np.array([row]))[0]), index.categories)
+        side, name = both.lanes[lane].label.split(":")[0], both.names[int(index.name[row])]
+        told[side, name] = CATEGORIES[category], int(index.ref[row])
+    return told
 
 
 def test_levels_are_shares_of_the_step_steps_begin_alike_and_a_call_in_two_parts_is_no_change() -> None:
@@ -64,28 +63,26 @@ def test_levels_are_shares_of_the_step_steps_begin_alike_and_a_call_in_two_parts
 
 def test_a_run_beside_itself_is_unchanged_and_details_say_how_much(straggler: OpenRun) -> None:
     both: Any = difference(straggler.timeline, straggler.timeline)
-    used = {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()}
-    assert used == {"unchanged"}
+    assert {CATEGORIES[g % both.index.categories] for g in np.flatnonzero(both.index.counts).tolist()} == {"unchanged"}
     assert len(both.lanes) == 2 * sum(1 for lane in straggler.timeline.lanes if lane.slices)
     both = difference(_run([("a", 0, 200_000)]), _run([("a", 0, 50_000)]))
     details = difference_details(both, 0)
     assert details["name"] == "a" and "150 µs (15 %) shorter after" in details["facts"][1]
     with pytest.raises(UsageError, match="no such slice"):
         difference_details(both, 10**6)
-    one = _run([("a", 0, 5_000)])
-    with pytest.raises(UsageError, match="no rank is in both"):
-        difference(one, _run([("a", 0, 5_000)], rank=3))
-    empty = replace(one.steps[0], marked=np.empty(0, int), start_ns=np.empty(0, int), end_ns=np.empty(0, int))
-    with pytest.raises(UsageError, match="no step is marked"):
-        difference(one, replace(one, steps=(empty,)))
+    one, nothing = _run([("a", 0, 5_000)]), np.empty(0, int)
+    empty = replace(one, steps=(replace(one.steps[0], marked=nothing, start_ns=nothing, end_ns=nothing),))
+    others = {"no rank is in both": _run([("a", 0, 5_000)], rank=3), "no step is marked": empty}
+    for why, other in others.items():
+        with pytest.raises(UsageError, match=why):
+            difference(one, other)
 
 
 def test_one_click_from_compare(page: Page) -> None:
     page.visit("/compare")
     page.browser.find_element("partial link text", "Show both in the timeline").click()
     page.wait(TILES)
-    page.js("ddprof.timeline.openAll()")
-    labels = page.js("return ddprof.timeline.rows.map((r) => r.label)")
+    labels = page.js("ddprof.timeline.openAll(); return ddprof.timeline.rows.map((r) => r.label)")
     assert {"after", "before"} <= {label.partition(": ")[0] for label in labels}
     legend = page.css(".tl-legend").text
     assert "only here" in legend and "10 % of the step" in legend

@@ -6,7 +6,7 @@ import pytest
 
 from ddprof.api import analyze
 from ddprof.dashboard.runs.open_run import OpenRun
-from tests.dashboard.browsing import Page, Serve
+from tests.dashboard.browsing import ENTER, SPACE, Page, Serve
 from tests.dashboard.conftest import UPLOAD_BYTES
 
 OPENED = "return /^.run=\\d+$/.test(location.search)"
@@ -22,9 +22,8 @@ def address(serve: Serve, straggler: OpenRun) -> str:
 def send(page: Page, *files: Path) -> None:
     """Choose files on the Data page and press the button with the keyboard."""
     page.visit("/data")
-    chosen = page.wait("return document.getElementById('upload-files')")
-    chosen.send_keys("\n".join(str(file) for file in files))
-    page.css("#upload-send").send_keys("\ue007")  # Enter
+    page.wait("return document.getElementById('upload-files')").send_keys("\n".join(map(str, files)))
+    page.css("#upload-send").send_keys(ENTER)
 
 
 def test_an_uploaded_sample_has_its_verdict(page: Page, repo_root: Path) -> None:
@@ -44,7 +43,7 @@ def test_a_damaged_file_is_one_line_and_the_page_goes_on(page: Page, tmp_path: P
     assert "_img_src=x_onerror=alert_1_.json" in words and "\n" not in words
     assert page.js("return document.querySelector('img[src=x]')") is None
     page.css("#upload-files").clear()
-    page.css("#upload-files").send_keys(str(next(iter(straggler_traces.glob("*.gz")))))
+    page.css("#upload-files").send_keys(str(min(straggler_traces.glob("*.gz"))))
     page.css("#upload-send").click()
     page.wait(OPENED)
 
@@ -65,5 +64,5 @@ def test_what_is_too_large_is_said_by_page_and_server(page: Page, tmp_path: Path
 
 def test_nothing_is_sent_where_no_file_was_chosen(page: Page) -> None:
     page.visit("/data")
-    page.wait("return document.getElementById('upload-send')").send_keys(" ")
+    page.wait("return document.getElementById('upload-send')").send_keys(SPACE)
     assert page.wait(SAID) == "Choose one or several files first."

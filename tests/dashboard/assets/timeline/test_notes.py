@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.dashboard.browsing import ENTER, TILES, Page
+from tests.dashboard.browsing import ENTER, Page
 
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 NOTES = "return ddprof.timeline.notes"
@@ -29,31 +29,27 @@ def _mark(page: Page, note: str) -> None:
     page.wait(f"return decodeURIComponent(location.hash).includes({note!r})")
 
 
-def test_a_mark_and_its_note_come_back_with_the_link(page: Page) -> None:
-    page.visit("/timeline")
-    page.js("ddprof.timeline.activeLane = ddprof.timeline.info.lanes.find((l) => l.rank === 0).id")
-    _mark(page, "here: 50 % ~ slow; why?")
-    page.js("ddprof.timeline.activeLane = undefined; ddprof.timeline.zoom(0.5, ddprof.timeline.lo)")
-    _mark(page, "ünïcode ☂")
-    set_ = page.js(NOTES)
+def test_a_mark_and_its_note_come_back_with_the_link(timeline: Page) -> None:
+    timeline.js("ddprof.timeline.activeLane = ddprof.timeline.info.lanes.find((l) => l.rank === 0).id")
+    _mark(timeline, "here: 50 % ~ slow; why?")
+    timeline.js("ddprof.timeline.activeLane = undefined; ddprof.timeline.zoom(0.5, ddprof.timeline.lo)")
+    _mark(timeline, "ünïcode ☂")
+    set_ = timeline.js(NOTES)
     assert [note["text"] for note in set_] == ["ünïcode ☂", "here: 50 % ~ slow; why?"]
-    page.wait("return location.search.includes('from=')")
-    link = page.browser.current_url
-    assert "notes=" in link
-    assert page.visit(link.removeprefix(page.address)) == []
-    assert page.js(NOTES) == set_
-    fields = page.every(".tl-notes input")
-    assert [field.get_attribute("value") for field in fields] == [note["text"] for note in set_]
-    page.every(".tl-notes li button")[0].click()
-    lo, hi = page.js("return [ddprof.timeline.lo, ddprof.timeline.hi]")
+    timeline.wait("return location.search.includes('from=')")
+    link = timeline.browser.current_url
+    assert "notes=" in link and timeline.visit(link.removeprefix(timeline.address)) == [] and timeline.js(NOTES) == set_
+    values = [field.get_attribute("value") for field in timeline.every(".tl-notes input")]
+    assert values == [note["text"] for note in set_]
+    timeline.every(".tl-notes li button")[0].click()
+    lo, hi = timeline.view
     assert lo <= set_[0]["at"] <= hi
-    page.css("[aria-label='Remove mark 1']").click()
-    page.css("[aria-label='Remove mark 1']").click()
-    assert page.js("return [location.hash, ddprof.timeline.notes.length]") == ["", 0] and page.trouble() == []
+    for _ in set_:
+        timeline.css("[aria-label='Remove mark 1']").click()
+    assert timeline.js("return [location.hash, ddprof.timeline.notes.length]") == ["", 0]
 
 
-def test_flags_do_not_cover_one_another_and_the_link_is_bounded(page: Page) -> None:
-    page.visit("/timeline")
+def test_flags_do_not_cover_one_another_and_the_link_is_bounded(timeline: Page) -> None:
     script = """
       const t = ddprof.timeline, drawn = [], middle = (t.lo + t.hi) / 2;
       const { flag } = ddprof.Painter.prototype;
@@ -66,16 +62,16 @@ def test_flags_do_not_cover_one_another_and_the_link_is_bounded(page: Page) -> N
       ddprof.Painter.prototype.flag = flag;
       t.notes = [];
       return drawn;"""
-    flags = page.js(script)
+    flags = timeline.js(script)
     assert len(flags) == 3 and len({flag["top"] for flag in flags}) == 3
-    page.visit("/timeline")
+    timeline.visit("/timeline")
     script = """
       const t = ddprof.timeline;
       for (let i = 0; i < 30; i++) { t.addNote(); t.notes.forEach((n) => { n.text = '\\u2602'.repeat(120); }); }
       return [t.notes.length, t.say.textContent, location.hash.length]"""
-    count, said, length = page.js(script)
+    count, said, length = timeline.js(script)
     assert 0 < count <= 20 and said.startswith("The link holds no more marks") and length < 12_000
-    page.js(NONE)
+    timeline.js(NONE)
 
 
 def test_a_long_name_does_not_widen_the_page(page: Page) -> None:
@@ -85,22 +81,21 @@ def test_a_long_name_does_not_widen_the_page(page: Page) -> None:
         assert page.js("const d = document.documentElement; return d.scrollWidth - d.clientWidth") <= 1
 
 
-def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(page: Page) -> None:
-    page.visit("/timeline")
-    _mark(page, "kept")
+def test_marks_stay_while_other_pages_are_read_and_are_where_the_pointer_is(timeline: Page) -> None:
+    _mark(timeline, "kept")
     for title in ("Findings", "Timeline"):
-        page.turn_to(title)
-    page.wait("return location.hash.endsWith('~kept')")
-    assert page.js(TEXTS) == ["kept"]
-    page.js(NONE)
-    page.visit("/timeline")
-    page.keys()
-    canvas = page.css(".tl-scroll canvas")
-    page.hands.move_to_element_with_offset(canvas, 100, 0).send_keys("m").perform()
-    page.wait("return ddprof.timeline.notes.length === 1")
-    at = page.js("const t = ddprof.timeline; return [t.notes[0].at, t.ns(t.width / 2 + 100), t.hi - t.lo]")
-    assert at[0] == pytest.approx(at[1], abs=at[2] / 200)
-    page.js(NONE)
+        timeline.turn_to(title)
+    timeline.wait("return location.hash.endsWith('~kept')")
+    assert timeline.js(TEXTS) == ["kept"]
+    timeline.js(NONE)
+    timeline.visit("/timeline")
+    timeline.keys()
+    timeline.hands.move_to_element_with_offset(timeline.canvas, 100, 0).send_keys("m").perform()
+    timeline.wait("return ddprof.timeline.notes.length === 1")
+    places = "const t = ddprof.timeline; return [t.notes[0].at, t.ns(t.width / 2 + 100), t.hi - t.lo]"
+    at, pointed, span = timeline.js(places)
+    assert at == pytest.approx(pointed, abs=span / 200)
+    timeline.js(NONE)
 
 
 @pytest.mark.parametrize(("hash_", "texts"), LINKS)
@@ -112,11 +107,9 @@ def test_a_link_can_only_mark(page: Page, hash_: str, texts: list[str]) -> None:
     page.js(NONE)
 
 
-def test_a_file_keeps_marks_too(file_page: Page) -> None:
-    _mark(file_page.open("#timeline"), "in a file")
-    link = file_page.browser.current_url
+def test_a_file_keeps_marks_too(file_timeline: Page) -> None:
+    _mark(file_timeline, "in a file")
+    link = file_timeline.browser.current_url
     assert "#timeline//notes=" in link
-    file_page.open(link.removeprefix(file_page.address))
-    file_page.wait(TILES)
-    assert file_page.js(TEXTS) == ["in a file"] and not file_page.every("#timeline[hidden]")
-    assert file_page.trouble() == []
+    file_timeline.open(link.removeprefix(file_timeline.address))
+    assert file_timeline.js(TEXTS) == ["in a file"] and not file_timeline.every("#timeline[hidden]")

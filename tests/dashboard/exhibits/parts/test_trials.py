@@ -7,29 +7,27 @@ from msgspec.structs import replace
 
 from ddprof.dashboard.exhibits.parts.trials import short_names
 from ddprof.dashboard.runs.open_run import load
-from tests.dashboard.axe import serious
+from tests.dashboard.access import serious
 from tests.dashboard.browsing import Page, PageOf, Serve
 from tests.dashboard.tuned import ANSWER
 
-PHONE_PX, DESK_PX = (390, 844), (1440, 900)
+SIZES_PX = ((390, 844), (1440, 900))  # of a phone and of a desk
 
 
 @pytest.fixture(scope="module")
 def address(serve: Serve, tuned_folder: Path) -> str:
-    """A server of the folder of a tuning."""
     return serve(load([str(tuned_folder)]))
 
 
 def test_names_that_are_alike_are_told_apart() -> None:
     names = [f"num_workers=2, prefetch_factor={n} at a.py:{n}" for n in range(2)]
-    two = tuple(replace(tried, settings=(name,)) for tried, name in zip(ANSWER.tried, names, strict=False))
-    assert short_names(two) == [f"num_workers=2, prefetch_factor={n} at a.py:{n}" for n in range(2)]
+    assert short_names([replace(ANSWER.tried[0], settings=(name,)) for name in names]) == names
 
 
 @pytest.mark.parametrize("path", ["/tuning", "/findings", "/what-if"])
 def test_pages_with_trials_fit_on_a_desk_and_on_a_phone_and_are_clean(page: Page, path: str) -> None:
     assert page.visit(path) == []
-    for width, height in (PHONE_PX, DESK_PX):
+    for width, height in SIZES_PX:
         with page.window(width, height):
             assert page.js("return document.documentElement.scrollWidth") <= width
     page.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")

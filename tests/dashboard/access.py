@@ -1,12 +1,41 @@
-"""A walk through a page with the Tab key alone: what it does not reach, where the focus is not seen or is stuck."""
+"""Two looks at the page that is open: what axe-core has against it, and a walk through it with the Tab key alone."""
 
 import itertools
+import os
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
 
 from tests.dashboard.browsing import TAB, Page
 
-# Numbers all controls, and looks at every Tab what had the focus until then, and whether that was seen: an outline,
-# on an element that is inside the window.
+# Details of what is in order are many and nobody's; a table's rows are alike, and thousands of cells take seconds.
+_RUN = """
+  const [many, done] = arguments;
+  for (const body of document.querySelectorAll("tbody")) [...body.rows].slice(many).forEach((row) => row.remove());
+  axe.run({ resultTypes: ["violations"] }).then((found) => done(found.violations))"""
+
+
+@lru_cache(maxsize=1)
+def engine() -> str:
+    """The script: of the file that DDPROF_AXE names (a newer axe.min.js), else of axe-core-python (MPL 2.0)."""
+    if stated := os.environ.get("DDPROF_AXE"):
+        return Path(stated).read_text(encoding="utf-8")
+    package = pytest.importorskip(
+        "axe_core_python", reason="axe-core-python is not installed (pip install -e '.[dev]')"
+    )
+    return Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+def serious(page: Page, rows: int = 10) -> list[tuple[str, str]]:
+    """Serious or critical findings of axe-core, with so many rows of each table: (rule, the first element)."""
+    page.js(engine())
+    violations = page.browser.execute_async_script(_RUN, rows)
+    return [(v["id"], v["nodes"][0]["html"][:200]) for v in violations if v["impact"] in ("serious", "critical")]
+
+
+# Numbers all controls, and looks at every Tab what had the focus and whether that was seen: outlined, in the window.
 _BEGIN = """
   const kinds = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']";
   const shown = (e) => e.checkVisibility({ visibilityProperty: true, contentVisibilityAuto: true }) && !e.disabled;

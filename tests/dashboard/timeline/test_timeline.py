@@ -1,0 +1,177 @@
+"""The index is exact whatever the window; lanes, tiles and answers of the timeline agree with the job's own tables."""
+
+import gzip
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ddprof.causes import CAUSE_IDS
+from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.timeline.host_lanes import disjoint_rows, stream_words, thread_words
+from ddprof.dashboard.timeline.index import SliceIndex, Slices
+from ddprof.dashboard.timeline.inspect import largest_waits, slice_details
+from ddprof.dashboard.timeline.lane_info import timeline_info
+from ddprof.dashboard.timeline.lanes import CATEGORY
+from ddprof.dashboard.timeline.tiles import MAX_LANES, encode
+from ddprof.errors import UsageError
+from ddprof.model import TRACKS
+from ddprof.tables import NULL
+from tests.dashboard.made import lanes_of
+
+CATEGORIES = 3
+Cut = tuple[int, int, int]  # length, gap after it, category of a slice
+cuts_of_lane = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30), st.integers(0, CATEGORIES - 1)), max_size=30)
+lanes_of_cuts = st.lists(cuts_of_lane, min_size=1, max_size=4)
+WORDS = {"pid": ["0", "1", "9"], "tid": ["7", "20", "41"], "name": ["", "", "pt_autograd_0"]}
+TWO_DEVICES = TRACKS.table({**WORDS, "device": [0, 1, NULL], "stream": [7, 20, NULL]})
+
+
+def _lane(cuts: list[Cut], origin: int) -> Slices:
+    lengths, gaps, category = np.array(cuts, np.int64).reshape(-1, 3).T
+    end = origin + np.cumsum(lengths + gaps) - gaps
+    number = np.arange(len(cuts))
+    return Slices(end - lengths, end, category, number, number)
+
+
+@given(lanes_of_cuts, st.integers(-40, 40), st.integers(-100, 2000), st.integers(0, 2000))
+def test_busy_time_of_any_window_is_exact(cuts: list[list[Cut]], origin: int, lo: int, width: int) -> None:
+    lanes = [_lane(c, origin) for c in cuts]
+    index = SliceIndex(lanes, CATEGORIES)
+    groups = index.groups_of(np.arange(len(lanes)))
+    busy = index.busy(groups, np.array([lo, lo + width]))[:, 0]
+    for group, busy_ns in zip(groups.tolist(), busy.tolist(), strict=True):
+        lane = lanes[group // CATEGORIES]
+        inside = np.minimum(lane.end_ns, lo + width) - np.maximum(lane.start_ns, lo)
+        assert busy_ns == np.maximum(inside, 0)[lane.category == group % CATEGORIES].sum()
+
+
+@given(lanes_of_cuts, st.integers(-100, 2000), st.integers(1, 2000))
+def test_rows_of_a_window_are_the_slices_that_overlap_it(cuts: list[list[Cut]], lo: int, width: int) -> None:
+    lanes = [_lane(c, 0) for c in cuts]
+    index = SliceIndex(lanes, CATEGORIES)
+    rows = index.rows(index.groups_of(np.arange(len(lanes))), lo, lo + width)
+    told = sorted(zip(rows.lane.tolist(), rows.start_ns.tolist(), rows.dur_ns.tolist(), strict=True))
+    wanted = sorted(
+        (number, int(start), int(end - start))
+        for number, lane in enumerate(lanes)
+        for start, end in zip(lane.start_ns, lane.end_ns, strict=True)
+        if start < lo + width and end > lo
+    )
+    if lo < index.hi_ns and lo + width > index.lo_ns:
+        assert told == wanted
+
+
+def test_a_row_leads_back_to_its_slice_no_slices_are_an_answer_and_outer_spans_lie_above() -> None:
+    index = SliceIndex([_lane([(5, 1, 0), (7, 2, 1), (3, 0, 0)], 100)], CATEGORIES)
+    rows = np.arange(len(index))
+    columns = (index.start_ns(rows), index.dur_ns(rows), index.ref[rows])
+    assert sorted(np.stack(columns, axis=1).tolist()) == [[100, 5, 0], [106, 7, 1], [115, 3, 2]]
+    index = SliceIndex([_lane([], 0)], CATEGORIES)
+    groups = index.groups_of(np.array([0]))
+    assert len(index) == 0 and len(groups) == 0 and len(index.rows(groups, 0, 10).row) == 0
+    start, end = np.array([0, 2, 5, 10]), np.array([9, 4, 8, 12])
+    assert [row.tolist() for row in disjoint_rows(start, end)] == [[0, 3], [1, 2]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 40)), max_size=40))
+def test_rows_hold_every_span_once_and_never_overlap(spans: list[tuple[int, int]]) -> None:
+    start = np.array([s for s, _ in spans], np.int64)
+    end = start + np.array([d for _, d in spans], np.int64)
+    rows = disjoint_rows(start, end)
+    assert sorted(np.concatenate([np.empty(0, np.int64), *rows]).tolist()) == list(range(len(spans)))
+    for row in rows:
+        assert np.all(start[row][1:] >= end[row][:-1])
+
+
+def _decode(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and arrays of a tile, by the layout its module documents."""
+    assert body[:4] == b"DDT1"
+    (length,) = struct.unpack("<I", body[4:8])
+    header, at = json.loads(body[8 : 8 + length]), 8 + length
+    total, arrays = sum(header["counts"]), {}
+    for name, dtype in (("start", "<f4"), ("dur", "<f4"), ("name", "<u4"), ("row", "<u4"), ("category", "u1")):
+        arrays[name] = np.frombuffer(body, dtype, total, at)
+        at += arrays[name].nbytes
+    at += -total % 8
+    for name in ("dominant", "share"):
+        count = len(header["binned"]) * header["bins"]
+        arrays[name] = np.frombuffer(body, "u1", count, at).reshape(-1, header["bins"])
+        at += count
+    assert at == len(body)
+    return header, arrays
+
+
+def test_an_exact_tile_holds_the_slices_and_lanes_of_causes_the_ledger(straggler: OpenRun) -> None:
+    timeline, job, index = straggler.timeline, straggler.job, straggler.index
+    for lane in lanes_of(straggler, "causes"):
+        position = timeline.lanes[lane].position
+        steps = job.ranks[position].steps
+        window = np.array([steps["start_ns"][0], steps["end_ns"][-1]]) - job.shift_ns(position)
+        groups, mine = index.groups_of(np.array([lane])), job.ledger["rank"] == position
+        for group, ns in zip(groups % index.categories, index.busy(groups, window)[:, 0], strict=True):
+            assert ns == job.ledger["dur_ns"][mine & (job.ledger["cause"] == group)].sum(), CAUSE_IDS[group]
+    lanes = list(range(len(timeline.lanes)))
+    header, arrays = _decode(encode(timeline, lanes, index.lo_ns, index.hi_ns, 100))
+    assert header["exact"] == lanes and header["binned"] == []
+    assert header["counts"] == [lane.slices for lane in timeline.lanes]
+    assert np.allclose(arrays["start"], (index.start_ns(arrays["row"].astype(np.int64)) - index.lo_ns) / 1e3, atol=0.02)
+    assert set(map(int, header["names"])) == set(arrays["name"].tolist())
+
+
+def test_a_binned_tile_holds_the_busy_share(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddprof.dashboard.timeline.tiles.EXACT_BUDGET", 0)
+    index, lane = straggler.index, lanes_of(straggler, "stream")[0]
+    header, arrays = _decode(encode(straggler.timeline, [lane], index.lo_ns, index.hi_ns, 50))
+    assert header["binned"] == [lane] and header["exact"] == []
+    edges = np.linspace(index.lo_ns, index.hi_ns, 51).astype(np.int64)
+    busy = index.busy(index.groups_of(np.array([lane])), edges).sum(axis=0)
+    assert np.allclose(arrays["share"][0] / 255, busy / np.diff(edges), atol=1 / 255 + 1e-6)
+    assert CATEGORY["compute"] in arrays["dominant"][0]
+
+
+def test_lanes_of_a_kind_are_sent_alike_and_bad_requests_are_refused(straggler: OpenRun) -> None:
+    timeline, index, causes = straggler.timeline, straggler.index, lanes_of(straggler, "causes")
+    budget = sum(timeline.lanes[i].slices for i in causes) - 1  # all of them but one would fit
+    for most, exact, binned in ((budget, [], causes), (budget + 1, causes, [])):
+        header, _ = _decode(encode(timeline, causes, index.lo_ns, index.hi_ns, 50, most))
+        assert (header["exact"], header["binned"]) == (exact, binned)
+    for lane, lo_ns, why in ((0, 10, "empty"), (10**6, 0, "no such lane")):
+        with pytest.raises(UsageError, match=why):
+            encode(timeline, [lane], lo_ns, 10, 100)
+    header, _ = _decode(encode(timeline, [0] * (MAX_LANES + 5), 0, 10, 10**9))
+    assert len(header["exact"]) <= MAX_LANES and header["bins"] <= 4096
+
+
+def test_a_waiting_slice_names_the_late_rank(straggler: OpenRun) -> None:
+    index, culprit = straggler.index, straggler.report.ranked_findings()[0].ranks[0]
+    assert largest_waits(straggler.job, index.lo_ns, index.hi_ns)[0]["culprit"] == culprit
+    rows = index.rows(index.groups_of(np.array(lanes_of(straggler, "stream"))), index.lo_ns, index.hi_ns)
+    waiting = np.flatnonzero(rows.category == CATEGORY["comm_wait"])
+    details = slice_details(straggler.timeline, straggler.job, int(rows.row[waiting[rows.dur_ns[waiting].argmax()]]))
+    late = [m["rank"] for m in details["members"] if m["late"]]
+    assert len(late) == 1 and f"rank {late[0]} came last" in details["facts"]
+    assert details["rank"] in [m["rank"] for m in details["members"] if m["ready_us"] > m["start_us"]]
+    with pytest.raises(UsageError, match="no such slice"):
+        slice_details(straggler.timeline, straggler.job, len(index))
+
+
+def test_words_of_threads_categories_and_streams_of_the_file(straggler: OpenRun, straggler_traces: Path) -> None:
+    assert thread_words(TWO_DEVICES, 2) == "pt_autograd_0 (thread 41)"
+    assert thread_words(TWO_DEVICES, 1) == "thread 20" and thread_words(TWO_DEVICES, 9) == "thread not recorded"
+    assert stream_words(TWO_DEVICES, 1) == "device 1 stream 20"
+    assert stream_words(TWO_DEVICES.take([0, 2]), 0) == "stream 7"
+    categories = {c["words"]: c for c in timeline_info(straggler.timeline)["categories"]}
+    assert [words for words, c in categories.items() if c["texture"]] == ["waiting for late ranks"]
+    assert categories["other idle"]["idle"]
+    assert not any(categories[words]["idle"] for words in ("compute", "waiting for late ranks", "forward"))
+    events = json.loads(gzip.decompress(min(straggler_traces.glob("*.gz")).read_bytes()))["traceEvents"]
+    recorded = {e["args"]["stream"] for e in events if e.get("cat") == "kernel"}
+    rank = straggler.timeline.lanes[0].rank
+    labels = [lane.label for lane in straggler.timeline.lanes if lane.kind == "stream" and lane.rank == rank]
+    assert recorded <= {int(label.split(":")[0].split()[1]) for label in labels}

@@ -86,6 +86,7 @@ def _behind(measures: Measures) -> Array:
     loader_us, step_us, ready = measures.host_spans_us["dataloader"], measures.step_us, keep_up(measures)
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
+    loader_us = np.minimum(loader_us, made_us(measures))
     typical = averages.typical(loader_us)
     # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
     longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)

@@ -16,9 +16,6 @@ from benchmarks.strangers.spec import Spec
 
 pytestmark = pytest.mark.torch
 ATTEMPTS = 3
-# Shares of the run in which ranks waited for a CPU: of steps of 50 ms or more 0 to 7 % on two idle cores, and a third
-# to a half beside four busy processes (2026-11-28).
-DISTURBED, OVERLOADED = 0.1, 0.25
 
 
 def _spec(loop: str, source: str, fault: str, where: str, who: str, amount_ms: float = 30.0) -> Spec:
@@ -45,8 +42,8 @@ DRAWN = (
 def test_the_first_finding_names_ranks_line_and_mechanism(
     tmp_path: Path, repo_root: Path, ddprof: Callable[..., tuple[int, str, str]], spec: Spec
 ) -> None:
-    """Its ranks share one import of torch; those of slow tests and of measurements are torchrun's. Where the ranks had
-    to wait for a CPU, other processes may have been what made a rank late: it is recorded once more."""
+    """Its ranks share one import of torch; those of slow tests and of measurements are torchrun's. On two idle cores and
+    beside four busy processes each is right at once (2026-11-28); what a neighbour disturbs is recorded again."""
     forked = [sys.executable, f"{repo_root}/tests/capture/scripts/forked_ranks.py", str(spec.ranks)]
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)
@@ -56,8 +53,6 @@ def test_the_first_finding_names_ranks_line_and_mechanism(
         report, about = json.loads(out), json.loads((folder / "spec.json").read_text())
         if all(right_in(next(iter(loud(report)), None), spec, about).values()):
             return
-        if report["steps"]["waited_share"] < DISTURBED:
-            pytest.fail(said(report))
-    if report["steps"]["waited_share"] < OVERLOADED:
-        pytest.fail(said(report))
-    pytest.skip(f"ranks waited for a CPU for {report['steps']['waited_share']:.0%} of the run")
+    if report["verdict"]["headline"].startswith("Not judged: the machine is busy"):
+        pytest.skip("the machine is busy, and the report judges nobody")
+    pytest.fail(said(report))

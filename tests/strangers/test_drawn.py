@@ -42,8 +42,8 @@ DRAWN = (
 def test_the_first_finding_names_ranks_line_and_mechanism(
     tmp_path: Path, repo_root: Path, ddprof: Callable[..., tuple[int, str, str]], spec: Spec
 ) -> None:
-    """Its ranks share one import of torch; those of slow tests and of measurements are torchrun's. On two idle cores and
-    beside four busy processes each is right at once (2026-11-28); what a neighbour disturbs is recorded again."""
+    """Its ranks share one import of torch; those of slow tests and of measurements are torchrun's. On two idle cores,
+    and beside four busy processes, each is right at once (2026-11-28); what a neighbour disturbs is recorded again."""
     forked = [sys.executable, f"{repo_root}/tests/capture/scripts/forked_ranks.py", str(spec.ranks)]
     for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -114,7 +115,10 @@ def _call(command: Sequence[str], out: int) -> str:
     try:
         _, said = started.communicate(timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)
-        started.communicate()
+        os.killpg(started.pid, signal.SIGTERM)  # upon which torchrun ends its ranks, each in a session of its own
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            started.communicate(timeout=TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGKILL)
         return f"took more than {TIMEOUT_S} s"
     return "" if started.returncode == 0 else f"exit code {started.returncode}: {said[-1500:]}"

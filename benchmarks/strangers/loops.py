@@ -236,7 +236,7 @@ LOOPS = {
         "for layer in core.layers:\n    fully_shard(layer, mesh=init_device_mesh('cpu', (world,)))\n"
         "net = fully_shard(core, mesh=init_device_mesh('cpu', (world,)))\n"
         "opt = torch.optim.SGD(net.parameters(), 0.01)",
-        cannot=("evaluation", "checkpoint"),
+        cannot=("evaluation", "scoring", "checkpoint"),  # its model gathers weights: no rank can call it alone
     ),
     "lbfgs": Loop(
         _LBFGS,

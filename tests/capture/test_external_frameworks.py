@@ -12,6 +12,7 @@ from runs import SCRIPTS, TWO_RANKS, forked, good_run, read_json
 
 from ddprof.analyzers.engine import Options, analyze
 
+pytestmark = pytest.mark.slow  # of Accelerate, whose imports cost 9 to 37 CPU s, too
 STEPS = 12
 
 
@@ -22,7 +23,6 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
 @pytest.mark.parametrize("line", ["trainer", "accelerate", "lightning", *(f"deepspeed {stage}" for stage in range(4))])
 def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, line: str) -> None:
     package, *rest = arguments = line.split()
@@ -49,7 +49,6 @@ def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, line: str) 
 
 
 @pytest.mark.torch
-@pytest.mark.slow
 def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     """GPTModel of Megatron-core; it has no CPU path, so the script answers for three calls of torch.cuda."""
     _needs("megatron.core")
@@ -64,7 +63,6 @@ def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.slow
 def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
     """Horovod moves its data itself: what ranks wait for is not in the trace, and the report says so."""
     _needs("horovod")
@@ -82,17 +80,15 @@ def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
 
 def _needs(module: str) -> None:
     with suppress(ModuleNotFoundError):
-        if importlib.util.find_spec(module) is not None:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:  # without an origin it is the folder beside this file
             return
     pytest.skip(f"{module} is not installed")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["fit", "loop"])
 def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
-    spec = importlib.util.find_spec("tensorflow")
-    if spec is None or spec.origin is None:  # without an origin it is the folder beside this file
-        pytest.skip("tensorflow is not installed")
+    _needs("tensorflow")
     run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "mirrored.py"), loop], "--skip", "3", "--steps", "4")
     (sidecar,) = run.sidecars
     assert sidecar["steps_total"] == 16 and sidecar["notes"] == []

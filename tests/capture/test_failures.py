@@ -38,13 +38,12 @@ def test_the_scripts_own_profiler_wins(tmp_path: Path) -> None:
     assert any("own profiler" in note for note in second["notes"]) and len(second["steps"]) == 14
 
 
-@pytest.mark.parametrize(
-    ("name", "rank", "code", "state"),
-    [("exception", 1, 1, "exit"), ("SIGTERM", 0, -15, "signal"), ("exit", 0, 7, "exit")],
-)
-def test_an_early_end_loses_no_step_and_no_open_window(
-    tmp_path: Path, name: str, rank: int, code: int, state: str
-) -> None:
+EARLY_ENDS = {"exception": (1, 1, "exit"), "SIGTERM": (0, -15, "signal"), "exit": (0, 7, "exit")}  # rank, code, state
+
+
+@pytest.mark.parametrize("name", EARLY_ENDS)
+def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str) -> None:
+    rank, code, state = EARLY_ENDS[name]
     run = incident(tmp_path, name, rank)
     assert f"rank {rank} ended: {code}\n" in run.output
     assert ("the script's own defect" in run.output) == (name == "exception")

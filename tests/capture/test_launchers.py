@@ -16,8 +16,6 @@ from runs import REPO, SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, environment,
 from ddprof.capture.launcher.shim import ENV_SHIM
 
 pytestmark = pytest.mark.torch
-
-
 # What a script under MPI does first: torch.distributed's names for what Open MPI says.
 MPI_MAIN = """
 import os, runpy, sys
@@ -28,16 +26,14 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
-def test_multiprocessing(tmp_path: Path, method: str) -> None:
-    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
-    assert_two_ranks_of_twelve_steps(run)
-    assert [sidecar["state"] for sidecar in run.sidecars] == ["exit", "exit"]
-
-
 def assert_two_ranks_of_twelve_steps(run: Captured) -> None:
     assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
-    assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]
+    assert [(sidecar["steps_total"], sidecar["state"]) for sidecar in run.sidecars] == [(12, "exit")] * 2
+
+
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
+def test_multiprocessing(tmp_path: Path, method: str) -> None:
+    assert_two_ranks_of_twelve_steps(good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method]))
 
 
 def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
@@ -76,8 +72,7 @@ def test_mpirun(tmp_path: Path, outside: str) -> None:
     ours = cli("--out", str(tmp_path), "--name", "t", "--")
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-x", "PYTHONPATH", "-x", ENV_SHIM, "-np", "2"]
     line = [*ours, *launcher, *python] if outside == "ddprof" else [*launcher[:3], *launcher[-2:], *ours, *python]
-    base = environment()
-    base = {name: value for name, value in base.items() if not name.startswith(("OMPI_", "PMIX_"))}
+    base = {name: value for name, value in environment().items() if not name.startswith(("OMPI_", "PMIX_"))}
     done = subprocess.run(line, cwd=REPO, env=base, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = [path for path in tmp_path.iterdir() if not path.is_symlink()]
@@ -98,15 +93,15 @@ def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     known = {"SCRIPT": str(SCRIPTS / "external.py"), "PORT": str(free_port())}
-    command = [known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split()]
+    command = [sys.executable, "-m", *(known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split())]
     forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
-    run = good_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)
-    assert_two_ranks_of_twelve_steps(run)
+    assert_two_ranks_of_twelve_steps(good_run(tmp_path, command, "--skip", "3", "--steps", "3", **forced))
 
 
-@pytest.mark.parametrize(
-    "method", ["fork", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spawn", "forkserver"))]
-)
+SLOWLY_STARTED = [pytest.param(method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")]
+
+
+@pytest.mark.parametrize("method", ["fork", *SLOWLY_STARTED])
 def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
     run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
     assert run.manifest["ranks"] == [0]

@@ -7,8 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from appliers import applying, told  # noqa: E402
-from hubs import on_another_thread  # noqa: E402
+from hubs import (  # noqa: E402
+    applying,
+    on_another_thread,
+    told,
+)
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 from ddprof.capture.applying import loaders  # noqa: E402

@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
-from appliers import applying, told
+from hubs import applying, told
 
 from ddprof.capture.applying.model_calls import AutocastApplier, CompileApplier
 

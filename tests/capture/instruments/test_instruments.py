@@ -72,8 +72,8 @@ def test_a_schedule_of_megatron_is_described_by_its_first_training_call(model: A
     hub: Any = SimpleNamespace(guard=Guard(), observed=SimpleNamespace(saw_pipeline=seen.append), **timers)
     MegatronSchedules(hub).install(module)
     for microbatches, forward_only in ((2, True), (16, False), (8, False)):
-        call = getattr(module, name)
-        assert call(model=model, num_microbatches=microbatches, forward_only=forward_only) == microbatches
+        given = {"model": model, "num_microbatches": microbatches, "forward_only": forward_only}
+        assert getattr(module, name)(**given) == microbatches
     told = {"schedule": name, "stage_indices": stages, "stages": 4 * len(stages), "microbatches": 16}
     assert seen == [told] and len(began) == 3  # every call begins a step, before what it receives
 
@@ -100,10 +100,8 @@ def test_only_the_last_step_of_a_window_is_hooked(first_step: int, last_step: in
 
 @pytest.mark.torch
 @pytest.mark.parametrize("asked", [None, 4711], ids=["forked by itself", "started by multiprocessing"])
-def test_a_workers_file_is_named_after_the_rank_that_asked_for_it(
-    asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The parent of a worker under forkserver is the server."""
+def test_a_workers_file_has_the_name_of_its_rank(asked: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked for it: the parent of a worker under forkserver is the server."""
     pytest.importorskip("torch.utils.data")
     monkeypatch.setattr(workers, "parent_process", lambda: asked and SimpleNamespace(pid=asked))
     stem = f"rank0.{host_label()}.{asked or os.getppid()}.0"

@@ -1,4 +1,4 @@
-"""How a job is reached, by its environment or a .pth file, what prevents it, and its common name on all its nodes."""
+"""Ways to reach a job, by its environment or a .pth file, what prevents it, and its common name on all its nodes."""
 
 import os
 import shlex

@@ -30,15 +30,15 @@ def test_windows_open_as_planned_or_asked_for_and_end_where_the_script_says() ->
                 opened = index
         return found
 
+    asked = WindowPlan(5, 5, automatic=False)
+    assert windows(asked, 100) == []
+    asked.request(50, 2, "asked for")
+    assert windows(asked, 100) == [(50, 51)]
     assert windows(WindowPlan(5, 5), 100) == [(5, 9)]
     assert windows(WindowPlan(5, 5, 20), 60) == [(5, 9), (25, 29), (45, 49)]
     assert windows(WindowPlan(2, 3, 1), 16)[:2] == [(2, 4), (6, 8)]  # at least one bare step between two windows
-    assert windows(WindowPlan(5, 5, automatic=False), 100) == []
     plan = WindowPlan(5, 3)
     assert plan.opens_at(5) == "planned" and plan.last_step == 7 and not plan.closes_at(7)
-    asked = WindowPlan(5, 5, automatic=False)
-    asked.request(50, 2, "asked for")
-    assert windows(asked, 100) == [(50, 51)]
     plan = WindowPlan(3, 2, automatic=False)
     assert plan.idle
     plan.request(10, 1, "asked for")
@@ -97,9 +97,10 @@ def test_a_path_that_the_export_cannot_take_costs_the_trace_alone(tmp_path: Path
 COMPILER = ("torch", "torch._inductor", "torch._inductor.codecache")
 
 
-@pytest.mark.parametrize(
-    "state", ["whole whole whole", "whole", "whole whole", "whole whole begun", "whole begun whole"]
-)
+WHOLE = "whole whole whole"
+
+
+@pytest.mark.parametrize("state", [WHOLE, "whole", "whole whole", "whole whole begun", "whole begun whole"])
 def test_stacks_never_make_torch_import_its_compiler(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     """The script may be importing it at this moment: two threads that import modules which need one another fail."""
     asked: list[dict[str, bool]] = []
@@ -113,4 +114,4 @@ def test_stacks_never_make_torch_import_its_compiler(monkeypatch: pytest.MonkeyP
         module.__spec__ = type("Spec", (), {"_initializing": how == "begun"})()
         monkeypatch.setitem(sys.modules, name, module)
     assert flight_recorder.read_entries(stacks=True) == {"entries": []}
-    assert [given["includeStackTraces"] for given in asked] == [state == "whole whole whole"]
+    assert [given["includeStackTraces"] for given in asked] == [state == WHOLE]

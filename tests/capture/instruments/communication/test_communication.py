@@ -72,7 +72,7 @@ def test_a_call_in_a_window_is_named_by_file_line_and_function(hook: Any) -> Non
     given, ranges = registered(hook)
     function = "__call__()" if isinstance(hook, Counter) else "compress()"
     assert given("state", "bucket") == ("state", "bucket") and ranges[0].startswith("ddprof::comm_hook ")
-    assert ranges[0].endswith(function) and "test_comm_hooks.py:" in ranges[0] and ranges[1:] == ["closed"]
+    assert ranges[0].endswith(function) and "test_communication.py:" in ranges[0] and ranges[1:] == ["closed"]
 
 
 def test_outside_windows_and_of_torchs_hooks_nothing_is_recorded_and_a_failure_ends_its_range() -> None:

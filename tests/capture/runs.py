@@ -45,9 +45,8 @@ class Captured:
     @property
     def traces(self) -> dict[int, dict[str, Any]]:
         """Trace by rank (the last window), each a whole JSON document."""
-        return {
-            int(path.name[4:].split(".")[0]): read_json(path) for path in sorted(self.folder.glob("*.pt.trace.json*"))
-        }
+        paths = sorted(self.folder.glob("*.pt.trace.json*"))
+        return {int(path.name[4:].split(".")[0]): read_json(path) for path in paths}
 
     def names(self, rank: int) -> Counter[str]:
         """Counts of each name in the rank's trace."""

@@ -1,18 +1,18 @@
-"""Trainers built on torch, where they are installed: steps and phases counted exactly on two real ranks."""
+"""Trainers built on torch, and TensorFlow, where they are installed: steps and phases counted exactly in real jobs."""
 
 import importlib.util
 import os
 import sys
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from runs import SCRIPTS, TWO_RANKS, forked, good_run
+from runs import SCRIPTS, TWO_RANKS, forked, good_run, read_json
 
 from ddprof.analyzers.engine import Options, analyze
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]  # of Accelerate, whose imports cost 9 to 37 CPU s, too
-
+pytestmark = pytest.mark.slow  # of Accelerate, whose imports cost 9 to 37 CPU s, too
 STEPS = 12
 
 
@@ -22,6 +22,7 @@ def extensions(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tmp_path_factory.mktemp("extensions"))
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("line", ["trainer", "accelerate", "lightning", *(f"deepspeed {stage}" for stage in range(4))])
 def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, line: str) -> None:
     package, *rest = arguments = line.split()
@@ -47,6 +48,7 @@ def test_steps_and_phases_are_exact(tmp_path: Path, extensions: str, line: str) 
             assert sidecar["parallelism"] == ["ddp"]
 
 
+@pytest.mark.torch
 def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     """GPTModel of Megatron-core; it has no CPU path, so the script answers for three calls of torch.cuda."""
     _needs("megatron.core")
@@ -60,6 +62,7 @@ def test_megatron_core_in_tensor_parallel(tmp_path: Path) -> None:
     assert report.ledger.job["comm_transfer"] + report.ledger.job["comm_wait"] > 0  # waits inside autograd functions
 
 
+@pytest.mark.torch
 def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
     """Horovod moves its data itself: what ranks wait for is not in the trace, and the report says so."""
     _needs("horovod")
@@ -77,6 +80,21 @@ def test_horovod_counts_steps_and_accuses_nobody(tmp_path: Path) -> None:
 
 def _needs(module: str) -> None:
     with suppress(ModuleNotFoundError):
-        if importlib.util.find_spec(module) is not None:
+        spec = importlib.util.find_spec(module)
+        if spec is not None and spec.origin is not None:  # without an origin it is the folder beside this file
             return
     pytest.skip(f"{module} is not installed")
+
+
+@pytest.mark.parametrize("loop", ["fit", "loop"])
+def test_tensorflow_keeps_its_own_trace(tmp_path: Path, loop: str) -> None:
+    _needs("tensorflow")
+    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "mirrored.py"), loop], "--skip", "3", "--steps", "4")
+    (sidecar,) = run.sidecars
+    assert sidecar["steps_total"] == 16 and sidecar["notes"] == []
+    assert (sidecar["windows"][0]["first_step"], sidecar["windows"][0]["last_step"]) == (3, 6)
+    (path,) = run.folder.glob("*.tf.trace.json.gz")
+    names = Counter(event["name"] for event in read_json(path)["traceEvents"] if event["ph"] == "X")
+    assert [names[f"ProfilerStep#{n}"] for n in range(2, 8)] == [0, 1, 1, 1, 1, 0]
+    (report,) = analyze([run.folder], Options(cache=False))
+    assert report.steps.count == 4

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -37,18 +38,17 @@ def test_the_scripts_own_profiler_wins(tmp_path: Path) -> None:
     assert any("own profiler" in note for note in second["notes"]) and len(second["steps"]) == 14
 
 
-def test_exception_in_the_script(tmp_path: Path) -> None:
-    run = incident(tmp_path, "exception")
-    assert "the script's own defect" in run.output and "rank 1 ended: 1\n" in run.output
-    assert sorted(run.traces) == [0, 1] and [len(sidecar["steps"]) for sidecar in run.sidecars] == [8, 8]
+EARLY_ENDS = {"exception": (1, 1, "exit"), "SIGTERM": (0, -15, "signal"), "exit": (0, 7, "exit")}  # rank, code, state
 
 
-@pytest.mark.parametrize(("name", "code", "state"), [("SIGTERM", -15, "signal"), ("exit", 7, "exit")])
-def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str, code: int, state: str) -> None:
-    run = incident(tmp_path, name, rank=0)
-    assert f"rank 0 ended: {code}\n" in run.output
-    (sidecar,) = run.sidecars
-    assert (sidecar["state"], len(sidecar["steps"])) == (state, 8) and list(run.traces) == [0]
+@pytest.mark.parametrize("name", EARLY_ENDS)
+def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str) -> None:
+    rank, code, state = EARLY_ENDS[name]
+    run = incident(tmp_path, name, rank)
+    assert f"rank {rank} ended: {code}\n" in run.output
+    assert ("the script's own defect" in run.output) == (name == "exception")
+    assert sorted(run.traces) == list(range(rank + 1)) and run.sidecars[rank]["state"] == state
+    assert [len(sidecar["steps"]) for sidecar in run.sidecars] == [8] * (rank + 1)
 
 
 def test_death_without_warning_keeps_the_steps(tmp_path: Path) -> None:
@@ -155,13 +155,12 @@ def test_folder_that_disappears_while_the_job_runs(tmp_path: Path, before: str) 
     assert run.output.count("is gone, full or read-only") == 1 and "Traceback" not in run.output
 
 
-@pytest.mark.parametrize(("line", "code"), [("exit 3", 3), ("kill -TERM $$", 143), ("kill -KILL $$", 137)])
-def test_exit_codes(tmp_path: Path, line: str, code: int) -> None:
-    assert ddprof_run(tmp_path, ["sh", "-c", line]).code == code
+CODES = {"sh -c 'exit 3'": 3, "sh -c 'kill -TERM $$'": 143, "sh -c 'kill -KILL $$'": 137, "/nonexistent/program": 127}
 
 
-def test_a_program_that_is_missing_has_the_shells_exit_code(tmp_path: Path) -> None:
-    assert ddprof_run(tmp_path, ["/nonexistent/program"]).code == 127
+@pytest.mark.parametrize("line", CODES)
+def test_exit_codes_are_those_of_a_shell(tmp_path: Path, line: str) -> None:
+    assert ddprof_run(tmp_path, shlex.split(line)).code == CODES[line]
 
 
 def test_signals_are_forwarded(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Ways a rank comes to life, and that each is found."""
+"""Ways a rank comes to life, and that each is found; DataLoader workers, however they are started, are no ranks."""
 
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -25,16 +26,14 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
-def test_multiprocessing(tmp_path: Path, method: str) -> None:
-    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method])
-    assert_two_ranks_of_twelve_steps(run)
-    assert [sidecar["state"] for sidecar in run.sidecars] == ["exit", "exit"]
-
-
 def assert_two_ranks_of_twelve_steps(run: Captured) -> None:
     assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
-    assert [sidecar["steps_total"] for sidecar in run.sidecars] == [12, 12]
+    assert [(sidecar["steps_total"], sidecar["state"]) for sidecar in run.sidecars] == [(12, "exit")] * 2
+
+
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.slow), "fork"])
+def test_multiprocessing(tmp_path: Path, method: str) -> None:
+    assert_two_ranks_of_twelve_steps(good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method]))
 
 
 def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
@@ -73,8 +72,7 @@ def test_mpirun(tmp_path: Path, outside: str) -> None:
     ours = cli("--out", str(tmp_path), "--name", "t", "--")
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-x", "PYTHONPATH", "-x", ENV_SHIM, "-np", "2"]
     line = [*ours, *launcher, *python] if outside == "ddprof" else [*launcher[:3], *launcher[-2:], *ours, *python]
-    base = environment()
-    base = {name: value for name, value in base.items() if not name.startswith(("OMPI_", "PMIX_"))}
+    base = {name: value for name, value in environment().items() if not name.startswith(("OMPI_", "PMIX_"))}
     done = subprocess.run(line, cwd=REPO, env=base, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = [path for path in tmp_path.iterdir() if not path.is_symlink()]
@@ -95,7 +93,31 @@ def test_launchers_of_frameworks(tmp_path: Path, package: str) -> None:
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     known = {"SCRIPT": str(SCRIPTS / "external.py"), "PORT": str(free_port())}
-    command = [known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split()]
+    command = [sys.executable, "-m", *(known.get(word, word) for word in FRAMEWORK_LAUNCHERS[package].split())]
     forced = {"ACCELERATE_USE_CPU": "true", "DS_ACCELERATOR": "cpu"}
-    run = good_run(tmp_path, [sys.executable, "-m", *command], "--skip", "3", "--steps", "3", **forced)
-    assert_two_ranks_of_twelve_steps(run)
+    assert_two_ranks_of_twelve_steps(good_run(tmp_path, command, "--skip", "3", "--steps", "3", **forced))
+
+
+SLOWLY_STARTED = [pytest.param(method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")]
+
+
+@pytest.mark.parametrize("method", ["fork", *SLOWLY_STARTED])
+def test_every_fetch_is_kept(tmp_path: Path, method: str) -> None:
+    run = good_run(tmp_path, [sys.executable, str(SCRIPTS / "workers.py"), method], "--skip", "2", "--steps", "3")
+    assert run.manifest["ranks"] == [0]
+    (path,) = run.folder.glob("*.workers.jsonl")
+    fetches = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {fetch["worker"] for fetch in fetches} == {0, 1}
+    assert all(fetch["samples"] == 4 and fetch["dur_ns"] >= 4 * 1_000_000 for fetch in fetches)
+    assert all(fetch["cpu_ns"] < fetch["dur_ns"] and 0 < fetch["collate_ns"] < fetch["dur_ns"] for fetch in fetches)
+    if Path("/proc/self/schedstat").exists():
+        assert all(0 <= fetch["waited_ns"] + fetch["cpu_ns"] < 1.5 * fetch["dur_ns"] for fetch in fetches)
+    (sidecar,) = run.sidecars
+    assert sidecar["sample_indices"] == list(range(40))
+    assert [batch["samples"] for batch in sidecar["batches"]] == [4] * 10
+    assert [batch["elements"] for batch in sidecar["batches"]] == [16] * 10
+    assert sidecar["dataloader"]["batches_per_epoch"] == 10 and sidecar["batch"]["tensors"][0]["fingerprint"]
+    assert sidecar["processors"]["usable"] >= 1 and sidecar["steps_total"] == 10
+    assert sidecar["dataloader"]["num_workers"] == 2
+    assert 10 <= len(fetches) <= 16  # the workers run ahead of the ten steps by their prefetching
+    assert sidecar["windows"][0]["first_step"] == 2

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from appliers import applying, told  # noqa: E402
+from hubs import applying, told  # noqa: E402
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 
 from ddprof.capture.applying import finished  # noqa: E402

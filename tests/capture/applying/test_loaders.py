@@ -7,8 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from appliers import applying, told  # noqa: E402
-from hubs import on_another_thread  # noqa: E402
+from hubs import (  # noqa: E402
+    applying,
+    on_another_thread,
+    told,
+)
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 from ddprof.capture.applying import loaders  # noqa: E402
@@ -16,16 +19,9 @@ from ddprof.capture.applying.loaders import LoaderSettingsApplier, unsendable  #
 from ddprof.settings.wanted import WantedFix  # noqa: E402
 
 pytestmark = pytest.mark.torch
-
-
 NUMBERS = range(10)
-
-
-class Endless(IterableDataset[int]):
-    """Not shared out among workers."""
-
-    def __iter__(self) -> Any:
-        return iter(range(10))
+# Not shared out among workers.
+Endless: Any = type("Endless", (IterableDataset,), {"__iter__": lambda self: iter(NUMBERS)})
 
 
 def test_a_loader_is_made_with_the_settings_and_gives_the_same_batches() -> None:
@@ -104,8 +100,8 @@ def test_a_constructor_that_raises_is_called_as_the_script_has_it(capfd: pytest.
 
 def test_a_subclass_and_a_second_thread_are_changed_too() -> None:
     class Mine(DataLoader[int]):
-        def __init__(self, **given: Any) -> None:
-            super().__init__(NUMBERS, 5, **given)
+        def __init__(self) -> None:
+            super().__init__(NUMBERS, 5)
 
     made: list[int] = []
     with applying(LoaderSettingsApplier, "num_workers=2"):

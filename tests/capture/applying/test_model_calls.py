@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
-from appliers import applying, told
+from hubs import applying, told
 
 from ddprof.capture.applying.model_calls import AutocastApplier, CompileApplier
 
@@ -25,10 +25,9 @@ class Seeing(torch.nn.Module):  # type: ignore[misc, name-defined]
         self.seen: list[Any] = []
 
     def forward(self, x: Any) -> Any:
-        """The product beside something that is no tensor."""
         y = self.layer(x)
         self.seen.append(y.dtype)
-        return {"y": y, "count": 1}
+        return {"y": y, "count": 1}  # beside something that is no tensor
 
 
 def wrapped(network: Any, cls: Any = AutocastApplier, stated: str = "autocast=bf16") -> tuple[Any, Any]:
@@ -87,7 +86,6 @@ class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
         self.layer = torch.nn.Linear(3, 2)
 
     def forward(self, x: Any) -> Any:
-        """One product."""
         return self.layer(x) + 1
 
 

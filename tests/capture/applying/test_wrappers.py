@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from appliers import applying, told
+from hubs import applying, told
 
 from ddprof.capture.applying import wrappers
 from ddprof.capture.applying.outcomes import Outcomes

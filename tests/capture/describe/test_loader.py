@@ -8,8 +8,6 @@ from ddprof.capture.describe import loader as describe_loader
 
 pytestmark = pytest.mark.torch
 data = pytest.importorskip("torch.utils.data")
-
-
 EIGHT = {"__iter__": lambda self: iter(range(8))}
 STREAM = type("Stream", (data.IterableDataset,), EIGHT)()  # has no length, and draws its samples itself
 
@@ -24,6 +22,5 @@ def test_an_iterable_data_set_has_settings_and_no_sampler(batch_size: int | None
 
 def test_a_sampler_without_a_length_is_described() -> None:
     endless = type("Endless", (data.Sampler,), EIGHT)()
-    described = describe_loader.describe(data.DataLoader(range(8), sampler=endless))
-    sampler: Any = described["sampler"]
-    assert sampler["class"] == "Endless" and described["batches_per_epoch"] is None
+    described: Any = describe_loader.describe(data.DataLoader(range(8), sampler=endless))
+    assert described["sampler"]["class"] == "Endless" and described["batches_per_epoch"] is None

@@ -7,8 +7,6 @@ import pytest
 from ddprof.capture.files.config import CaptureConfig, rank_selected
 
 SENT = CaptureConfig("/r").as_path()
-
-
 CHOSEN = {"all": range(8), "0,7": [0, 7], "sample:3": [0, 4, 7], "sample:1": [0], "sample:99": range(8)}
 
 

@@ -28,7 +28,8 @@ if sys.argv[2] == "registered":
     faulthandler.register(answer_signal(), file=open(sys.argv[3], "w"))
 path = Path(sys.argv[1]) / f"rank0.{sys.argv[4]}.{os.getpid()}.0.threads.txt"
 resort = LastResort()
-resort.arm(path)
+if sys.argv[2] != "bare":
+    resort.arm(path)
 
 
 def holds_the_lock() -> None:
@@ -38,7 +39,7 @@ def holds_the_lock() -> None:
         pass  # the second time it waits for itself
 
 
-if sys.argv[2] == "ends":
+if sys.argv[2] in ("ends", "bare"):
     print("ready", flush=True)
     resort.disarm()
     print(path.exists(), flush=True)
@@ -77,21 +78,13 @@ def test_a_handler_of_the_script_stays(tmp_path: Path) -> None:
         wait_until(lambda: "holds_the_lock" in (tmp_path / "own.txt").read_text())
 
 
-def test_a_signal_that_comes_too_late_is_nothing(tmp_path: Path) -> None:
-    with child(tmp_path, "ends") as (process, name, path):
+@pytest.mark.parametrize("mode", ["ends", "bare"])
+def test_a_process_without_a_handler_is_left_alone_and_a_signal_too_late_is_nothing(tmp_path: Path, mode: str) -> None:
+    with child(tmp_path, mode) as (process, name, path):
         assert process.stdout.readline() == "False\n" and not handles(process.pid, NUMBER)
         path.touch()
-        assert ask_by_signal(tmp_path, [name]) == []
-        os.kill(process.pid, NUMBER)
-        process.communicate("")
-        assert process.returncode == 0
-
-
-def test_a_process_without_a_handler_is_left_alone(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    with subprocess.Popen(line, stdin=subprocess.PIPE) as process:
-        name = f"rank0.{host_label()}.{process.pid}.0"
-        (tmp_path / f"{name}.threads.txt").touch()
         assert ask_by_signal(tmp_path, [name, "no name of ours"]) == []
-        process.communicate(b"")
+        if mode == "ends":
+            os.kill(process.pid, NUMBER)
+        process.communicate("")
         assert process.returncode == 0

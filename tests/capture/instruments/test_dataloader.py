@@ -1,6 +1,5 @@
 """Content of a batch: samples and elements, whatever kind of tensors it is made of."""
 
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.dataloader import EVALUATION, DataLoading
 
 pytestmark = pytest.mark.torch
+torch: Any = pytest.importorskip("torch")
 
 
 def hub_of_a_loader(**timers: Any) -> Any:
@@ -21,13 +21,13 @@ def hub_of_a_loader(**timers: Any) -> Any:
 def seen(batch: Any) -> Any:
     """The journal after a batch was handed out."""
     hub = hub_of_a_loader()
-    with installed(DataLoading(hub), sys.modules["torch"]) as loading:
+    with installed(DataLoading(hub), torch) as loading:
         loading.saw_batch(None, batch)
     return hub.journal
 
 
 def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluations() -> None:
-    torch, data, ranges = pytest.importorskip("torch"), sys.modules["torch.utils.data"], list[Any]()
+    data, ranges = torch.utils.data, list[Any]()
     hub = hub_of_a_loader(begin=lambda phase, name=None: ranges.append(name))
     with installed(DataLoading(hub), torch) as loading:
         train, held_out = (data.DataLoader(data.TensorDataset(torch.zeros(n, 2)), batch_size=2) for n in (4, 6))
@@ -46,8 +46,7 @@ def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluat
 
 def test_a_loader_is_not_taken_for_one_that_was_freed_and_had_its_id() -> None:
     """A first look at all samples, then training on this rank's half of them."""
-    torch, hub = pytest.importorskip("torch"), hub_of_a_loader()
-    loader, samples = torch.utils.data.DataLoader, range(200)
+    hub, loader, samples = hub_of_a_loader(), torch.utils.data.DataLoader, range(200)
     with installed(DataLoading(hub), torch) as loading:
         freed, trains = 0, list[Any]()
         while not trains or id(trains[-1]) != freed:  # the freed memory may also go to another object of that size
@@ -56,16 +55,14 @@ def test_a_loader_is_not_taken_for_one_that_was_freed_and_had_its_id() -> None:
             freed = id(first)
             del first
             trains.append(loader(samples, batch_size=4, sampler=range(0, 200, 2)))
-        train = trains[-1]
-        list(train)
-        list(train)
+        list(trains[-1])
+        list(trains[-1])
         loading.optimizer_stepped()
         assert loading.recorded()["sample_indices"] == [*range(0, 200, 2)]
     assert hub.observed.describe()["dataloader"]["batch_size"] == 4
 
 
 def test_samples_and_elements_of_lists_and_mappings() -> None:
-    torch = pytest.importorskip("torch")
     x, y = torch.zeros(4, 3), torch.zeros(4, dtype=torch.long)
     for batch in ([x, y], (x, y), {"x": x, "label": "a", "y": y}):
         journal = seen(batch)
@@ -76,7 +73,6 @@ def test_samples_and_elements_of_lists_and_mappings() -> None:
 @pytest.mark.parametrize("layout", ["strided", "jagged"])
 @pytest.mark.filterwarnings("ignore:.*prototype:UserWarning")
 def test_nested_tensors_are_counted_and_not_described(layout: str) -> None:
-    torch = pytest.importorskip("torch")
     nested = torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=getattr(torch, layout))
     journal = seen([nested, torch.zeros(2)])
     assert journal.batches() == [{"step": 0, "batches": 1, "samples": 2, "elements": 18}]

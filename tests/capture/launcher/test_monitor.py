@@ -1,15 +1,19 @@
-"""Monitor mode: what the watcher asks for."""
+"""Monitor mode: what the watcher asks for, and what is left out of windows that cost too much."""
 
 import json
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
+from ddprof.capture.files.layout import CONTROL
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 from ddprof.capture.launcher.monitor import JobMonitor, Watcher, WindowBudget
+from ddprof.capture.launcher.window_cost import WindowCost
 
 MS = 1_000_000
 
@@ -95,3 +99,41 @@ def test_monitor_writes_counters_and_its_reason(tmp_path: Path) -> None:
     (log,) = tmp_path.glob("host.*.7.counters.jsonl")
     sample = json.loads(log.read_text().splitlines()[0])
     assert sample["cpu"]["jiffies"]["user"] > 0 and sample["memory"]["total_bytes"] > 2**20
+
+
+MS = 1_000_000
+EVERY, STEPS = 40, 5
+
+
+def in_dear_windows(slowed: float) -> Callable[[int, int], Step]:
+    """Windows every 40 steps, whose steps take longer on the last rank; the step after each takes long on both."""
+
+    def make(rank: int, number: int) -> Step:
+        is_traced = number % EVERY < STEPS
+        took = 10 * (slowed if is_traced and rank == 1 else 1) + 300 * (number % EVERY == STEPS)
+        return step(number, took, profiled=is_traced)
+
+    return make
+
+
+COSTS = {
+    "within what is usual": (None, 1.1, []),
+    "as usual: windows go on": (None, 1.9, [1, 2]),
+    "as asked for: they end": (0.05, 1.1, [1, 2, 3]),
+    "what is asked for is held": (0.05, 1.04, []),
+}
+
+
+@pytest.mark.parametrize("case", COSTS)
+def test_each_window_that_is_too_dear_leaves_out_one_thing_more(case: str, tmp_path: Path) -> None:
+    most, slowed, left_out = COSTS[case]
+    cost, said = WindowCost(tmp_path, most), []
+    for until in range(40, 400, 3):
+        cost.look(ranks_at(until, in_dear_windows(slowed)))
+        if (tmp_path / CONTROL).exists():
+            request = json.loads((tmp_path / CONTROL).read_text())
+            said += [request] if request not in said else []
+    assert [request["steps"] for request in said] == left_out
+    for before, request in enumerate(said):  # after the window that was too dear has ended, and before no rank's step
+        assert request["action"] == "less" and request["first_step"] > 40 * (before + 1) + STEPS
+        assert request["reason"].startswith(f"steps in a window took {100 * (slowed - 1):.0f} % longer")

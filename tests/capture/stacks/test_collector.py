@@ -21,8 +21,6 @@ from ddprof.capture.files.step import FORWARD
 from ddprof.capture.stacks.collector import MAX_FRAMES, ThreadCollector, make_collector
 
 LONGEST_S = 300
-
-
 TRACKER = SimpleNamespace(phase=FORWARD, index=7)  # phase timers that stand still
 
 

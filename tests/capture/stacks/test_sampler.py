@@ -23,7 +23,6 @@ INTERVAL_S = sys.getswitchinterval()  # before any sampler, whose collector shor
 
 
 def timers() -> Any:
-    """Phase timers that the test sets."""
     return SimpleNamespace(thread=0, phase=REST, index=9)
 
 
@@ -130,30 +129,18 @@ def test_a_share_holds_at_any_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     made._run = lambda: None  # the test takes the turns
     made.start(tmp_path / "a.stacks.jsonl", {})
 
-    class Dear:
-        """A collector that takes no time, and says that it has."""
+    def collect(duration_ns: int) -> None:
+        dear.due += duration_ns / dear.period_ns
+        count, dear.due = int(dear.due), dear.due % 1
+        dear.samples = [(time.time_ns(), dear.period_ns, 0, REST, 9, place, None)] * count
+        dear.spent_ns += count * each_ns
+        now[0] += duration_ns
 
-        period_ns = spent_ns = thread = dropped = 0
-        is_main, due = True, 0.0
-
-        def collect(self, duration_ns: int) -> None:
-            self.due += duration_ns / self.period_ns
-            count, self.due = int(self.due), self.due % 1
-            self.samples = [(time.time_ns(), self.period_ns, 0, REST, 9, (PLACE, 1), None)] * count
-            self.spent_ns += count * each_ns
-            now[0] += duration_ns
-
-        def take(self) -> list[Any]:
-            return self.samples
-
-        def stack_of(self, frame: Any) -> tuple[Any, ...]:
-            return PLACE, 1
-
-        def end(self, patience_ns: int) -> bool:
-            return True
-
-    PLACE, now = planted.__code__, [time.monotonic_ns()]
-    made._collector = Dear()
+    place, now = (planted.__code__, 1), [time.monotonic_ns()]
+    numbers: dict[str, Any] = dict.fromkeys(("period_ns", "spent_ns", "thread", "dropped", "due"), 0)
+    answers = {"take": lambda: dear.samples, "stack_of": lambda frame: place, "end": lambda patience_ns: True}
+    dear = SimpleNamespace(is_main=True, collect=collect, **numbers, **answers)  # takes no time, and says that it has
+    made._collector = dear
     monkeypatch.setattr("ddprof.capture.stacks.sampler.time.monotonic_ns", lambda: now[0])
     monkeypatch.setattr("ddprof.capture.stacks.sampler.time.thread_time_ns", lambda: 0)
     began_ns = now[0]

@@ -4,7 +4,6 @@ import gc
 import signal
 import sys
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter_ns
 from types import SimpleNamespace
@@ -70,14 +69,6 @@ def native(on_boundary: Boundary) -> Any:
     return make("native", on_boundary)
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """SIGINT as Python has it at a terminal: whoever runs tests in the background has them take no notice of it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def test_the_guard_leads_the_timers_in_c() -> None:
     guard, tracker = Guard(), native(lambda index: False)
     guard.lead(tracker)
@@ -104,7 +95,7 @@ def test_what_is_no_phase_is_nothing(arguments: tuple[Any, ...]) -> None:
     assert tracker.begin(*arguments) is None and tracker.end(*arguments, True) is None
 
 
-def test_an_interrupt_between_two_steps_is_the_jobs(ctrl_c: None) -> None:
+def test_an_interrupt_between_two_steps_is_the_jobs() -> None:
     recorder = Recorder("native")
     recorder.tracker = native(lambda index: signal.raise_signal(signal.SIGINT))
     recorder.iteration()

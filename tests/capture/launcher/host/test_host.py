@@ -1,4 +1,4 @@
-"""GPUs of a host through a library that answers as NVIDIA's does, and the tally that goes into the manifest."""
+"""Counters of a host and its GPUs, through a library that answers as NVIDIA's does."""
 
 import ctypes
 from collections.abc import Callable
@@ -10,6 +10,15 @@ import pytest
 from ddprof.capture.launcher.host.counters import HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.host.nvml import Nvml
+
+
+def test_counters_only_grow() -> None:
+    counters = HostCounters(GpuWatch(None))
+    first, second = counters.sample(), counters.sample()
+    assert second["at_ns"] > first["at_ns"]
+    before, after = first["cpu"]["jiffies"], second["cpu"]["jiffies"]
+    assert all(after[name] >= value for name, value in before.items() if name != "iowait")
+
 
 SW_POWER_CAP, GPU_IDLE, HW_THERMAL = 0x4, 0x1, 0x40
 

@@ -1,4 +1,4 @@
-"""Stacks of real jobs: the slow line of the script is the one that was sampled most."""
+"""Jobs with a planted slowness: the line sampled most is the slow one, an untraced rank is named by its timers."""
 
 import json
 from collections import Counter
@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SCRIPTS, forked, good_run
+from runs import SCRIPTS, Captured, forked, good_run
 
+from ddprof.analyzers.engine import Options, analyze
 from ddprof.capture.files.step import REST
 from ddprof.capture.stacks.totals import START_UP
+from ddprof.report.model import Report
 
-pytestmark = pytest.mark.torch
 SCRIPT = SCRIPTS / "planted.py"
 
 
@@ -42,6 +43,7 @@ FUNCTIONS = {"evaluation": "evaluate", "python": "count"}  # one sleeps, one com
 SLOW = [pytest.param("evaluation", "0", marks=pytest.mark.slow), pytest.param("python", "1", marks=pytest.mark.slow)]
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(("place", "native"), [("evaluation", "1"), *SLOW])
 def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, native: str) -> None:
     function = FUNCTIONS[place]
@@ -58,6 +60,7 @@ def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, native: 
     assert run.manifest["overhead"]["stacks_frac"] > 0
 
 
+@pytest.mark.torch
 def test_a_lock_of_loader_workers_is_named(tmp_path: Path) -> None:
     run = good_run(tmp_path, forked("planted.py", "--place", "lock", "--steps", "25"))
     workers = sorted(run.folder.glob("rank0.*.worker*.stacks.jsonl"))
@@ -67,3 +70,32 @@ def test_a_lock_of_loader_workers_is_named(tmp_path: Path) -> None:
     (_, line, function), _ = next(most for most in lines.most_common() if most[0][2] != "<module>")
     assert function.endswith("__getitem__") and planted_line("lock") <= line <= planted_line("lock") + 1
     assert any("with self.lock:" in path.read_text() for path in workers)  # the text of its lines
+
+
+def sampled(tmp_path: Path, ranks: str, slow_rank: int) -> tuple[Captured, Report]:
+    job = forked("planted.py", "--place", "pause", "--rank", str(slow_rank), ranks=4)
+    run = good_run(tmp_path, job, "--ranks", ranks)
+    assert run.manifest["ranks"] == [0, 1, 2, 3]
+    (report,) = analyze([run.folder], Options(cache=False))
+    return run, report
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_slow_rank_outside_the_sample_is_named_by_its_timers_and_no_other_cause_is(tmp_path: Path) -> None:
+    run, report = sampled(tmp_path, "sample:2", 1)
+    assert sorted(run.traces) == [0, 3] and report.run.missing_ranks == (1, 2)
+    times = run.manifest["step_times"]
+    assert sorted(times) == ["0", "1", "2", "3"] and times["1"]["rest_ns"] > 90_000_000
+    assert [f.id for f in report.findings if f.recoverable_us.value > 0.2 * report.steps.wall_us] == []
+    assert "rank 1 was not traced" in report.verdict.headline
+    assert any("ddprof run --ranks 0,1" in note.effect for note in report.health)
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_a_slow_rank_in_the_list_is_the_finding(tmp_path: Path) -> None:
+    run, report = sampled(tmp_path, "0,2", 2)
+    assert sorted(run.traces) == [0, 2] and report.findings[0].ranks == (2,)
+    assert report.findings[0].id == "straggler.host"
+    assert not any("timers" in note.issue for note in report.health)

@@ -1,13 +1,24 @@
-"""Stated cost of ddprof: hooks are timed in a sample of steps, and not at all in the others."""
+"""Typical steps of the log, and the stated cost of ddprof: hooks are timed in a sample of steps, and in no other."""
 
 from types import SimpleNamespace
 
 import pytest
+from damage import step
 
 from ddprof.capture import guard as guarding
 from ddprof.capture.guard import Guard
 from ddprof.capture.steps import own_cost
 from ddprof.capture.steps.own_cost import FIRST_STEP, PERIOD_STEPS, OwnCost, whole_share
+from ddprof.capture.steps.step_log import step_medians
+
+
+def test_medians_leave_out_warm_up_and_what_follows_a_window() -> None:
+    steps = [step(number, dur_ns) for number, dur_ns in enumerate([900, 800, 100, 100, 100])]
+    steps += [step(5, 120, profiled=True), step(6, 999), step(7, 100)]
+    logged = [*((each, False) for each in steps), (step(8, 999), True)]
+    assert step_medians(logged) == {"bare_step_ns": 100, "profiled_step_ns": 120}
+    assert step_medians([]) == {"bare_step_ns": None, "profiled_step_ns": None}
+
 
 HOOK_NS, HOOKS = 2_000_000, 3  # of a step; the first one holds the boundary
 
@@ -31,11 +42,11 @@ class Job:
             self.now_ns += HOOK_NS
 
         hook = self.guard.wrap_hook(work)
-        for step in range(steps):
+        for index in range(steps):
             for number in range(HOOKS):
-                hook(step, number == 0)
+                hook(index, number == 0)
             if self.guard.spent_ns == (HOOKS - 1) * HOOK_NS:  # all but the one that began it
-                self.timed.append(step)
+                self.timed.append(index)
         return self.cost.per_step_ns()
 
 

@@ -1,4 +1,4 @@
-"""NCCL's own log: asked for only where nobody else has a say, read for what it chose."""
+"""What is known of a rank's environment and model, and from NCCL's own log."""
 
 import os
 from pathlib import Path
@@ -6,6 +6,29 @@ from pathlib import Path
 import pytest
 
 from ddprof.capture.describe import nccl_log
+from ddprof.capture.describe.environment import communication_environment
+from ddprof.capture.describe.model import _as_given_mib
+
+
+def test_settings_and_debugging_aids_are_kept_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"NCCL_DEBUG": "INFO", "CUDA_LAUNCH_BLOCKING": "1", "AMD_SERIALIZE_KERNEL": "3", "HIP_LAUNCH_BLOCKING": "1"}
+    kept["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    others = {"NCCL_TOKEN": "x", "CUDA_VISIBLE_DEVICES": "0", "MY_KEY": "y"}
+    for name, value in {**kept, **others}.items():
+        monkeypatch.setenv(name, value)
+    known = communication_environment()
+    assert kept.items() <= known.items() and not others.keys() & known.keys()
+
+
+@pytest.mark.parametrize("cap_mb", [25, 0.001, 0.02, 12.5, 1 / 3, 1e6])
+def test_a_bucket_size_is_told_as_the_script_wrote_it(cap_mb: float) -> None:
+    told = _as_given_mib(int(cap_mb * 2**20))
+    assert int(told * 2**20) == int(cap_mb * 2**20) and len(f"{told:.17g}") <= max(4, len(f"{cap_mb:.17g}"))
+
+
+def test_a_bucket_size_that_no_float_holds_is_told_all_the_same() -> None:
+    assert _as_given_mib(2**53 + 1) == pytest.approx(2**33)
+
 
 # As NCCL 2.19 to 2.28 write it (channel lines of several versions).
 LOG = """\

@@ -195,21 +195,22 @@ def _operators_in_turn(measures: Measures) -> Candidate | None:
         return None
     ranks, steps = extra.share.shape
     often = int((extra.share >= MORE_WORK_SHARE).any(axis=0).sum())
-    names = [name.rpartition(": ")[2] for name in extra.names]
-    where = line_of_operators(measures.job.ranks, names[0])
-    summary = f"one rank runs operators that its peers do not in {often} of {steps} steps, not always the same rank"
+    # What a line runs again in the backward pass is there because that line ran.
+    forward = next((name for name in extra.names if "Backward" not in name), extra.names[0])
+    where = line_of_operators(measures.job.ranks, forward)
+    listed = " and ".join(list(dict.fromkeys(name.rpartition(": ")[2] for name in extra.names))[:NAMED])
     worst = int(turns[np.argmax(extra.extra_ns[turns].max(axis=1))])
     most = format_share(float(extra.share[worst].max()))
-    listed = " and ".join(list(dict.fromkeys(names))[:NAMED])
+    summary = f"one rank at a time runs extra operators, in {often} of {steps} steps, "
     return Candidate(
         id=RULE.id,
-        summary=summary + (f": in {where}" if where else f": {listed}"),
+        summary=summary + (f"at {where}" if where else listed),
         lost_us=extra.late_us,
         changes=(Change("balance_compute", target="extra"),),
         basis=Basis.COMPARED,
         evidence=(
             Evidence(f"{listed} and what they call: up to {most} of its operators' time", measures.job.rank_ids[worst]),
-            Evidence(f"{format_ranks(measures.ranks(turns))} run more of them than their peers in some step"),
+            Evidence(f"each of {format_ranks(measures.ranks(turns))} runs more of them than its peers in some step"),
         ),
         fixes=(
             Fix(

@@ -81,7 +81,7 @@ def extra_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Seq
 
 
 def _by_step(facts: RankFacts, names: Sequence[str], steps: int) -> Array:
-    """How often a rank runs each operator, and for how long (ns), shape (2, names, steps)."""
+    """Number of each operator on a rank, and its time (ns), step by step: shape (2, names, steps)."""
     ops, inside = facts.host_operators, _step_of(facts)
     rows = np.flatnonzero((inside >= 0) & (inside < steps))
     place = {name: at for at, name in enumerate(names)}

@@ -1,9 +1,11 @@
 """A job from its ranks: assembled, matched, and what ranks wait for others by what made those late."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from gloo_traces import Events, all_reduce, annotation, in_steps
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import RankFacts
@@ -126,3 +128,15 @@ def test_ranks_that_are_not_late_cost_nothing_nor_do_all_of_them(labelled: Runs)
     late = np.flatnonzero(np.isin(run.job.rank_ids, run.fault["culprit_ranks"]))
     assert levelled_us(measures, np.setdiff1d(everybody, late)[:1], ("compute",)) == 0
     assert levelled_us(measures, everybody, ("compute",)) == 0 == levelled_us(measures, late[:0], ("compute",))
+
+
+def test_a_range_around_another_of_its_cause_is_one_batch(tmp_path: Path) -> None:
+    """As ours of a batch is around torch's."""
+
+    def play(rank: int, began: float) -> Events:
+        ours = annotation(rank, "ddprof::data", began, 1_000.0)
+        torchs = annotation(rank, "enumerate(DataLoader)#_Iter.__next__", began + 50.0, 900.0)
+        return [ours, torchs, *all_reduce(rank, began + 5_000.0, 3_000.0, 500.0)]
+
+    measures = in_steps(tmp_path / "run", 5, 10_000.0, play).measures
+    assert measures.host_counts["dataloader"].tolist() == [1.0, 1.0]

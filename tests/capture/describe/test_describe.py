@@ -1,4 +1,4 @@
-"""What is known of a rank's environment and model, and from NCCL's own log."""
+"""A rank's environment and model, and what NCCL's own log says."""
 
 import os
 from pathlib import Path

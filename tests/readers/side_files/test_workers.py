@@ -40,6 +40,16 @@ def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
     assert [trace.tracks["name"][t] for t in mine["track"]] == ["DataLoader worker 0", "DataLoader worker 1"]
 
 
+def test_few_fetches_that_wait_for_a_cpu_show_in_the_typical_one(tmp_path: Path) -> None:
+    """The median fetch of five waits for nothing."""
+    waits = [0, 0, 0, 0, 300_000, 300_000]
+    lines = [fetch(0, 1000 * n, 100 + wait // 1000, waited_ns=wait) for n, wait in enumerate(waits)]
+    fetches, _ = read_fetches(workers_path(str(folder_with(tmp_path, lines) / f"{STEM}.sidecar.json")), Sidecar())
+    timed = summary(fetches)
+    assert timed is not None and timed.fetch_ns == 100_000
+    assert timed.waited_ns == pytest.approx(100_000 * 600 / (5 * 100 + 600), abs=1)
+
+
 def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_are_its_own(tmp_path: Path) -> None:
     cost = {"cpu_ns": 90_000, "collate_ns": 10_000, "waited_ns": 4_000}
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]

@@ -38,6 +38,27 @@ def test_the_scripts_own_profiler_wins(tmp_path: Path) -> None:
     assert any("own profiler" in note for note in second["notes"]) and len(second["steps"]) == 14
 
 
+PROFILED = """
+import json, sys, torch
+from torch.profiler import ProfilerActivity, profile
+net = torch.nn.Sequential(torch.nn.Linear(4, 4))
+opt = torch.optim.SGD(net.parameters(), 0.1)
+with profile(activities=[ProfilerActivity.CPU], with_stack=True, with_modules=True) as profiler:
+    for _ in range(12):
+        net(torch.randn(2, 4)).sum().backward()
+        opt.step()
+profiler.export_chrome_trace(sys.argv[1])
+events = json.load(open(sys.argv[1]))["traceEvents"]
+print("modules", sum("nn.Module: Linear" in event.get("name", "") for event in events))
+"""
+
+
+def test_a_profiler_of_the_script_sees_its_modules_from_the_first_step_on(tmp_path: Path) -> None:
+    """torch's tracer knows a module's call by the code of nn.Module.__call__, and reads the module's parameters."""
+    run = ddprof_run(tmp_path / "run", [sys.executable, "-c", PROFILED, str(tmp_path / "own.json")])
+    assert run.code == 0 and "modules 12\n" in run.output, run.output
+
+
 EARLY_ENDS = {"exception": (1, 1, "exit"), "SIGTERM": (0, -15, "signal"), "exit": (0, 7, "exit")}  # rank, code, state
 
 

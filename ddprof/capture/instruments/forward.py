@@ -34,6 +34,7 @@ class ForwardPasses(Instrumentor):
         self.watch_class(self._torch.nn.DataParallel, "dp")
         self._learn_root()
         self.hub.watch_root = self._watch_root
+        self.hub.leave_modules = self._stop_learning
 
     def _uninstall(self) -> None:
         self._stop_learning()
@@ -96,21 +97,23 @@ class ForwardPasses(Instrumentor):
         begin, end, unmarked = self.hub.begin, self.hub.end, self.hub.unmarked
         learn = self.hub.guard.wrap(self._learned)
         inside: list[Any] = []
+        watched = self._watched
 
-        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
+        # torch's profiler takes what is called "self" in the code of nn.Module.__call__ for the module.
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if inside or is_compiling():
-                return inherited(module, *args, **kwargs)
-            inside.append(module)
-            if unmarked and not isinstance(module, tuple(self._watched)):  # or its class has told of the call
-                unmarked[0].forward_begins(module)
+                return inherited(self, *args, **kwargs)
+            inside.append(self)
+            if unmarked and not isinstance(self, tuple(watched)):  # or its class has told of the call
+                unmarked[0].forward_begins(self)
             started = begin(FORWARD)
             try:
-                result = inherited(module, *args, **kwargs)
+                result = inherited(self, *args, **kwargs)
             finally:
                 end(FORWARD, started)
                 inside.clear()
             if started and getattr(result, "requires_grad", True):
-                learn(module)
+                learn(self)
             return result
 
         self._learner = __call__

@@ -131,7 +131,7 @@ def test_ranks_that_are_not_late_cost_nothing_nor_do_all_of_them(labelled: Runs)
 
 
 def test_a_range_around_another_of_its_cause_is_one_batch(tmp_path: Path) -> None:
-    """As ours of a batch is around torch's."""
+    """Ours of a batch is around torch's."""
 
     def play(rank: int, began: float) -> Events:
         ours = annotation(rank, "ddprof::data", began, 1_000.0)

@@ -29,15 +29,12 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import occupying_line
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.job.whole_run.drained_queue import DrainedQueue, drained_queue
-from ddprof.analyzers.job.whole_run.pauses import worst_pauses
-from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, thread_fix
+from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch, started_each_step
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
-from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE as OVER_THE_RUN_SHARE
-from ddprof.analyzers.rules.evidence.over_the_run import over_the_run
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.spans import largest_span
@@ -62,15 +59,6 @@ _LIMITS = {
     "turns": "; its workers fetch one at a time: give each its own file or connection, or drop the lock",
     "processes": "; even these deliver less than a batch per step: fetch samples in parallel, or from closer storage",
 }
-PERSISTENT_FIX = Fix(
-    setting="persistent_workers",
-    current="False",
-    suggested="True",
-    patch="DataLoader(..., persistent_workers=True)",
-    applies=(("persistent_workers", True),),
-    why="persistent workers keep their data set and prefetch the first batches of an epoch",
-    source="torch.utils.data.DataLoader documentation",
-)
 PREFETCH = 4  # batches that each worker holds, suggested where it holds fewer
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
@@ -221,7 +209,7 @@ def _cores_each(processors: Processors) -> int:
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
-    remade = _remade_workers(measures)
+    remade = started_each_step(measures) or remade_each_epoch(measures)
     if remade is not None:
         yield remade
         return
@@ -319,22 +307,6 @@ def _waits(
     trains = present_in(measures.job).trains
     loop = "the training loop" if trains else "the loop around the model"
     return f"{loop} prepares its own batches, in {in_loop}", (loop_fix(in_loop, trains),)
-
-
-def _remade_workers(measures: Measures) -> Candidate | None:
-    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader."""
-    ranks = measures.job.ranks
-    if not any(remakes_workers(facts) for facts in ranks):
-        return None
-    starts = worst_pauses(ranks, remade_workers)
-    if starts is None or starts.share < OVER_THE_RUN_SHARE:
-        return None
-    steps = [step for step in ranks[starts.position].sidecar.steps if step.length_ns is not None]
-    in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
-    if starts.share < in_loader / 2:
-        return None
-    words = "the loader's workers are restarted every epoch:", ""
-    return over_the_run(RULE.id, words, measures, starts, "starts of workers", PERSISTENT_FIX)
 
 
 def _operators_in_loop(facts: RankFacts) -> str | None:

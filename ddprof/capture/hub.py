@@ -58,7 +58,6 @@ class Hub(Protocol):
     optimizer_stepped: Callable[..., Any]  # (optimizer): it has stepped, or its GradScaler skipped the step
     unmarked: list[UnmarkedSteps]  # to be told of what repeats; empty once optimizers or the script mark the steps
     watch_root: Callable[[Any], object]  # (module): time this model's calls, whatever it is
-    leave_modules: Callable[[], object]  # nn.Module is to be as torch made it
     process_group_exists: Callable[[], Any]  # torch.distributed is initialised: the rank is known
     user_profiler_starts: Callable[[], Any]  # the script is about to start a profiler of its own
 

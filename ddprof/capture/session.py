@@ -71,7 +71,6 @@ class Session:
         self.calls: CallLog | None = None
         self.finished = False  # the flush has begun
         self.watch_root: Callable[[Any], object] = lambda _: None
-        self.leave_modules: Callable[[], object] = lambda: None
         self.unmarked = [self._without_optimizers()]
         self._marked_by_script = False
         self.ending: dict[str, Any] | None = None  # how the process ended, once it has

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ddprof.sidecar.applied import MadeLine, SettingOutcome
@@ -18,6 +18,8 @@ from ddprof.sidecar.bounded import Real as Real
 from ddprof.sidecar.bounded import Whole as Whole
 from ddprof.sidecar.calls import CallingLine, ModelBuffers, ScriptCall, WrappedModel
 from ddprof.sidecar.loading import FetchSpan as FetchSpan
+from ddprof.sidecar.loading import LoaderSettings as LoaderSettings
+from ddprof.sidecar.loading import SamplerSettings as SamplerSettings
 from ddprof.sidecar.loading import TimedFetches as TimedFetches
 from ddprof.sidecar.loading import WorkerLine as WorkerLine
 from ddprof.sidecar.training import BatchNorms, OptimizerGradients, ReplicaState, ShuffledPasses
@@ -95,41 +97,6 @@ class Processors(Struct, frozen=True):
     usable: Whole | None = None
     local_ranks: Rank | None = None
     cores: str | None = None
-
-
-class SamplerSettings(Struct, frozen=True):
-    """The innermost sampler; `sharded` False: every rank reads the same samples."""
-
-    name: str | None = field(name="class", default=None)
-    num_replicas: Rank | None = None
-    rank: Rank | None = None
-    shuffle: bool | None = None
-    sharded: bool | None = None
-    even: bool | None = None
-    epoch: Whole | None = None
-
-
-class LoaderSettings(Struct, frozen=True):
-    """Settings of the DataLoader that feeds the optimizer."""
-
-    num_workers: Whole | None = None
-    prefetch_factor: Whole | None = None
-    pin_memory: bool | None = None
-    persistent_workers: bool | None = None
-    batch_size: Whole | None = None
-    drop_last: bool | None = None
-    dataset: str | None = None
-    dataset_length: Whole | None = None
-    multiprocessing_context: str | None = None
-    batches_per_epoch: Whole | None = None
-    sampler: SamplerSettings | None = None
-
-    def known(self) -> dict[str, object]:
-        """Known settings of the loader and its sampler ("sampler.class"), by the names in the file."""
-        loader = to_builtins(self)
-        sampler = loader.pop("sampler") or {}
-        every = {**loader, **{f"sampler.{name}": value for name, value in sampler.items()}}
-        return {name: value for name, value in every.items() if value is not None}
 
 
 class BatchTensor(Struct, frozen=True):
@@ -380,6 +347,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     batch_norms: tuple[BatchNorms, ...] = ()
     gradients: tuple[OptimizerGradients, ...] = ()
     sampler_passes: tuple[ShuffledPasses, ...] = ()
+    loader_passes: Whole | None = None  # begun by the training, over all its loaders
     applied: tuple[SettingOutcome, ...] = ()
     made: tuple[MadeLine, ...] = ()
     fetching: TimedFetches | None = None

@@ -1,11 +1,46 @@
-"""Cost of a loader's fetches, and the lines of its workers meanwhile."""
+"""Settings of a loader, the cost of its fetches, and the lines of its workers meanwhile."""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
-from ddprof.sidecar.bounded import Count, Real, Whole
+from ddprof.sidecar.bounded import Count, Rank, Real, Whole
+
+
+class SamplerSettings(Struct, frozen=True):
+    """The innermost sampler; `sharded` False: every rank reads the same samples."""
+
+    name: str | None = field(name="class", default=None)
+    num_replicas: Rank | None = None
+    rank: Rank | None = None
+    shuffle: bool | None = None
+    sharded: bool | None = None
+    even: bool | None = None
+    epoch: Whole | None = None
+
+
+class LoaderSettings(Struct, frozen=True):
+    """Settings of the DataLoader that feeds the optimizer."""
+
+    num_workers: Whole | None = None
+    prefetch_factor: Whole | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    batch_size: Whole | None = None
+    drop_last: bool | None = None
+    dataset: str | None = None
+    dataset_length: Whole | None = None
+    multiprocessing_context: str | None = None
+    batches_per_epoch: Whole | None = None
+    sampler: SamplerSettings | None = None
+
+    def known(self) -> dict[str, object]:
+        """Known settings of the loader and its sampler ("sampler.class"), by the names in the file."""
+        loader = to_builtins(self)
+        sampler = loader.pop("sampler") or {}
+        every = {**loader, **{f"sampler.{name}": value for name, value in sampler.items()}}
+        return {name: value for name, value in every.items() if value is not None}
 
 
 class FetchSpan(Struct, frozen=True, gc=False, array_like=True):

@@ -17,7 +17,7 @@ from ddprof.settings.wanted import parse_set
 def make_hub(**more: Any) -> Any:
     """A hub with a guard, a journal, and ranges and phases that nobody keeps; `more` is beside or in place of them."""
     ranges = SimpleNamespace(open=lambda name: None)
-    phases = {"begin": lambda *_: False, "end": lambda *_: None, "unmarked": []}
+    phases = {"begin": lambda *_: False, "end": lambda *_: None, "unmarked": [], "user_profiler_starts": lambda: None}
     return SimpleNamespace(**{"guard": Guard(), "journal": Journal(), "annotator": ranges, **phases, **more})
 
 

@@ -24,6 +24,7 @@ from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends
 from ddprof.analyzers.job.steps.paired import paired_steps
 from ddprof.model import HealthNote
+from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks
 
@@ -191,13 +192,8 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     theirs. A count like most peers' lacks nothing: the rank's other steps do more, such as saves. For CPU ranks
     operators count, and a count seen in another step is a kind of step, as where ranks alternate.
     """
-    counts = np.zeros(has.shape, np.int64)
-    for position, facts in enumerate(ranks):
-        launched = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
-        step = np.concatenate(
-            (launched, _steps_at(facts, facts.host_operators["start_ns"], numbers))
-        )  # one of them is empty
-        counts[position] = np.bincount(step[step >= 0], minlength=len(numbers))
+    steps = [_launched_in(facts, numbers) for facts in ranks]
+    counts = np.array([np.bincount(step[step >= 0], minlength=len(numbers)) for step in steps])
     usual = np.array([_usual(row[recorded]) for row, recorded in zip(counts, has, strict=True)])[:, None]
     alike = np.array([_usual(row[recorded]) for row, recorded in zip(counts.T, has.T, strict=True)])[None, :]
     is_static = ((counts == alike) & (alike > 0)).any(axis=1, keepdims=True)  # equals its peers where it is whole
@@ -208,7 +204,31 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     again = (held[:, :, None] == held[:, None, :]).sum(axis=2) > 1
     fewer &= ~(on_cpu & again)
     common = fewer.sum(axis=0) * 2 > has.sum(axis=0)  # the program itself launches fewer there
-    return np.asarray(fewer & ~common & (counts != alike))
+    fewer &= ~common & (counts != alike)
+    for position, at in np.argwhere(fewer).tolist():
+        fewer[position, at] = not _ran_less(ranks[position], steps[position], at, has[position])
+    return np.asarray(fewer)
+
+
+def _launched_in(facts: RankFacts, numbers: Array) -> Array:
+    """Position in `numbers` of the step of each kernel and of each operator of a CPU rank; -1 where none is."""
+    kernels = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+    return np.concatenate((kernels, _steps_at(facts, facts.host_operators["start_ns"], numbers)))
+
+
+def _ran_less(facts: RankFacts, step: Array, at: int, has: Array) -> bool:
+    """True where a step has fewer kernels or operators (`step`: of each) because its data asked for fewer: those that
+    come equally often in most steps are all there, as a loss of so many at random would leave them by chance alone.
+    """
+    names = np.concatenate((facts.device_ops["name"], facts.host_operators["name"])).astype(np.int64)
+    _, which = np.unique(names, return_inverse=True)
+    counts = np.zeros((int(which.max()) + 1, len(has)), np.int64)
+    np.add.at(counts, (which[step >= 0], step[step >= 0]), 1)
+    others = counts[:, has & (np.arange(len(has)) != at)]
+    usual = np.array([_usual(row) for row in others])
+    kept = float(counts[:, at].sum()) / max(1.0, float(np.median(others.sum(axis=0))))
+    steady = usual > 0
+    return bool((counts[steady, at] >= usual[steady]).all()) and kept ** int(usual.sum()) < MAX_CHANCE
 
 
 def _fewer(counts: Array, usual: Array, share: float) -> Array:

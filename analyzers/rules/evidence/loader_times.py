@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
 from ddprof.analyzers.replay.changes.loader.demand import busy_step_us
 from ddprof.analyzers.replay.changes.loader.fetch_costs import needed_workers, rank_costs
 from ddprof.tables import Array
@@ -50,15 +52,22 @@ def lack_cores(measures: Measures, late: Array, others: Array) -> bool:
 
 
 def made_us(measures: Measures) -> Array:
-    """Time of a rank's training thread to make a step's batches, timed over the whole run, us, shape (ranks,). Traced
-    fetches beyond it are want of a CPU. Infinite where untimed, or where workers make them.
+    """Time of a rank's training thread to make a step's batches, timed over the whole run, us, shape (ranks,): in the
+    data set, or in the loader as a whole, whose sampler and iterator take time too. Traced fetches beyond it are want
+    of a CPU. Infinite where untimed, or where workers make them.
     """
     every = zip(rank_costs(measures, 0), measures.host_counts["dataloader"], measures.job.ranks, strict=True)
     return np.array(
         [
             np.inf
             if cost is None or cost.source != "inline" or facts.sidecar.fetching is None
-            else count * cost.mean_ns / 1e3
+            else max(count * cost.mean_ns / 1e3, usual_loading_us(facts))
             for cost, count, facts in every
         ]
     )
+
+
+def usual_loading_us(facts: RankFacts) -> float:
+    """Median time in the loader of a rank's steps without the profiler, us; 0 where none was timed."""
+    timed_ns = [step.data_ns for step in unprofiled_steps(facts) if step.data_ns is not None]
+    return float(np.median(timed_ns)) / 1e3 if timed_ns else 0.0

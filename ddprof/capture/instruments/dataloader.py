@@ -35,6 +35,7 @@ class DataLoading(Instrumentor):
         self._trains: int | None = None  # number of the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
         self._passes = SamplerPasses()
+        self._begun = 0  # passes of the training over its loaders
         self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
@@ -63,7 +64,9 @@ class DataLoading(Instrumentor):
 
         def __iter__(loader: Any) -> Any:
             begins(loader)
-            token = begin(DATA, EVALUATION if self._trains is not None and not learns() else None)  # workers start here
+            evaluates = self._trains is not None and not learns()
+            self._begun += not evaluates
+            token = begin(DATA, EVALUATION if evaluates else None)  # workers start here
             try:
                 return iterate(loader)
             finally:
@@ -73,6 +76,7 @@ class DataLoading(Instrumentor):
             self._watch_indices(source._BaseDataLoaderIter)
         self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)
         self.patches.add(source.DataLoader, "__iter__", __iter__)
+        self._time_ends_of_workers(source._MultiProcessingDataLoaderIter)
 
     def optimizer_stepped(self) -> bool:
         """Note the training's loader: that of the last batch before the first optimizer step."""
@@ -88,6 +92,7 @@ class DataLoading(Instrumentor):
         return {
             "sample_indices": first if self._trains is None else self._indices.get(self._trains, []),
             "sampler_passes": self._passes.recorded(self._trains),
+            "loader_passes": self._begun,
         }
 
     def _ends(self, iterator: Any, _: object) -> None:
@@ -109,6 +114,21 @@ class DataLoading(Instrumentor):
         if not is_kept and (number in self._indices or len(self._indices) < _MAX_LOADERS):
             self._indices[number] = []
             self._wanted.add(sampler)
+
+    def _time_ends_of_workers(self, cls: Any) -> None:
+        """Book the end of a pass's worker processes to loading, as their start is."""
+        original: Any = getattr(cls, "_shutdown_workers", None)
+        begin, end = self.hub.begin, self.hub.end
+
+        def _shutdown_workers(iterator: Any) -> Any:
+            token = begin(DATA, None)
+            try:
+                return original(iterator)
+            finally:
+                end(DATA, token)
+
+        if original is not None:
+            self.patches.add(cls, "_shutdown_workers", _shutdown_workers)
 
     def _watch_indices(self, cls: Any) -> None:
         """Record a rank's first indices, which show whether ranks read the same samples."""

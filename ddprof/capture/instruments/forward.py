@@ -34,7 +34,13 @@ class ForwardPasses(Instrumentor):
         self.watch_class(self._torch.nn.DataParallel, "dp")
         self._learn_root()
         self.hub.watch_root = self._watch_root
-        self.hub.leave_modules = self._stop_learning
+        window_ends = self.hub.user_profiler_starts
+
+        def user_profiler_starts() -> Any:
+            self._stop_learning()  # a profiler knows calls of modules by the code of nn.Module.__call__
+            return window_ends()
+
+        self.hub.user_profiler_starts = user_profiler_starts
 
     def _uninstall(self) -> None:
         self._stop_learning()

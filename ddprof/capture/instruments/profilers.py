@@ -20,11 +20,9 @@ class UserProfilers(Instrumentor):
 
     def _warned(self, original: Any) -> Any:
         hub = self.hub
-        user_profiler_starts = hub.user_profiler_starts
 
         def starting(profiler: Any, *args: Any, **kwargs: Any) -> Any:
-            hub.leave_modules()  # a profiler knows calls of modules by the code of nn.Module.__call__
-            user_profiler_starts()  # our own profiler starts while no window is open, and changes nothing
+            hub.user_profiler_starts()  # our own profiler starts while no window is open, and changes nothing
             return original(profiler, *args, **kwargs)
 
         return starting

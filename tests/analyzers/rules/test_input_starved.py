@@ -1,14 +1,19 @@
 """Every loader too slow: workers are the fix; without loader ranges nothing is said."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from captured import with_sidecars
 from labelled_runs import Labelled, abstains, candidate, candidates, fires
+from msgspec.structs import replace as replace_struct
+from step_timers import LOAD_US, STEP_US, STEPS, loaded, records
 
+from ddprof.analyzers.rules.evidence.loader_times import made_us
 from ddprof.analyzers.rules.input_starved import workers_fix
 from ddprof.findings import Basis
+from ddprof.sidecar import TimedFetches
 
 ID = "input.starved"
 
@@ -90,3 +95,36 @@ def test_a_queue_gets_no_shorter(faulty: Labelled, prefetch: int, advised: list[
 def test_workers_of_unknown_cost_respect_the_machine(healthy: Labelled, workers: int, cores: int, advised: int) -> None:
     sidecar = {"dataloader": {"num_workers": workers}, "processors": {"usable": cores, "local_ranks": 2}}
     assert dict(workers_fix(with_sidecars(healthy, sidecar), 1_000.0).applies)["num_workers"] == advised
+
+
+@pytest.mark.parametrize(
+    ("passes", "batches_per_epoch", "is_told"),
+    [(40, 6250, True), (4, 6250, False), (40, 1, False), (None, 6250, False)],
+)
+def test_a_loader_that_starts_again_for_each_batch(
+    tmp_path: Path, passes: int | None, batches_per_epoch: int, is_told: bool
+) -> None:
+    """`next(iter(loader))`; more workers would be started and ended in each step, too."""
+    steps = records([STEP_US] * STEPS, [STEP_US] * 28, LOAD_US)
+    more = {"steps_total": 40, "loader_passes": passes, "dataloader": {"batches_per_epoch": batches_per_epoch}}
+    measures = with_sidecars(loaded(tmp_path), {"steps": steps, **more})
+    said = [one for one in candidates(ID, measures) if "starts its data loader again" in one.summary]
+    assert bool(said) is is_told
+    for one in said:
+        assert one.lost_us == pytest.approx(LOAD_US, rel=0.02) and one.fixes[0].suggested == "made once per epoch"
+        assert "40 passes" in one.evidence[0].text
+
+
+@pytest.mark.parametrize(("data_us", "bound_us"), [(8_000.0, 8_000.0), (200.0, 500.0)])
+def test_loading_is_bounded_by_what_the_run_shows_of_data_set_and_loader(
+    tmp_path: Path, data_us: float, bound_us: float
+) -> None:
+    """A sampler's time is in no fetch; a traced fetch far beyond both waited for a CPU."""
+    steps = records([STEP_US] * STEPS, [STEP_US] * 28, data_us)
+    fetches = [{"start_ns": n, "dur_ns": 500_000, "cpu_ns": 500_000, "collate_ns": 0, "samples": 4} for n in range(9)]
+    run = loaded(tmp_path)
+    measures = with_sidecars(run, {"steps": steps, "dataloader": {"num_workers": 0}, "fetches": fetches})
+    fetching = replace_struct(TimedFetches(0, 500_000, 4), fetch_quantiles_ns=(500_000,) * 20, cpu_ns=500_000)
+    ranks = tuple(replace(f, sidecar=replace_struct(f.sidecar, fetching=fetching)) for f in measures.job.ranks)
+    measures = replace(measures, job=replace(measures.job, ranks=ranks), settings=ranks[0].sidecar)
+    assert made_us(measures) == pytest.approx([bound_us] * 2)

@@ -41,6 +41,7 @@ def test_a_batch_fetched_without_gradients_once_training_has_begun_is_an_evaluat
         assert set(ranges[4:]) == {EVALUATION}
         next(iter(train))
         assert ranges[-2:] == [None, None]
+        assert loading.recorded()["loader_passes"] == 3  # that over `held_out` without gradients is none
     assert sum(each["batches"] for each in hub.journal.batches()) == 3
 
 

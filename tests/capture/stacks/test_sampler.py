@@ -228,4 +228,5 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     planted(lambda: path.exists() and b'"samples"' in path.read_bytes())
     job.kill()
     job.wait()
+    path.write_bytes(path.read_bytes().rpartition(b"\n")[0])  # what it was writing when it was killed is no whole line
     assert {"begin", "frames", "stacks", "threads", "samples", "counts"} >= set(lines(path)) >= {"begin", "samples"}

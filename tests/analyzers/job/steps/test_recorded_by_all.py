@@ -72,6 +72,21 @@ def test_a_cpu_rank_is_compared_where_it_has_no_holes(torn: tuple[int, ...], ste
     assert not run.report.findings and (out_of_scope(run.job) == ONE_STEP_LEFT) == (len(steps) == 1)
 
 
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_a_loop_that_data_decides_loses_nothing_and_a_hole_does(tmp_path: Path, is_torn: bool) -> None:
+    """Unlike counts in every step, and on rank 0 far fewer in the third; what all steps run is there, or is not."""
+    rounds = {0: (40, 44, 12, 37), 1: (35, 48, 41, 33)}
+
+    def play(rank: int, began: float) -> Events:
+        step = round(began / 100_000.0)
+        every = 20 - 8 * (is_torn and (rank, step) == (0, 2))
+        names = [*(f"aten::op{n}" for n in range(every)), *["aten::tanh"] * rounds[rank][step]]
+        return [operator(rank, name, began + 1_000.0 * n, 500.0) for n, name in enumerate(names)]
+
+    ranks = in_steps(tmp_path / "run", 4, 100_000.0, play).job.ranks
+    assert len(ranks[0].steps) == (2 if is_torn else 4)
+
+
 def test_a_rank_that_does_more_in_most_of_its_steps_lacks_nothing_in_the_others(labelled: Runs) -> None:
     """One rank saves in three steps of five, and copies for that; in the others it is like its peers."""
     saver, *rest = labelled("straggler.imbalance").job.ranks

@@ -1,0 +1,89 @@
+"""Data loaders that are started again for each batch, or whose workers are for each epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ddprof import averages
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.whole_run.pauses import worst_pauses
+from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
+from ddprof.analyzers.rules.evidence.loader_cost import fetch_cost
+from ddprof.analyzers.rules.evidence.loader_times import usual_loading_us
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
+from ddprof.finding_ids import INPUT_STARVED
+from ddprof.findings import Basis, Candidate, Evidence, Fix
+from ddprof.sidecar import Sidecar
+from ddprof.units import format_share
+
+NEARLY_ALL, MIN_PASSES = 0.9, 8  # of the steps begin a pass; fewer passes are those of short epochs
+LEAST_SHARE = 0.05  # of the step: as much as a late loader needs beside others that are slower
+PERSISTENT_FIX = Fix(
+    setting="persistent_workers",
+    current="False",
+    suggested="True",
+    patch="DataLoader(..., persistent_workers=True)",
+    applies=(("persistent_workers", True),),
+    why="persistent workers keep their data set and prefetch the first batches of an epoch",
+    source="torch.utils.data.DataLoader documentation",
+)
+ITERATOR_FIX = Fix(
+    setting="iterator of the data loader",
+    current="made for each batch",
+    suggested="made once per epoch",
+    patch="batches = iter(loader)  # before the loop\nbatch = next(batches)",
+    why="each new iterator shuffles the whole data set, and starts and ends the worker processes",
+    source="torch.utils.data.DataLoader documentation",
+)
+
+
+def started_each_step(measures: Measures) -> Candidate | None:
+    """Candidate for loaders of which nearly every step takes the first batch of a new pass (`next(iter(loader))`): all
+    that such a pass begins with, and not a batch, is what each step waits for."""
+    ranks = measures.job.ranks
+    if not all(_starts_each_step(facts.sidecar) for facts in ranks):
+        return None
+    loading_us = np.array([usual_loading_us(facts) for facts in ranks])
+    costs = [fetch_cost(facts) for facts in ranks]
+    batch_us = np.array([0.0 if cost is None or cost.timed.workers else cost.fetch_us for cost in costs])
+    step_us = unprofiled_step_us(measures.job) or measures.step_us
+    share = float(averages.typical(np.maximum(loading_us - batch_us, 0.0))) / step_us
+    if share < LEAST_SHARE:
+        return None
+    passes, steps = ranks[0].sidecar.loader_passes, ranks[0].sidecar.steps_total
+    cost_us = share * measures.step_us
+    return Candidate(
+        id=INPUT_STARVED,
+        summary="the loop starts its data loader again for each batch, as next(iter(loader)) does",
+        lost_us=cost_us,
+        basis=Basis.TIMED,
+        evidence=(
+            Evidence(f"{passes} passes over the loader begin in {steps} steps", measures.job.rank_ids[0]),
+            Evidence(f"the loader takes {format_share(share)} of a step beside what a batch takes to make"),
+        ),
+        fixes=(ITERATOR_FIX,),
+        ceiling_us=cost_us,
+        band=0.25,
+    )
+
+
+def _starts_each_step(sidecar: Sidecar) -> bool:
+    passes, steps = sidecar.loader_passes or 0, sidecar.steps_total or 0
+    return passes >= max(NEARLY_ALL * steps, MIN_PASSES) and sidecar.loader.batches_per_epoch != 1
+
+
+def remade_each_epoch(measures: Measures) -> Candidate | None:
+    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader."""
+    ranks = measures.job.ranks
+    if not any(remakes_workers(facts) for facts in ranks):
+        return None
+    starts = worst_pauses(ranks, remade_workers)
+    if starts is None or starts.share < MIN_SHARE:
+        return None
+    steps = [step for step in ranks[starts.position].sidecar.steps if step.length_ns is not None]
+    in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
+    if starts.share < in_loader / 2:
+        return None
+    words = "the loader's workers are restarted every epoch:", ""
+    return over_the_run(INPUT_STARVED, words, measures, starts, "starts of workers", PERSISTENT_FIX)

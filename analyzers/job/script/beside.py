@@ -43,9 +43,9 @@ def line_of_operators(ranks: Sequence[RankFacts], name: str) -> str:
         tree, ops = call_tree(facts), facts.host_operators
         named = [at for at, text in enumerate(facts.strings) if text == name]
         rows = np.flatnonzero(np.isin(ops["name"], named))
-        in_forward = intervals.covered(facts.phase_time(Phase.FORWARD), ops["start_ns"][rows] + 1)
-        before = intervals.covered(facts.phase_time(Phase.FORWARD), ops["start_ns"][rows])
-        phase = FORWARD if 2 * np.count_nonzero(in_forward > before) > len(rows) else REST
+        begun = ops["start_ns"][rows]
+        in_forward = intervals.overlap(facts.phase_time(Phase.FORWARD), begun, begun + 1)
+        phase = FORWARD if 2 * in_forward.sum() > len(rows) else REST
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             seen[stack] += samples * (tree.folded[stack] >= 0)

@@ -221,6 +221,8 @@ def _ran_less(facts: RankFacts, step: Array, at: int, has: Array) -> bool:
     come equally often in most steps are all there, as a loss of so many at random would leave them by chance alone.
     """
     names = np.concatenate((facts.device_ops["name"], facts.host_operators["name"])).astype(np.int64)
+    if not len(names):
+        return False
     _, which = np.unique(names, return_inverse=True)
     counts = np.zeros((int(which.max()) + 1, len(has)), np.int64)
     np.add.at(counts, (which[step >= 0], step[step >= 0]), 1)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from labelled_runs import Runs
 
 # Helpers of these folders are no installed packages, as `budget`, `stores` and benchmarks/ are none.
-OF_SLICES = ("slices/hangs", "slices/planning", "slices/tuning", "slices/xla")
+OF_SLICES = ("slices/hangs", "slices/planning", "slices/tuning")
 ROOMS = ("..", "acceptance", "analyzers", "capture/applying", "documents", "fuzz", "oracle", "readers", *OF_SLICES)
 sys.path += [f"{sys.path[0]}/{room}" for room in ROOMS]
 

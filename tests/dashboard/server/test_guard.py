@@ -139,6 +139,8 @@ def other_site() -> Iterator[int]:
 
 def test_the_printed_link_opens_every_page_also_from_another_site(page: Page, other_site: int) -> None:
     page.browser.get(page.address + "/")
+    page.browser.delete_all_cookies()  # of tests before it, in whatever order
+    page.browser.get(page.address + "/")
     page.wait("return document.body && document.body.innerText.includes('?token=')")  # one line without the token
     page.browser.get(f"http://localhost:{other_site}/nothing")  # its pages may lead here
     page.js(f"location.href = '{page.address}/?token={TOKEN}'")

@@ -89,7 +89,7 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
         evidence=(
             evidence(cost, rank),
             *line_evidence(cost, rank, measures.job.ranks),
-            Evidence(f"the workers use {format_share(taken.part)} of the cores' time"),
+            *((Evidence(f"all workers use {format_share(taken.part)} of the cores' time"),) if alone else ()),
         ),
         fixes=(*(() if cheaper is None else (cheaper,)), _FEWER),
         ceiling_us=cost_us,

@@ -171,6 +171,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
+    in_turn = _operators_in_turn(measures)
+    if in_turn is not None:
+        yield in_turn
+        return
     least = execution_of(measures.job).limits.min_work_spread
     slow = slow_positions(slowdown, STEADY_EXCESS)
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
@@ -181,9 +185,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
         candidates = [_in_turns(measures, spread, turns)] if spread >= least else []
-    extra_in_turn = _operators_in_turn(measures)
-    if extra_in_turn is not None:
-        candidates = [extra_in_turn]
     timed = turns_in_forward(measures, RULE.id)
     yield from candidates or ([] if timed is None else [timed])
 

@@ -41,7 +41,7 @@ def unprofiled_step_us(job: JobFacts) -> float | None:
 
     None where a rank has fewer than MIN_STEPS unprofiled steps.
     """
-    means = [_average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in job.ranks]
+    means = [average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in job.ranks]
     timed = [ns for ns in means if ns is not None]
     return median(timed) / 1e3 if timed and len(timed) == len(means) else None
 
@@ -171,16 +171,16 @@ def _inside_and_outside(
     """
     inside = [step for step in facts.sidecar.steps if step.profiled and step.length_ns is not None]
     outside = typical_steps(facts)
-    step_ns = _average_ns(inside, attrgetter("length_ns"))
+    step_ns = average_ns(inside, attrgetter("length_ns"))
     times = {}
     for name, part in parts.items():
-        inside_ns, outside_ns = _average_ns(inside, part, average), _average_ns(outside, part, average)
+        inside_ns, outside_ns = average_ns(inside, part, average), average_ns(outside, part, average)
         if inside_ns is not None and outside_ns is not None and inside_ns > least_share * (step_ns or 0.0):
             times[name] = (inside_ns, outside_ns)
     return times
 
 
-def _average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.mean) -> float | None:
+def average_ns(steps: Sequence[StepTimes], part: Part, average: Average = np.mean) -> float | None:
     """Mean of a part over the steps whose timers have it; None without any."""
     times = [ns for step in steps if (ns := part(step)) is not None]
     return float(average(times)) if times else None

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
-from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import average_ns, unprofiled_steps
 from ddprof.analyzers.replay.changes.loader.demand import busy_step_us
 from ddprof.analyzers.replay.changes.loader.fetch_costs import needed_workers, rank_costs
+from ddprof.derived_once import remembered
 from ddprof.tables import Array
 
 MOST = 0.5  # of what batches take longer: waiting for a CPU that is more than this explains it (trust/busy_machine.py)
 
 
+@remembered
 def keep_up(measures: Measures) -> Array:
     """Mask of ranks whose workers make a step's batches in less than the step takes without waiting; shape (ranks,).
     There a fetch costs only handing over and want of a CPU, which no loader setting shortens. False where workers were
@@ -51,6 +55,7 @@ def lack_cores(measures: Measures, late: Array, others: Array) -> bool:
     return bool(more_waited_ns > MOST * more_ns > 0) and all(run.is_shared(position) for position in late.tolist())
 
 
+@remembered
 def made_us(measures: Measures) -> Array:
     """Time of a rank's training thread to make a step's batches, timed over the whole run, us, shape (ranks,): in the
     data set, or in the loader as a whole, whose sampler and iterator take time too. Traced fetches beyond it are want
@@ -69,5 +74,4 @@ def made_us(measures: Measures) -> Array:
 
 def usual_loading_us(facts: RankFacts) -> float:
     """Median time in the loader of a rank's steps without the profiler, us; 0 where none was timed."""
-    timed_ns = [step.data_ns for step in unprofiled_steps(facts) if step.data_ns is not None]
-    return float(np.median(timed_ns)) / 1e3 if timed_ns else 0.0
+    return (average_ns(unprofiled_steps(facts), attrgetter("data_ns"), np.median) or 0.0) / 1e3

@@ -12,6 +12,7 @@ import numpy as np
 from ddprof.analyzers.facts.completeness import LOST_SHARE, MIN_LOST
 from ddprof.analyzers.facts.cpu.operators import shapes_of
 from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.names import is_launch
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, distinct, of_kinds, stable_order
 from ddprof.units import format_share
@@ -60,9 +61,11 @@ def _calls(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
 
 
 def _above_work(trace: RankTrace) -> Array:
-    """External id of the operator above each device operation."""
-    external = trace.events["external_id"]
-    rows = np.flatnonzero(of_kinds(trace.events["kind"], DEVICE_KINDS))
+    """External ids of the operators above each device operation and each launch call: one half suffices, as a record
+    lost at random leaves the other.
+    """
+    events, external = trace.events, trace.events["external_id"]
+    rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     launch = launch_rows(trace)[rows]
-    recorded = external[rows]
-    return np.where((recorded == NULL) & (launch >= 0), external[np.maximum(launch, 0)], recorded)
+    called = (events["kind"] == Kind.RUNTIME) & is_launch(trace.strings)[events["name"]]
+    return np.unique(np.concatenate((external[rows], external[launch[launch >= 0]], external[called])))

@@ -52,3 +52,10 @@ def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: C
 
 def test_a_trace_without_a_step_has_no_pairs(trace: RankTrace) -> None:
     assert lost_pairs_note(trace, find_steps(trace)[0].take(np.empty(0, np.int64))) == []
+
+
+def test_records_lost_one_by_one_leave_their_other_half(trace: RankTrace) -> None:
+    kinds = trace.events["kind"]
+    gone = np.isin(kinds, (Kind.KERNEL, Kind.RUNTIME)) & (np.random.default_rng(3).random(len(kinds)) < SHARE / 4)
+    other = replace(trace, events=trace.events.replace(kind=np.where(gone, Kind.OTHER, kinds)))
+    assert lost_pairs_note(other, find_steps(other)[0]) == []

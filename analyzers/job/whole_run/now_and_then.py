@@ -28,11 +28,13 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 @dataclass(frozen=True)
 class NowAndThen:
     """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and the `cost`, what
-    all wait for whoever is longest, less what one rank has beyond the typical one: that rank is late by it. `often`: in
-    how many of so many `steps`; `in_turn`: one rank at a time, beyond chance."""
+    all wait for whoever is longest, less what one rank has beyond the typical one: that rank is late by it. `most`: the
+    cost if no wait for a CPU is in it. `often`: in how many of so many `steps`; `in_turn`: one rank at a time, beyond
+    chance."""
 
     times: Array
     cost: float
+    most: float
     often: int
     steps: int
     in_turn: bool
@@ -81,7 +83,8 @@ def _beyond_quiet(
     stretch = np.nan_to_num(run_shares(ranks).stretch)
     without_cpu = np.nan_to_num([_mean(each) / step_ns for each in beyond]) * stretch / (1 + stretch)
     own = float(np.maximum(0.0, times - without_cpu).sum() / (times.sum() or 1.0))
-    return NowAndThen(times, own * (float(longest.mean()) - of_one), often, len(outside[0]), in_turn)
+    most = float(longest.mean()) - of_one
+    return NowAndThen(times, own * most, most, often, len(outside[0]), in_turn)
 
 
 def _quantiles(times_ns: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,11 +32,11 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
         return None
-    timed, seen = now_and_then(ranks, in_forward=False), _seen(ranks, REST)
+    timed, seen, words = _with_line(ranks, now_and_then(ranks, in_forward=False), _seen(ranks, REST))
     if timed is None or timed.cost < BESIDE:
-        timed, seen = now_and_then(ranks, in_forward=True), _seen(ranks, FORWARD, of_libraries=True)
+        seen = _seen(ranks, FORWARD, of_libraries=True)
+        timed, seen, words = _with_line(ranks, now_and_then(ranks, in_forward=True), seen)
         timed = None if timed is None or timed.cost < IN_FORWARD else timed
-    words = max(seen, key=lambda one: sum(seen[one]), default="")
     # What few ranks alone take or run is said with what makes them late.
     if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
         return None
@@ -58,6 +59,19 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
         alters=Alters.CHORE,
     )
     return _timed(measures, rule_id, timed, f"{summary}, mostly {words}", evidence, fix)
+
+
+def _with_line(
+    ranks: Sequence[RankFacts], timed: NowAndThen | None, seen: dict[str, list[float]]
+) -> tuple[NowAndThen | None, dict[str, list[float]], str]:
+    """The line with most samples, and what the timers show: at least what samples saw in that line is no wait for a
+    CPU, which falls anywhere in what a rank runs."""
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    if timed is None or not words or not all(map(has_frames, ranks)):
+        return timed, seen, words
+    share = np.array(seen[words]) / [max(1.0, sum(run_samples(facts).values())) for facts in ranks]
+    own = np.minimum(timed.times, share).sum() / (timed.times.sum() or 1.0)
+    return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
 
 
 def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from captured import with_sidecars
+from captured import meeting_in_backward, with_sidecars
 from cpu_loop import FORWARD, Chore, cpu_loop
 from kineto_run import Script
 from labelled_runs import Runs
+from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
+from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
+from ddprof.finding_ids import HOST_SCRIPT
 
 MS, STEP_MS, MORE_MS = 1_000_000, 20.0, 8.0
 
@@ -102,3 +105,17 @@ def test_a_step_without_a_timer_costs_that_step_alone(labelled: Runs) -> None:
     sidecars[1]["steps"][31]["forward_ns"] = None
     told = now_and_then(with_sidecars(labelled("clean.ddp"), *sidecars).job.ranks, False)
     assert told is not None and told.often >= 7 and told.times.argmax() == 1
+
+
+@pytest.mark.parametrize("samples, is_told", [(14, True), (1, False)])
+def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(labelled: Runs, samples: int, is_told: bool) -> None:
+    """Ranks have 8 ms more in turn, and wait for a CPU for as long in all; samples of the run say where they were."""
+    waits = {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": 3 * 10**8}}}
+    records = [timed(lambda step, rank=rank: step % 4 == rank) | waits for rank in range(4)]
+    measures = meeting_in_backward(labelled("clean.ddp"), *records)
+    stacks = ("train.py", 30, "main", None), ("train.py", 12, "tidy", 0)
+    seen = totals(("forward", 0, 100 - samples), ("rest", 1, samples))
+    ranks = tuple(replace(with_stacks(facts, *stacks), script_totals=seen) for facts in measures.job.ranks)
+    told = script_now_and_then(replace(measures, job=replace(measures.job, ranks=ranks)), HOST_SCRIPT)
+    assert (told is not None) == is_told, (told, now_and_then(ranks, False))
+    assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.2 * measures.step_us)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,6 +27,11 @@ _ZEROES = re.compile(r"^Optimizer\.zero_grad#")  # torch's own range
 _TOUCHES = re.compile(r"^aten::(?:(?:\w+[^_]_)|_foreach_\w+|(?:linalg_(?:vector_)?)?norm)$")
 
 
+def is_gradient(strings: Sequence[str]) -> Array:
+    """Mask of the strings that name the operator that keeps a parameter's gradient; shape (strings,)."""
+    return matches(_GRADIENT, strings)
+
+
 def unused_searches(trace: RankTrace) -> Table:
     """UNUSED_SEARCHES of all threads, by start, with the Python and the identity node that follow each and that a model
     without the search does not have.
@@ -37,7 +43,7 @@ def unused_searches(trace: RankTrace) -> Table:
     operators = events["kind"] == Kind.CPU_OP
     rows = np.flatnonzero(operators & named[events["name"]])
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
-    gradient = matches(_GRADIENT, trace.strings)
+    gradient = is_gradient(trace.strings)
     by_engine = gradient & np.array([text.startswith(ENGINE) for text in trace.strings], bool)
     # The engine's range and the node's own are two events of one gradient.
     reached = events["ts_ns"][operators & (by_engine if by_engine.any() else gradient)[events["name"]]]
@@ -105,7 +111,7 @@ def gradients(trace: RankTrace, phases: Table, threads: Array) -> Table:
 
 def _accumulated(trace: RankTrace, operators: Array) -> dict[GradientAct, Array]:
     """Rows of the nodes that deliver a gradient: those that add it to another, and those that store it."""
-    events, named = trace.events, matches(_GRADIENT, trace.strings)
+    events, named = trace.events, is_gradient(trace.strings)
     nodes = np.flatnonzero(operators & named[events["name"]])
     nodes = nodes[np.lexsort((-events["dur_ns"][nodes], events["ts_ns"][nodes], events["track"][nodes]))]
     adds = np.flatnonzero(operators & matches(_ADDS, trace.strings)[events["name"]])

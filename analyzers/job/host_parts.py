@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Once, Phase, RankFacts
 from ddprof.analyzers.facts.script.host_time import blocked, computes
+from ddprof.analyzers.job.looped import in_loops
 from ddprof.intervals import EMPTY, Intervals
 from ddprof.tables import Array
 
-COMPILING, UNIT_HOOKS, STEPPING = "compiling", "unit hooks", "optimizer"
+COMPILING, UNIT_HOOKS, STEPPING, LOOPED = "compiling", "unit hooks", "optimizer", "looped operators"
 
 
 def part_by_step_ns(facts: RankFacts, part: str) -> Array:
@@ -47,4 +48,5 @@ _PARTS: Mapping[str, Callable[[RankFacts], Intervals]] = {
     COMPILING: _compiling,
     UNIT_HOOKS: _unit_hooks,
     STEPPING: _stepping,
+    LOOPED: in_loops,
 }

@@ -11,6 +11,8 @@ Limits: the price is an upper bound, because dynamic shapes and graph breaks kee
 cost of launching: a call that takes far longer than usual is host.stalled. The profiler of PyTorch before 1.12 slows
 the host by 4 us for each operator: that is no gain; where it leaves less than 3 % of the step, the rule abstains.
 A step in which the host alone is slower than in all others is no measure of launching.
+On a CPU rank nothing is launched. There operators that a loop calls one by one, with equal shapes and more often than
+the model has parameters, are told where one call for all would do; of their time a part is left, as measured.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; pytorch#82793 (cost of recording).
 """
 
@@ -26,6 +28,7 @@ from ddprof.analyzers.facts.waiting_launches import HIDES, launches_wait
 from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
+from ddprof.analyzers.rules.evidence.one_by_one import called_one_by_one
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts
@@ -44,7 +47,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find idle time in short gaps for want of launches, on the typical rank."""
     job = measures.job
     if not execution_of(job).runs_ahead:
-        yield Abstention(RULE.id, "a CPU run has no launch queue")
+        yield from called_one_by_one(measures, RULE.id)
         return
     idle = measures.launching_us
     held = idle + waited_for_part_us(measures, idle, np.arange(len(idle)))

@@ -6,7 +6,8 @@ Why it costs: the device starves until the host is back, and every other rank wa
 that stop at different moments wait for each of them in turn.
 How the gain is priced: the run is replayed with each of those calls as short as it usually is. It gains no more than
 the time that devices starve in them, and what other ranks wait for those ranks.
-On CPU ranks: also more threads than cores, from the counters of the kernel; what that costs is known within bounds.
+On CPU ranks: also more threads than cores, and threads of the script that take cores from ranks, from the counters of
+the kernel; what that costs is known within bounds.
 How to fix: give each rank its own cores, fewer threads beside it, no swapping, no thread that holds the GIL.
 Limits: what held the host is not in the trace. A stop that occurs at the same place in every step counts as the program
 itself; the first call of a kind and the first launch of a kernel count as start-up. Where
@@ -29,6 +30,7 @@ from ddprof.analyzers.job.oversubscription import oversubscribed
 from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
+from ddprof.analyzers.rules.evidence.thread_cores import threads_take_cores
 from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.finding_ids import HOST_STALLED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -43,6 +45,9 @@ MIN_STALLS = 3  # one stop, or two, may be anything
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find stalls that starve devices, and more threads than cores."""
     yield from _more_threads_than_cores(measures)
+    beside = threads_take_cores(measures, RULE.id)
+    if beside is not None:
+        yield beside
     ranks = measures.job.ranks
     starved = measures.stalled_us
     inside = [_in_steps(facts) for facts in ranks]

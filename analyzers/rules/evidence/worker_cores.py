@@ -47,15 +47,15 @@ def taken_cores(measures: Measures) -> TakenCores | None:
     many = processors.local_ranks or len(ranks)
     computing = float(cores.mean()) * many
     part = min(1.0, computing / processors.usable)
-    cost, least = _cost(shares_of_time, computing, many, processors.usable)
+    cost, least = cost_of_cores(shares_of_time, computing, many, processors.usable)
     is_taken = cost >= MIN_COST and float(shares.max()) >= BUSY_SHARE
     return TakenCores(cores, processors.usable, part, float(waited.mean()), cost, least) if is_taken else None
 
 
-def _cost(shares: CpuShares, computing: float, ranks: int, usable: int) -> tuple[float, float]:
-    """Share of the step that workers cost which compute on so many of the `usable` cores, and the least it may be.
+def cost_of_cores(shares: CpuShares, computing: float, ranks: int, usable: int) -> tuple[float, float]:
+    """Share of the step that ranks lose to work beside them on so many of the `usable` cores, and the least it may be.
 
-    Ranks lose the cores that the workers leave them too few of, but no more than waits for a CPU stretch their
+    They lose the cores that it leaves them too few of, but no more than waits for a CPU stretch their
     computation; and they lose nothing while they could not run anyway.
     """
     on_cpu, waited = float(shares.on_cpu.mean()), float(shares.waited.mean())

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_loop import Chore, cpu_loop, operators
 from kineto_run import Script, in_step, loaded
-from labelled_runs import abstains, candidate, candidates, on_every_rank
+from labelled_runs import abstains, candidate, candidates, on_every_rank, run_of
 
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.speedups import LOOPED_SHARE
 
 ID = "host.launch_bound"
 
@@ -62,3 +64,44 @@ def test_busy_hosts_that_wait_for_the_last_are_launching(tmp_path: Path, busy: t
     host = replace(measures.host, time_us=measures.step_us * np.array(busy))
     found = candidates(ID, replace(measures, host=host, launching_us=measures.launching_us * [1, 0, 0, 0]))
     assert bool(found) == paces
+
+
+def one_by_one(calls: int, parameters: int, dur_us: float) -> Chore:
+    """A loss of so many calls, with 10 us of Python after each, and gradients of so many parameters."""
+
+    def chore(script: Script) -> None:
+        operators(script, "cross_entropy_loss", count=calls, dur_us=dur_us)
+        for _ in range(parameters):
+            script.host("torch::autograd::AccumulateGrad", 5.0)
+
+    return chore
+
+
+@pytest.mark.parametrize(
+    ("calls", "parameters", "dur_us", "is_told"),
+    [(80, 5, 10.0, True), (80, 90, 10.0, False), (40, 5, 10.0, False), (80, 5, 400.0, False), (80, 0, 10.0, False)],
+)
+def test_short_operators_of_a_loop_are_told_on_cpu_ranks(
+    tmp_path: Path, calls: int, parameters: int, dur_us: float, is_told: bool
+) -> None:
+    run = run_of([cpu_loop(tmp_path, after=one_by_one(calls, parameters, dur_us))])
+    told = candidates(ID, run.measures)
+    assert [one.ranks for one in told] == [()] * is_told
+    for one in told:
+        assert "calls 80 short operators per step one by one" in one.summary
+        assert one.lost_us == pytest.approx((1 - LOOPED_SHARE) * calls * (dur_us + 10.0), rel=0.02)
+        assert run.pricer.gain_us(one) == pytest.approx(one.lost_us, rel=0.05)
+
+
+def test_a_loop_of_one_rank_is_not_the_whole_jobs(tmp_path: Path) -> None:
+    ranks = [cpu_loop(tmp_path, after=one_by_one(80 if rank == 1 else 0, 5, 10.0), rank=rank) for rank in range(4)]
+    assert candidates(ID, run_of(ranks).measures) == []
+
+
+def test_nodes_of_an_operator_that_loops_inside_are_not_the_scripts_loop(tmp_path: Path) -> None:
+    def chore(script: Script) -> None:
+        for name, count in (("AddmmBackward0", 80), ("torch::autograd::AccumulateGrad", 5)):
+            for _ in range(count):
+                script.host(f"autograd::engine::evaluate_function: {name}", 20.0)
+
+    assert candidates(ID, run_of([cpu_loop(tmp_path, after=chore)]).measures) == []

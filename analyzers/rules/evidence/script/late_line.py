@@ -14,8 +14,10 @@ from ddprof.units import format_share, format_us
 
 def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     """The candidate with the line in which one of its ranks alone spends the time: in the summary, with its cost as the
-    first evidence, and as the first fix. Unchanged where frames show none.
+    first evidence, and as the first fix. Unchanged where frames show none, or the finding is on a thread.
     """
+    if any(thread.line in candidate.summary for thread in threads_alone(measures.job.ranks).values()):
+        return candidate
     longest = _longest(measures, candidate.ranks)
     if longest is None:
         return _with_thread(measures, candidate)

@@ -25,6 +25,14 @@ def typical_row(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(np.sort(rows, axis=0)[(len(rows) - 1) // 2])
 
 
+def typical_of_finite(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The lower median of the finite values of each column, over the first axis; NaN where there is none."""
+    known = np.isfinite(rows)
+    ordered = np.sort(np.where(known, rows, np.inf), axis=0)
+    middle = np.take_along_axis(ordered, np.maximum(known.sum(axis=0, keepdims=True) - 1, 0) // 2, axis=0)[0]
+    return np.where(np.isfinite(middle), middle, np.nan)
+
+
 def weighted_median(values: npt.NDArray[Any], weights: npt.NDArray[Any]) -> float:
     """The smallest value at which half of the total weight is reached. Raises IndexError for no values."""
     order = np.argsort(values, kind="stable")

@@ -10,7 +10,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.gradients import is_gradient
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import ENGINE, matches
 from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.derived_once import remembered
 from ddprof.intervals import EMPTY, Intervals
@@ -18,7 +18,7 @@ from ddprof.tables import Array, distinct
 
 LEAST_CALLS = 60  # of an operator with equal shapes in a step; micro-batches of a few layers make some dozen
 LONGEST_US = 100.0  # of such a call on average: five operators of 20 us, each of which is mostly its call
-_BACKWARD = re.compile(r"Backward\d*$")
+_BACKWARD = re.compile(rf"^{ENGINE}|Backward\d*$")
 PYTHON_NS = 1_000_000  # between two operators; longer is Python of the script (facts/cpu/rank.py)
 
 

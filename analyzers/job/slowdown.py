@@ -18,7 +18,13 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.work import free_host, host_work, step_compute_ns, step_of_launch
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE, compared, kernels_by_place
-from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, ExtraOperators, extra_operators, operators_run
+from ddprof.analyzers.job.peers.operators import (
+    MORE_WORK_SHARE,
+    ExtraOperators,
+    extra_operators,
+    operators_run,
+    pace_of_equal,
+)
 from ddprof.tables import Array
 
 MIN_KERNELS_BOTH_WAYS = 4  # that ran both ways, before their interference means anything
@@ -62,13 +68,20 @@ def peers(count: int, pipeline: Pipeline | None) -> list[list[int]]:
 
 
 def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """Slowdown of compute, by the durations of equal kernels; on CPU ranks by operator time per step."""
+    """Slowdown of compute, by the durations of equal kernels, or of equal operators of CPU ranks; of these by all that
+    they compute where hardly any are equal.
+    """
     steps = min(len(f.steps) for f in ranks)
     if any(len(f.host_work) for f in ranks):
         busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
         groups = peers(len(ranks), pipeline)
+        whole, pace = _from_times(busy, groups), np.full(busy.shape, np.nan)
+        for group in (group for group in groups if len(group) > 1):
+            pace[group] = pace_of_equal(ranks, steps, group)
+        per_step = np.where(np.isfinite(pace), pace, whole.per_step)
         more = _more_operators(ranks, steps, groups)
-        return replace(_from_times(busy, groups), more_work=more, extra=extra_operators(ranks, steps, groups))
+        extra = extra_operators(ranks, steps, groups)
+        return replace(whole, factor=_median(per_step), per_step=per_step, more_work=more, extra=extra)
     factor_steps = np.full((len(ranks), steps), np.nan)
     time_us, coverage, more = np.zeros((3, len(ranks)))
     kernels = [kernels_by_place(f, steps) for f in ranks]

@@ -23,8 +23,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.work import host_work
+from ddprof.analyzers.job.host_parts import STEPPING, part_of
 from ddprof.analyzers.job.input_size import (
     MIN_FED_SPREAD,
     batch_words,
@@ -152,6 +154,14 @@ def _meeting_us(measures: Measures) -> float:
     return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
 
 
+_UNEVEN_OPTIMIZER = Fix(
+    setting="parameters that each rank's optimizer updates",
+    suggested="equal shares: split the largest tensor, or shard each tensor (FSDP) in place of whole ones",
+    why="the others wait for the rank with the largest share in each step",
+    source="torch.distributed.optim.ZeroRedundancyOptimizer documentation: it sorts whole tensors onto ranks",
+)
+
+
 def _fix(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting="batch composition" + (f" of {format_ranks(numbers)}" if numbers else ""),
@@ -180,7 +190,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
-    extra = np.flatnonzero(slowdown.has_more)
+    is_busier = ~(np.nanmean(measures.work.per_step, axis=1) <= 1.0)  # who runs more of some runs less of others, too
+    extra = np.flatnonzero(slowdown.has_more & is_busier)
     if turns < 2 or _are_waited_for(measures, np.union1d(extra, overfed(measures, least))):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
@@ -280,6 +291,9 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
             words = batch_words(measures.job.ranks, worst)
             summary += "" if words is None else f": {words}"
             fix = feeding_fix(measures, numbers, worst) or fix
+        elif _is_in_optimizer(measures, worst):
+            summary += ", most of it in its optimizer"
+            fix = _UNEVEN_OPTIMIZER
     yield Candidate(
         id=RULE.id,
         summary=summary,
@@ -297,6 +311,14 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         # Tokens and lookups that are spread go to the others: of few ranks each gets a good part of them.
         band=0.25 if shard is None else max(0.25, 1 / len(measures.job.ranks)),
     )
+
+
+def _is_in_optimizer(measures: Measures, worst: int) -> bool:
+    """True where a CPU rank's optimizer is most of what it computes longer than its peers."""
+    stepping = [intervals.intersect(host_work(facts), part_of(facts, STEPPING)) for facts in measures.job.ranks]
+    stepping_us = np.array([intervals.length(each) / 1e3 / measures.steps for each in stepping])
+    more_us = [each[worst] - averages.typical(np.delete(each, worst)) for each in (stepping_us, measures.work.time_us)]
+    return bool(0 < LARGER_PART * more_us[1] <= more_us[0])
 
 
 def _lost_us(measures: Measures, heavy: Array) -> float:

@@ -10,16 +10,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.derived_once import remembered
+from ddprof.intervals import Intervals
 from ddprof.tables import Array, distinct
 
 MOST_SHARE = (
     0.9  # of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py)
 )
 MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
+LEAST_EQUAL = 0.1  # of a rank's time in operators that its peers run too, by which its pace is judged
 Tensor = tuple[int, ...]  # its shape
 Argument = tuple[str, int, Tensor]  # operator, place, shape
 Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
@@ -48,11 +50,13 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
 @dataclass(frozen=True)
 class ExtraOperators:
     """Time (ns) of operators that a rank runs in a step more often than the typical rank does there, and of all its
-    operators, both of shape (ranks, steps); the `names` of the former, those that take longest first."""
+    operators, both of shape (ranks, steps); the `names` of the former, those that take longest first; `parts`: the
+    share of their calls that is extra, shape (ranks, names, steps)."""
 
     extra_ns: Array
     every_ns: Array
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
+    parts: Array
 
     @property
     def share(self) -> Array:
@@ -70,14 +74,71 @@ def extra_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Seq
     names = sorted({name for facts in ranks for name, _ in operators_run(facts, steps)})
     counted = np.array([_by_step(facts, names, steps) for facts in ranks])  # (ranks, counts and ns, names, steps)
     counts, spent_ns = counted[:, 0], counted[:, 1]
-    extra_ns = np.zeros(counts.shape)
+    parts = np.zeros(counts.shape)
     for group in map(list, groups):
         usual = averages.typical_row(counts[group])
         more = np.where(counts[group] > usual * (1 + COUNT_TOLERANCE), counts[group] - usual, 0.0)
-        extra_ns[group] = spent_ns[group] * more / np.maximum(counts[group], 1.0)
+        parts[group] = more / np.maximum(counts[group], 1.0)
+    extra_ns = spent_ns * parts
     longest = np.argsort(-extra_ns.sum(axis=(0, 2)), kind="stable")
-    extra = tuple(names[row] for row in longest.tolist() if extra_ns[:, row].any())
-    return ExtraOperators(extra_ns.sum(axis=1), spent_ns.sum(axis=1), extra)
+    extra = [row for row in longest.tolist() if extra_ns[:, row].any()]
+    named = tuple(names[row] for row in extra)
+    return ExtraOperators(extra_ns.sum(axis=1), spent_ns.sum(axis=1), named, parts[:, extra])
+
+
+def pace_of_equal(ranks: Sequence[RankFacts], steps: int, group: Sequence[int]) -> Array:
+    """Time of the operators of CPU ranks over their typical peer's for operators of equal name and shapes, in each of
+    the first `steps` steps; shape (group, steps). NaN where these are hardly any of a rank's time: without shapes one
+    name may be of tensors of any size.
+    """
+    counts, spent_ns = _by_kind([ranks[p] for p in group], steps)
+    each_ns = np.where(counts > 0, spent_ns / np.maximum(counts, 1.0), np.inf)
+    has = counts > 0
+    is_common = has.sum(axis=0) > len(group) / 2
+    usual_ns = np.where(is_common, averages.typical_of_finite(each_ns), 0.0)
+    shared = has & is_common
+    took_ns, due_ns = (spent_ns * shared).sum(axis=1), (counts * usual_ns * shared).sum(axis=1)
+    every_ns = np.array([_time_by_step(ranks[p], steps) for p in group])
+    enough = (took_ns >= LEAST_EQUAL * every_ns) & (due_ns > 0)
+    pace = np.where(enough, took_ns / np.maximum(due_ns, 1.0), np.nan)
+    return np.asarray(pace / averages.typical_of_finite(pace))
+
+
+def _time_by_step(facts: RankFacts, steps: int) -> Array:
+    step = _step_of(facts)
+    inside = (step >= 0) & (step < steps)
+    return np.bincount(step[inside], weights=facts.host_operators["dur_ns"][inside], minlength=steps)
+
+
+def _by_kind(ranks: Sequence[RankFacts], steps: int) -> tuple[Array, Array]:
+    """Number and time (ns) of operators by name and recorded shapes, both of shape (ranks, kinds, steps)."""
+    numbers: dict[tuple[str, str], int] = {}
+    parts = []
+    for facts in ranks:
+        ops, step = facts.host_operators, _step_of(facts)
+        rows = np.flatnonzero((step >= 0) & (step < steps) & (ops["shape"] != NO_STRING))
+        pairs, which = distinct(ops["name"][rows], ops["shape"][rows])
+        words = [(facts.strings[name], facts.strings[shape]) for name, shape in pairs.T.tolist()]
+        kind = np.array([numbers.setdefault(each, len(numbers)) for each in words], np.int64)[which]
+        parts.append((kind * steps + step[rows], ops["dur_ns"][rows]))
+    size = len(numbers) * steps
+    counts, spent = (
+        np.array([np.bincount(at, weights=w, minlength=size) for at, w in each], float).reshape(len(ranks), -1, steps)
+        for each in ([(at, None) for at, _ in parts], parts)
+    )
+    return counts, spent
+
+
+def extra_spans(facts: RankFacts, names: Sequence[str], parts: Array) -> list[tuple[Intervals, float]]:
+    """Times of operators of which a part of the calls is extra (`parts`: shape (names, steps)), by that part."""
+    ops, step = facts.host_operators, _step_of(facts)
+    place = {name: at for at, name in enumerate(names)}
+    distinct_names, which = np.unique(ops["name"], return_inverse=True)
+    at = np.array([place.get(facts.strings[name], -1) for name in distinct_names.tolist()], np.int64)[which]
+    known = (at >= 0) & (step >= 0) & (step < parts.shape[1])
+    part = np.where(known, parts[at * known, step * known], 0.0)
+    end = ops["start_ns"] + ops["dur_ns"]
+    return [(intervals.union(ops["start_ns"][part == one], end[part == one]), one) for one in np.unique(part[part > 0])]
 
 
 def _by_step(facts: RankFacts, names: Sequence[str], steps: int) -> Array:

@@ -180,11 +180,15 @@ def _is_sparse(calls: Array, most: Array) -> Array:
     """Mask of steps that lack single records of a file that lacks few; the rest of them is valid.
 
     A collective is missing where its launch or its kernel is: with twice the chance of a record, and of few collectives
-    by two standard deviations more than that.
+    by two standard deviations more than that, in a step as in all.
     """
-    few = most - calls <= np.maximum(1, LOST_SHARE * most)
-    expected = 2 * LOST_SHARE * most.sum(axis=1, keepdims=True)
-    return np.asarray(few & ((most - calls).sum(axis=1, keepdims=True) <= expected + 2 * np.sqrt(expected)))
+
+    def at_most(of: Array) -> Array:
+        expected = 2 * LOST_SHARE * of
+        return np.asarray(expected + 2 * np.sqrt(expected))
+
+    lost, every = most - calls, most.sum(axis=1, keepdims=True)
+    return np.asarray((lost <= np.maximum(1, at_most(most))) & (lost.sum(axis=1, keepdims=True) <= at_most(every)))
 
 
 def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share: float) -> Array:

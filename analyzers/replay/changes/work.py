@@ -7,6 +7,7 @@ import numpy as np
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.work import host_work, running
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.peers.operators import extra_spans
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.changes.segments import device_factors, scaled_to_mean, scaled_to_peers
@@ -73,11 +74,12 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
 def _without_extra(graph: Graph, measures: Measures) -> Scenario:
     """CPU ranks without most of the operators that they run in a step more often than their peers."""
     host: dict[int, Scaled] = {}
-    if measures.compute.extra is not None:
-        share = measures.compute.extra.share * (1 - 1 / (2 * len(graph.ranks)))
+    extra, gone = measures.compute.extra, 1 - 1 / (2 * len(graph.ranks))
+    if extra is not None:
         for rank in graph.ranks:
-            _scale_steps(rank, 1 - share[rank.position], {}, host)
-    return Scenario(host_scale=host)
+            spans = extra_spans(rank.facts, extra.names, extra.parts[rank.position])
+            host[rank.position] = tuple((where, 1 - gone * float(part)) for where, part in spans)
+    return Scenario(host_scale={position: spans for position, spans in host.items() if spans})
 
 
 def _mean_passes(group: list[RankGraph]) -> dict[int, Array]:

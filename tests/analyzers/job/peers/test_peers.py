@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from busy_ranks import DUR_US, OPERATORS, STEPS, Held, busy_ranks, by_chance, never
+from cpu_loop import Chore, cpu_loop
+from kineto_run import Script
 from labelled_runs import Runs, only_run
 
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.analyzers.job.peers.cpu_stops import CpuStops, cpu_stops, held_between
 from ddprof.analyzers.job.peers.hot_shards import hot_shards
 from ddprof.analyzers.job.peers.kernels import Kernels, compared, kernels_by_place
+from ddprof.analyzers.job.slowdown import compute_slowdown, work_slowdown
 
 TWICE = 2
 SHORT, LONG = 100.0, 600.0
@@ -147,3 +150,27 @@ def test_a_place_that_holds_a_rank_is_told(tmp_path: Path, slept: Held, lost_us:
     assert [held_between(run.job.ranks, p, run.measures.cpu_stops) for p in (0, 1)] == [None, place]
     fix = "code of rank 1 between aten::op2 and aten::op3"
     assert (not place) or run.report.ranked_findings()[0].fixes[0].setting == fix
+
+
+@pytest.mark.parametrize(
+    ("linear_us", "root_us", "slow", "work"),
+    [
+        (6_000.0, 9_000.0, 1.0, 1.3),  # rank 1's optimizer has the largest tensor: more work, and no slow core
+        (9_000.0, 1_500.0, 1.5, 1.1),  # all its operators take half as long again
+    ],
+)
+def test_a_cpu_ranks_pace_is_that_of_operators_of_equal_shapes(
+    tmp_path: Path, linear_us: float, root_us: float, slow: float, work: float
+) -> None:
+    def chore(linear_us: float, root_us: float) -> Chore:
+        def run(script: Script) -> None:
+            script.host("aten::addmm", linear_us, **{"Input Dims": [[96], [96, 384], [384, 96]]})
+            script.host("aten::sqrt", root_us)
+
+        return run
+
+    loads = chore(6_000.0, 1_000.0), chore(linear_us, root_us)
+    ranks = [cpu_loop(tmp_path, before=each, rank=number) for number, each in enumerate(loads)]
+    compute, every = compute_slowdown(ranks, None), work_slowdown(ranks, None)
+    assert compute.factor.tolist() == pytest.approx([1.0, slow], rel=0.02)
+    assert every.factor[1] == pytest.approx(work, rel=0.1)

@@ -37,6 +37,7 @@ from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note
 from ddprof.model import HealthNote
 from ddprof.tables import Array
+from ddprof.units import format_ranks
 
 
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
@@ -92,6 +93,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *shared_device_note(ranks, rank_ids),
             *busy_machine_note(ranks),
             *growth_note(ranks),
+            *_watched(ranks),
         ),
         step_ns=step_ns,
         per_step_ns=tuple(per_step),
@@ -108,6 +110,18 @@ def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
         return []
     issue = f"{len(less)} of {len(windows)} trace windows were recorded without {' and '.join(less[-1])}"
     return [HealthNote(issue, "steps in earlier ones took longer than --max-overhead allows", "info")]
+
+
+def _watched(ranks: Sequence[RankFacts]) -> list[HealthNote]:
+    """Notes on functions of debuggers, coverage and profilers that the interpreter calls in the training threads."""
+    named: dict[str, list[int]] = {}
+    for facts in ranks:
+        for watcher in facts.sidecar.watchers:
+            named.setdefault(watcher, []).append(facts.identity.rank or 0)
+    effect = "Python runs slower than without it: a debugger, coverage or a profiler was left on"
+    return [
+        HealthNote(f"{format_ranks(tuple(of))}: {what} is called as Python runs", effect) for what, of in named.items()
+    ]
 
 
 def _checked_collectives(ranks: Sequence[RankFacts]) -> list[HealthNote]:

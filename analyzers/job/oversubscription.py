@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
-from ddprof.units import format_ranks
+from ddprof.units import format_count, format_ranks
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,30 @@ def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
     return max(hosts, key=lambda host: host.share, default=None)
 
 
+@dataclass(frozen=True)
+class Bound:
+    """Ranks of a host and the cores that they are bound to, of those of the `machine`."""
+
+    ranks: int
+    cores: int
+    machine: int
+
+
+def bound_to_few(ranks: Sequence[RankFacts]) -> Bound | None:
+    """The first host whose CPU ranks are bound to fewer cores than they are, although the machine has more."""
+    for facts, shared in zip(ranks, shared_cores(ranks), strict=True):
+        machine = facts.sidecar.processors.machine or 0
+        if shared is not None and shared[1] < min(shared[0], machine):
+            return Bound(*shared, machine)
+    return None
+
+
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """A note on the first host with fewer cores than CPU ranks, which then wait for a core."""
     for many, cores in filter(None, shared_cores(ranks)):
         if many > cores:
             effect = "operators include waiting for a core: causes and savings are less certain"
-            return [HealthNote(f"{many} ranks share {cores} cores", effect)]
+            return [HealthNote(f"{many} ranks share {format_count(cores, 'core')}", effect)]
     return []
 
 

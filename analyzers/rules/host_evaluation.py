@@ -7,13 +7,14 @@ How the gain is priced: its share of the run's time as the capture recorded it, 
 since a part of it is wanted.
 How to fix: evaluate on all ranks, each its part; less often; on fewer batches; beside the training.
 Limits: seen where ddprof captured the run. A model that is never switched back is taken for a teacher or for frozen
-layers. Evaluating without `eval()` is told by its function's name, by samples of one rank alone (host.checkpoint), or
+layers. Evaluating without `eval()` is told by its function's name or by the model it calls, by samples of one rank, or
 as a model that all ranks call beside the passes for a tenth of the run, whose purpose the user has to say.
 Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.DistributedSampler documentation.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,10 +25,10 @@ from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.script.host_time import evaluating
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.occupying import line_that_evaluates
+from ddprof.analyzers.job.script.occupying import line_that_evaluates, seen_evaluating, seen_saving
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
-from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE
+from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_samples, seen_alone
 from ddprof.analyzers.rules.evidence.script.called_beside import LARGE_SHARE, called_beside
 from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
@@ -36,6 +37,7 @@ from ddprof.finding_ids import HOST_EVALUATION
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
+EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
 FEWEST_TIMES = 2  # over the run: one evaluation says nothing of how often more come
 
 
@@ -55,7 +57,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         times_us, without_cpu = traced_us, traced_shares(measures.job.ranks)
         seen = Evidence(f"{format_us(float(traced_us[worst]))} per traced step", measures.job.rank_ids[worst])
     else:
-        yield from _called_beside(measures)
+        yield from list(_seen_on_one_rank(measures)) or _called_beside(measures)
         return
     if execution_of(measures.job).computes_on_host:  # who had no CPU evaluated no longer for that
         times_us = times_us / (1 + np.nan_to_num(without_cpu.stretch))
@@ -83,6 +85,21 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         times_us=tuple(times_us.tolist()),
         is_bound=not alone,
     )
+
+
+def _seen_on_one_rank(measures: Measures) -> Iterator[Candidate]:
+    """Candidate for one rank that alone evaluates again and again, by samples of the whole run: in a function of such a
+    name, or with the model called outside its steps. What the traced steps hold is host.checkpoint's.
+    """
+    if measures.host_spans_us["checkpoint"].any():
+        return
+    saving = seen_alone([seen_saving(facts) for facts in measures.job.ranks])
+    evaluating = seen_alone([seen_evaluating(facts) for facts in measures.job.ranks])
+    named = [one for one in (saving,) if one is not None and EVALUATES.search(one[1].line)]
+    alone = max((*named, *([evaluating] if evaluating else [])), key=lambda one: one[1].share, default=None)
+    if alone is not None:
+        line = alone[1].line
+        yield over_the_samples(measures, RULE.id, *alone, f"evaluating in {line} takes", shared_evaluation(line))
 
 
 def _called_beside(measures: Measures) -> Iterator[Candidate]:

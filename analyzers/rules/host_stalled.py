@@ -6,8 +6,8 @@ Why it costs: the device starves until the host is back, and every other rank wa
 that stop at different moments wait for each of them in turn.
 How the gain is priced: the run is replayed with each of those calls as short as it usually is. It gains no more than
 the time that devices starve in them, and what other ranks wait for those ranks.
-On CPU ranks: also more threads than cores, and threads of the script that take cores from ranks, from the counters of
-the kernel; what that costs is known within bounds.
+On CPU ranks: also more threads than cores, ranks that are bound to fewer cores than they are, and threads of the script
+that take cores from ranks, from the counters of the kernel; what that costs is known within bounds.
 How to fix: give each rank its own cores, fewer threads beside it, no swapping, no thread that holds the GIL.
 Limits: what held the host is not in the trace. A stop that occurs at the same place in every step counts as the program
 itself; the first call of a kind and the first launch of a kernel count as start-up. Where
@@ -26,7 +26,7 @@ from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.oversubscription import oversubscribed
+from ddprof.analyzers.job.oversubscription import bound_to_few, oversubscribed
 from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
@@ -45,6 +45,7 @@ MIN_STALLS = 3  # one stop, or two, may be anything
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find stalls that starve devices, and more threads than cores."""
     yield from _more_threads_than_cores(measures)
+    yield from _bound_to_few_cores(measures)
     beside = threads_take_cores(measures, RULE.id)
     if beside is not None:
         yield beside
@@ -135,6 +136,39 @@ def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
         ),
         ceiling_us=share * measures.step_us / 2,
         band=1.0,
+        is_bound=True,
+    )
+
+
+def _bound_to_few_cores(measures: Measures) -> Iterator[Candidate]:
+    """Candidates for CPU ranks that are bound to fewer cores than they are. A rank without a core may have had to wait
+    for the one that has it anyway: half to all of the wait is lost.
+    """
+    bound, waited = bound_to_few(measures.job.ranks), traced_shares(measures.job.ranks).waited
+    if bound is None or oversubscribed(measures.job.ranks) is not None or not np.isfinite(waited).all():
+        return
+    share = min(float(waited.mean()), 1.0 - bound.cores / bound.ranks)
+    if share < BUSY_SHARE:
+        return
+    yield Candidate(
+        id=RULE.id,
+        summary=f"{bound.ranks} ranks are bound to {bound.cores} of the machine's {bound.machine} cores and have none "
+        f"for {format_share(share)} of the time",
+        lost_us=share * measures.step_us,
+        basis=Basis.TIMED,
+        evidence=(Evidence(f"ready to run without a CPU for {format_share(float(waited.mean()))} of the traced time"),),
+        fixes=(
+            Fix(
+                setting="cores of the ranks",
+                current=f"{bound.cores} for {bound.ranks} ranks",
+                suggested="at least one for each rank: no taskset, numactl or --cpu-bind that gives several ranks one",
+                patch="taskset -cp PID  # or torchrun --numa-binding=node; srun --cpus-per-task=N --cpu-bind=cores",
+                why="ranks on one core take turns, and each waits for the other in every collective",
+                source="PyTorch performance tuning guide; torchrun documentation",
+            ),
+        ),
+        ceiling_us=0.75 * share * measures.step_us,
+        band=1 / 3,
         is_bound=True,
     )
 

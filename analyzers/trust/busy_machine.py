@@ -10,6 +10,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.threads import threads_alone
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
 from ddprof.finding_ids import (
     COMM_BANDWIDTH_BOUND,
@@ -55,6 +56,9 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     if any(change.kind in NEEDLESS or change.target == "extra" for change in candidate.changes):
         return None
+    cap_mib = measures.settings.ddp.bucket_cap_mb
+    if candidate.id == COMM_LATENCY_BOUND and cap_mib is not None and cap_mib < DEFAULT_BUCKET_MIB:
+        return None  # the script asks for many messages, whatever the machine does
     traced, run = traced_shares(job.ranks), run_shares(job.ranks)
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
     # Chance picks a rank, and not what it runs alone (lines, threads, operators) or how much it is fed.

@@ -92,11 +92,12 @@ class PrecisionSettings(Struct, frozen=True):
 
 
 class Processors(Struct, frozen=True):
-    """CPUs of the process (number, and list: "0-3,8"), and ranks of its host that share them."""
+    """CPUs of the process (number, and list: "0-3,8"), ranks of its host that share them, and CPUs of the machine."""
 
     usable: Whole | None = None
     local_ranks: Rank | None = None
     cores: str | None = None
+    machine: Whole | None = None
 
 
 class BatchTensor(Struct, frozen=True):
@@ -343,6 +344,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     communication_environment: dict[str, str] = {}
     nccl: NcclLog = NcclLog()
     versions: dict[str, str | None] = {}
+    watchers: tuple[str, ...] = ()  # functions that the interpreter calls as the training runs Python
     replicas: ReplicaState | None = None
     batch_norms: tuple[BatchNorms, ...] = ()
     gradients: tuple[OptimizerGradients, ...] = ()

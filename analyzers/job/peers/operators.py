@@ -71,9 +71,7 @@ class ExtraOperators:
 
 def extra_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Sequence[int]]) -> ExtraOperators:
     """Extra operators of CPU ranks in their first `steps` steps, compared within each of the `groups` of positions."""
-    names = sorted({name for facts in ranks for name, _ in operators_run(facts, steps)})
-    counted = np.array([_by_step(facts, names, steps) for facts in ranks])  # (ranks, counts and ns, names, steps)
-    counts, spent_ns = counted[:, 0], counted[:, 1]
+    names, counts, spent_ns = _counted(ranks, steps)
     parts = np.zeros(counts.shape)
     for group in map(list, groups):
         usual = averages.typical_row(counts[group])
@@ -91,42 +89,38 @@ def pace_of_equal(ranks: Sequence[RankFacts], steps: int, group: Sequence[int]) 
     the first `steps` steps; shape (group, steps). NaN where these are hardly any of a rank's time: without shapes one
     name may be of tensors of any size.
     """
-    counts, spent_ns = _by_kind([ranks[p] for p in group], steps)
+    members = [ranks[p] for p in group]
+    _, counts, spent_ns = _counted(members, steps, shaped=True)
     each_ns = np.where(counts > 0, spent_ns / np.maximum(counts, 1.0), np.inf)
     has = counts > 0
     is_common = has.sum(axis=0) > len(group) / 2
     usual_ns = np.where(is_common, averages.typical_of_finite(each_ns), 0.0)
     shared = has & is_common
     took_ns, due_ns = (spent_ns * shared).sum(axis=1), (counts * usual_ns * shared).sum(axis=1)
-    every_ns = np.array([_time_by_step(ranks[p], steps) for p in group])
-    enough = (took_ns >= LEAST_EQUAL * every_ns) & (due_ns > 0)
+    enough = (took_ns >= LEAST_EQUAL * _counted(members, steps)[2].sum(axis=1)) & (due_ns > 0)
     pace = np.where(enough, took_ns / np.maximum(due_ns, 1.0), np.nan)
     return np.asarray(pace / averages.typical_of_finite(pace))
 
 
-def _time_by_step(facts: RankFacts, steps: int) -> Array:
-    step = _step_of(facts)
-    inside = (step >= 0) & (step < steps)
-    return np.bincount(step[inside], weights=facts.host_operators["dur_ns"][inside], minlength=steps)
-
-
-def _by_kind(ranks: Sequence[RankFacts], steps: int) -> tuple[Array, Array]:
-    """Number and time (ns) of operators by name and recorded shapes, both of shape (ranks, kinds, steps)."""
-    numbers: dict[tuple[str, str], int] = {}
+def _counted(ranks: Sequence[RankFacts], steps: int, shaped: bool = False) -> tuple[list[str], Array, Array]:
+    """Operators by name, or by name and recorded shapes (`shaped`), their number and their time (ns) on each rank, step
+    by step, both of shape (ranks, kinds, steps).
+    """
+    numbers: dict[str, int] = {}
     parts = []
     for facts in ranks:
         ops, step = facts.host_operators, _step_of(facts)
-        rows = np.flatnonzero((step >= 0) & (step < steps) & (ops["shape"] != NO_STRING))
-        pairs, which = distinct(ops["name"][rows], ops["shape"][rows])
-        words = [(facts.strings[name], facts.strings[shape]) for name, shape in pairs.T.tolist()]
+        rows = np.flatnonzero((step >= 0) & (step < steps) & ((ops["shape"] != NO_STRING) | (not shaped)))
+        pairs, which = distinct(ops["name"][rows], ops["shape"][rows] * shaped)
+        words = [facts.strings[name] + (facts.strings[shape] if shaped else "") for name, shape in pairs.T.tolist()]
         kind = np.array([numbers.setdefault(each, len(numbers)) for each in words], np.int64)[which]
         parts.append((kind * steps + step[rows], ops["dur_ns"][rows]))
     size = len(numbers) * steps
-    counts, spent = (
+    counts, spent_ns = (
         np.array([np.bincount(at, weights=w, minlength=size) for at, w in each], float).reshape(len(ranks), -1, steps)
         for each in ([(at, None) for at, _ in parts], parts)
     )
-    return counts, spent
+    return list(numbers), counts, spent_ns
 
 
 def extra_spans(facts: RankFacts, names: Sequence[str], parts: Array) -> list[tuple[Intervals, float]]:
@@ -139,18 +133,6 @@ def extra_spans(facts: RankFacts, names: Sequence[str], parts: Array) -> list[tu
     part = np.where(known, parts[at * known, step * known], 0.0)
     end = ops["start_ns"] + ops["dur_ns"]
     return [(intervals.union(ops["start_ns"][part == one], end[part == one]), one) for one in np.unique(part[part > 0])]
-
-
-def _by_step(facts: RankFacts, names: Sequence[str], steps: int) -> Array:
-    """Number of each operator on a rank, and its time (ns), step by step: shape (2, names, steps)."""
-    ops, inside = facts.host_operators, _step_of(facts)
-    rows = np.flatnonzero((inside >= 0) & (inside < steps))
-    place = {name: at for at, name in enumerate(names)}
-    distinct_names, which = np.unique(ops["name"][rows], return_inverse=True)
-    at = np.array([place[facts.strings[name]] for name in distinct_names.tolist()], np.int64)[which] * steps
-    size = len(names) * steps
-    each = [np.bincount(at + inside[rows], weights=w, minlength=size) for w in (None, ops["dur_ns"][rows])]
-    return np.array(each, float).reshape(2, len(names), steps)
 
 
 def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:

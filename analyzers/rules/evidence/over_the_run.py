@@ -1,11 +1,15 @@
-"""Pauses that capture recorded outside the traced steps, priced by their share of the run."""
+"""Pauses outside the traced steps, as capture recorded or sampled them, priced by their share of the run."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
+from ddprof.analyzers.job.script.occupying import SeenSaving
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.analyzers.rules.evidence.spans import run_evidence
-from ddprof.findings import Basis, Candidate, Doubt, Fix
+from ddprof.findings import Basis, Candidate, Doubt, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_share
 
@@ -48,4 +52,32 @@ def over_the_run(
         ceiling_us=lost_us,
         times_us=() if is_chance else tuple(share * measures.step_us for share in pauses.shares),
         doubts=(Doubt.ONE_EVENT,) if pauses.count == 1 else (),
+    )
+
+
+def seen_alone(of_ranks: list[SeenSaving | None]) -> tuple[int, SeenSaving] | None:
+    """Position and samples of the only rank seen so; None for any other number of ranks."""
+    share = np.array([0.0 if seen is None else seen.share for seen in of_ranks])
+    worst = int(np.argmax(share))
+    seen, others = of_ranks[worst], np.delete(share, worst)
+    if seen is None or seen.samples < FEWEST_SAMPLES or share[worst] < MIN_SHARE or not len(others):
+        return None
+    return (worst, seen) if share[worst] >= TIMES_PEERS * others.max() else None
+
+
+def over_the_samples(
+    measures: Measures, rule_id: str, position: int, seen: SeenSaving, words: str, fix: Fix
+) -> Candidate:
+    """The candidate for what samples of the run saw one rank alone do. `words`: of the summary, before the share."""
+    rank, lost_us = measures.job.rank_ids[position], seen.share * measures.step_us
+    return Candidate(
+        id=rule_id,
+        summary=f"{words} {format_share(seen.share)} of the run on rank {rank} alone",
+        ranks=(rank,),
+        lost_us=lost_us,
+        basis=Basis.TIMED,
+        evidence=(Evidence(f"{seen.line}: seen in {seen.samples} of {seen.of} samples of the whole run", rank),),
+        fixes=(fix,),
+        ceiling_us=lost_us,
+        band=0.5,
     )

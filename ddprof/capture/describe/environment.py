@@ -80,14 +80,33 @@ def precision() -> dict[str, Any]:
     }
 
 
+def watchers() -> list[str]:
+    """Functions that the interpreter calls as this thread runs Python, as debuggers, coverage and profilers set them;
+    none of torch's own profiler.
+    """
+    called = [("sys.settrace", sys.gettrace()), ("sys.setprofile", sys.getprofile())]
+    named = [f"{by}: {_named(function)}" for by, function in called if function is not None]
+    monitoring = getattr(sys, "monitoring", None)  # from Python 3.12 on, with six tools
+    tools = [monitoring.get_tool(number) for number in range(6)] if monitoring is not None else []
+    return [name for name in (*named, *(f"sys.monitoring: {tool}" for tool in tools if tool)) if "torch" not in name]
+
+
+def _named(function: object) -> str:
+    of = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(of, '__module__', None) or '?'}.{getattr(of, '__qualname__', '?')}"
+
+
 def processors() -> dict[str, int | str | None]:
-    """Number and list of this process's CPUs, and ranks of the job on this host that share them (null: not known)."""
+    """Number and list of this process's CPUs, ranks of the job on this host that share them, and CPUs of the machine
+    (null: not known).
+    """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
     named = (os.environ.get(name, "") for name in _LOCAL_SIZES)
     return {
         "usable": os.cpu_count() if cores is None else len(cores),
         "local_ranks": next((int(size) for size in named if size.isdigit()), None),
         "cores": None if cores is None else _in_words(cores),
+        "machine": os.cpu_count(),
     }
 
 

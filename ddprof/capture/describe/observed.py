@@ -60,6 +60,7 @@ class Observed:
             return
         self._roots.append((kind, weakref.ref(model)))
         self._surroundings["precision"] = self._guard.attempt("precision", environment.precision)
+        self._surroundings["watchers"] = self._guard.attempt("watchers", environment.watchers) or []
         framework = "fsdp" if kind.startswith("fsdp") else kind
         if framework != "module":
             self.saw_framework(framework)

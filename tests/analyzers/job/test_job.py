@@ -43,6 +43,17 @@ def test_what_windows_left_out_is_said(labelled: Runs) -> None:
     assert "2 of 3 trace windows were recorded without stacks and shapes" in [note.issue for note in found.health]
 
 
+def test_a_debugger_that_was_left_on_is_said_with_its_ranks(labelled: Runs) -> None:
+    watched, others = Sidecar(watchers=("sys.settrace: train.spy",)), Sidecar()
+    ranks = [
+        replace(f, sidecar=watched if at in (0, 2) else others) for at, f in enumerate(labelled("clean.ddp").job.ranks)
+    ]
+    issues = [note.issue for note in job_facts(ranks).health]
+    assert [issue for issue in issues if "settrace" in issue] == [
+        "ranks 0, 2: sys.settrace: train.spy is called as Python runs"
+    ]
+
+
 def memberships(job: JobFacts) -> set[frozenset[tuple[int, int]]]:
     """Instances as sets of (rank position, row of its comms)."""
     found: dict[int, set[tuple[int, int]]] = {}

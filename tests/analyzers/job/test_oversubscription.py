@@ -14,10 +14,10 @@ from ddprof.analyzers.job.oversubscription import oversubscribed, oversubscripti
 from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, RankDevice, Sidecar
 
 
-def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5) -> LoadedRun:
+def made(folder: Path, threads: int, cores: int, waited_share: float = 0.5, machine: int | None = None) -> LoadedRun:
     """Two CPU ranks of a host, whose threads had no core for a share of the traced time."""
     time = CpuTime(dur_ns=10**9, cpu_ns=4 * 10**8, waited_ns=int(waited_share * 10**9))
-    precision, processors = PrecisionSettings(num_threads=threads), Processors(usable=cores, local_ranks=2)
+    precision, processors = PrecisionSettings(num_threads=threads), Processors(cores, local_ranks=2, machine=machine)
     known = Sidecar(precision=precision, processors=processors, cpu_waits=CpuWaits(windows=(time,), run=time))
     return run_of([replace(cpu_loop(folder, rank=at), sidecar=structs.replace(known, rank=at)) for at in range(2)])
 
@@ -36,6 +36,20 @@ def test_the_number_of_threads_that_fits_is_told(tmp_path: Path, threads: int, w
 @pytest.mark.parametrize(("threads", "cores", "waited"), [(2, 4, 0.5), (1, 1, 0.5), (8, 4, 0.01)])
 def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: int, cores: int, waited: float) -> None:
     assert candidates("host.stalled", made(tmp_path, threads, cores, waited).measures) == []
+
+
+@pytest.mark.parametrize(
+    ("threads", "cores", "machine", "is_told"),
+    [(1, 1, 8, True), (1, 1, 1, False), (1, 1, None, False), (1, 2, 8, False), (4, 1, 8, False)],
+)
+def test_ranks_that_are_bound_to_few_of_the_machines_cores_are_told(
+    tmp_path: Path, threads: int, cores: int, machine: int | None, is_told: bool
+) -> None:
+    """Where each has several threads, these are told."""
+    told = candidates("host.stalled", made(tmp_path, threads, cores, machine=machine).measures)
+    said = [one for one in told if "2 ranks are bound to 1 of the machine's 8 cores" in one.summary]
+    assert len(said) == is_told and (len(told) == is_told or threads > 1)
+    assert all(one.lost_us == pytest.approx(0.5 * 22_500.0, rel=0.2) for one in said)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from captured import on_cpu, steps, with_sidecars
 from cpu_loop import FORWARD, Chore, cpu_loop, operators, sampled
 from kineto_run import Script
 from labelled_runs import Labelled, candidates, run_of
-from sampled_stacks import totals
+from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.model import SCRIPT_TOTALS
@@ -93,3 +93,25 @@ def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -
     once = evaluating(0.2, every=50)
     once["evaluations"] = once["evaluations"][:1]
     assert list(catalogue()[ID].detect(with_sidecars(healthy, once, {}))) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "counts", "found"),
+    [
+        ("validate", (30, 0, 0, 0), [("host.evaluation", (0,))]),
+        ("save_state", (30, 0, 0, 0), [("host.checkpoint", (0,))]),
+        ("validate", (30, 30, 30, 30), []),
+    ],
+)
+def test_what_samples_saw_one_rank_alone_do_is_told_by_its_name(
+    healthy: Labelled, function: str, counts: tuple[int, ...], found: list[tuple[str, tuple[int, ...]]]
+) -> None:
+    ranks = []
+    for facts, count in zip(healthy.job.ranks, counts, strict=True):
+        stacked = with_stacks(facts, ("train.py", 9, "main", None), ("train.py", 40, function, 0))
+        ranks.append(replace(stacked, script_totals=totals(("forward", 0, 200), ("rest", 1, count))))
+    measures = run_of(ranks).measures
+    told = [
+        (one.id, one.ranks) for rule in ("host.evaluation", "host.checkpoint") for one in candidates(rule, measures)
+    ]
+    assert told == found

@@ -133,6 +133,12 @@ def test_transfers_of_cpu_ranks_wait_for_a_cpu_too(labelled: Runs, change: str, 
     assert reason is None or f"no CPU for {waited:.0%}".replace("%", " %") in reason
 
 
+@pytest.mark.parametrize(("cap_mib", "stands"), [(0.5, True), (25.0, False), (None, False)])
+def test_buckets_that_the_script_makes_small_are_no_chance(labelled: Runs, cap_mib: float | None, stands: bool) -> None:
+    measures = on_cpu(labelled("clean.ddp"), {**waits(0.4, 0.3), "ddp": {"bucket_cap_mb": cap_mib}})
+    assert (explained(measures, identifier="comm.latency_bound") is None) == stands
+
+
 def test_a_busy_machine_is_noted_and_ranks_stopped_by_chance_are_not_accused(labelled: Runs, tmp_path: Path) -> None:
     (note,) = busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.1), waits(0.4, 0.3)).job.ranks)
     assert "busy" in note.issue and "rank 1 for 30 %" in note.issue

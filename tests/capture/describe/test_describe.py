@@ -1,12 +1,15 @@
 """A rank's environment and model, and what NCCL's own log says."""
 
+import cProfile
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ddprof.capture.describe import nccl_log
-from ddprof.capture.describe.environment import communication_environment
+from ddprof.capture.describe.environment import communication_environment, watchers
 from ddprof.capture.describe.model import _as_given_mib
 
 
@@ -18,6 +21,29 @@ def test_settings_and_debugging_aids_are_kept_and_no_secrets(monkeypatch: pytest
         monkeypatch.setenv(name, value)
     known = communication_environment()
     assert kept.items() <= known.items() and not others.keys() & known.keys()
+
+
+def spy(frame: object, event: str, argument: object) -> None:
+    """A trace function as debuggers set it."""
+
+
+def test_what_watches_the_python_of_a_thread_is_named() -> None:
+    seen: list[list[str]] = []
+
+    def watched() -> None:
+        seen.append(watchers())
+        sys.settrace(spy)
+        profile = cProfile.Profile()
+        profile.enable()
+        seen.append(watchers())
+        profile.disable()
+
+    thread = threading.Thread(target=watched)
+    thread.start()
+    thread.join()
+    before, after = seen
+    added = [name for name in after if name not in before]
+    assert f"sys.settrace: {__name__}.spy" in added and any("cProfile" in name for name in added)
 
 
 @pytest.mark.parametrize("cap_mb", [25, 0.001, 0.02, 12.5, 1 / 3, 1e6])

@@ -21,6 +21,7 @@ _PEERS = ("dst", "src", "group_dst", "group_src")
 _MESSAGES = {"send": "send", "isend": "send", "recv": "recv", "irecv": "recv"}
 _MAX_PLACES = 1024  # kept: places that call, times shapes
 Place = tuple[str, Any, Any, int, int]  # group, shape, dtype, identity of the code that calls, where in it
+_MODULE_CALLS = "torch.nn.modules"  # `_wrapped_call_impl` and the like, around the `forward` of any module
 # The collective itself, and our wrapper around it, under whatever name this package was imported.
 _COLLECTIVES = ("torch.distributed.distributed_c10d", "torch.distributed.c10d_logger", __name__.partition(".")[0] + ".")
 _MAX_DEPTH = 40  # frames between a collective and the line of the script
@@ -131,7 +132,9 @@ def _called_by(caller: FrameType, inner: FrameType) -> str:
     for _ in range(_MAX_DEPTH):
         if current is None or current is caller:
             break
-        outermost, current = current, current.f_back
+        if not str(current.f_globals.get("__name__", "")).startswith(_MODULE_CALLS):
+            outermost = current
+        current = current.f_back
     if outermost is None:
         return ""
     module = str(outermost.f_globals.get("__name__", ""))

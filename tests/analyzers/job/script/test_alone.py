@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpu_loop import cpu_loop
 from kineto_run import Script, in_step, loaded
 from sampled_stacks import totals, with_stacks
 
@@ -257,3 +258,11 @@ def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp
     late = replace(late, script_frames=frames, script_stacks=stacks, script_spans=sampled)
     found = runs_alone([late, *others], 0, 4_000.0)
     assert found is not None and found.words.startswith("train.py:9") and "report_samples()" in found.words
+
+
+@pytest.mark.parametrize(("times", "held_us"), [(4, 5_000.0), (2, 2_500.0), (1, 0.0)])
+def test_a_stop_that_came_once_may_not_come_again(tmp_path: Path, times: int, held_us: float) -> None:
+    stops = iter([5_000.0] * times + [0.0] * 4)
+    facts = cpu_loop(tmp_path, before=lambda script: script.idle(next(stops)))
+    (paths,) = paths_of([facts], 25_000.0, [])
+    assert paths.held_us("rest") == pytest.approx(held_us, abs=50.0)

@@ -39,6 +39,7 @@ from ddprof.units import format_name, format_ranks, format_share, format_us
 from ddprof.whose import having
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
+OF_WAITS = 0.75  # of the waits of ranks on too few cores: between half and all of them (two ranks on one: 0.4 to 0.75)
 MIN_STALLS = 3  # one stop, or two, may be anything
 
 
@@ -167,8 +168,8 @@ def _bound_to_few_cores(measures: Measures) -> Iterator[Candidate]:
                 source="PyTorch performance tuning guide; torchrun documentation",
             ),
         ),
-        ceiling_us=0.75 * share * measures.step_us,
-        band=1 / 3,
+        ceiling_us=OF_WAITS * share * measures.step_us,
+        band=1 / OF_WAITS - 1,
         is_bound=True,
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
@@ -103,8 +104,8 @@ def pace_of_equal(ranks: Sequence[RankFacts], steps: int, group: Sequence[int]) 
 
 
 def _counted(ranks: Sequence[RankFacts], steps: int, shaped: bool = False) -> tuple[list[str], Array, Array]:
-    """Operators by name, or by name and recorded shapes (`shaped`), their number and their time (ns) on each rank, step
-    by step, both of shape (ranks, kinds, steps).
+    """Operators by name, or by name and recorded shapes (`shaped`), their number and the time (ns) that they compute on
+    each rank, step by step, both of shape (ranks, kinds, steps).
     """
     numbers: dict[str, int] = {}
     parts = []
@@ -114,7 +115,10 @@ def _counted(ranks: Sequence[RankFacts], steps: int, shaped: bool = False) -> tu
         pairs, which = distinct(ops["name"][rows], ops["shape"][rows] * shaped)
         words = [facts.strings[name] + (facts.strings[shape] if shaped else "") for name, shape in pairs.T.tolist()]
         kind = np.array([numbers.setdefault(each, len(numbers)) for each in words], np.int64)[which]
-        parts.append((kind * steps + step[rows], ops["dur_ns"][rows]))
+        start = ops["start_ns"][rows]  # in some, ranks wait for one another
+        parts.append(
+            (kind * steps + step[rows], intervals.overlap(host_work(facts), start, start + ops["dur_ns"][rows]))
+        )
     size = len(numbers) * steps
     counts, spent_ns = (
         np.array([np.bincount(at, weights=w, minlength=size) for at, w in each], float).reshape(len(ranks), -1, steps)

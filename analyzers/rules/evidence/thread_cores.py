@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.threads import busy_threads
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
@@ -17,7 +18,9 @@ def threads_take_cores(measures: Measures, rule_id: str) -> Candidate | None:
     ranks, processors, shares = measures.job.ranks, measures.settings.processors, traced_shares(measures.job.ranks)
     threads = [busy_threads(facts) for facts in ranks]
     cores = np.array([sum(thread.share for thread in of_rank) for of_rank in threads])
-    if not processors.usable or not np.isfinite(shares.waited).all() or not cores.any():
+    if not execution_of(measures.job).computes_on_host or not processors.usable or not cores.any():
+        return None
+    if not np.isfinite(shares.waited).all():
         return None
     many = processors.local_ranks or len(ranks)
     cost, least = cost_of_cores(shares, float(cores.mean()) * many, many, processors.usable)

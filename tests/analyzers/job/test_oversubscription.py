@@ -45,7 +45,7 @@ def test_threads_that_fit_or_do_not_wait_are_not_told(tmp_path: Path, threads: i
 def test_ranks_that_are_bound_to_few_of_the_machines_cores_are_told(
     tmp_path: Path, threads: int, cores: int, machine: int | None, is_told: bool
 ) -> None:
-    """Where each has several threads, these are told."""
+    """Several threads of each rank are told in their place."""
     told = candidates("host.stalled", made(tmp_path, threads, cores, machine=machine).measures)
     said = [one for one in told if "2 ranks are bound to 1 of the machine's 8 cores" in one.summary]
     assert len(said) == is_told and (len(told) == is_told or threads > 1)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from captured import with_sidecars
+from captured import on_cpu
 from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
 
@@ -30,7 +30,7 @@ def test_what_threads_take(labelled: Runs, cores: tuple[float, ...], waited: flo
         for spent, used in zip(times, cores, strict=True)
     ]
     processors = {"usable": 4, "local_ranks": 4, "cores": "0-3"}
-    measures = with_sidecars(run, *({"processors": processors, "cpu_waits": {"windows": [one]}} for one in windows))
+    measures = on_cpu(run, *({"processors": processors, "cpu_waits": {"windows": [one]}} for one in windows))
     seen = totals(("rest", 0, 9), thread="pack")
     ranks = [replace(with_stacks(f, ("train.py", 60, "pack", None)), script_totals=seen) for f in measures.job.ranks]
     told = threads_take_cores(replace(measures, job=replace(measures.job, ranks=tuple(ranks))), ID)

@@ -77,7 +77,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
         groups = peers(len(ranks), pipeline)
         whole, pace = _from_times(busy, groups), np.full(busy.shape, np.nan)
         for group in (group for group in groups if len(group) > 1):
-            pace[group] = pace_of_equal(ranks, steps, group)
+            pace[group] = pace_of_equal([ranks[p] for p in group], steps, busy[group])
         per_step = np.where(np.isfinite(pace), pace, whole.per_step)
         more = _more_operators(ranks, steps, groups)
         extra = extra_operators(ranks, steps, groups)

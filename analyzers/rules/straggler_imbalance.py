@@ -55,6 +55,12 @@ STEADY_EXCESS = 0.02  # over the typical peer in nearly every step: such ranks a
 LARGER_PART = 0.5  # of the longer time, beyond the pace: it, and not the pace, is then what makes the rank late
 NAMED = 2  # operators
 MIN_LOST_SHARE = 0.03  # of the step waited, before unequal batches are worth a finding by themselves
+_UNEVEN_OPTIMIZER = Fix(
+    setting="parameters that each rank's optimizer updates",
+    suggested="equal shares: split the largest tensor, or shard each tensor (FSDP) in place of whole ones",
+    why="the others wait for the rank with the largest share in each step",
+    source="torch.distributed.optim.ZeroRedundancyOptimizer documentation: it sorts whole tensors onto ranks",
+)
 
 
 def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[float, int]:
@@ -152,14 +158,6 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _meeting_us(measures: Measures) -> float:
     """The longest time that any rank waits for and transfers with others, us per step: the limit of balance's gain."""
     return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
-
-
-_UNEVEN_OPTIMIZER = Fix(
-    setting="parameters that each rank's optimizer updates",
-    suggested="equal shares: split the largest tensor, or shard each tensor (FSDP) in place of whole ones",
-    why="the others wait for the rank with the largest share in each step",
-    source="torch.distributed.optim.ZeroRedundancyOptimizer documentation: it sorts whole tensors onto ranks",
-)
 
 
 def _fix(numbers: tuple[int, ...]) -> Fix:

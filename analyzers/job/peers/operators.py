@@ -85,20 +85,19 @@ def extra_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Seq
     return ExtraOperators(extra_ns.sum(axis=1), spent_ns.sum(axis=1), named, parts[:, extra])
 
 
-def pace_of_equal(ranks: Sequence[RankFacts], steps: int, group: Sequence[int]) -> Array:
+def pace_of_equal(ranks: Sequence[RankFacts], steps: int, busy_ns: Array) -> Array:
     """Time of the operators of CPU ranks over their typical peer's for operators of equal name and shapes, in each of
-    the first `steps` steps; shape (group, steps). NaN where these are hardly any of a rank's time: without shapes one
-    name may be of tensors of any size.
+    the first `steps` steps; shape (ranks, steps), that of `busy_ns`, the time of all their operators. NaN where these
+    are hardly any of a rank's time: without shapes one name may be of tensors of any size.
     """
-    members = [ranks[p] for p in group]
-    _, counts, spent_ns = _counted(members, steps, shaped=True)
+    _, counts, spent_ns = _counted(ranks, steps, shaped=True)
     each_ns = np.where(counts > 0, spent_ns / np.maximum(counts, 1.0), np.inf)
     has = counts > 0
-    is_common = has.sum(axis=0) > len(group) / 2
+    is_common = has.sum(axis=0) > len(ranks) / 2
     usual_ns = np.where(is_common, averages.typical_of_finite(each_ns), 0.0)
     shared = has & is_common
     took_ns, due_ns = (spent_ns * shared).sum(axis=1), (counts * usual_ns * shared).sum(axis=1)
-    enough = (took_ns >= LEAST_EQUAL * _counted(members, steps)[2].sum(axis=1)) & (due_ns > 0)
+    enough = (took_ns >= LEAST_EQUAL * busy_ns) & (due_ns > 0)
     pace = np.where(enough, took_ns / np.maximum(due_ns, 1.0), np.nan)
     return np.asarray(pace / averages.typical_of_finite(pace))
 

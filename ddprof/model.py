@@ -139,6 +139,7 @@ SCRIPT_FRAMES = Schema(
         ),
         Column("function", "str", "function, method or built-in"),
         Column("is_user", "bool", "the user's own code: no library, launcher or part of Python"),
+        Column("is_generator", "bool", "a function that yields, by its samples; never known of traced frames"),
     ),
 )
 

@@ -12,6 +12,7 @@ def with_stacks(facts: RankFacts, *frames: tuple[str, int, str, int | None]) -> 
     """The rank with a stack for each frame of (file, line, function, stack of the caller); libraries lie in folders."""
     file, line, function, caller = zip(*frames, strict=True)
     named = {"file": file, "line": line, "function": function, "is_user": ["/" not in name for name in file]}
+    named["is_generator"] = [False] * len(file)
     stacks = {"frame": list(range(len(frames))), "outer": [NULL if at is None else at for at in caller]}
     return replace(facts, script_frames=SCRIPT_FRAMES.table(named), script_stacks=SCRIPT_STACKS.table(stacks))
 

@@ -157,7 +157,7 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
 
 def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array, weight_ns: Array) -> int | None:
     """The function that prepares batches: the loop's call with the operators that make them, else its longest call,
-    where the loop makes its tensors of what that returned.
+    where the loop makes its tensors of what that returned, or iterates over it.
     """
     operators = operators.take(~matches(CARRIES, trace.strings)[operators["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
@@ -174,7 +174,9 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     longest = int(np.argmax(by_call))
     maker = max(makes[makes >= 0].tolist(), key=lambda one: by_call[one], default=NULL)
     takes = is_making & ~matches(_DRAWN, trace.strings)[operators["name"]]
-    call = longest if takes.any() and (maker == NULL or 2 * by_call[maker] < by_call[longest]) else maker
+    yields = bool(tree.frames["is_generator"][tree.frame[tree.aside[called == longest]]].any())
+    given = maker == NULL and yields  # no stack says where operators ran: a generator was resumed for what it gives
+    call = longest if given or (takes.any() and (maker == NULL or 2 * by_call[maker] < by_call[longest])) else maker
     if call == NULL:
         return None
     functions = {str(tree.frames["function"][frame]) for frame in tree.frame[tree.aside[called == call]].tolist()}

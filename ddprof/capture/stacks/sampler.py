@@ -303,12 +303,10 @@ class StackSampler:
         """Write frames, stacks and threads that no line has named yet."""
         if self._file is None:
             return
-        first_frame, frames = self._table.new_frames()
-        for kind, (first, new) in (
-            ("frames", (first_frame, frames)),
-            ("stacks", self._table.new_stacks()),
-            ("threads", self._threads.new()),
-        ):
+        first_frame, frames, generators = self._table.new_frames()
+        if frames:
+            self._file.write({"kind": "frames", "from": first_frame, "frames": frames, "generators": generators})
+        for kind, (first, new) in (("stacks", self._table.new_stacks()), ("threads", self._threads.new())):
             if new:
                 self._file.write({"kind": kind, "from": first, kind: new})
         if frames and self._with_source:

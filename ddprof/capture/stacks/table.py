@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Sequence
+from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any
 
@@ -26,6 +27,7 @@ class StackTable:
     def __init__(self) -> None:
         self._codes: dict[int, tuple[CodeType, str, str]] = {}  # by id, which is theirs as long as they are held here
         self._frames: dict[Frame, int] = {FULL_FRAME: 0}
+        self._generators: list[int] = []  # frames of functions that yield, no comprehensions
         self._stacks: dict[tuple[int, int], int] = {(OUTERMOST, 0): 0}
         self._frames_told = self._stacks_told = 0
 
@@ -43,10 +45,11 @@ class StackTable:
             outer = number
         return max(outer, 0)
 
-    def new_frames(self) -> tuple[int, list[Frame]]:
-        """(number of the first new frame, the other new ones)."""
+    def new_frames(self) -> tuple[int, list[Frame], list[int]]:
+        """(number of the first new frame, the new ones, numbers of generators' frames among them)."""
         first, self._frames_told = self._frames_told, len(self._frames)
-        return first, _from(self._frames, first)
+        generators, self._generators = self._generators, []
+        return first, _from(self._frames, first), generators
 
     def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
         """New stacks as (number of the calling stack, number of the innermost frame), and the first one's number."""
@@ -65,6 +68,8 @@ class StackTable:
             if len(self._frames) >= MAX_FRAMES:
                 return 0
             number = self._frames[frame] = len(self._frames)
+            if code.co_flags & CO_GENERATOR and not code.co_name.startswith("<"):
+                self._generators.append(number)
         return number
 
 

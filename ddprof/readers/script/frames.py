@@ -34,6 +34,7 @@ class Frame(NamedTuple):
     line: int
     function: str
     is_user: bool
+    is_generator: bool = False
 
 
 def frame_of(name: str) -> Frame:

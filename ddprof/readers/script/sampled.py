@@ -44,7 +44,10 @@ def with_samples(
         frame = np.array([entry[1] for entry in process.stacks], np.int64)
         outer = np.array([entry[0] for entry in process.stacks], np.int64)
         wanted = np.unique(frame[used])
-        named = [script_frame(process.frames[number], process.path) for number in wanted.tolist()]
+        named = [
+            script_frame(process.frames[number], process.path)._replace(is_generator=number in process.generators)
+            for number in wanted.tolist()
+        ]
         frames.append(_frames(named))
         above = np.where(outer[used] < 0, NULL, row[np.maximum(outer[used], 0)])
         stacks.append(
@@ -84,8 +87,8 @@ def _used(process: SampledProcess) -> Array:
 
 
 def _frames(named: Sequence[Frame]) -> Table:
-    columns = list(zip(*named, strict=True)) or [(), (), (), ()]
-    return SCRIPT_FRAMES.table(dict(zip(("file", "line", "function", "is_user"), columns, strict=True)))
+    columns = list(zip(*named, strict=True)) or [()] * len(Frame._fields)
+    return SCRIPT_FRAMES.table(dict(zip(Frame._fields, columns, strict=True)))
 
 
 def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof.intervals import bounds, nested
 from ddprof.model import MODULE_SPANS, MODULE_STACKS, SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
-from ddprof.readers.script.frames import frame_of
+from ddprof.readers.script.frames import Frame, frame_of
 from ddprof.tables import NULL, Array, Table, distinct
 
 # Kineto names the call of each module besides its Python frame, which says the same and where it is written.
@@ -95,7 +95,7 @@ def _frames(written: Sequence[str], name: Array) -> tuple[Table, Array]:
     parsed = [frame_of(text) for text in written]
     number = np.array([numbers.setdefault(frame, len(numbers)) for frame in parsed])
     columns = zip(*numbers, strict=True)
-    return SCRIPT_FRAMES.table(dict(zip(("file", "line", "function", "is_user"), columns, strict=True))), number[name]
+    return SCRIPT_FRAMES.table(dict(zip(Frame._fields, columns, strict=True))), number[name]
 
 
 def _stacks(frame: Array, parent: Array, depth: Array) -> tuple[Table, Array]:

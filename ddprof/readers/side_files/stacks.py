@@ -49,6 +49,7 @@ class _Begin(_Line, tag="begin"):
 class _Frames(_Line, tag="frames"):
     frames: list[tuple[str, str, _LineNumber]]
     first: _Number = field(name="from")
+    generators: list[_Number] = field(default_factory=list)
 
 
 class _Sources(_Line, tag="sources"):
@@ -106,6 +107,7 @@ class SampledProcess:
         self.phases: list[str] = []
         self.path: list[str] = []
         self.frames: list[tuple[str, str, int]] = []
+        self.generators: set[int] = set()  # frames of functions that yield
         self.sources: list[str | None] = []  # of the frames, as far as they were written: the text of the line
         self.stacks: list[tuple[int, int]] = []
         self.threads: list[tuple[str, int | None]] = []
@@ -123,6 +125,7 @@ class SampledProcess:
         elif isinstance(line, _Frames):
             frames = [(file, function, max(number, 0)) for file, function, number in line.frames]
             _put(self.frames, line.first, frames, ("", "...", 0))
+            self.generators.update(line.generators[:MAX_ENTRIES])
         elif isinstance(line, _Sources):
             _put(self.sources, line.first, line.sources, None)
         elif isinstance(line, _Stacks):

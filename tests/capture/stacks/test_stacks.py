@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from unittest.mock import Mock
@@ -63,6 +64,10 @@ def _deep(calls: int) -> FrameType:
     return sys._getframe() if calls == 0 else _deep(calls - 1)
 
 
+def _frames_of_a_generator() -> Iterator[FrameType]:
+    yield sys._getframe()
+
+
 def _made(name: str, before: str = "", called: str = "") -> FrameType:
     """The frame of a function of this name, which `called` calls."""
     space: dict[str, FrameType] = {}
@@ -74,18 +79,20 @@ def test_a_stack_is_told_by_its_frames_and_callers() -> None:
     table = StackTable()
     numbers = [table.number(stack_of(_made(name))) for name in ("first", "second", "first")]
     assert numbers[0] == numbers[2] != numbers[1]
-    first_frame, frames = table.new_frames()
+    first_frame, frames, generators = table.new_frames()
     first_stack, stacks = table.new_stacks()
-    assert (first_frame, first_stack) == (0, 0)
+    assert (first_frame, first_stack, generators) == (0, 0, [])
     outer, frame = stacks[numbers[1]]
     assert frames[frame] == ("<string>", "second", 3)
     while outer != OUTERMOST:
         outer, frame = stacks[outer]
     assert frames[frame][0].endswith(("runpy>", ".py", "<string>", "pytest"))
     assert table.new_stacks() == (len(stacks), [])
-    table.number(stack_of(_made("third")))
-    told, new = table.new_frames()
+    for frame in (_made("third"), next(_frames_of_a_generator()), next(sys._getframe() for _ in range(1))):
+        table.number(stack_of(frame))
+    told, new, generators = table.new_frames()
     assert told == len(frames) and ("<string>", "third", 3) in new and not set(new) & set(frames)
+    assert [new[number - told][1] for number in generators] == ["_frames_of_a_generator"]
     assert table.new_stacks()[0] == len(stacks)
 
 

@@ -33,6 +33,7 @@ def lines(samples: list[list[int]] = [], **more: Any) -> str:  # noqa: B006
     counts = [[stack, 1, 0, 1, 100, 0] for stack in range(1, len(STACKS))]
     listed = {"frames": FRAMES, "stacks": STACKS, "threads": [["MainThread", TID], ["feeds", 70]]}
     content = [about, *({"kind": kind, "from": 0, kind: rows} for kind, rows in listed.items())]
+    content[1]["generators"] = [2, 99]
     content.append({"kind": "counts", "counts": [*counts, [2, 1, 0, 3, 300, 8], [2, 0, 1, 1, 5, 8]]})
     content.append({"kind": "samples", "at_ns": 10_000, "period_ns": 100, "samples": samples})
     return "".join(json.dumps(line) + "\n" for line in content)
@@ -61,6 +62,7 @@ def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path)
     others = ("torch/nn/modules/module.py", "ddprof/capture/instruments/forward.py", "ddprof/capture/guard.py")
     others += ("unheard_of/of.py", "<frozen importlib>")
     assert is_user == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
+    assert frames["function"][frames["is_generator"]].tolist() == ["evaluate"]
     samples = [[0, 900, 880, 0, 1, 1], [0, 100, 0, 0, 1, 2], [30, 0, 0, 0, 1, 1], [40, 100, 0, 0, 1, 2]]
     start, end = tables(tmp_path, lines(samples)).spans.bounds
     assert (end > start).all() and (start[1:] >= end[:-1]).all()
@@ -97,7 +99,9 @@ def test_sums_over_the_run(tmp_path: Path) -> None:
 
 
 def test_frames_of_the_trace_stay_and_samples_are_summed_beside_them(tmp_path: Path) -> None:
-    frames = SCRIPT_FRAMES.table({"file": ["a.py"], "line": [1], "function": ["f"], "is_user": [True]})
+    frames = SCRIPT_FRAMES.table(
+        {"file": ["a.py"], "line": [1], "function": ["f"], "is_user": [True], "is_generator": [False]}
+    )
     stacks = SCRIPT_STACKS.table({"frame": [0], "outer": [NULL]})
     own = {"start_ns": [1], "end_ns": [2], "track": [0], "stack": [0], "resolution_ns": [0]}
     traced = Script(SCRIPT_SPANS.table(own), stacks, frames)

@@ -94,13 +94,19 @@ def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("before", "beside_ns", "share"), [(cuts_texts, 0, 1.0), (cuts_texts, 900, 0.5), (reads_then_draws, 0, 0.0)]
+    ("before", "beside_ns", "yields", "share"),
+    [
+        (cuts_texts, 0, False, 1.0),
+        (cuts_texts, 900, False, 0.5),
+        (reads_then_draws, 0, False, 0.0),
+        (reads_then_draws, 0, True, 1.02),  # until its draw ends
+    ],
 )
 def test_samples_of_the_run_tell_it_where_the_window_has_none(
-    tmp_path: Path, before: Chore, beside_ns: int, share: float
+    tmp_path: Path, before: Chore, beside_ns: int, yields: bool, share: float
 ) -> None:
     """A rank that was sampled too seldom in its window prepares its batches all the same; what is drawn at random is
-    made of nothing that a function before it read."""
+    made of nothing that a function before it read, unless that function is a generator, resumed for the batch."""
     facts = cpu_loop(tmp_path, before=before, after=hands_over)
     ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
     trace = with_named_frames(read(sources[0]))
@@ -110,7 +116,8 @@ def test_samples_of_the_run_tell_it_where_the_window_has_none(
     functions = [tree.written[frame][2] for frame in tree.frame]
     stacks = (functions.index(name) for name in ("ids_of", "hand_over"))
     seen = totals(*(("rest", at, 9) for at in stacks), time_ns=[900, beside_ns])
-    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=seen)
+    frames = trace.script_frames.replace(is_generator=(trace.script_frames["function"] == "ids_of") & yields)
+    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=seen, script_frames=frames)
     marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
     start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
     assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)

@@ -13,11 +13,12 @@ from ddprof.units import format_count, format_ranks
 
 @dataclass(frozen=True)
 class Oversubscribed:
-    """Computing threads of each rank, ranks of a host, and cores that these may use."""
+    """Computing threads of each rank, ranks of a host, cores that these may use, and of its machine (0: unknown)."""
 
     threads: int
     ranks: int
     cores: int
+    machine: int
 
     @property
     def fitting(self) -> int:
@@ -31,33 +32,18 @@ class Oversubscribed:
 
 
 def oversubscribed(ranks: Sequence[RankFacts]) -> Oversubscribed | None:
-    """The host whose CPU ranks' threads exceed its cores most; None where all have cores, or ranks already compute on
-    one thread each.
+    """The host whose CPU ranks' threads exceed their cores most; None where all have cores, or ranks that compute on
+    one thread each may use every core of their machine.
     """
     hosts = []
     for facts, shared in zip(ranks, shared_cores(ranks), strict=True):
-        threads = facts.sidecar.precision.num_threads
-        if shared is not None and threads is not None and threads > 1 and threads * shared[0] > shared[1]:
-            hosts.append(Oversubscribed(threads, *shared))
+        machine, threads = facts.sidecar.processors.machine or 0, facts.sidecar.precision.num_threads or 1
+        if shared is None:
+            continue
+        host = Oversubscribed(threads, *shared, machine)
+        if host.share > 0 and (threads > 1 or host.cores < machine):
+            hosts.append(host)
     return max(hosts, key=lambda host: host.share, default=None)
-
-
-@dataclass(frozen=True)
-class Bound:
-    """Ranks of a host and the cores that they are bound to, of those of the `machine`."""
-
-    ranks: int
-    cores: int
-    machine: int
-
-
-def bound_to_few(ranks: Sequence[RankFacts]) -> Bound | None:
-    """The first host whose CPU ranks are bound to fewer cores than they are, although the machine has more."""
-    for facts, shared in zip(ranks, shared_cores(ranks), strict=True):
-        machine = facts.sidecar.processors.machine or 0
-        if shared is not None and shared[1] < min(shared[0], machine):
-            return Bound(*shared, machine)
-    return None
 
 
 def oversubscription_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:

@@ -26,11 +26,9 @@ from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.oversubscription import bound_to_few, oversubscribed
 from ddprof.analyzers.job.script.lines import lines_in
-from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
+from ddprof.analyzers.rules.evidence.few_cores import on_few_cores, threads_take_cores
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
-from ddprof.analyzers.rules.evidence.thread_cores import threads_take_cores
 from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.finding_ids import HOST_STALLED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -39,17 +37,12 @@ from ddprof.units import format_name, format_ranks, format_share, format_us
 from ddprof.whose import having
 
 MIN_SHARE = 0.015  # of the step starved in stalls on the rank that has most of them; that of host.launch_bound
-OF_WAITS = 0.75  # of the waits of ranks on too few cores: between half and all of them (two ranks on one: 0.4 to 0.75)
 MIN_STALLS = 3  # one stop, or two, may be anything
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Find stalls that starve devices, and more threads than cores."""
-    yield from _more_threads_than_cores(measures)
-    yield from _bound_to_few_cores(measures)
-    beside = threads_take_cores(measures, RULE.id)
-    if beside is not None:
-        yield beside
+    """Find stalls that starve devices, and CPU ranks that lack cores."""
+    yield from filter(None, (on_few_cores(measures, RULE.id), threads_take_cores(measures, RULE.id)))
     ranks = measures.job.ranks
     starved = measures.stalled_us
     inside = [_in_steps(facts) for facts in ranks]
@@ -96,81 +89,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
         ),
         ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
-    )
-
-
-def _more_threads_than_cores(measures: Measures) -> Iterator[Candidate]:
-    """Candidates for CPU ranks whose threads compete for cores.
-
-    The cost of the waits lies between nothing (cores were never idle) and all of them (an operator waits for its last
-    thread); the price is the middle.
-    """
-    over = oversubscribed(measures.job.ranks)
-    waited = traced_shares(measures.job.ranks).waited
-    if over is None or not np.isfinite(waited).all():
-        return
-    share = min(float(waited.mean()), over.share)
-    if share < BUSY_SHARE:
-        return
-    yield Candidate(
-        id=RULE.id,
-        summary=f"{over.threads} threads on each of {over.ranks} ranks share {over.cores} cores and have none for "
-        f"{format_share(share)} of the time",
-        lost_us=share * measures.step_us,
-        basis=Basis.TIMED,
-        evidence=(
-            Evidence(
-                f"ready to run without a CPU for {format_share(float(waited.mean()))} of the traced time; "
-                f"{over.threads * over.ranks} threads on {over.cores} cores make up to {format_share(over.share)} of it"
-            ),
-        ),
-        fixes=(
-            Fix(
-                setting="OMP_NUM_THREADS",
-                current=str(over.threads),
-                suggested=str(over.fitting),
-                applies=(("omp_num_threads", over.fitting),),
-                patch=f"OMP_NUM_THREADS={over.fitting} torchrun ...  # or torch.set_num_threads({over.fitting})",
-                why="the threads of one operator wait for the last of them, which waits for a core",
-                source="PyTorch performance tuning guide; torchrun documentation (OMP_NUM_THREADS)",
-            ),
-        ),
-        ceiling_us=share * measures.step_us / 2,
-        band=1.0,
-        is_bound=True,
-    )
-
-
-def _bound_to_few_cores(measures: Measures) -> Iterator[Candidate]:
-    """Candidates for CPU ranks that are bound to fewer cores than they are. A rank without a core may have had to wait
-    for the one that has it anyway: half to all of the wait is lost.
-    """
-    bound, waited = bound_to_few(measures.job.ranks), traced_shares(measures.job.ranks).waited
-    if bound is None or oversubscribed(measures.job.ranks) is not None or not np.isfinite(waited).all():
-        return
-    share = min(float(waited.mean()), 1.0 - bound.cores / bound.ranks)
-    if share < BUSY_SHARE:
-        return
-    yield Candidate(
-        id=RULE.id,
-        summary=f"{bound.ranks} ranks are bound to {bound.cores} of the machine's {bound.machine} cores and have none "
-        f"for {format_share(share)} of the time",
-        lost_us=share * measures.step_us,
-        basis=Basis.TIMED,
-        evidence=(Evidence(f"ready to run without a CPU for {format_share(float(waited.mean()))} of the traced time"),),
-        fixes=(
-            Fix(
-                setting="cores of the ranks",
-                current=f"{bound.cores} for {bound.ranks} ranks",
-                suggested="at least one for each rank: no taskset, numactl or --cpu-bind that gives several ranks one",
-                patch="taskset -cp PID  # or torchrun --numa-binding=node; srun --cpus-per-task=N --cpu-bind=cores",
-                why="ranks on one core take turns, and each waits for the other in every collective",
-                source="PyTorch performance tuning guide; torchrun documentation",
-            ),
-        ),
-        ceiling_us=OF_WAITS * share * measures.step_us,
-        band=1 / OF_WAITS - 1,
-        is_bound=True,
     )
 
 

@@ -7,7 +7,7 @@ from captured import on_cpu
 from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
 
-from ddprof.analyzers.rules.evidence.thread_cores import threads_take_cores
+from ddprof.analyzers.rules.evidence.few_cores import threads_take_cores
 
 ID, LINE = "host.stalled", "train.py:60 pack()"
 

@@ -9,13 +9,12 @@ from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import Contracted, RankGraph, Scenario
 
 
-def contract(rank: RankGraph, scenario: Scenario) -> Contracted:
-    """The rank's nodes in the scenario."""
+def contract(rank: RankGraph, scenario: Scenario, clock: HostTimeline) -> Contracted:
+    """The rank's nodes in the scenario; `clock`: its host there."""
     ops, anchors, first, last, p = rank.ops, rank.anchors, rank.node_first, rank.node_last, rank.position
     dur = scenario.dur_ns.get(p, ops.dur_ns)
     queue = scenario.queue_ns.get(p, ops.queue_lag_ns)
     transfer = scenario.transfer_ns.get(p, ops.transfer_ns)
-    clock = HostTimeline(rank, scenario)
     offset = np.where(ops.launch_ns == NEVER, NEVER, clock.offset(ops.launch_ns, ops.section) + ops.launch_lag_ns)
     if len(first):
         work = dur + queue

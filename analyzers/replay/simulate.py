@@ -62,16 +62,19 @@ class Outcome:
 def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     """Run the whole job under a scenario (None: as recorded)."""
     scenario = scenario or Scenario()
-    state = _State(graph)
-    program = _program(graph, scenario)
-    _run(program, _contracted(graph, scenario, program), state)
+    clocks = [HostTimeline(rank, scenario) for rank in graph.ranks]
     begins = [rank.begin_ns - rank.offset_ns for rank in graph.ranks]
+    sooner = [_sooner(rank, clock, min(begins)) for rank, clock in zip(graph.ranks, clocks, strict=True)]
+    state = _State(graph, sooner)
+    program = _program(graph, scenario)
+    _run(program, _contracted(graph, scenario, program, clocks), state)
+    entered = [begin - by for begin, by in zip(begins, sooner, strict=True)]
     counted = tuple(rank.position not in scenario.on_time for rank in graph.ranks)
     # Nobody waits for ranks that are on time: not for the beginning of their windows, either.
-    latest = max((begin for begin, counts in zip(begins, counted, strict=True) if counts), default=max(begins))
+    latest = max((begin for begin, counts in zip(entered, counted, strict=True) if counts), default=max(entered))
     marks, spans, busy, ends = [], [], [], []
     for at, rank in enumerate(graph.ranks):
-        marks.append(_marks(rank, scenario, state.sections(at)))
+        marks.append(_marks(rank, clocks[at], state.sections(at)))
         last_mark = marks[at][-1:] if rank.has_host else ()
         spans.append(max([NEVER, *last_mark, *state.streams(at)]) - begins[at])
         ends.append(state.nodes(at))
@@ -81,16 +84,23 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         counted if any(counted) else (True,) * len(counted),
         tuple(marks),
         tuple(busy),
-        tuple(max(0, latest - begin) for begin in begins),
+        tuple(max(0, latest - begin) for begin in entered),
         tuple(state.sections(at) for at in range(len(graph.ranks))),
         tuple(ends),
     )
 
 
+def _sooner(rank: RankGraph, clock: HostTimeline, first_ns: int) -> int:
+    """Time (ns) by which a rank enters its window sooner than recorded: what its host no longer does since the first
+    rank entered its own, `first_ns` (reference clock)."""
+    since = np.array([min(first_ns + rank.offset_ns, rank.origin_ns)])
+    return int(rank.origin_ns - since[0] + clock.offset(since, np.zeros(1, np.int64))[0])
+
+
 class _State:
     """End times of the simulation, reference clock, ns. Lists run over all ranks, numbered as in the program."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, sooner: Sequence[int]) -> None:
         ranks = graph.ranks
         self._ranks = ranks
         self._node = _ends([len(rank.node_first) for rank in ranks])
@@ -102,9 +112,9 @@ class _State:
         self.stream_end = [0] * self._stream[-1]
         self.latest = [NEVER] * len(graph.members)  # arrival at each instance
         for at, rank in enumerate(ranks):
-            self.host[self._section[at]] = rank.origin_ns - rank.offset_ns
+            self.host[self._section[at]] = rank.origin_ns - rank.offset_ns - sooner[at]
             # Until the first step begins the device is at work that the host had launched before.
-            begin, count = rank.begin_ns - rank.offset_ns, self._stream[at + 1] - self._stream[at]
+            begin, count = rank.begin_ns - rank.offset_ns - sooner[at], self._stream[at + 1] - self._stream[at]
             self.stream_end[self._stream[at] : self._stream[at + 1]] = [begin] * count
 
     def sections(self, at: int) -> list[int]:
@@ -167,11 +177,13 @@ def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
     ]
 
 
-def _contracted(graph: Graph, scenario: Scenario, program: Program) -> tuple[Sequence[int], ...]:
+def _contracted(
+    graph: Graph, scenario: Scenario, program: Program, clocks: Sequence[HostTimeline]
+) -> tuple[Sequence[int], ...]:
     """Values of each node of the program: `queue`, `take` and `host` of `Contracted`."""
     ranks = [
-        contract(rank, scenario) if is_changed(rank, scenario) else recorded
-        for rank, recorded in zip(graph.ranks, graph.recorded, strict=True)
+        contract(rank, scenario, clock) if is_changed(rank, scenario) else recorded
+        for rank, recorded, clock in zip(graph.ranks, graph.recorded, clocks, strict=True)
     ]
     columns = ([r.queue for r in ranks], [r.take for r in ranks], [r.host for r in ranks])
     return tuple(packed(np.concatenate(parts)[program.at]) for parts in columns)
@@ -222,7 +234,7 @@ def _run(program: Program, contracted: tuple[Sequence[int], ...], state: _State)
             host[section + 1] = call
 
 
-def _marks(rank: RankGraph, scenario: Scenario, begun: Sequence[int]) -> tuple[int, ...]:
+def _marks(rank: RankGraph, clock: HostTimeline, begun: Sequence[int]) -> tuple[int, ...]:
     """Host time of each step mark."""
-    places = zip(*HostTimeline(rank, scenario).locate(rank.marks_ns), strict=True)
+    places = zip(*clock.locate(rank.marks_ns), strict=True)
     return tuple(begun[section] + offset for section, offset in places)

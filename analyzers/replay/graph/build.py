@@ -18,6 +18,7 @@ from ddprof.analyzers.replay.contract import contract
 from ddprof.analyzers.replay.graph.anchors import find_anchors
 from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
 from ddprof.analyzers.replay.graph.program import write_program
+from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import Anchor, Anchors, Graph, Met, Node, Ops, Order, RankGraph, Scenario
 from ddprof.tables import NULL, Array
 
@@ -38,7 +39,7 @@ def build_graph(job: JobFacts) -> Graph:
         members,
         float(np.mean([measured_span_ns(rank) for rank in ranks])),
         write_program(ranks, members),
-        tuple(contract(rank, Scenario()) for rank in ranks),
+        tuple(contract(rank, Scenario(), HostTimeline(rank, Scenario())) for rank in ranks),
         execution_of(job).interference(facts),
     )
 

@@ -1,5 +1,7 @@
 """A replay without a change is the recorded run; its critical path covers it once, and runs through who is to blame."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from labelled_runs import Runs
@@ -36,3 +38,16 @@ def test_the_path_runs_through_the_slow_rank_waits_for_nobody_and_needs_a_graph(
     length = np.bincount(path["rank"], weights=path["end_ns"] - path["start_ns"], minlength=len(run.job.ranks))
     assert run.job.rank_ids[int(length.argmax())] == 2 and length.max() > 0.8 * length.sum()
     assert len(critical_path(labelled("clean.ddp").job, Graph((), none, 0.0, write_program((), none), ()))) == 0
+
+
+@pytest.mark.parametrize(("left", "late_ms"), [(0.0, 0), (0.6, 3), (1.0, 5)])
+def test_what_made_a_rank_late_for_its_window_may_be_removed(labelled: Runs, left: float, late_ms: int) -> None:
+    """Other ranks enter theirs 5 ms before rank 0, whose host is busy until then."""
+    graph = labelled("clean.ddp").pricer.graph
+    first, *others = graph.ranks
+    begin, early = first.origin_ns, [replace(rank, begin_ns=rank.begin_ns - 5_000_000) for rank in others]
+    graph = replace(graph, ranks=(first, *early))
+    busy = np.array([begin - 9_000_000]), np.array([begin])
+    outcome = simulate(graph, Scenario(host_scale={first.position: ((busy, left),)}))
+    assert [lead / 1e6 for lead in outcome.lead_ns[1:]] == pytest.approx([late_ms] * len(others), abs=0.05)
+    assert outcome.sections_ns[0][0] == pytest.approx(begin - first.offset_ns - (5 - late_ms) * 1e6, abs=50_000)

@@ -134,11 +134,12 @@ def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array) -> 
 def _excess_of_medians(times_ns: Array, computes_more: Array) -> Array:
     """Excess of each rank's median over the typical rank's, ns; 0 where it may be chance. What comes in most steps is
     in the median, whatever stops some of them."""
-    medians = np.median(times_ns, axis=1)
+    medians, root = np.median(times_ns, axis=1), times_ns.shape[1] ** 0.5
     # Standard error of a median, from the median absolute deviation: sqrt(pi / 2) times that of a mean.
-    error = (
-        1.2533 * averages.NORMAL_MAD * np.median(np.abs(times_ns - medians[:, None]), axis=1) / times_ns.shape[1] ** 0.5
-    )
+    error = 1.2533 * averages.NORMAL_MAD * np.median(np.abs(times_ns - medians[:, None]), axis=1) / root
+    # What comes in about every second step is in the median or not by chance: its bound by order statistics.
+    lowest = np.quantile(times_ns, max(0.0, 0.5 - SURE / (2 * root)), axis=1)
+    error = np.maximum(error, (medians - lowest) / SURE)
     more = medians - averages.typical(medians)
     strict = np.where(computes_more, AGREEING, 1.0)
     return np.where(more >= strict * SURE * np.hypot(error, np.median(error)), more, 0.0)

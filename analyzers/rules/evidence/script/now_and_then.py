@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.facts.script.tree import call_tree, written
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
+from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
@@ -17,11 +19,13 @@ from ddprof.analyzers.job.script.lines import has_frames, lines_of
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
 from ddprof.analyzers.rules.evidence.script.called_beside import called_beside
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
+from ddprof.tables import Array
 from ddprof.units import format_share
 from ddprof.whose import whose
 
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
 BESIDE, IN_FORWARD = 0.06, 0.12
+OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 
 
 def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
@@ -113,15 +117,26 @@ def _timed(
     )
 
 
+def _outlasts_operators(facts: RankFacts, tree: CallTree) -> Array:
+    """Mask of the script's own lines in the forward pass, where samples there are far more than its operators take:
+    a call in C (an operator, a socket) has no frame of its own. Shape (stacks,)."""
+    is_line = tree.folded == np.arange(len(tree))
+    of_lines = sum(samples for stack, samples in run_samples(facts, FORWARD).items() if is_line[stack])
+    operators = intervals.intersect(host_work(facts), facts.phase_time(Phase.FORWARD))
+    computing = intervals.overlap(operators, *facts.steps.bounds).sum() / intervals.length(facts.steps.bounds)
+    return np.asarray(is_line & (of_lines > OUTLASTING * computing * sum(run_samples(facts).values())))
+
+
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, list[float]]:
-    """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line
-    that makes it counts; none of torch's own code where samples of libraries are asked for."""
+    """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
+    counts; none of torch's own code where samples of libraries are asked for, and none that may be in an operator."""
     by_words, called = dict[str, list[float]](), dict[str, tuple[float, str]]()
     framed = list(filter(has_frames, ranks))
     for position, facts in enumerate(framed):
         tree = call_tree(facts)
         is_own = own_stacks(facts, tree) & ~tree.is_loss
-        is_own &= ((tree.folded != np.arange(len(tree))) & ~tree.in_torch) | (not of_libraries)
+        is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
+        is_own &= is_called | (not of_libraries) | _outlasts_operators(facts, tree)
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             caller = stack

@@ -113,8 +113,8 @@ def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(labelled: Runs, samples
     waits = {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": 3 * 10**8}}}
     records = [timed(lambda step, rank=rank: step % 4 == rank) | waits for rank in range(4)]
     measures = meeting_in_backward(labelled("clean.ddp"), *records)
-    stacks = ("train.py", 30, "main", None), ("train.py", 12, "tidy", 0)
-    seen = totals(("forward", 0, 100 - samples), ("rest", 1, samples))
+    stacks = ("train.py", 30, "main", None), ("train.py", 12, "tidy", 0), ("torch/nn/modules/module.py", 9, "_call", 0)
+    seen = totals(("forward", 2, 100 - samples), ("rest", 1, samples))
     ranks = tuple(replace(with_stacks(facts, *stacks), script_totals=seen) for facts in measures.job.ranks)
     told = script_now_and_then(replace(measures, job=replace(measures.job, ranks=ranks)), HOST_SCRIPT)
     assert (told is not None) == is_told, (told, now_and_then(ranks, False))

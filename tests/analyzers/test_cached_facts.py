@@ -1,6 +1,5 @@
 """Cached facts are used for unchanged files only, and lie in the user's cache or in the named place."""
 
-import json
 import os
 from dataclasses import replace
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 from kineto_run import Script
+from reading import our_run, rank_file
 
 from ddprof.analyzers import cached_facts, engine
 from ddprof.analyzers.cached_facts import GIVE_UP, Alike, Keeping, Recall, recall_of
@@ -21,15 +21,10 @@ from ddprof.model import ProcessGroup
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
 
-EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": 9}
-
 
 def _write(folder: Path, ranks: int = 1) -> Path:
-    folder.mkdir(exist_ok=True)
-    events = [{**EVENT, "ts": 1 + 10 * number} for number in range(5)]
     for rank in range(ranks):
-        header = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": ranks}}
-        (folder / f"rank{rank}.json").write_text(json.dumps({**header, "traceEvents": events}))
+        rank_file(folder / f"rank{rank}.json", rank, ranks)
     return folder
 
 
@@ -130,21 +125,9 @@ def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
     assert _is_known(source, kept_in)
 
 
-def _run_of_ours(folder: Path) -> Path:
-    """Two ranks with a sidecar each, as capture writes them."""
-    _write(folder, ranks=2)
-    (folder / "manifest.json").write_text('{"schema": "ddprof.run/1", "world_size": 2}')
-    for rank in range(2):
-        stem = f"rank{rank}.host.{100 + rank}.0"
-        (folder / f"rank{rank}.json").rename(folder / f"{stem}.0.pt.trace.json")
-        sidecar = {"schema": "ddprof.run/1", "state": "exit", "rank": rank, "world_size": 2}
-        (folder / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
-    return folder
-
-
 def _upload(folder: Path, url: str) -> None:
     files, path = fsspec.core.url_to_fs(url)
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.glob("*.json")):
         files.pipe_file(f"{path}/{file.name}", file.read_bytes())
 
 
@@ -169,7 +152,7 @@ def test_traces_and_facts_in_stores_are_read_once(tmp_path: Path, remote: str, m
 
 def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, remote: str, kept_in: Recall) -> None:
     files, root = fsspec.core.url_to_fs(f"{remote}/run")
-    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+    _upload(our_run(tmp_path / "run", windows=1), f"{remote}/run")
 
     def known() -> list[bool]:
         sources = discover([f"{remote}/run"]).sources
@@ -188,12 +171,12 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
             files.pipe_file(f"{root}/{name}", content)
             assert known() == [False, True], (name, content)
     trace = f"{root}/{first.path.rpartition('/')[2]}"
-    files.pipe_file(trace, files.cat_file(trace).replace(b"aten::mm", b"aten::mv", 1))
+    files.pipe_file(trace, files.cat_file(trace).replace(b"op 1", b"op 9", 1))
     assert known() == [False, True] and known() == [True, True]
 
 
 def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
-    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+    _upload(our_run(tmp_path / "run", windows=1), f"{remote}/run")
     sources = discover([f"{remote}/run"]).sources
     system, _ = fsspec.core.url_to_fs(remote)
     for name in ("open", "cat_file", "get_file"):
@@ -202,7 +185,7 @@ def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeyp
 
 
 def test_what_a_store_refused_is_not_kept(tmp_path: Path, memory_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _upload(_run_of_ours(tmp_path / "run"), memory_url)
+    _upload(our_run(tmp_path / "run", windows=1), memory_url)
     files, _ = fsspec.core.url_to_fs(memory_url)
     files.pipe_file(str(_source(memory_url).sidecar_path).replace(".sidecar.json", ".workers.jsonl"), b"")
     opened = type(files).open

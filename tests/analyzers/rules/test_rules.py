@@ -1,10 +1,14 @@
 """Every rule on healthy runs, on runs of other faults and of one rank: it finds nothing, and says what it lacks."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from captured import with_sidecars
 from corpus import CLEAN
-from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires, on_every_rank
+from cpu_loop import Chore, cpu_loop, operators
+from kineto_run import Script
+from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires, on_every_rank, run_of
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.facts.model import Phase
@@ -97,8 +101,7 @@ def test_a_model_in_double_precision_is_told(healthy: Labelled, other: str, is_t
 
 def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: Runs) -> None:
     """PyTorch's range names the class."""
-    rule_id = "compute.unfused_optimizer"
-    measures = labelled(rule_id).measures
+    measures = labelled(UNFUSED).measures
 
     def named(*classes: str) -> Measures:
         facts = measures.job.ranks[0]
@@ -108,8 +111,8 @@ def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: 
         phases = facts.phases.replace(name=np.where(of_optimizer, own, facts.phases["name"]))
         return on_every_rank(measures, strings=(*facts.strings, *steps), phases=phases)
 
-    assert "are of Muon: no fused version" in abstains(rule_id, named("AdamW", "Muon"))
-    assert "torch.optim.SGD(" in str(candidate(rule_id, named("ZeroRedundancyOptimizer", "SGD")).fixes)
+    assert "are of Muon: no fused version" in abstains(UNFUSED, named("AdamW", "Muon"))
+    assert "torch.optim.SGD(" in str(candidate(UNFUSED, named("ZeroRedundancyOptimizer", "SGD")).fixes)
 
 
 def test_nothing_is_suggested_that_would_not_fit_or_of_hosts_that_were_not_seen(labelled: Runs) -> None:
@@ -120,3 +123,32 @@ def test_nothing_is_suggested_that_would_not_fit_or_of_hosts_that_were_not_seen(
     rule_id = "host.launch_bound"
     assert "this old profiler" in abstains(rule_id, on_every_rank(labelled(rule_id).measures, **old))
     assert "CPU run" in abstains(rule_id, on_every_rank(labelled("clean.ddp").measures, is_device_rank=False))
+
+
+UNFUSED = "compute.unfused_optimizer"
+
+
+def steps_of(name: str, count: int, dur_us: float) -> Chore:
+    """An optimizer of this class that calls so many operators, with 10 us of Python after each."""
+
+    def chore(script: Script) -> None:
+        with script.frame(f"Optimizer.step#{name}.step", "user_annotation"):
+            operators(script, "addcmul_", count=count, dur_us=dur_us)
+
+    return chore
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "dur_us", "is_told"),
+    [("AdamW", 200, 5.0, True), ("AdamW", 200, 50.0, False), ("AdamW", 20, 5.0, False), ("Lamb", 200, 5.0, False)],
+)
+def test_many_operators_of_an_optimizer_are_told_on_cpu_ranks(
+    tmp_path: Path, name: str, count: int, dur_us: float, is_told: bool
+) -> None:
+    run = run_of([cpu_loop(tmp_path, after=steps_of(name, count, dur_us))])
+    told = candidates(UNFUSED, run.measures)
+    assert len(told) == is_told
+    if is_told:
+        assert told[0].summary.startswith("the optimizer runs as 200 operators per step, 3 ms")
+        assert run.pricer.gain_us(told[0]) == pytest.approx(0.75 * 3_000.0, rel=0.03)
+        assert told[0].fixes[0].applies == (("fused", True),)

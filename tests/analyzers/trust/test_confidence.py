@@ -27,7 +27,7 @@ def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
     factor = TABLE.factor("one_step")  # under two steps nothing was wrong
     assert doubted.value == pytest.approx(sure.value * factor * factor)
     assert doubted.grounds.endswith("; thin recording: only two steps, only one step, ranks are missing")
-    # Which of two gains is true says nothing of the cause: the range is widened (tests/analyzers/test_prices.py).
+    # Which of two gains is true says nothing of the cause: the range is widened (tests/analyzers/test_corpus.py).
     assert confidence("host.gc", Basis.RECORDED, (Doubt.PRICES_DIFFER,), TABLE) == sure
 
 

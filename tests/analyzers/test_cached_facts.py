@@ -9,7 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 from kineto_run import Script
-from reading import our_run, rank_file
+from reading import our_run, recorded
 
 from ddprof.analyzers import cached_facts, engine
 from ddprof.analyzers.cached_facts import GIVE_UP, Alike, Keeping, Recall, recall_of
@@ -20,12 +20,6 @@ from ddprof.errors import UsageError
 from ddprof.model import ProcessGroup
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
-
-
-def _write(folder: Path, ranks: int = 1) -> Path:
-    for rank in range(ranks):
-        rank_file(folder / f"rank{rank}.json", rank, ranks)
-    return folder
 
 
 @pytest.fixture
@@ -39,7 +33,7 @@ def _source(folder: str | Path) -> Source:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    return _source(_write(tmp_path / "run"))
+    return _source(recorded(tmp_path / "run", 1))
 
 
 def _keep(source: Source, recall: Recall) -> None:
@@ -62,7 +56,7 @@ def _told(path: str | Path, how: Options | None = None) -> list[dict[str, Any]]:
 
 
 def test_a_second_analysis_reads_nothing(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _write(tmp_path / "run", ranks=3)
+    folder = recorded(tmp_path / "run", ranks=3)
     before, told = sorted(os.listdir(folder)), _told(folder)
     monkeypatch.setattr(engine, "read_facts", _no_reading)
     assert _told(folder) == told
@@ -100,7 +94,7 @@ def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, k
 
 
 def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kept_in: Recall) -> None:
-    here, there = (_write(tmp_path / name) for name in ("a", "b"))
+    here, there = (recorded(tmp_path / name, 1) for name in ("a", "b"))
     for folder in (here, there):
         os.utime(folder / "rank0.json", ns=(10**18, 10**18))
     _keep(_source(here), kept_in)
@@ -139,15 +133,14 @@ def remote(request: pytest.FixtureRequest) -> str:
 
 def test_traces_and_facts_in_stores_are_read_once(tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    _upload(_write(tmp_path / "run", ranks=3), f"{remote}/run")
+    _upload(recorded(tmp_path / "run", ranks=3), f"{remote}/run")
     how = Options(cache=f"{remote}/facts")
     told = _told(f"{remote}/run", how)
     assert not [item for item in told[0]["health"] if "cached" in item["issue"]]
     files, path = fsspec.core.url_to_fs(f"{remote}/facts")
     assert len(files.ls(path)) == 3
     monkeypatch.setattr(engine, "read_facts", _no_reading)
-    assert _told(f"{remote}/run", how) == told
-    assert not (tmp_path / "cache").exists()
+    assert _told(f"{remote}/run", how) == told and not (tmp_path / "cache").exists()
 
 
 def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, remote: str, kept_in: Recall) -> None:
@@ -221,7 +214,7 @@ def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device", f"{key}.facts")
 
     monkeypatch.setattr(Folder, "save", full)
-    (report,) = analyze([_write(tmp_path / "run", ranks=8)], Options(cache=str(tmp_path / "kept")))
+    (report,) = analyze([recorded(tmp_path / "run", ranks=8)], Options(cache=str(tmp_path / "kept")))
     notes = [(note.issue, note.rank) for note in report.health if "cached" in note.issue]
     assert notes == [("facts could not be cached: No space left on device", None)] and len(tried) == GIVE_UP
 
@@ -235,7 +228,7 @@ def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, mo
 
     for method in ("load", "save"):
         monkeypatch.setattr(Store, method, refuse)
-    (report,) = analyze([_write(tmp_path / "run", ranks=40)], Options(cache="memory://refused"))
+    (report,) = analyze([recorded(tmp_path / "run", ranks=40)], Options(cache="memory://refused"))
     assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
     assert len(asked) < GIVE_UP + Store.at_once
 

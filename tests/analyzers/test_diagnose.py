@@ -84,8 +84,7 @@ def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monke
 
 
 def test_only_a_rule_that_contradicts_itself_has_not_judged(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = (9.0, 0.0, 0.0, 0.0)
-    wrong = Rule("a", "a", lambda _: iter([Candidate("a", "", 1.0, Basis.RECORDED, times_us=times)]))
+    wrong = Rule("a", "a", lambda _: iter([Candidate("a", "", 1.0, Basis.RECORDED, times_us=(9.0, 0.0, 0.0, 0.0))]))
     slow = catalogue()["straggler.compute"]
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {"a": wrong, slow.id: slow})
     run = labelled(slow.id)
@@ -190,5 +189,4 @@ def test_the_gain_is_said_of_a_step_without_the_profiler(labelled: Runs, bare: f
     gain, outside = (Recoverable(us, 0.9 * us, 1.1 * us) for us in (0.6 * step_us, 0.2 * bare * step_us))
     finding = Finding("host.launch_bound", "the device waits", (), 0.0, gain, 0.9, unprofiled_us=outside)
     steps = replace(run.report.steps, unprofiled_us=bare * step_us)
-    words = verdict(run.measures, Diagnosis((finding,), (), (), ()), steps).headline
-    assert words.endswith(said)
+    assert verdict(run.measures, Diagnosis((finding,), (), (), ()), steps).headline.endswith(said)

@@ -83,6 +83,13 @@ def rank_file(path: Path, rank: int, world_size: int = 2) -> Path:
     return kt.write(path, EVENTS, header={"distributedInfo": {"rank": rank, "world_size": world_size}})
 
 
+def recorded(folder: Path, ranks: int = 2) -> Path:
+    """A folder of the traces of a job of so many ranks."""
+    for rank in range(ranks):
+        rank_file(folder / f"rank{rank}.json", rank, ranks)
+    return folder
+
+
 def written_rank(
     stem: Path, rank: int, world: int, events: list[Any], kind: str = "0.pt", base_ns: int = BASE_NS, **more: Any
 ) -> None:

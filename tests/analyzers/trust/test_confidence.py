@@ -60,7 +60,7 @@ def test_every_doubt_is_told_from_what_was_recorded_and_a_whole_recording_has_no
     }
     seen = {doubt: doubts_of(told, None) for doubt, told in recorded.items()}
     seen[Doubt.REPLAY_ERROR] = doubts_of(measures, 0.2)
-    of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_prices.py, rules/evidence/test_occurrences.py
+    of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_corpus.py, rules/evidence/test_evidence.py
     assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings} and set(WORDS) == set(Doubt)
 
 

@@ -117,8 +117,7 @@ def test_a_lost_worker_costs_no_rank_and_no_byte_of_the_report(stored: str, two_
 
     assert document(Options(cache=False, engine=two_workers.engine, progress=kill_one), stored) == here
     assert json.loads(here)["findings"][0]["ranks"] == [SLOW]
-    assert seen == [(done, RANKS) for done in range(1, RANKS + 1)]
-    assert lost.poll() is not None
+    assert seen == [(done, RANKS) for done in range(1, RANKS + 1)] and lost.poll() is not None
 
 
 def within(workers: int) -> Any:

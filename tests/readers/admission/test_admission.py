@@ -116,8 +116,7 @@ def test_rank_four_labelled_zero_is_found_out(shared_dir: Path, tmp_path: Path) 
 
 def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() -> None:
     by_pid, notes = resolve_identities([Identity(None, "order", pid=9), Identity(None, "order", pid=4)], ["a", "b"])
-    assert [(i.rank, i.source) for i in by_pid] == [(1, "content"), (0, "content")]
-    assert "process ids" in notes[0].effect
+    assert [(i.rank, i.source) for i in by_pid] == [(1, "content"), (0, "content")] and "process ids" in notes[0].effect
     by_name, notes = resolve_identities([Identity(None, "order"), Identity(None, "order")], ["b", "a"])
     assert [(i.rank, i.source) for i in by_name] == [(1, "order"), (0, "order")]
     assert "order of their names" in notes[0].effect
@@ -144,10 +143,8 @@ def test_unknown_ranks_follow_process_ids_then_names_and_stated_ones_are_kept() 
     ],
 )
 def test_a_bare_number_names_a_rank_among_several(paths: list[str], world: int | None, ranks: list[int]) -> None:
-    given = [Identity(rank_in_name(path), "file name", world) for path in paths]
-    resolved, notes = resolve_identities(given, paths)
-    assert [identity.rank for identity in resolved] == ranks
-    assert bool(notes) == (ranks == [0])
+    resolved, notes = resolve_identities([Identity(rank_in_name(path), "file name", world) for path in paths], paths)
+    assert [identity.rank for identity in resolved] == ranks and bool(notes) == (ranks == [0])
 
 
 def test_a_duplicate_goes_where_its_device_or_its_name_says_or_is_left_out() -> None:
@@ -168,8 +165,7 @@ WORLD = frozenset({(0, 1, 2, 3)})
 
 def stating(rank: int, world: int = 4, at_s: float = 0.0, **more: object) -> Recording:
     """A file whose distributedInfo states its rank, recorded for a second from `at_s` on."""
-    identity = Identity(rank, "distributedInfo", world, host="a")
-    return replace(silent(f"t{rank}.json", at_s), identity=identity, **more)
+    return replace(silent(f"t{rank}.json", at_s), identity=Identity(rank, "distributedInfo", world, host="a"), **more)
 
 
 def silent(path: str, at_s: float = 0.0, **more: object) -> Recording:
@@ -230,8 +226,7 @@ def test_files_of_other_calls_or_of_groups_that_only_one_used_are_apart() -> Non
     first = stating(0, communications=9, sequences={"0,1,2,3": (10, 20)})
     # The last: windows of one job that opened at different times.
     for numbers, at_s, jobs in (((15, 25), 0.2, 1), ((21, 31), 0.2, 2), ((21, 31), 0.8, 1)):
-        second = stating(1, at_s=at_s, communications=9, sequences={"0,1,2,3": numbers})
-        assert len(split_jobs([first, second])) == jobs
+        assert len(split_jobs([first, stating(1, at_s=at_s, communications=9, sequences={"0,1,2,3": numbers})])) == jobs
     both, neither = ({(0, 1), (0, 2)}, {(0, 1), (1, 3)}), ({(0, 2)}, {(1, 3)})  # no group holds both
     for groups, jobs in ((both, 1), (neither, 1), (({(0, 1), (0, 2)}, {(0, 1, 2, 3)}), 2)):
         used = [stating(r, communications=9, group_ranks=frozenset(own)) for r, own in enumerate(groups)]
@@ -280,8 +275,7 @@ def test_parts_may_be_called_alike_one_asks_for_the_other_and_those_of_several_j
     (report,) = analyze([node(tmp_path / "x", 0)], PLAIN)
     assert any("another folder, give both" in item.effect for item in report.health)
     reports = analyze([node(tmp_path / name, int(name[1]), job="") for name in ("a0", "a1", "b0", "b1")], PLAIN)
-    assert len(reports) == 4
-    assert any("may be parts of more than one job" in item.issue for item in reports[0].health)
+    assert len(reports) == 4 and any("may be parts of more than one job" in item.issue for item in reports[0].health)
 
 
 @pytest.fixture
@@ -302,5 +296,4 @@ def test_a_note_is_told_of_its_own_run(runs: Path, given: tuple[str, ...]) -> No
 
 def test_a_note_above_all_runs_is_told_of_all(runs: Path) -> None:
     (runs / "broken_above.json").write_bytes(b"\xff\xfe\x00 no trace at all")
-    loaded = load_runs([str(runs)], PLAIN)
-    assert [sum("broken_above.json" in n.issue for n in run.notes) for run in loaded] == [1, 1]
+    assert [sum("broken_above.json" in n.issue for n in run.notes) for run in load_runs([str(runs)], PLAIN)] == [1, 1]

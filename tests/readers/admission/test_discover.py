@@ -10,7 +10,7 @@ from pathlib import Path
 import fsspec
 import kineto_text as kt
 import pytest
-from reading import EVENTS, MALFORMED, file_names, issues, our_run, rank_file, ranks_of, read_all, refusal, written_rank
+from reading import EVENTS, file_names, issues, our_run, rank_file, ranks_of, read_all, recorded, refusal, written_rank
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import discover, read
@@ -26,8 +26,7 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('{"some": "settings"}')
     (tmp_path / "d.json").write_text("")
     inventory = discover([tmp_path])
-    assert file_names(inventory) == ["a.dat", "b"]
-    assert [len(t.events) for t in read_all(inventory)] == [5, 5]
+    assert file_names(inventory) == ["a.dat", "b"] and [len(t.events) for t in read_all(inventory)] == [5, 5]
     texts = " ".join(f"{h.issue} ({h.severity})" for h in inventory.health)
     assert "d.json: an empty file (warning)" in texts and "1 other file (JSON, but not a trace) (info)" in texts
 
@@ -48,8 +47,7 @@ def test_fsspec_urls(tmp_path: Path) -> None:
 
 def test_events_after_megabytes_of_metadata_and_paths_without_any(tmp_path: Path) -> None:
     assert "no such file or folder" in refusal(tmp_path / "nothing") and "no trace found" in refusal(tmp_path)
-    metadata = {"text": "x" * 3_000_000, "decoy": '"traceEvents": ['}
-    kt.write(tmp_path / "t.json", EVENTS, header={"metadata": metadata})
+    kt.write(tmp_path / "t.json", EVENTS, header={"metadata": {"text": "x" * 3_000_000, "decoy": '"traceEvents": ['}})
     assert [len(t.events) for t in read_all(discover([tmp_path]))] == [5]
 
 
@@ -66,9 +64,10 @@ def test_a_folder_of_large_logs_is_read_in_part_and_said(tmp_path: Path, monkeyp
 
 @pytest.mark.usefixtures("decoding")
 def test_the_folder_as_a_whole_names_every_file_it_leaves_out(shared_dir: Path) -> None:
-    inventory = discover([shared_dir / MALFORMED])
+    folder = shared_dir / "traces/edge_cases/malformed"
+    inventory = discover([folder])
     named = " ".join(s.path for s in inventory.sources) + " ".join(h.issue for h in inventory.health)
-    assert all(path.name in named for path in (shared_dir / MALFORMED).glob("[!.]*"))
+    assert all(path.name in named for path in folder.glob("[!.]*"))
 
 
 def test_a_damaged_companion_is_a_note_not_a_failure(tmp_path: Path) -> None:
@@ -207,28 +206,22 @@ def _named(*paths: Path) -> list[str]:
     return [label for label, _ in discover(paths).runs]
 
 
-def _recorded(folder: Path) -> Path:
-    for rank in range(2):
-        rank_file(folder / f"rank{rank}.json", rank)
-    return folder
-
-
 def test_a_folder_of_traces_is_called_by_its_job(tmp_path: Path) -> None:
-    mnist, gpt = _recorded(tmp_path / "mnist" / "traces"), _recorded(tmp_path / "gpt" / "profiler_logs")
+    mnist, gpt = recorded(tmp_path / "mnist" / "traces"), recorded(tmp_path / "gpt" / "profiler_logs")
     assert _named(mnist) == ["mnist"] and _named(mnist.parent) == ["mnist"]
     assert _named(mnist, gpt) == ["mnist", "gpt"] and sorted(_named(tmp_path)) == ["gpt", "mnist"]
 
 
 def test_runs_that_would_be_called_alike_keep_their_folders(tmp_path: Path) -> None:
     assert labels(["", "logs"], ["/traces", "/logs"]) == ["traces", "logs"]  # no part tells: the last is the name
-    _recorded(tmp_path / "mnist" / "traces"), _recorded(tmp_path / "mnist" / "profile")
+    recorded(tmp_path / "mnist" / "traces"), recorded(tmp_path / "mnist" / "profile")
     assert sorted(_named(tmp_path)) == ["mnist/profile", "mnist/traces"]
     assert sorted(_named(tmp_path / "mnist")) == ["profile", "traces"]
 
 
 def test_any_other_word_tells_a_run_and_the_name_of_a_file_where_there_is_one(tmp_path: Path) -> None:
     for name in ("trace_2", "traces_amp", "tracer-bullet"):
-        assert _named(_recorded(tmp_path / name)) == [name]
+        assert _named(recorded(tmp_path / name)) == [name]
     rank_file(tmp_path / "mnist" / "trace.json", 0)
     assert _named(tmp_path / "mnist") == _named(tmp_path / "mnist" / "trace.json") == ["mnist"]
     rank_file(tmp_path / "logs" / "amp.json", 0)

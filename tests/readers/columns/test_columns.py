@@ -38,10 +38,9 @@ def test_categories_of_every_vendor(tmp_path: Path, category: str, kind: Kind) -
 
 def test_unknown_categories_are_work_or_named_and_of_frames_collections_alone_are_events(tmp_path: Path) -> None:
     on_device = {"cat": "new_accelerator", "pid": 0, "tid": 7, "device": 0, "stream": 7}
-    work = [
-        kt.span(name, 20 * at, 10, **on_device, correlation=at + 1) for at, name in enumerate(("gemm", "MemcpyAsync"))
-    ]
-    trace = trace_of(tmp_path / "t.json", [*work, kt.span("what", 40, 10, "mystery")])
+    numbered = enumerate(("gemm", "MemcpyAsync"), 1)
+    work = [kt.span(name, 20 * at, 10, **on_device, correlation=at) for at, name in numbered]
+    trace = trace_of(tmp_path / "t.json", [*work, kt.span("what", 60, 10, "mystery")])
     assert trace.events["kind"].tolist() == [Kind.KERNEL, Kind.MEMCPY]
     assert any("1 of 'mystery'" in h.issue for h in trace.health)
     frames = (("model.py(3): forward", 0, 99_999), ("model.py(3): forward", 200_000, 100_000), ("Python GC", 10, 50))
@@ -119,8 +118,7 @@ def test_a_sparse_gradient_is_not_as_large_as_its_shape(tmp_path: Path) -> None:
     args = {"Input Dims": [[10_000_000, 64]], "Input type": ["float"]}
     names = ("gloo:sparse_all_reduce", "gloo:all_reduce")
     spans = [kt.span(name, at * 20, 10, "user_annotation", **args) for at, name in enumerate(names)]
-    trace = trace_of(tmp_path / "t.json", spans)
-    assert [row["in_bytes"] for row in trace.collectives.rows()] == [None, 2_560_000_000]
+    assert [row["in_bytes"] for row in trace_of(tmp_path / "t.json", spans).collectives.rows()] == [None, 2_560_000_000]
 
 
 def test_elements_of_every_type_that_torch_names_have_a_size() -> None:
@@ -147,12 +145,8 @@ FIELDS += ("Global rank stride", "Rank", "Seq", "In msg nelems", "dtype")
 @pytest.mark.parametrize("odd", [["a"], {"a": 1}, True, 10**30, -1, "9" * 6000, [10**30], float("nan"), None])
 @pytest.mark.parametrize("field", FIELDS)
 def test_arguments_of_any_type_leave_a_group_whose_ranks_can_be(tmp_path: Path, field: str, odd: Any) -> None:
-    sound = {
-        "Collective name": "allreduce",
-        "Group size": 2,
-        "Process Group Name": "0",
-        "Process Group Ranks": "[0, 1]",
-    }
+    sound: dict[str, Any] = {"Collective name": "allreduce", "Group size": 2}
+    sound |= {"Process Group Name": "0", "Process Group Ranks": "[0, 1]"}
     header = {"distributedInfo": {"rank": 0, "pg_config": [{"pg_name": odd, "pg_size": odd, "ranks": [odd]}]}}
     trace = trace_of(tmp_path / "t.json", [kt.kernel("nccl", 0, 10, **{**sound, field: odd})], header=header)
     assert len(trace.collectives) == 1
@@ -205,8 +199,7 @@ ODD_TIMES += (
 @pytest.mark.parametrize("odd", ODD_TIMES)
 def test_no_time_of_an_event_changes_those_of_others(tmp_path: Path, field: str, odd: str) -> None:
     path, header = tmp_path / "t.json", {"baseTimeNanoseconds": 10**18}
-    text = kt.render([*GOOD, {**GOOD[0], field: "ODD"}], header=header)
-    path.write_bytes(text.replace(b'"ODD"', odd.encode()))
+    path.write_bytes(kt.render([*GOOD, {**GOOD[0], field: "ODD"}], header=header).replace(b'"ODD"', odd.encode()))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sound, damaged = trace_of(tmp_path / "sound.json", GOOD, header=header), read(Source(str(path), "kineto"))

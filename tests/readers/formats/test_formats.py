@@ -1,4 +1,4 @@
-"""The table of formats, asked in an order that is right; flight recorders, timelines of Horovod and of Megatron."""
+"""The table of formats, asked in an order that is right; Chrome's format, flight recorders, Horovod and Megatron."""
 
 import ast
 import json
@@ -68,13 +68,11 @@ def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_
     for rank in range(4):
         from_json, unfit = load_dump((folder / f"fr_rank_{rank}.json").read_bytes(), Dump)
         from_pickle, unfit_too = load_dump((folder / f"nccl_trace_rank_{rank}").read_bytes(), Dump)
-        assert unfit == unfit_too == []
-        assert [e.collective_seq_id for e in from_json.entries] == list(range(1, 14))
+        assert unfit == unfit_too == [] and [e.collective_seq_id for e in from_json.entries] == list(range(1, 14))
         assert [e.profiling_name for e in from_json.entries] == [e.profiling_name for e in from_pickle.entries]
         assert from_pickle.pg_config == from_json.pg_config
     ranks = traces(folder)  # each is one source though it is there twice
-    assert [t.identity.rank for t in ranks] == [0, 1, 2, 3]
-    assert all(t.events["ts_ns"].min() > 10**18 for t in ranks)
+    assert [t.identity.rank for t in ranks] == [0, 1, 2, 3] and all(t.events["ts_ns"].min() > 10**18 for t in ranks)
     for name in ("rank0.0.fr.json", "rank1.0.fr.json"):
         (tmp_path / name).symlink_to(shared_dir / "traces/cpu_gloo/ddp-cnn-2r-slowrank" / name)
     ranks = traces(tmp_path)
@@ -264,3 +262,105 @@ def test_a_timeline_without_stages_costs_no_other(tmp_path: Path) -> None:
     given = discover([tmp_path])
     assert [source.path for source in given.sources] == [str(tmp_path / "PP rank 0.json")]
     assert any("which pipeline stage" in note.issue for note in given.health)
+
+
+def drawn(pid: int, tid: int, name: str, ts: Any, dur: float, **more: str) -> dict[str, Any]:
+    return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": ts, "dur": dur, "args": {}, **more}
+
+
+def metadata(pid: int, name: str, what: str = "process_name", **more: int) -> dict[str, Any]:
+    return {"ph": "M", "pid": pid, "name": what, "args": {"name": name}, **more}
+
+
+def jax(folder: Path, device: str, *lines: str) -> RankTrace:
+    """A trace of JAX's viewer: a loop of two operations on each of some lines of a device, and a host."""
+    events = [metadata(3, device), metadata(7, "/host:CPU"), metadata(7, "python", "thread_name", tid=0)]
+    for tid, line in enumerate(lines):
+        events += [metadata(3, line, "thread_name", tid=tid), drawn(3, tid, "while.1", 100, 700)]
+        events += [drawn(3, tid, "fusion.7", 100, 300), drawn(3, tid, "all-reduce.3", 400, 300)]
+    return json_trace(folder / "jax.trace.json", {"traceEvents": [*events, drawn(7, 0, "zero_grad", 0, 1000)]})
+
+
+@pytest.mark.parametrize("more", [(), ("Steps", "XLA Modules", "Framework Ops")])
+def test_xla_operations_are_the_work_of_a_tpu_but_repeat_that_of_streams(tmp_path: Path, more: tuple[str, ...]) -> None:
+    on_tpu = jax(tmp_path, "/device:TPU:0", "XLA Ops", *more)
+    assert names(on_tpu, Kind.KERNEL) == ["fusion.7", "all-reduce.3"]
+    assert not any("no device events" in note.issue for note in on_tpu.health)
+    assert len(names(jax(tmp_path, "/device:GPU:0", "Stream #1(Compute)", "XLA Ops", *more), Kind.KERNEL)) == 3
+
+
+@pytest.mark.parametrize("name", ["zero_grad", "zeros", "cumsum", "custom_op", "current_loss"])
+def test_functions_that_begin_like_a_call_of_a_driver_are_none(tmp_path: Path, name: str) -> None:
+    calls = ["cudaLaunchKernel", "cuMemcpyAsync", "hipFree", "hsa_queue_create", "aclrtMemcpy", "zeInit"]
+    trace = json_trace(tmp_path / "t.json", [drawn(1, 1, each, 10 * at, 5) for at, each in enumerate([*calls, name])])
+    assert (names(trace, Kind.RUNTIME), names(trace, Kind.CPU_OP)) == (calls, [name])
+
+
+KINDS = {"/device:GPU:0": "cuda", "GPU1": "cuda", "/device:TPU:3": "unknown", "/device:XPU:0": "xpu"}
+KINDS |= {"Ascend Hardware": "npu", "NPU 2": "npu"}
+
+
+@pytest.mark.parametrize(("process", "kind"), KINDS.items())
+def test_a_device_is_what_its_process_says(tmp_path: Path, process: str, kind: str) -> None:
+    assert jax(tmp_path, process, "XLA Ops").device.kind == kind
+
+
+def test_streams_have_the_numbers_that_their_names_begin_with(tmp_path: Path) -> None:
+    trace = jax(tmp_path, "/device:GPU:0", "Stream #13(Compute)", "Stream #14(MemcpyH2D)", "Stream #20(MemcpyD2H)")
+    assert [row["stream"] for row in trace.tracks.rows() if row["device"] is not None] == [13, 14, 20]
+
+
+def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: Path) -> None:
+    """A list as torch_npu of 2024 writes it: operator, call and device on three processes, tied by arrows."""
+    at = "17041615114{:05d}.500".format
+    ascend = {1: "Python", 800: "Ascend Hardware", 43: "CANN", 44: "Overlap Analysis"}
+    events = [
+        drawn(1, 1, "aten::add", at(10), 9.0, cat="cpu_op"),
+        drawn(43, 2, "AscendCL@aclnnAdd", at(20), 9.0),
+        drawn(43, 2, "AscendCL@Add_Tiling", at(21), 1.0),
+        drawn(800, 3, "aclnnAdd_AddAiCore_Add", at(40), 2.5),
+        drawn(44, 0, "Free", at(43), 99.0),
+        *(metadata(pid, name, tid=0) for pid, name in ascend.items()),
+    ]
+    for category, pid, tid, start in (("HostToDevice", 43, 2, 25), ("async_npu", 1, 1, 15)):
+        arrow = {"name": category, "cat": category, "id": "7"}
+        events.append({"ph": "s", "pid": pid, "tid": tid, "ts": at(start), **arrow})
+        events.append({"ph": "f", "pid": 800, "tid": 3, "ts": at(40), **arrow})
+    trace = json_trace(tmp_path / "trace_view.json", events)
+    assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("npu", ["aclnnAdd_AddAiCore_Add"])
+    assert names(trace, Kind.RUNTIME) == ["aclnnAdd", "Add_Tiling"]
+    linked = {trace.strings[row["name"]] for row in trace.events.rows() if row["correlation"] is not None}
+    assert linked == {"aclnnAdd", "aclnnAdd_AddAiCore_Add"}  # not the part of the call that ended before
+
+
+WORK = {("/host:CPU", ""): "cpu", ("python", "cpu_op"): "cpu"}  # process and category -> kind of device
+WORK |= {("DataIterator", category): "unknown" for category in ("", "x")}
+
+
+@pytest.mark.parametrize(("told", "kind"), WORK.items())
+def test_spans_that_nobody_calls_operators_are_of_no_known_device(tmp_path: Path, told: Any, kind: str) -> None:
+    work = [drawn(1, 1, "dataset::GetNext", 100.0 * at, 5, cat=told[1]) for at in range(4)]
+    assert json_trace(tmp_path / "t.json", [metadata(1, told[0]), *work]).device.kind == kind
+
+
+JOB = "/job:localhost/replica:0/task:0"
+
+
+def timeline(folder: Path, *processes: str) -> RankTrace:
+    """A timeline of a TensorFlow 1 session: one operator in each of these processes."""
+    events = [metadata(pid, f"{process} Compute") for pid, process in enumerate(processes)]
+    events += [drawn(pid, 0, f"Conv2D-{pid}", 100, 300) for pid in range(len(processes))]
+    return json_trace(folder / "timeline.json", {"traceEvents": events})
+
+
+def test_operators_of_a_tensorflow_timeline_are_the_hosts_and_its_sums_over_streams_no_work(tmp_path: Path) -> None:
+    gpu = "/device:GPU:0"
+    streams = [f"{gpu}/stream:{which}" for which in ("13", "18", "all")]
+    trace = timeline(tmp_path, f"{JOB}{gpu}", *streams, f"{gpu}/memcpy")
+    assert (names(trace, Kind.KERNEL), names(trace, Kind.CPU_OP)) == (["Conv2D-1", "Conv2D-2"], ["Conv2D-0"])
+    assert sorted(trace.tracks["stream"][trace.tracks["device"] == 0].tolist()) == [13, 18]
+
+
+@pytest.mark.parametrize("cpu", ["/device:CPU:0", "/cpu:0"])
+def test_a_tensorflow_timeline_of_a_cpu_is_of_a_cpu(tmp_path: Path, cpu: str) -> None:
+    assert timeline(tmp_path, f"{JOB}{cpu}").device.kind == "cpu"

@@ -64,8 +64,7 @@ def test_a_capture_of_calls_alone_is_not_called_empty(tmp_path: Path, calls: lis
 
 
 def test_kernels_without_a_process_are_said_to_have_none_and_are_no_damage(tmp_path: Path) -> None:
-    kernels = ("start end deviceId", [(0, 5, 0)])
-    told = refusal(written(tmp_path, StringIds=TEXTS, CUPTI_ACTIVITY_KIND_KERNEL=kernels))
+    told = refusal(written(tmp_path, StringIds=TEXTS, CUPTI_ACTIVITY_KIND_KERNEL=("start end deviceId", [(0, 5, 0)])))
     assert "no column globalPid" in told and "damaged" not in told
 
 
@@ -81,8 +80,7 @@ def _capture(folder: Path, **work: list[tuple[int, int, int, int]]) -> Path:
 
 @pytest.mark.parametrize("kernels", [[(100, 110, 0, 111)], []])
 def test_launches_of_cuda_graphs_are_device_time(tmp_path: Path, kernels: list[tuple[int, int, int, int]]) -> None:
-    graphs = [(200, 900, 0, 111), (1000, 1700, 0, 111)]
-    trace = one_trace(_capture(tmp_path, KERNEL=kernels, GRAPH_TRACE=graphs))
+    trace = one_trace(_capture(tmp_path, KERNEL=kernels, GRAPH_TRACE=[(200, 900, 0, 111), (1000, 1700, 0, 111)]))
     assert names(trace, Kind.KERNEL) == ["kernel"] * len(kernels) + ["CUDA graph"] * 2
     assert trace.events["dur_ns"].sum() == 1400 + 10 * len(kernels)
     assert "2 launches of CUDA graphs were recorded as one operation each" in issues(trace)
@@ -95,16 +93,14 @@ def test_a_device_on_which_a_process_ran_hardly_anything_is_no_rank(tmp_path: Pa
     ranks = traces(_capture(tmp_path, KERNEL=[*stray, *own, (1100, 1000, 3, 104)]))
     told = [(t.identity.rank, t.identity.pid, t.identity.local_device) for t in ranks]
     assert told == [(at, 101 + at, at) for at in range(4)]
-    odd = ["a few kernels on other devices too: 0" in issues(trace) for trace in ranks]
-    assert odd == [False, True, True, False]
+    assert ["a few kernels on other devices too: 0" in issues(trace) for trace in ranks] == [False, True, True, False]
 
 
 def test_a_range_called_backward_is_the_scripts_own(tmp_path: Path) -> None:
     texts = ["Forward", "Backward", "loss Backward", "AddmmBackward0", "MulBackward, seq = 5, op_id = 7"]
     rows = [(at * 10, at * 10 + 9, 59, 111 << 24, text) for at, text in enumerate(texts)]
     trace = one_trace(written(tmp_path, NVTX_EVENTS=("start end eventType globalTid text", rows)))
-    assert names(trace, Kind.ANNOTATION) == texts[:3]
-    assert names(trace, Kind.CPU_OP) == ["AddmmBackward0", "MulBackward"]
+    assert names(trace, Kind.ANNOTATION) == texts[:3] and names(trace, Kind.CPU_OP) == ["AddmmBackward0", "MulBackward"]
 
 
 @pytest.fixture
@@ -155,8 +151,7 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     assert set(names(text, Kind.RUNTIME)) == set(names(database, Kind.RUNTIME))
     assert database.device.kind == text.device.kind == "rocm"
     assert np.abs(np.sort(database.events["ts_ns"]) - np.sort(text.events["ts_ns"])).max() < 1000
-    device = np.isin(database.events["kind"], DEVICE_KINDS)
-    assert (database.events["correlation"][device] != NULL).all()
+    assert (database.events["correlation"][np.isin(database.events["kind"], DEVICE_KINDS)] != NULL).all()
     assert database.copies["size_bytes"].max() == 2_000_000_000
 
 

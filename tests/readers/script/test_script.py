@@ -56,8 +56,7 @@ def test_each_moment_belongs_to_the_innermost_frame_of_its_thread_however_deep()
 
 
 def test_frames_together_nest_touching_calls_are_one_and_modules_have_python_frames() -> None:
-    names = ("a.py(1): outer", "a.py(2): inner")
-    script = of([(0, *times, name) for times in ((0, 20), (20, 30)) for name in names])
+    script = of([(0, *times, name) for times in ((0, 20), (20, 30)) for name in ("a.py(1): outer", "a.py(2): inner")])
     assert told_spans(script) in ([(0, 30, 0, "outer/inner")], [(0, 30, 0, "inner/outer")])
     assert told_spans(of([(0, 0, 9, "nn.Module: Block_0"), (0, 1, 8, "m.py(3): forward")])) == [(1, 8, 0, "forward")]
     assert not len(of([(0, 0, 9, "nn.Module: Block_0")]).spans)
@@ -221,8 +220,7 @@ def test_frames_of_the_trace_stay_and_samples_are_summed_beside_them(tmp_path: P
     frames = SCRIPT_FRAMES.table({"file": ["a.py"], "line": [1], "function": ["f"], "is_user": [True]})
     stacks = SCRIPT_STACKS.table({"frame": [0], "outer": [NULL]})
     own = {"start_ns": [1], "end_ns": [2], "track": [0], "stack": [0], "resolution_ns": [0]}
-    traced = Script(SCRIPT_SPANS.table(own), stacks, frames)
-    script = tables(tmp_path, side_file([[0, 100, 0, 0, 1, 1]]), traced=traced)
+    script = tables(tmp_path, side_file([[0, 100, 0, 0, 1, 1]]), traced=Script(SCRIPT_SPANS.table(own), stacks, frames))
     assert spans(script) == [(1, 2, "f")] and len(script.totals) and (script.totals["stack"] >= 1).all()
     assert str(script.frames["function"][script.stacks["frame"][script.totals["stack"][0]]]) == "main"
 

@@ -59,8 +59,7 @@ def test_null_absent_and_unknown_keys_and_values_of_another_type_are_missing(tmp
     assert found.steps == (StepTimes(index=0, start_ns=0, end_ns=9), StepTimes(start_ns=9, end_ns=8))
     assert [step.length_ns for step in found.steps] == [9, None]
     found, (note,) = read(tmp_path, {"rank": 10**9, "world_size": -1, "gc": [{"start_ns": 1, "dur_ns": 2**63 - 1}]})
-    assert (found.rank, found.world_size, found.gc) == (None, None, ())
-    assert "rank, world_size, gc[0]" in note.issue
+    assert (found.rank, found.world_size, found.gc) == (None, None, ()) and "rank, world_size, gc[0]" in note.issue
 
 
 IMPOSSIBLE = {f'"ddp": {{"bucket_cap_mb": {odd}}}': Sidecar(schema="a") for odd in ("NaN", "1e999")}
@@ -101,8 +100,7 @@ def run_of(tmp_path: Path, **manifests: Any) -> Path:
 
 
 def hardware(folder: Path) -> list[HostHardware]:
-    ranks = sorted(traces(folder), key=lambda trace: trace.identity.rank or 0)
-    return [trace.sidecar.hardware for trace in ranks]
+    return [trace.sidecar.hardware for trace in sorted(traces(folder), key=lambda trace: trace.identity.rank or 0)]
 
 
 def test_each_rank_gets_its_hosts_topology_and_its_own_gpu(tmp_path: Path) -> None:
@@ -286,8 +284,7 @@ def fetch(worker: int, start_us: int, dur_us: int, **more: int) -> str:
 
 
 def test_spans_near_the_trace_become_lanes(tmp_path: Path) -> None:
-    lines = [fetch(0, 900, 300), fetch(1, 1500, 400), fetch(1, 900_000, 400)]
-    trace = one_trace(folder_with(tmp_path, lines))
+    trace = one_trace(folder_with(tmp_path, [fetch(0, 900, 300), fetch(1, 1500, 400), fetch(1, 900_000, 400)]))
     mine = trace.events.take(trace.events["kind"] == Kind.OTHER)
     assert [trace.strings[n] for n in mine["name"]] == ["DataLoader worker: fetch"] * 2
     assert mine["ts_ns"].tolist() == [BASE_NS + 900_000, BASE_NS + 1_500_000]
@@ -318,8 +315,7 @@ def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_
     fetches, _ = read_fetches(None, Sidecar(fetches=own))
     timed = summary(fetches)
     assert timed is not None and timed.waited_ns is None
-    assert (timed.workers, timed.fetch_ns, timed.samples) == (0, 50, 2)
-    assert summary(np.empty((0, 7), np.int64)) is None
+    assert (timed.workers, timed.fetch_ns, timed.samples) == (0, 50, 2) and summary(np.empty((0, 7), np.int64)) is None
 
 
 def test_a_file_that_is_none_or_too_long_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,8 +212,7 @@ def test_a_save_in_one_step_of_three_is_told_and_doubted(labelled: Runs) -> None
     assert each_us / 3 == pytest.approx(float(run.measures.host_spans_us["checkpoint"].max()), rel=0.02)
     # Its price per step assumes that it comes again as often.
     (found,) = [f for f in labelled("host.checkpoint").report.findings if f.id == "host.checkpoint"]
-    assert "one_event" in found.doubts
-    assert not occurrences(labelled("clean.ddp").measures, 0, "gc").evidence
+    assert "one_event" in found.doubts and not occurrences(labelled("clean.ddp").measures, 0, "gc").evidence
 
 
 @pytest.mark.parametrize(("name", "cause"), [("host.allocator", "allocator"), ("input.starved", "dataloader")])
@@ -231,29 +230,26 @@ def launching(folder: Path, *names: str) -> RankFacts:
     return script.facts(folder)
 
 
-def advice(given: RankFacts) -> list[Fix]:
-    return list(candidate("host.launch_bound", run_of([given]).measures).fixes)
-
-
-def words_of(fixes: list[Fix]) -> str:
+def advice(given: RankFacts) -> str:
+    fixes = candidate("host.launch_bound", run_of([given]).measures).fixes
     return " ".join(f"{fix.setting} {fix.current} {fix.suggested} {fix.patch} {fix.why}" for fix in fixes)
 
 
 def test_only_what_a_program_does_not_do_yet_is_advised_to_it(tmp_path: Path) -> None:
     given = launching(tmp_path)
-    assert "eager" in words_of(advice(given))
-    assert "reduce-overhead" not in words_of(advice(launching(tmp_path, "cudaGraphLaunch")))
-    words = words_of(advice(replace(given, device=replace(given.device, kind="rocm"))))
+    assert "eager" in advice(given)
+    assert "reduce-overhead" not in advice(launching(tmp_path, "cudaGraphLaunch"))
+    words = advice(replace(given, device=replace(given.device, kind="rocm")))
     assert "torch.compile" in words and "CUDA" not in words and "reduce-overhead" not in words
-    assert "torch.compile" not in words_of(advice(replace(given, device=replace(given.device, kind="mtia"))))
+    assert "torch.compile" not in advice(replace(given, device=replace(given.device, kind="mtia")))
     foreign = tuple(s.replace("aten::", "my_").replace("Prof", "") for s in given.strings)
-    assert "torch" not in words_of(advice(replace(given, strings=foreign)))
+    assert "torch" not in advice(replace(given, strings=foreign))
 
 
 @pytest.mark.parametrize("name", ["Torch-Compiled Region: 0/1", "## Call CompiledFxGraph fud ##", "triton_poi_fused_0"])
 def test_a_compiled_one_is_not_called_eager(tmp_path: Path, name: str) -> None:
     given = launching(tmp_path, name)
-    assert present_in(job_facts([given])).is_compiled and "eager" not in words_of(advice(given))
+    assert present_in(job_facts([given])).is_compiled and "eager" not in advice(given)
 
 
 @pytest.mark.parametrize("current,suggested,expected", [("25", "25.0", False), ("2", "4", True), (None, "4", True)])

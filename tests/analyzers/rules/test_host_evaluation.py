@@ -108,5 +108,4 @@ def test_what_samples_saw_one_rank_alone_do_is_told_by_its_name(
         stacked = with_stacks(facts, ("train.py", 9, "main", None), ("train.py", 40, function, 0))
         ranks.append(replace(stacked, script_totals=totals(("forward", 0, 200), ("rest", 1, count))))
     measures = run_of(ranks).measures
-    told = [(one.id, one.ranks) for rule in (ID, "host.checkpoint") for one in candidates(rule, measures)]
-    assert told == found
+    assert [(one.id, one.ranks) for rule in (ID, "host.checkpoint") for one in candidates(rule, measures)] == found

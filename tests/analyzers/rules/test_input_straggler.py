@@ -84,9 +84,8 @@ def shared_host(
     timed = [TimedFetches(2, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
     content = {"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"}
     timers_of = [{"steps": timers(usual_us + more)} for more in more_us] or [{}, {}]
-    sidecars = [sidecar_of(content | own) for own in timers_of]
-    each = zip(run.job.ranks, sidecars, timed, strict=True)
-    return run_of([replace(one, sidecar=own.with_fetching(t)) for one, own, t in each])
+    each = zip(run.job.ranks, timers_of, timed, strict=True)
+    return run_of([replace(one, sidecar=sidecar_of(content | own).with_fetching(t)) for one, own, t in each])
 
 
 def timers(data_us: float) -> list[dict[str, Any]]:

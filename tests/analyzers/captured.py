@@ -64,8 +64,7 @@ def counted(facts: RankFacts, samples: int, elements: int) -> RankFacts:
 
 def timed_steps(lengths_ns: Iterable[float], traced: Container[int] = range(5, 10)) -> list[dict[str, Any]]:
     """Records of steps of these lengths, one after another, with some in a trace window."""
-    ends_ns = itertools.accumulate(map(int, lengths_ns), initial=0)
-    bounds_ns = enumerate(itertools.pairwise(ends_ns))
+    bounds_ns = enumerate(itertools.pairwise(itertools.accumulate(map(int, lengths_ns), initial=0)))
     return [{"index": i, "start_ns": start, "end_ns": end, "profiled": i in traced} for i, (start, end) in bounds_ns]
 
 

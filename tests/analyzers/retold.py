@@ -196,8 +196,7 @@ def held_up(step: int, length_us: float, where: str) -> Change:
                 before = launched - float(copy["ts"])
                 if 0 < before < float(copy["dur"]):  # of the batch: nothing may run while the host stands
                     copy["dur"] = round(before, 3)
-            middle = launched + float(launch["dur"]) / 2
-            at = {"launch": middle, "close": end - 0.01}.get(where, begin + 0.01)
+            at = {"launch": launched + float(launch["dur"]) / 2, "close": end - 0.01}.get(where, begin + 0.01)
             for event in (e for e in events if "ts" in e):
                 first = float(event["ts"])
                 last = first + float(event.get("dur", 0))

@@ -1,6 +1,5 @@
 """Cached facts are used for unchanged files only, and lie in the user's cache or in the named place."""
 
-import json
 import os
 from dataclasses import replace
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 from kineto_run import Script
+from reading import our_run, recorded
 
 from ddprof.analyzers import cached_facts, engine
 from ddprof.analyzers.cached_facts import GIVE_UP, Alike, Keeping, Recall, recall_of
@@ -20,17 +20,6 @@ from ddprof.errors import UsageError
 from ddprof.model import ProcessGroup
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract
-
-EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": 9}
-
-
-def _write(folder: Path, ranks: int = 1) -> Path:
-    folder.mkdir(exist_ok=True)
-    events = [{**EVENT, "ts": 1 + 10 * number} for number in range(5)]
-    for rank in range(ranks):
-        header = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": ranks}}
-        (folder / f"rank{rank}.json").write_text(json.dumps({**header, "traceEvents": events}))
-    return folder
 
 
 @pytest.fixture
@@ -44,7 +33,7 @@ def _source(folder: str | Path) -> Source:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    return _source(_write(tmp_path / "run"))
+    return _source(recorded(tmp_path / "run", 1))
 
 
 def _keep(source: Source, recall: Recall) -> None:
@@ -67,7 +56,7 @@ def _told(path: str | Path, how: Options | None = None) -> list[dict[str, Any]]:
 
 
 def test_a_second_analysis_reads_nothing(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = _write(tmp_path / "run", ranks=3)
+    folder = recorded(tmp_path / "run", ranks=3)
     before, told = sorted(os.listdir(folder)), _told(folder)
     monkeypatch.setattr(engine, "read_facts", _no_reading)
     assert _told(folder) == told
@@ -105,7 +94,7 @@ def test_a_file_or_sidecar_that_changed_is_new(tmp_path: Path, source: Source, k
 
 
 def test_files_of_other_folders_or_without_stamps_are_others(tmp_path: Path, kept_in: Recall) -> None:
-    here, there = (_write(tmp_path / name) for name in ("a", "b"))
+    here, there = (recorded(tmp_path / name, 1) for name in ("a", "b"))
     for folder in (here, there):
         os.utime(folder / "rank0.json", ns=(10**18, 10**18))
     _keep(_source(here), kept_in)
@@ -130,21 +119,9 @@ def test_entries_of_other_code_or_another_user_or_damaged_ones_are_not_believed(
     assert _is_known(source, kept_in)
 
 
-def _run_of_ours(folder: Path) -> Path:
-    """Two ranks with a sidecar each, as capture writes them."""
-    _write(folder, ranks=2)
-    (folder / "manifest.json").write_text('{"schema": "ddprof.run/1", "world_size": 2}')
-    for rank in range(2):
-        stem = f"rank{rank}.host.{100 + rank}.0"
-        (folder / f"rank{rank}.json").rename(folder / f"{stem}.0.pt.trace.json")
-        sidecar = {"schema": "ddprof.run/1", "state": "exit", "rank": rank, "world_size": 2}
-        (folder / f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
-    return folder
-
-
 def _upload(folder: Path, url: str) -> None:
     files, path = fsspec.core.url_to_fs(url)
-    for file in sorted(folder.iterdir()):
+    for file in sorted(folder.glob("*.json")):
         files.pipe_file(f"{path}/{file.name}", file.read_bytes())
 
 
@@ -156,20 +133,19 @@ def remote(request: pytest.FixtureRequest) -> str:
 
 def test_traces_and_facts_in_stores_are_read_once(tmp_path: Path, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    _upload(_write(tmp_path / "run", ranks=3), f"{remote}/run")
+    _upload(recorded(tmp_path / "run", ranks=3), f"{remote}/run")
     how = Options(cache=f"{remote}/facts")
     told = _told(f"{remote}/run", how)
     assert not [item for item in told[0]["health"] if "cached" in item["issue"]]
     files, path = fsspec.core.url_to_fs(f"{remote}/facts")
     assert len(files.ls(path)) == 3
     monkeypatch.setattr(engine, "read_facts", _no_reading)
-    assert _told(f"{remote}/run", how) == told
-    assert not (tmp_path / "cache").exists()
+    assert _told(f"{remote}/run", how) == told and not (tmp_path / "cache").exists()
 
 
 def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, remote: str, kept_in: Recall) -> None:
     files, root = fsspec.core.url_to_fs(f"{remote}/run")
-    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+    _upload(our_run(tmp_path / "run", windows=1), f"{remote}/run")
 
     def known() -> list[bool]:
         sources = discover([f"{remote}/run"]).sources
@@ -188,12 +164,12 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
             files.pipe_file(f"{root}/{name}", content)
             assert known() == [False, True], (name, content)
     trace = f"{root}/{first.path.rpartition('/')[2]}"
-    files.pipe_file(trace, files.cat_file(trace).replace(b"aten::mm", b"aten::mv", 1))
+    files.pipe_file(trace, files.cat_file(trace).replace(b"op 1", b"op 9", 1))
     assert known() == [False, True] and known() == [True, True]
 
 
 def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
-    _upload(_run_of_ours(tmp_path / "run"), f"{remote}/run")
+    _upload(our_run(tmp_path / "run", windows=1), f"{remote}/run")
     sources = discover([f"{remote}/run"]).sources
     system, _ = fsspec.core.url_to_fs(remote)
     for name in ("open", "cat_file", "get_file"):
@@ -202,7 +178,7 @@ def test_keys_read_no_file(tmp_path: Path, remote: str, kept_in: Recall, monkeyp
 
 
 def test_what_a_store_refused_is_not_kept(tmp_path: Path, memory_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _upload(_run_of_ours(tmp_path / "run"), memory_url)
+    _upload(our_run(tmp_path / "run", windows=1), memory_url)
     files, _ = fsspec.core.url_to_fs(memory_url)
     files.pipe_file(str(_source(memory_url).sidecar_path).replace(".sidecar.json", ".workers.jsonl"), b"")
     opened = type(files).open
@@ -238,7 +214,7 @@ def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device", f"{key}.facts")
 
     monkeypatch.setattr(Folder, "save", full)
-    (report,) = analyze([_write(tmp_path / "run", ranks=8)], Options(cache=str(tmp_path / "kept")))
+    (report,) = analyze([recorded(tmp_path / "run", ranks=8)], Options(cache=str(tmp_path / "kept")))
     notes = [(note.issue, note.rank) for note in report.health if "cached" in note.issue]
     assert notes == [("facts could not be cached: No space left on device", None)] and len(tried) == GIVE_UP
 
@@ -252,7 +228,7 @@ def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, mo
 
     for method in ("load", "save"):
         monkeypatch.setattr(Store, method, refuse)
-    (report,) = analyze([_write(tmp_path / "run", ranks=40)], Options(cache="memory://refused"))
+    (report,) = analyze([recorded(tmp_path / "run", ranks=40)], Options(cache="memory://refused"))
     assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
     assert len(asked) < GIVE_UP + Store.at_once
 

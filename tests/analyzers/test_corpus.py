@@ -1,16 +1,18 @@
-"""The whole chain on runs whose truth is known: right causes, right ranks, nobody accused falsely, true prices."""
+"""The whole chain on runs whose truth is known: right causes and ranks, nobody accused falsely, true prices."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from corpus import CLEAN, EVERY, FAULTY, HARD, JUDGED, WHOLE
-from labelled_runs import Runs, drawn
+from corpus import CLEAN, EVERY, FAULTY, HARD, JUDGED, PRICED, WHOLE
+from labelled_runs import Runs, drawn, serious
 
 from benchmarks.oracle import kinds
 from benchmarks.scoring.score import Score, score
+from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.facts.early import is_early
+from ddprof.findings import Basis, Candidate, Change, Doubt, Finding, Rule
 
 MAX_REPLAY_ERROR = MAX_LEDGER_ERROR = 1e-3  # of wall time; of the ledger the mean over causes
 MAX_STEP_ERROR = 0.02  # predicted step without the fault against the simulated one
@@ -82,3 +84,39 @@ def test_jobs_that_run_ahead_of_their_device_are_judged_like_others(drawn_by: st
     assert score.right and score.bound_right, score
     assert score.replay_error is not None and score.replay_error < 0.005, score
     assert score.ledger_error is not None and score.ledger_error < 0.01, score
+
+
+@pytest.mark.parametrize("name", [*CLEAN, *FAULTY])
+def test_no_finding_gains_more_than_is_booked_or_less(labelled: Runs, name: str) -> None:
+    report = labelled(name).report
+    assert {f.id for f in report.findings if Doubt.PRICES_DIFFER.value in f.doubts} & serious(report).keys() == set()
+
+
+def test_where_two_prices_differ_the_range_says_so_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow device of which a rule claims a tenth: its range reaches what the ledger books."""
+    run = labelled("straggler.compute")
+    slow = Candidate("straggler.compute", "", 0.0, Basis.COMPARED, (2,), (Change("scale_compute", (2,), (1.3,)),))
+
+    def priced(candidate: Candidate) -> Finding:
+        rule = Rule(slow.id, slow.id, lambda _: iter([candidate]))
+        monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {rule.id: rule})
+        (finding,) = diagnose(run.measures, run.pricer).findings
+        return finding
+
+    whole = priced(slow)
+    tenth = priced(replace(slow, ceiling_us=whole.recoverable_us.value / 10))
+    assert whole.doubts == () and tenth.doubts == (Doubt.PRICES_DIFFER.value,)
+    assert tenth.recoverable_us.value == pytest.approx(whole.recoverable_us.value / 10)
+    assert whole.by_ledger_us is not None and tenth.by_ledger_us == whole.by_ledger_us
+    assert tenth.recoverable_us.high == pytest.approx(whole.by_ledger_us.value)
+    assert tenth.confidence == whole.confidence and tenth.grounds == whole.grounds
+
+
+@pytest.mark.parametrize("name", PRICED)
+def test_every_fault_of_a_run_has_its_true_price(labelled: Runs, name: str) -> None:
+    """Saving is no part of what reading values costs; what others wait for the launches of a late host is."""
+    run = labelled(name)
+    gains_us = {finding.id: finding.recoverable_us.value for finding in run.report.findings}
+    for fault in run.label["faults"]:
+        low_us, high_us = fault["recoverable_range_us"]
+        assert low_us - 0.03 * run.label["step_us"] <= gains_us[fault["id"]] <= high_us + 0.03 * run.label["step_us"]

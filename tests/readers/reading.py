@@ -78,9 +78,16 @@ def ranks_of(inventory: Inventory) -> list[tuple[str, int]]:
     return [(label, len(sources)) for label, sources in inventory.runs]
 
 
-def rank_file(path: Path, rank: int) -> Path:
+def rank_file(path: Path, rank: int, world_size: int = 2) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return kt.write(path, EVENTS, header={"distributedInfo": {"rank": rank, "world_size": 2}})
+    return kt.write(path, EVENTS, header={"distributedInfo": {"rank": rank, "world_size": world_size}})
+
+
+def recorded(folder: Path, ranks: int = 2) -> Path:
+    """A folder of the traces of a job of so many ranks."""
+    for rank in range(ranks):
+        rank_file(folder / f"rank{rank}.json", rank, ranks)
+    return folder
 
 
 def written_rank(
@@ -93,7 +100,7 @@ def written_rank(
     Path(f"{stem}.sidecar.json").write_text(json.dumps(sidecar))
 
 
-def our_run(folder: Path, windows: int = 2, restarts: int = 1, ranks: int = 2) -> None:
+def our_run(folder: Path, windows: int = 2, restarts: int = 1, ranks: int = 2) -> Path:
     """A run folder as the capture writes it."""
     (folder / ".shim").mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({"schema": "ddprof.run/1", "world_size": ranks}))
@@ -106,3 +113,4 @@ def our_run(folder: Path, windows: int = 2, restarts: int = 1, ranks: int = 2) -
                 kt.write(folder / f"{stem}.{window}.pt.trace.json", EVENTS)
                 dump = {"version": "2.10", "pg_config": {}, "pg_status": {}, "entries": [{"collective_seq_id": window}]}
                 (folder / f"{stem}.{window}.fr.json").write_text(json.dumps(dump))
+    return folder

@@ -66,8 +66,7 @@ def on_cpu(folder: Path, plays: Plays, where: str = "after", stack_us: float = 0
 
 @pytest.mark.parametrize("version", CHECK)
 def test_the_mode_is_told_by_checks_after_most_nodes(tmp_path: Path, version: str) -> None:
-    names = CHECK[version]
-    run = on_cpu(tmp_path, lambda script, number: mode(script, number, names), stack_us=STACK_US)
+    run = on_cpu(tmp_path, lambda script, number: mode(script, number, CHECK[version]), stack_us=STACK_US)
     said, twin = candidate(ID, run.measures), on_cpu(tmp_path, nothing)
     assert said.ranks == () and said.fixes[0].suggested.startswith("False") and "at least" not in said.summary
     assert said.lost_us == pytest.approx(NODES * (STACK_US + 30.0), rel=0.01)
@@ -75,8 +74,7 @@ def test_the_mode_is_told_by_checks_after_most_nodes(tmp_path: Path, version: st
     assert run.pricer.gain_us(said) == pytest.approx(gain_us, rel=0.02)
     (first, *_) = run.report.findings
     assert first.id == ID and first.by_ledger_us is not None
-    assert first.recoverable_us.low < gain_us < first.recoverable_us.high
-    assert candidates(ID, twin.measures) == []
+    assert first.recoverable_us.low < gain_us < first.recoverable_us.high and candidates(ID, twin.measures) == []
 
 
 @pytest.mark.parametrize(
@@ -101,8 +99,7 @@ def test_nodes_of_a_backward_pass_inside_a_node_are_checked(tmp_path: Path) -> N
                 operators(script, "linear", count=NODES)
                 backward(script, after=mode)
             mode(script, 0)
-    said = candidate(ID, run_of([script.facts(tmp_path, on_cpu=True)]).measures)
-    assert said.lost_us == pytest.approx(NODES * 30.0)
+    assert candidate(ID, run_of([script.facts(tmp_path, on_cpu=True)]).measures).lost_us == pytest.approx(NODES * 30.0)
 
 
 def test_a_script_that_looks_at_its_loss_does_not_match(tmp_path: Path) -> None:
@@ -153,13 +150,10 @@ def test_on_devices_the_mode_explains_its_synchronizing_calls(tmp_path: Path) ->
     run, twin = on_devices(tmp_path, searched), on_devices(tmp_path, nothing, stack_us=0.0)
     said = candidate(ID, run.measures)
     gain_us = run.measures.step_us - twin.measures.step_us
-    assert gain_us > 0.2 * run.measures.step_us
-    assert run.pricer.gain_us(said) == pytest.approx(gain_us, rel=0.2)
-    assert serious(run.report) == {ID: ()}
-    assert candidates(ID, twin.measures) == []
+    assert gain_us > 0.2 * run.measures.step_us and run.pricer.gain_us(said) == pytest.approx(gain_us, rel=0.2)
+    assert serious(run.report) == {ID: ()} and candidates(ID, twin.measures) == []
 
 
 def test_one_rank_that_has_it_on_is_named(tmp_path: Path) -> None:
     run = on_devices(tmp_path, searched, ranks=(1,))
-    assert serious(run.report) == {ID: (1,)}
-    assert "on rank 1" in candidate(ID, run.measures).summary
+    assert serious(run.report) == {ID: (1,)} and "on rank 1" in candidate(ID, run.measures).summary

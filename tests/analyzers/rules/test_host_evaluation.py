@@ -21,8 +21,7 @@ MS = 1_000_000
 
 def evaluating(share: float, every: int = 2) -> dict[str, Any]:
     """The record of a rank that evaluates in every n-th of 60 steps of 20 ms, for a share of the run."""
-    dur_ns = int(20 * MS * every * share)
-    evaluations = [{"start_ns": 20 * at * MS, "dur_ns": dur_ns} for at in range(10, 60, every)]
+    evaluations = [{"start_ns": 20 * at * MS, "dur_ns": int(20 * MS * every * share)} for at in range(10, 60, every)]
     return {"steps": steps(60, 20 * MS), "evaluations": evaluations}
 
 
@@ -51,9 +50,7 @@ def test_a_job_of_one_rank_that_evaluates_is_told(healthy: Labelled) -> None:
 
 
 @pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, []), (0, [(0,)])])
-def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(
-    healthy: Labelled, waited_ns: int, ranks: list[tuple[int, ...]]
-) -> None:
+def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(healthy: Labelled, waited_ns: int, ranks: list[Any]) -> None:
     waits = [{"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": ns}}} for ns in (waited_ns, 0, 0, 0)]
     records = [evaluating(share) | each for share, each in zip((0.2, 0.04, 0.04, 0.04), waits, strict=True)]
     assert [one.ranks for one in candidates(ID, on_cpu(healthy, *records))] == ranks
@@ -111,7 +108,4 @@ def test_what_samples_saw_one_rank_alone_do_is_told_by_its_name(
         stacked = with_stacks(facts, ("train.py", 9, "main", None), ("train.py", 40, function, 0))
         ranks.append(replace(stacked, script_totals=totals(("forward", 0, 200), ("rest", 1, count))))
     measures = run_of(ranks).measures
-    told = [
-        (one.id, one.ranks) for rule in ("host.evaluation", "host.checkpoint") for one in candidates(rule, measures)
-    ]
-    assert told == found
+    assert [(one.id, one.ranks) for rule in (ID, "host.checkpoint") for one in candidates(rule, measures)] == found

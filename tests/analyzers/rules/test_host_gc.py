@@ -26,8 +26,7 @@ def test_suggests_to_collect_at_once_also_by_the_record(faulty: Labelled, health
     said = candidate(ID, with_sidecars(healthy, {}, sidecar, {}))
     assert "rank 1" in said.summary
     share = 79 * 50 / 89_500  # of the 90 steps after the first ten, without the window's export, which ends in one
-    assert said.ceiling_us == pytest.approx(share * healthy.measures.step_us)
-    assert said.evidence[0].rank == 1
+    assert said.ceiling_us == pytest.approx(share * healthy.measures.step_us) and said.evidence[0].rank == 1
 
 
 @pytest.mark.parametrize(
@@ -47,14 +46,11 @@ def test_rare_or_early_collections(healthy: Labelled, count: int, pauses: list[t
 
 
 @pytest.mark.parametrize(("called", "setting"), [(True, "calls of gc.collect()"), (False, "garbage collection")])
-def test_what_the_script_calls_is_not_answered_with_switching_off(
-    healthy: Labelled, called: bool, setting: str
-) -> None:
+def test_what_the_script_calls_is_not_answered_by_switching_off(healthy: Labelled, called: bool, setting: str) -> None:
     pauses = [{"start_ns": 1_000_000 * i, "dur_ns": 50_000, "was_called": called} for i in range(1, 90)]
     mixed = [*pauses, {"start_ns": 95_000_000, "dur_ns": 50_000, "was_called": False}]
     for recorded, told in ((pauses, setting), (mixed, "garbage collection")):
-        sidecar = {"steps": steps(100, 1_000_000), "gc": recorded}
-        said = candidate(ID, with_sidecars(healthy, {}, sidecar, {}))
+        said = candidate(ID, with_sidecars(healthy, {}, {"steps": steps(100, 1_000_000), "gc": recorded}, {}))
         assert said.fixes[0].setting == told and bool(said.fixes[0].applies) == (told == "garbage collection")
 
 

@@ -54,16 +54,13 @@ def run(folder: Path, *launches: Launch, dur_us: float = 60.0, longest_us: float
 
 
 @pytest.mark.parametrize(("dur_us", "longest_us"), [(60.0, 60.0), (40.0, 3_000.0), (10.0, 10.0)])
-def test_launches_that_outlast_their_kernels_explain_the_idle_device(
-    tmp_path: Path, dur_us: float, longest_us: float
-) -> None:
+def test_launches_that_outlast_kernels_explain_an_idle_device(tmp_path: Path, dur_us: float, longest_us: float) -> None:
     """The device idles between all kernels: the host is not slow, it stalls nowhere, and nothing else synchronises."""
     blocked = run(tmp_path, blocking, blocking, dur_us=dur_us, longest_us=longest_us)
     twin = run(tmp_path, usual, usual, dur_us=dur_us, longest_us=longest_us)
     said = candidate(ID, blocked.measures)
     gain_us = blocked.measures.step_us - twin.measures.step_us
-    assert gain_us > 0.1 * blocked.measures.step_us
-    assert blocked.pricer.gain_us(said) == pytest.approx(gain_us, rel=0.1)
+    assert gain_us > 0.1 * blocked.measures.step_us and blocked.pricer.gain_us(said) == pytest.approx(gain_us, rel=0.1)
     assert serious(blocked.report) == {ID: ()}
     (first, *_) = blocked.report.findings
     assert first.recoverable_us.low < gain_us < first.recoverable_us.high
@@ -75,14 +72,12 @@ def test_launches_that_outlast_their_kernels_explain_the_idle_device(
 
 def test_a_call_that_waits_after_each_kernel_is_another_thing(tmp_path: Path) -> None:
     synced = run(tmp_path, synchronised, synchronised)
-    assert candidates(ID, synced.measures) == []
-    assert serious(synced.report) == {"host.sync": ()}
+    assert candidates(ID, synced.measures) == [] and serious(synced.report) == {"host.sync": ()}
 
 
 def test_one_rank_whose_launches_wait_is_named(tmp_path: Path) -> None:
     one = run(tmp_path, usual, usual, blocking)
-    assert serious(one.report) == {ID: (2,)}
-    assert "on rank 2" in candidate(ID, one.measures).summary
+    assert serious(one.report) == {ID: (2,)} and "on rank 2" in candidate(ID, one.measures).summary
 
 
 def test_a_slow_device_is_seen_beside_launches_that_wait(tmp_path: Path) -> None:
@@ -97,8 +92,7 @@ def test_a_slow_device_is_seen_beside_launches_that_wait(tmp_path: Path) -> None
             returns_late(script)
     job = loaded(scripts, tmp_path)
     assert serious(job.report) == {ID: (), "straggler.compute": (1,)}
-    slow = job.pricer.gain_us(candidate("straggler.compute", job.measures))
-    assert slow == pytest.approx(KERNELS * 30.0, rel=0.1)
+    assert job.pricer.gain_us(candidate("straggler.compute", job.measures)) == pytest.approx(KERNELS * 30.0, rel=0.1)
 
 
 def test_a_few_calls_that_outlast_their_kernels_are_chance(tmp_path: Path) -> None:
@@ -119,5 +113,4 @@ def test_the_value_that_capture_saw_is_said(tmp_path: Path) -> None:
 
 
 def test_what_the_calls_hide_is_not_judged(tmp_path: Path) -> None:
-    tiny = run(tmp_path, blocking, blocking, dur_us=4.0).measures
-    assert "launch calls wait" in abstains("host.launch_bound", tiny)
+    assert "launch calls wait" in abstains("host.launch_bound", run(tmp_path, blocking, blocking, dur_us=4.0).measures)

@@ -48,7 +48,7 @@ def test_what_an_old_profiler_costs_the_host_is_no_gain(tmp_path: Path) -> None:
 
     new, old = candidate(ID, measures), candidate(ID, recorded(80))
     assert new.ceiling_us - old.ceiling_us == pytest.approx(4.0 * 80) and "old profiler" in old.evidence[1].text
-    assert "old profiler" in abstains(ID, recorded(600))
+    assert "this old profiler" in abstains(ID, recorded(600))
 
 
 @pytest.mark.parametrize(("busy", "paces"), [((0.88, 0.96, 0.97, 0.98), True), ((0.8, 0.85, 0.96, 0.97), False)])

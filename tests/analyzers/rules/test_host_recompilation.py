@@ -34,8 +34,7 @@ def in_steps(*which: int) -> Chore:
     ("steps", "is_told"), [((0, 1, 2, 3), True), ((1, 2, 3), True), ((2,), False), ((1, 2), False)]
 )
 def test_compiling_in_most_steps_is_told_with_its_line(tmp_path: Path, steps: tuple[int, ...], is_told: bool) -> None:
-    facts = sampled(cpu_loop(tmp_path, after=in_steps(*steps)), {"__call__": 10, "main": 1})
-    measures = run_of([facts]).measures
+    measures = run_of([sampled(cpu_loop(tmp_path, after=in_steps(*steps)), {"__call__": 10, "main": 1})]).measures
     assert bool(candidates(ID, measures)) is is_told
     if is_told:
         said = candidate(ID, measures)

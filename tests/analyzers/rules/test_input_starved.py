@@ -62,11 +62,7 @@ def test_what_a_batch_is_spent_on(faulty: Labelled, cpu_ns: float, collate_ns: f
 
 @pytest.mark.parametrize(
     ("fetch_ms", "outside_ms", "told"),
-    [
-        (90, 28, True),
-        (9, 28, False),
-        (90, 12, False),
-    ],  # fast workers: another reason; steps no longer: a wait that hides
+    [(90, 28, True), (9, 28, False), (90, 12, False)],  # fast workers: another reason; no longer steps: a hidden wait
 )
 def test_a_queue_that_was_full_while_recorded(faulty: Labelled, fetch_ms: int, outside_ms: int, told: bool) -> None:
     """Traced steps of 12 ms take batches that lay ready; outside, steps wait 16 ms for workers that make one per 30."""
@@ -85,8 +81,7 @@ def test_a_queue_that_was_full_while_recorded(faulty: Labelled, fetch_ms: int, o
 @pytest.mark.parametrize(("prefetch", "advised"), [(2, [4, 4]), (4, [4]), (8, [8])])
 def test_a_queue_gets_no_shorter(faulty: Labelled, prefetch: int, advised: list[int]) -> None:
     """More workers come with a deep queue; a deeper one by itself is a fix where it is short."""
-    sidecar = {"dataloader": {"num_workers": 2, "prefetch_factor": prefetch}}
-    fixes = candidate(ID, with_sidecars(faulty, sidecar)).fixes
+    fixes = candidate(ID, with_sidecars(faulty, {"dataloader": {"num_workers": 2, "prefetch_factor": prefetch}})).fixes
     assert [dict(fix.applies)["prefetch_factor"] for fix in fixes] == advised
     assert f"prefetch_factor={advised[0]}" in str(fixes[0].patch)
 
@@ -116,14 +111,11 @@ def test_a_loader_that_starts_again_for_each_batch(
 
 
 @pytest.mark.parametrize(("data_us", "bound_us"), [(8_000.0, 8_000.0), (200.0, 500.0)])
-def test_loading_is_bounded_by_what_the_run_shows_of_data_set_and_loader(
-    tmp_path: Path, data_us: float, bound_us: float
-) -> None:
+def test_what_is_seen_of_data_set_and_loader_bounds_loading(tmp_path: Path, data_us: float, bound_us: float) -> None:
     """A sampler's time is in no fetch; a traced fetch far beyond both waited for a CPU."""
     steps = records([STEP_US] * STEPS, [STEP_US] * 28, data_us)
     fetches = [{"start_ns": n, "dur_ns": 500_000, "cpu_ns": 500_000, "collate_ns": 0, "samples": 4} for n in range(9)]
-    run = loaded(tmp_path)
-    measures = with_sidecars(run, {"steps": steps, "dataloader": {"num_workers": 0}, "fetches": fetches})
+    measures = with_sidecars(loaded(tmp_path), {"steps": steps, "dataloader": {"num_workers": 0}, "fetches": fetches})
     fetching = replace_struct(TimedFetches(0, 500_000, 4), fetch_quantiles_ns=(500_000,) * 20, cpu_ns=500_000)
     ranks = tuple(replace(f, sidecar=replace_struct(f.sidecar, fetching=fetching)) for f in measures.job.ranks)
     measures = replace(measures, job=replace(measures.job, ranks=ranks), settings=ranks[0].sidecar)

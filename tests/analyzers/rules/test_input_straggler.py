@@ -38,10 +38,8 @@ def test_a_late_loader_with_fewer_workers_is_told_so_and_gets_as_many_as_its_pee
 @pytest.mark.parametrize(("fetch_ms", "late"), [(1, [3]), (10_000, [])])
 def test_workers_of_the_others_that_are_as_slow_clear_a_rank(faulty: Labelled, fetch_ms: int, late: list[int]) -> None:
     """Its peers' queues are a batch ahead: they never wait in the recording, and deliver no batch per step either."""
-    fetching = {"workers": 2, "fetch_ns": fetch_ms * 1_000_000, "samples": 32}
-    measures = with_sidecars(faulty, {"fetching": fetching})
-    assert late_loaders(measures).tolist() == late
-    assert bool(list(catalogue()[ID].detect(measures))) is bool(late)
+    measures = with_sidecars(faulty, {"fetching": {"workers": 2, "fetch_ns": fetch_ms * 1_000_000, "samples": 32}})
+    assert late_loaders(measures).tolist() == late and bool(list(catalogue()[ID].detect(measures))) is bool(late)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +84,8 @@ def shared_host(
     timed = [TimedFetches(2, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
     content = {"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"}
     timers_of = [{"steps": timers(usual_us + more)} for more in more_us] or [{}, {}]
-    sidecars = [sidecar_of(content | own) for own in timers_of]
-    each = zip(run.job.ranks, sidecars, timed, strict=True)
-    return run_of([replace(one, sidecar=own.with_fetching(t)) for one, own, t in each])
+    each = zip(run.job.ranks, timers_of, timed, strict=True)
+    return run_of([replace(one, sidecar=sidecar_of(content | own).with_fetching(t)) for one, own, t in each])
 
 
 def timers(data_us: float) -> list[dict[str, Any]]:
@@ -132,9 +129,7 @@ def test_where_one_rank_alone_loads_no_shards_are_to_be_balanced(faulty: Labelle
     measures = faulty.measures
     assert "rebalance" in candidate(ID, measures).fixes[0].suggested
     loader_us = measures.host_spans_us["dataloader"]
-    alone = replace(
-        measures,
-        host_spans_us={**measures.host_spans_us, "dataloader": np.where(loader_us < loader_us.max(), 0.0, loader_us)},
-    )
+    alone_us = np.where(loader_us < loader_us.max(), 0.0, loader_us)
+    alone = replace(measures, host_spans_us={**measures.host_spans_us, "dataloader": alone_us})
     fix = candidate(ID, alone).fixes[0]
     assert "rebalance" not in fix.suggested and fix.why.endswith("no other rank loads")

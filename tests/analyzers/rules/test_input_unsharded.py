@@ -53,18 +53,14 @@ def captured(
         ({"indices": SHARDS, "sharded": True, "batches": (100, 100, 100, 101)}, "rank 3 has 101", Basis.RECORDED),
     ],
 )
-def test_what_ranks_that_do_not_shard_leave(
-    healthy: Labelled, recorded: dict[str, Any], words: str, basis: Basis
-) -> None:
+def test_what_ranks_without_shards_leave(healthy: Labelled, recorded: dict[str, Any], words: str, basis: Basis) -> None:
     found = candidate(ID, captured(healthy, **recorded))
     assert words in found.summary and found.basis is basis
     assert words != "same samples" or found.fixes[0].suggested == "DistributedSampler"
 
 
 @pytest.mark.parametrize("indices", [None, [*SHARDS[:3], list(range(64))]])
-def test_the_sampler_that_does_not_shard_is_named_with_its_rank(
-    healthy: Labelled, indices: list[list[int]] | None
-) -> None:
+def test_a_sampler_that_does_not_shard_is_named_with_rank(healthy: Labelled, indices: list[list[int]] | None) -> None:
     samplers = [{"class": "DistributedSampler", "sharded": True}] * 3 + [{"class": "RandomSampler", "sharded": False}]
     sidecars: list[dict[str, Any]] = [{"dataloader": {"sampler": sampler}} for sampler in samplers]
     for sidecar, own in zip(sidecars, indices or [], strict=False):

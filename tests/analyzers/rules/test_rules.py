@@ -1,14 +1,21 @@
 """Every rule on healthy runs, on runs of other faults and of one rank: it finds nothing, and says what it lacks."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
-from captured import with_sidecars
+from captured import on_hosts, with_sidecars
 from corpus import CLEAN
-from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires, on_every_rank
+from cpu_loop import Chore, cpu_loop, operators
+from kineto_run import Script
+from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires, on_every_rank, run_of
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.rules.evidence.sharded.unit_costs import unit_costs
 from ddprof.findings import Abstention, Candidate
 
 NOT_RECORDED = {"host.script", "input.unsharded", "memory.headroom"}  # stacks, samplers, memory events
@@ -97,8 +104,7 @@ def test_a_model_in_double_precision_is_told(healthy: Labelled, other: str, is_t
 
 def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: Runs) -> None:
     """PyTorch's range names the class."""
-    rule_id = "compute.unfused_optimizer"
-    measures = labelled(rule_id).measures
+    measures = labelled(UNFUSED).measures
 
     def named(*classes: str) -> Measures:
         facts = measures.job.ranks[0]
@@ -108,15 +114,77 @@ def test_an_optimizer_without_a_fused_version_is_not_told_to_be_fused(labelled: 
         phases = facts.phases.replace(name=np.where(of_optimizer, own, facts.phases["name"]))
         return on_every_rank(measures, strings=(*facts.strings, *steps), phases=phases)
 
-    assert "are of Muon: no fused version" in abstains(rule_id, named("AdamW", "Muon"))
-    assert "torch.optim.SGD(" in str(candidate(rule_id, named("ZeroRedundancyOptimizer", "SGD")).fixes)
+    assert "are of Muon: no fused version" in abstains(UNFUSED, named("AdamW", "Muon"))
+    assert "torch.optim.SGD(" in str(candidate(UNFUSED, named("ZeroRedundancyOptimizer", "SGD")).fixes)
 
 
 def test_nothing_is_suggested_that_would_not_fit_or_of_hosts_that_were_not_seen(labelled: Runs) -> None:
     full = {"peak_allocated_bytes": 79 * 10**9, "total_bytes": 80 * 10**9}
     measures = on_every_rank(labelled("comm.sharding").measures, memory=full)
     assert list(catalogue()["comm.sharding"].detect(measures)) == []
-    old = {"top": {"categories": {"Operator": 1_048}}, "counts": {"operators_per_step": 262}}
-    rule_id = "host.launch_bound"
-    assert "this old profiler" in abstains(rule_id, on_every_rank(labelled(rule_id).measures, **old))
-    assert "CPU run" in abstains(rule_id, on_every_rank(labelled("clean.ddp").measures, is_device_rank=False))
+    on_cpus = on_every_rank(labelled("clean.ddp").measures, is_device_rank=False)
+    assert "CPU run" in abstains("host.launch_bound", on_cpus)
+
+
+UNFUSED = "compute.unfused_optimizer"
+
+
+def steps_of(name: str, count: int, dur_us: float) -> Chore:
+    """An optimizer of this class that calls so many operators, with 10 us of Python after each."""
+
+    def chore(script: Script) -> None:
+        with script.frame(f"Optimizer.step#{name}.step", "user_annotation"):
+            operators(script, "addcmul_", count=count, dur_us=dur_us)
+
+    return chore
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "dur_us", "is_told"),
+    [("AdamW", 200, 5.0, True), ("AdamW", 200, 50.0, False), ("AdamW", 20, 5.0, False), ("Lamb", 200, 5.0, False)],
+)
+def test_many_operators_of_an_optimizer_are_told_on_cpu_ranks(
+    tmp_path: Path, name: str, count: int, dur_us: float, is_told: bool
+) -> None:
+    run = run_of([cpu_loop(tmp_path, after=steps_of(name, count, dur_us))])
+    told = candidates(UNFUSED, run.measures)
+    assert len(told) == is_told
+    if is_told:
+        assert told[0].summary.startswith("the optimizer runs as 200 operators per step, 3 ms")
+        assert run.pricer.gain_us(told[0]) == pytest.approx(0.75 * 3_000.0, rel=0.03)
+        assert told[0].fixes[0].applies == (("fused", True),)
+
+
+SHARDED = "comm.sharding"
+FSDP_1, FSDP_2 = ({"fsdp": {"version": version}} for version in (1, 2))
+ZERO_3 = {"deepspeed": {"zero_stage": 3}}
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "kept", "hybrid"),
+    [
+        (FSDP_1, "ShardingStrategy.SHARD_GRAD_OP", "ShardingStrategy.HYBRID_SHARD"),
+        (FSDP_2, "fully_shard(module, reshard_after_forward=False)", "init_device_mesh("),
+        (ZERO_3, '"stage": 2', ""),
+    ],
+    ids=["FSDP 1", "FSDP 2", "ZeRO-3"],
+)
+def test_each_framework_gets_its_own_call_and_hosts_are_needed_to_replicate_across(
+    labelled: Runs, sidecar: dict[str, Any], kept: str, hybrid: str
+) -> None:
+    measures = with_sidecars(labelled(SHARDED), sidecar)
+    (fix,) = candidate(SHARDED, measures).fixes
+    assert kept in str(fix.patch)
+    patches = [str(fix.patch) for fix in candidate(SHARDED, on_hosts(measures, 2)).fixes]
+    assert len(patches) == (2 if hybrid else 1) and hybrid in patches[-1]
+
+
+def test_one_host_that_gathers_once_has_no_less_sharding(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    measures = labelled(SHARDED).measures
+    costs = unit_costs(measures)
+    assert costs is not None and costs.gathers_again
+    once = replace(costs, gathers_again=False)
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_sharding.unit_costs", lambda _: once)
+    assert "no setting moves less" in abstains(SHARDED, measures)
+    (fix,) = candidate(SHARDED, on_hosts(measures, 2)).fixes
+    assert fix.setting == "hybrid sharding"

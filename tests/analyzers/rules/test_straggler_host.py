@@ -38,8 +38,7 @@ def test_names_the_slow_host_where_launches_or_communication_were_recorded(fault
 def test_a_rank_that_only_began_later_has_no_slow_host(labelled: Runs) -> None:
     """It is last in everything, and its host has as much to do as its peers'."""
     run = labelled("launches of sharded units")
-    assert ID not in serious(run.report)
-    assert not takes_longer(run.measures, (run.measures.job.rank_ids[0],))
+    assert ID not in serious(run.report) and not takes_longer(run.measures, (run.measures.job.rank_ids[0],))
     assert takes_longer(labelled(ID).measures, (1,))
 
 
@@ -64,8 +63,7 @@ def test_a_thread_that_computes_for_as_long_makes_its_rank_late(
     measures = on_every_rank(healthy.measures, is_device_rank=False)
     thread = {2: BusyThread("train.py:60 watch()", share)}
     monkeypatch.setattr("ddprof.analyzers.rules.straggler_host.threads_alone", lambda _: thread)
-    late_us = 0.3 * measures.step_us * (np.arange(4) == 2)
-    assert interrupted(replace(measures, late_us=late_us)).tolist() == named
+    assert interrupted(replace(measures, late_us=0.3 * measures.step_us * (np.arange(4) == 2))).tolist() == named
 
 
 @pytest.mark.parametrize(("steps", "named"), [([2], []), ([1, 4, 7], [3])], ids=["in one step", "in three of eight"])

@@ -11,7 +11,6 @@ from captured import counted, fed, with_sidecars
 from kineto_run import Script, in_step, loaded
 from labelled_runs import Runs, candidate, candidates, fires, only_run, run_of, serious
 
-from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
 
 ID = "straggler.imbalance"
@@ -27,11 +26,6 @@ def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labe
     measures = fed(labelled("straggler.compute"), lambda rank, step: 300 if rank == 1 else 100)
     blind = replace(measures, compute=replace(measures.compute, factor=np.full(len(measures.job.ranks), np.nan)))
     assert candidate(ID, blind).ranks == (1,)
-
-
-def unequal(folder: Path, work: Work, ranks: int = 4) -> LoadedRun:
-    """Ranks that do `work` (script, rank, step) and meet in an all-reduce, step by step."""
-    return loaded(in_step(ranks, 5, work), folder)
 
 
 def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -> None:
@@ -72,7 +66,7 @@ def scattered(script: Script, rank: int, step: int) -> None:
     ],
 )
 def test_more_work_is_told_from_a_slow_device(tmp_path: Path, work: Work, found: dict[str, tuple[int, ...]]) -> None:
-    assert serious(unequal(tmp_path, work).report) == found
+    assert serious(loaded(in_step(4, 5, work), tmp_path).report) == found
 
 
 def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:
@@ -81,7 +75,7 @@ def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) 
         if (rank, step) == (0, 2):
             layers(script, 180.0, "evaluation kernel")
 
-    made = unequal(tmp_path, work)
+    made = loaded(in_step(4, 5, work), tmp_path)
     assert serious(made.report) == {ID: (0,)}
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert finding.recoverable_us.value == pytest.approx(20 * 180.0 / 5, rel=0.15)
@@ -97,7 +91,7 @@ def test_the_python_around_work_of_one_rank_alone_is_priced_with_it(tmp_path: Pa
                     script.synchronise()
                     script.idle(3_000.0)
 
-    made = unequal(tmp_path, work)
+    made = loaded(in_step(4, 5, work), tmp_path)
     assert serious(made.report)[ID] == (0,)
     (finding,) = [f for f in made.report.findings if f.id == ID]
     assert "histograms()" in finding.summary
@@ -135,7 +129,7 @@ def test_a_larger_batch_costs_what_its_rank_loads_longer_too(tmp_path: Path) -> 
         script.host("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", loading_us, "user_annotation")
         layers(script, 300.0 if rank == 1 else 100.0)
 
-    made = unequal(tmp_path, work)
+    made = loaded(in_step(4, 5, work), tmp_path)
     ranks = [counted(f, samples, 10 * samples) for f, samples in zip(made.job.ranks, (64, 192, 64, 64), strict=True)]
     report = run_of(ranks).report
     found = next(finding for finding in report.findings if finding.id == ID)
@@ -161,8 +155,7 @@ def test_operators_of_ranks_in_turn_stand_on_a_busy_machine(
     told = candidate(ID, busy)
     assert told.ranks == () and explained_by_a_busy_machine(told, busy) is None
     assert told.summary.startswith(f"one rank at a time runs extra operators, in {often} of 6 steps")
-    assert "aten::matmul" in told.summary
-    assert run.pricer.gain_us(told) == pytest.approx(share * 4 * DUR_US, rel=0.05)
+    assert "aten::matmul" in told.summary and run.pricer.gain_us(told) == pytest.approx(share * 4 * DUR_US, rel=0.05)
 
 
 @pytest.mark.parametrize("extra", [lambda rank, step: 0, lambda rank, step: 4 * (step % 2), lambda rank, step: rank])

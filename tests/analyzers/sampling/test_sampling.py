@@ -95,8 +95,7 @@ def test_stages_and_hosts_are_read_off_headers_unless_ranks_are_listed(pipeline_
 )
 def test_ranks(text: str, named: tuple[int, ...], count: int | None, one_more: str) -> None:
     wanted = parse_ranks(text)
-    assert (wanted.named, wanted.count, wanted.is_all) == (named, count, False)
-    assert wanted.and_rank(9) == one_more
+    assert (wanted.named, wanted.count, wanted.is_all) == (named, count, False) and wanted.and_rank(9) == one_more
 
 
 @pytest.mark.parametrize("text", ["", "some", "1,x", "sample:", "sample:0", "sample:2,sample:3", "-1", "0,,7"])
@@ -133,8 +132,7 @@ def test_a_sample_says_what_it_shows_what_it_cannot_and_what_to_read_next(tmp_pa
     assert len(report.run.ranks) == 8
     shown = "8 of 32 ranks were read (--ranks sample:8), which show all 4 hosts, all 8 tensor-parallel groups"
     (note,) = [issue for issue in notes if issue.startswith(shown)]
-    assert "charged to no rank" in notes[note]
-    assert not [issue for issue in notes if issue.startswith("read rank")]
+    assert "charged to no rank" in notes[note] and not [issue for issue in notes if issue.startswith("read rank")]
     _, notes = told(healthy, "0,1")
     assert notes["read rank 10 next: it shows a host of which no rank was read"] == "--ranks 0,1,10"
     _, notes = told(healthy, "sample:99")

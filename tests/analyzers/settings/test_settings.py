@@ -1,19 +1,28 @@
-"""Settings: as they are typed, as a run has them, what plans and curves advise, and what none reaches."""
+"""Settings: as they are typed, as a run has them, what plans and curves advise, what is offered, what they give."""
 
 from dataclasses import replace
+from pathlib import Path
 
+import corpus
 import numpy as np
 import pytest
 from captured import sidecar_of, with_sidecars
-from labelled_runs import Runs, candidate, fires
+from labelled_runs import Labelled, Runs, candidate, drawn, fires, sample_run
 
+from benchmarks.oracle.simulate import step_time
+from benchmarks.oracle.spec import Parallel
+from ddprof.analyzers import diagnose
+from ddprof.analyzers.bottleneck import bottleneck
 from ddprof.analyzers.settings import advised
 from ddprof.analyzers.settings.buckets import plan_buckets
 from ddprof.analyzers.settings.curve import Point, SettingCurve
 from ddprof.analyzers.settings.knobs import BY_KEY, KNOBS, Setting, parse_setting
 from ddprof.analyzers.settings.loader import plan_loader
-from ddprof.analyzers.settings.present import Present, present
+from ddprof.analyzers.settings.offers import applied_as, offers, remedies, text_of
+from ddprof.analyzers.settings.predict import Prediction, predict
+from ddprof.analyzers.settings.present import Present, parse_now, present
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.findings import Abstention, Change
 
 
 def test_every_knob_says_what_it_assumes_and_may_name_ranks() -> None:
@@ -84,9 +93,7 @@ def test_the_advised_workers_are_as_good_as_the_best_of_the_sweep(labelled: Runs
         *(("cores", 1.0, 4, "cores of this host cannot"), ("lock", 0.0, 64, "a separate file")),
     ],
 )
-def test_plan_and_report_agree_on_what_workers_win(
-    labelled: Runs, what: str, cpu_share: float, cores: int, said: str
-) -> None:
+def test_plan_and_report_agree_on_workers(labelled: Runs, what: str, cpu_share: float, cores: int, said: str) -> None:
     run = labelled("input.starved")
     fetching = {"workers": 2, "fetch_ns": 180_000_000, "samples": 32, "cpu_ns": int(180_000_000 * cpu_share) or 1}
     fetching |= {"turn_ns": 90_000_000} if what == "lock" else {}
@@ -104,3 +111,138 @@ def test_plan_and_report_agree_on_what_workers_win(
         assert plan.advised_workers == 2 and plan.turn_us == 90_000
     else:
         assert (plan.advised_workers <= cores) == (what == "cores")
+
+
+# Sample -> what its leading finding suggests.
+SUGGESTED = {
+    "allocator": "allocator=off",
+    "bandwidth": "compression=bf16",
+    "bubble": "microbatches=8",
+    "checkpoint": "checkpoint=off",
+    "fp32": "precision=bf16",
+    "gc": "gc=off",
+    "imbalance": "balance=on",
+    "late_loader": "loader=ready@2",
+    "pageable_copy": "copies=hidden",
+    "sharding": "reshard_after_forward=False",
+    "slow_gpu": "device=replaced@2",
+    "slow_host": "device=replaced@1",
+    "slow_stage": "stages=balanced",
+    "small_buckets": "bucket_cap_mb=25",
+    "starved_loader": "loader=ready",
+    "sync": "sync=off",
+    "unfused_optimizer": "optimizer=fused",
+}
+
+
+@pytest.mark.parametrize("sample", SUGGESTED)
+def test_a_finding_suggests_what_gains_as_it_says(sample: str) -> None:
+    run = sample_run(sample)
+    found, now = run.report.ranked_findings(), present(run.measures, {})
+    offered = {offer.knob.key: offer for offer in offers(run.pricer, now, found)}
+    suggested = [offer.suggested for offer in offered.values() if offer.because == 0 and offer.suggested]
+    assert [text_of(setting) for setting in suggested] == [SUGGESTED[sample]]
+    gain = found[0].alone_us or found[0].recoverable_us
+    assert gain.low <= predict(run.pricer, suggested, now).gain_us <= gain.high
+    assert all(offered[setting.key].lacking == "" for setting in suggested)
+
+
+def test_a_price_that_a_rule_bounds_suggests_nothing_and_settings_have_names_of_the_job() -> None:
+    run = sample_run("barriers")
+    now = present(run.measures, {})
+    (blocking,) = [f for f in run.report.findings if f.id == "host.sync"]
+    free = predict(run.pricer, [Setting("sync", "off")], now).gain_us
+    assert free > (blocking.alone_us or blocking.recoverable_us).high and remedies(blocking, run.pricer, now) == ()
+    assert applied_as(Setting("optimizer", "fused")) == "fused=true"
+    assert applied_as(Setting("num_workers", "4")) == "num_workers=4"
+    assert text_of(Setting("compute", "1.3", (5, 6))) == "compute=1.3@5,6"
+
+
+def test_every_knob_applies_or_says_why_not_with_the_unit_of_what_was_recorded() -> None:
+    measures = [sample_run(sample).measures for sample in ("slow_gpu", "bubble", "sharding", "gc", "allocator")]
+    reasons = {knob.key: {knob.lacking(each, present(each, {})) for each in measures} for knob in KNOBS}
+    assert reasons["microbatches"] >= {"no pipeline stages found in this run", ""}
+    assert reasons["gc"] >= {"no garbage collection in the recorded steps", ""}
+    assert {""} == reasons["compute"] == reasons["late"]
+    run = sample_run("bubble")
+    said = {knob.key: knob.current(run.measures, present(run.measures, {})) for knob in KNOBS}
+    assert run.job.pipeline is not None and said["microbatches"] == str(run.job.pipeline.microbatches)
+    assert said["bandwidth"].endswith("exposed transfer per step") and said["num_workers"] == "not recorded"
+
+
+def predicted(run: Labelled, *settings: str, now: dict[str, str] | None = None) -> Prediction:
+    return predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, parse_now(now or {})))
+
+
+@pytest.mark.parametrize(
+    ("name", "knob", "error"),
+    [
+        *(("comm.latency_bound", "bucket_cap_mb", 0.04), ("comm.no_overlap", "bucket_cap_mb", 0.01)),
+        *(("input.starved", "num_workers", 0.03), ("pipeline.bubble", "microbatches", 0.04)),
+    ],
+)
+def test_settings_give_the_generators_step(labelled: Runs, name: str, knob: str, error: float) -> None:
+    """The latency run holds no message above 1 MiB: larger ones are extrapolated."""
+    run = labelled(name)
+    now = {"num_workers": "2"} if knob == "num_workers" else {}
+    for value, true_us in run.fault["sweep"][knob].items():
+        said = predicted(run, f"{knob}={value}", now=now)
+        assert said.after_us == pytest.approx(true_us, rel=error), value
+        assert name != "comm.latency_bound" or said.low_us <= true_us <= said.high_us
+
+
+def test_faster_links_help_other_buckets_too(labelled: Runs) -> None:
+    run = labelled("comm.latency_bound")
+    one, both = predicted(run, "bucket_cap_mb=25"), predicted(run, "bucket_cap_mb=25", "bandwidth=2")
+    swapped = predicted(run, "bandwidth=2", "bucket_cap_mb=25")
+    assert both.after_us < one.after_us < one.before_us and both.after_us == swapped.after_us
+    assert [level.key for level in both.levels] == ["bucket_cap_mb", "bandwidth"]
+
+
+def test_workers_and_prefetch_are_one_loader_and_a_wish_is_granted_once(labelled: Runs) -> None:
+    run, ready = labelled("input.starved"), Change("instant_loader")
+    both = predicted(run, "num_workers=4", "prefetch_factor=3", now={"num_workers": "2", "cores": "8"})
+    four = predicted(run, "num_workers=4", now={"num_workers": "2"})
+    assert [change.values for change in both.changes] == [(4.0, 3.0, 2.0, 8.0)]
+    assert both.after_us <= four.after_us * 1.001 and bottleneck(run.pricer, four.changes).id == "compute"
+    assert run.pricer.step_us((ready, ready)) == run.pricer.step_us((ready,))
+
+
+def test_what_the_report_withdraws_is_no_bottleneck(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnose, "_unless_chance", lambda candidate, _: Abstention(candidate.id, "a busy machine"))
+    assert bottleneck(labelled("straggler.compute").pricer, ()).gain_us is None
+
+
+def test_what_removes_the_fault_gives_the_generators_step_without_it(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    assert bottleneck(run.pricer, ()).id == "straggler.compute"
+    assert bottleneck(run.pricer, predicted(run, "device=replaced@2").changes).id == "compute"
+    for text in ("device=replaced@2", "late=off@2", "compute=1.3@2"):
+        assert predicted(run, text).after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.04), text
+    run = labelled("comm.sharding")
+    kept = predicted(run, "reshard_after_forward=False")
+    assert kept.after_us == pytest.approx(run.label["counterfactual_step_us"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        *(("foo=1", "known: bandwidth"), ("bandwidth", "KEY=VALUE"), ("bandwidth=fast", "a number")),
+        *(("bandwidth=nan", "a number"), ("loader=on", "the only value is ready"), ("balance=on@1", "single ranks")),
+        *(("compute=2@99", "no rank 99"), ("compute=2@x", "ranks are written"), ("late=off", "which ranks")),
+        *(("microbatches=4", "no pipeline"), ("num_workers=4", "--now num_workers")),
+        *(("reshard_after_forward=False", "no all-gather"), ("precision=int1", "one of")),
+    ],
+)
+def test_nonsense_is_one_line(labelled: Runs, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as told:
+        predicted(labelled("straggler.compute"), text)
+    assert "\n" not in str(told.value)
+
+
+def test_prefetching_gives_the_generators_step(tmp_path: Path) -> None:
+    base = corpus.job(kind="prefetch", parallel=Parallel("fsdp", dp=4, prefetch=False))
+    base = replace(base, cluster=replace(base.cluster, intra_gbps=base.cluster.intra_gbps / 4))
+    truth_us = step_time(replace(base, parallel=replace(base.parallel, prefetch=True)))
+    said = predicted(drawn(base, tmp_path), "prefetch=on")
+    assert said.after_us == pytest.approx(truth_us, rel=0.03) and said.low_us <= truth_us <= said.high_us

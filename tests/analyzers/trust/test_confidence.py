@@ -27,7 +27,7 @@ def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
     factor = TABLE.factor("one_step")  # under two steps nothing was wrong
     assert doubted.value == pytest.approx(sure.value * factor * factor)
     assert doubted.grounds.endswith("; thin recording: only two steps, only one step, ranks are missing")
-    # Which of two gains is true says nothing of the cause: the range is widened (tests/analyzers/test_prices.py).
+    # Which of two gains is true says nothing of the cause: the range is widened (tests/analyzers/test_corpus.py).
     assert confidence("host.gc", Basis.RECORDED, (Doubt.PRICES_DIFFER,), TABLE) == sure
 
 
@@ -60,7 +60,7 @@ def test_every_doubt_is_told_from_what_was_recorded_and_a_whole_recording_has_no
     }
     seen = {doubt: doubts_of(told, None) for doubt, told in recorded.items()}
     seen[Doubt.REPLAY_ERROR] = doubts_of(measures, 0.2)
-    of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_prices.py, rules/evidence/test_occurrences.py
+    of_findings = {Doubt.PRICES_DIFFER, Doubt.ONE_EVENT}  # test_corpus.py, rules/evidence/test_evidence.py
     assert seen == {doubt: (doubt,) for doubt in set(Doubt) - of_findings} and set(WORDS) == set(Doubt)
 
 

@@ -61,8 +61,7 @@ def test_damaged_archives_are_one_line(tmp_path: Path, kind: str) -> None:
 def test_archives_are_folders_with_members_in_any_order(tmp_path: Path, kind: str) -> None:
     ranks = {f"run/rank{r}.json": rank_file(tmp_path / "in" / f"rank{r}.json", r).read_bytes() for r in range(2)}
     inventory = discover([_archive(tmp_path / f"run.{kind}", ranks, kind)])
-    assert [t.identity.rank for t in read_all(inventory)] == [0, 1]
-    assert [size for _, size in ranks_of(inventory)] == [2]
+    assert [t.identity.rank for t in read_all(inventory)] == [0, 1] and [size for _, size in ranks_of(inventory)] == [2]
     assert inventory.sources[0].label.endswith("!run/rank0.json")
     path = str(_archive(tmp_path / "a", {name: name.encode() for name in "abc"}, kind))
     assert [read_small(path, name) for name in "cabbca"] == [name.encode() for name in "cabbca"]

@@ -101,8 +101,7 @@ def test_time_is_linear_in_text_that_is_no_events(tmp_path: Path, piece: bytes) 
 
 def test_damage_everywhere_is_given_up_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(salvage, "MOST_PIECES", 10)
-    text = b'{"traceEvents": [' + SPAN + b'{"ph":"X",1},' * 50 + SPAN + b"{}]}"
-    trace = read_text(tmp_path / "t.json", text)
+    trace = read_text(tmp_path / "t.json", b'{"traceEvents": [' + SPAN + b'{"ph":"X",1},' * 50 + SPAN + b"{}]}")
     assert len(trace.events) == 1 and "51 events (98 %) missing" in issues(trace)
     # A list that does not begin is not waited for.
     monkeypatch.setattr(start, "MAX_HEADER_BYTES", 1 << 16)

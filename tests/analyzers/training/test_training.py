@@ -1,13 +1,47 @@
-"""Each check names its mistake, and is silent on the twin that makes none."""
+"""Each check names its mistake, and is silent on the twin that makes none; ranks that should hold equal copies."""
 
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-from training.jobs import held, job, said
+from captured import sidecar_of
 
 from ddprof.analyzers.catalogue import page
+from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.summarise import training_of
 from ddprof.analyzers.training.catalogue import training_checks
+from ddprof.findings import Remark
+
+STEPS = 5
+
+
+def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] = ()) -> Any:
+    """One rank per content of a sidecar; `sums`: bytes that all ranks sum in every step; `ops`: what they call too."""
+    table = [(OP_CODE["all_reduce"], size) for size in sums] * STEPS + [(OP_CODE[op], 64) for op in ops]
+    op, size_bytes = (np.array([row[part] for row in table], np.int64) for part in (0, 1))
+    instances = {"op": op.astype(np.uint8), "group": np.zeros(len(table), np.int64), "size_bytes": size_bytes}
+    ranks = tuple(SimpleNamespace(sidecar=sidecar_of(s), steps=[None] * STEPS) for s in sidecars)
+    groups, count = {"size": np.array([len(ranks)]), "role": ["dp"]}, len(ranks)
+    ids = tuple(range(count))
+    return SimpleNamespace(rank_ids=ids, ranks=ranks, world_size=count, groups=groups, instances=instances)
+
+
+def said(name: str, job: Any) -> list[Remark]:
+    return list(training_checks()[f"training.{name}"].detect(job))
+
+
+def held(checksums: Sequence[str], kind: str = "ddp", step: int = 9, ranks: Sequence[int] = (0, 1), **more: Any) -> Any:
+    """A sidecar of a rank that held tensors of 64, 128, ... bytes with these checksums after a step."""
+    names = [f"layer{at}.weight" for at in range(len(checksums))]
+    of_ranks = {"class": "Net", "kind": kind, "ranks": list(ranks) if kind == "ddp" else []}
+    sizes_bytes = [64 << at for at in range(len(checksums))]
+    tensors = {"names": names, "sizes_bytes": sizes_bytes, "values": [0.5] * len(checksums), "buffers": []}
+    tensors["checksums"] = "".join(f"{sum_:>08}" for sum_ in checksums)
+    line = {"file": "train.py", "line": 7, "function": "main"}
+    return {"replicas": {"step": step, "models": [{**of_ranks, **tensors, "line": line, **more}]}}
+
 
 LINE = {"file": "train.py", "line": 30, "function": "main"}
 
@@ -136,3 +170,65 @@ def test_samples_and_learning_rate() -> None:
     assert (found.learning_rate, found.optimizer) == (3e-4, "AdamW")
     assert training_of(job({**rank, "parallelism": ["tp"]}, rank)).samples_per_step is None
     assert training_of(job({}, {})).samples_per_step is None
+
+
+def test_equal_copies_are_silent_the_odd_rank_is_named_and_rounding_is_called_so() -> None:
+    for name in ("replicas_differ", "buffers_differ"):
+        assert said(name, job(held("ab"), held("ab"))) == []
+    (remark,) = said("replicas_differ", job(*(held(sums, ranks=(0, 1, 2, 3)) for sums in ("ab", "ab", "xb", "ab"))))
+    assert remark.ranks == (2,)
+    (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.5000001])))
+    assert "in their last bits" in remark.summary
+    (remark,) = said("replicas_differ", job(held("a", values=[0.5]), held("b", values=[0.6])))
+    assert "in their last bits" not in remark.summary
+
+
+def test_a_differing_tensor_of_a_wrapped_model_is_named_with_its_line() -> None:
+    (remark,) = said("replicas_differ", job(held("ab", values=[0.5, 0.25]), held("ac", values=[0.5, -0.25])))
+    assert "Net" in remark.summary and "1 of 2 tensors" in remark.summary
+    assert [evidence.text for evidence in remark.evidence] == [
+        "after step 9: layer1.weight differ",
+        "layer1.weight begins with 0.25 on rank 0, -0.25 on rank 1",
+        "wrapped at train.py:7 main()",
+    ]
+    assert remark.ranks == ()  # of two ranks neither is the odd one
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        held("ac", step=10),  # after another step
+        held("ac", ranks=(1, 2)),  # a model of another group
+        held("acd"),  # another model
+        held(["a", "c", "d" * 7], sizes_bytes=[64, 128]),  # a damaged file
+        {},
+    ],
+)
+def test_what_is_not_comparable_is_not_compared(other: dict[str, Any]) -> None:
+    assert said("replicas_differ", job(held("ab"), other)) == []
+
+
+def test_models_outside_a_wrapper_are_compared_where_ranks_only_sum_gradients() -> None:
+    ranks = [held(sums, kind="module") for sums in ("ab", "cd")]
+    for sums in ((64, 128), (192,)):  # one by one, or all in one
+        (remark,) = said("replicas_differ", job(*ranks, sums=sums))
+        assert "2 of 2 tensors" in remark.summary and "broadcast" in remark.fixes[0].suggested
+    for sums in ((), (64,), (32, 32)):  # an ensemble; experts that ranks own; activations of tensor parallelism
+        assert said("replicas_differ", job(*ranks, sums=sums)) == []
+
+    def rank(sums: str) -> dict[str, Any]:
+        inside, outside = held("a"), held(sums, kind="module")
+        return {"replicas": {"step": 9, "models": [*inside["replicas"]["models"], *outside["replicas"]["models"]]}}
+
+    (remark,) = said("replicas_differ", job(rank("b"), rank("c"), ops=("all_reduce",)))
+    assert "outside the DistributedDataParallel model" in remark.summary
+    assert said("replicas_differ", job(rank("b"), rank("c"), ops=("all_to_all",))) == []
+
+
+def test_buffers_differ_only_where_nothing_keeps_them_equal() -> None:
+    def ranks(broadcast: bool) -> Any:
+        return job(*(held(sums, buffers=[1], broadcast_buffers=broadcast) for sums in ("ab", "ac")))
+
+    assert said("buffers_differ", ranks(True)) == said("replicas_differ", ranks(False)) == []
+    (remark,) = said("buffers_differ", ranks(False))
+    assert "1 buffer of Net" in remark.summary and "broadcast_buffers=False" in remark.summary

@@ -1,5 +1,7 @@
-"""Whatever happens to a job happens just as without ddprof, and what was captured stays readable."""
+"""Whatever happens to a job happens as without ddprof, what was captured stays readable, and its secrets secret."""
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -8,14 +10,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from damage import STEM, ring
+from planted_secrets import KINDS
 from runs import SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, ddprof_run, forked, good_run, script, started, wait_until
 
 from ddprof.capture.files.storage import read_object
 from ddprof.capture.launcher.salvage import salvage
+from ddprof.slices.assistants.answers import Answers
 
 pytestmark = pytest.mark.torch
 
@@ -184,9 +189,35 @@ def test_exit_codes_are_those_of_a_shell(tmp_path: Path, line: str) -> None:
     assert ddprof_run(tmp_path, shlex.split(line)).code == CODES[line]
 
 
-def test_signals_are_forwarded(tmp_path: Path) -> None:
-    child = "trap 'echo got it; exit 5' USR1; echo ready; while :; do sleep 0.1; done"
-    job = started(cli("--out", str(tmp_path), "--", "sh", "-c", child))
-    assert job.stdout is not None and job.stdout.readline() == "ready\n"
-    os.kill(job.pid, signal.SIGUSR1)
-    assert job.stdout.read().startswith("got it\n") and job.wait(TIMEOUT_S) == 5
+def test_forty_kinds_of_secrets_are_nowhere(tmp_path: Path, ddprof: Callable[..., tuple[int, str, str]]) -> None:
+    kinds = tmp_path / "kinds.json"
+    kinds.write_text(json.dumps(list(KINDS)))
+    command = ["python", str(SCRIPTS / "secretive.py"), str(kinds), *KINDS, "--password", "nextword43"]
+    run = ddprof_run(tmp_path / "out", command, "--skip", "1", "--steps", "4", NCCL_AUTH_TOKEN="envvalue44",
+                     NCCL_SOCKET_NOTE=next(iter(KINDS)))  # fmt: skip
+    assert run.code == 1 and len(run.sidecars) == 1, run.output
+    said = "\n".join(line for line in run.output.splitlines() if line.startswith("ddprof:"))
+    told = {"said": said, "mcp": "".join(f(str(run.folder)) for f in (Answers().verdict, Answers().hang))}
+    page, tables = tmp_path / "r.html", tmp_path / "csv"
+    asked = ["analyze --no-cache", "analyze --format json", "analyze --format markdown", "hang", "hang --json"]
+    for line in (*asked, f"report -o {page}", f"export --to csv -o {tables}"):
+        command, *words = line.split()
+        told[line] = "".join(map(str, ddprof(command, str(run.folder), *words)))
+    assert page.is_file() and tables.is_dir()
+    written = [path for path in (*run.folder.iterdir(), page, *tables.iterdir()) if path.is_file()]
+    told |= {path.name: _text(path) for path in written if ".pt.trace." not in path.name}  # Kineto's own
+    secrets = {*(part for text, part in KINDS.items() if " " not in part), "inthesource42", "nextword43", "envvalue44"}
+    assert [(name, secret) for name, text in told.items() for secret in secrets if secret in text] == []
+    assert {oct(path.stat().st_mode & 0o777) for path in run.folder.iterdir() if path.is_file()} == {"0o600"}
+    assert oct(run.folder.stat().st_mode & 0o777) == "0o700"
+
+
+def _text(path: Path) -> str:
+    """Content of a file, unpacked."""
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8", "replace")
+    for word in re.findall(r"[A-Za-z0-9+/]{40,}={0,2}", text):
+        with suppress(ValueError, OSError, EOFError):
+            plain = base64.b64decode(word, validate=True)
+            text += (gzip.decompress(plain) if plain[:2] == b"\x1f\x8b" else plain).decode("utf-8", "replace")
+    return text

@@ -1,9 +1,12 @@
-"""Every way torch itself has to train, on two real ranks: steps and phases counted exactly."""
+"""Ways to train that torch itself has, their steps and phases counted exactly, and loops without an optimizer."""
 
+import sys
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
-from runs import Captured, forked, good_run, read_json
+from runs import SCRIPTS, Captured, forked, good_run, read_json
 
 from ddprof.analyzers.engine import analyze
 
@@ -82,3 +85,66 @@ def test_sidecar_knows_the_parallelism(group: tuple[str, Captured]) -> None:
             assert all(model["parameters"]["count"] and model["settings"] for model in sidecar["models"])
         if name == "pipelines":
             assert sidecar["pipeline"]["microbatches"] == 4 and sidecar["pipeline"]["stage_indices"][0] == rank
+
+
+ITERATIONS = 24  # as in scripts/unmarked.py
+# kind -> how many steps are counted: those before the repetition was noticed are one
+COUNTED = {
+    **dict.fromkeys(("by_hand", "by_hand_no_loader"), ITERATIONS - 1),
+    **dict.fromkeys(("functional", "embedding"), ITERATIONS - 7),
+    "inference": ITERATIONS - 3,  # two calls of the model per batch
+    "lbfgs": ITERATIONS,
+    "marked": ITERATIONS + 2,  # the first call comes after three batches, which optimizers parted
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
+    command = [sys.executable, str(SCRIPTS / "unmarked.py"), *COUNTED]
+    return good_run(tmp_path_factory.mktemp("unmarked"), command, "--skip", "3", "--steps", "3")
+
+
+def sidecar(run: Captured, kind: str) -> dict[str, Any]:
+    (found,) = (one for one in run.sidecars if one["models"] and one["models"][0]["class"] == kind)
+    return found
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_every_iteration_is_a_step(run: Captured, kind: str) -> None:
+    seen = sidecar(run, kind)
+    assert seen["steps_total"] == COUNTED[kind] and seen["windows"][0]["trace_path"]
+    assert seen["windows"][0]["last_step"] - seen["windows"][0]["first_step"] == 2
+    assert any("mark the steps" in note for note in seen["notes"]) == (kind not in ("lbfgs", "marked"))
+
+
+def test_a_named_part_of_a_step_is_in_the_trace(run: Captured) -> None:
+    path = Path(sidecar(run, "marked")["windows"][0]["trace_path"])
+    names = [event.get("name") for event in read_json(run.folder / path.name)["traceEvents"]]
+    assert names.count("moving average") >= 3
+
+
+SCRIPT = """
+import ddprof, torch
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).sum().backward()
+        optimizer.step()
+train(12)
+with ddprof.capture(steps=50):
+    train(4)
+train(12)
+with ddprof.capture():
+    pass
+train(3)
+"""
+
+
+def test_the_steps_inside_are_traced_and_no_others(tmp_path: Path) -> None:
+    (sidecar,) = good_run(tmp_path, [sys.executable, "-c", SCRIPT], "--mode", "monitor").sidecars
+    (window,) = sidecar["windows"]
+    assert window["reason"] == "ddprof.capture"
+    assert (window["first_step"], window["last_step"]) == (12, 15), window
+    assert any("no step began inside it" in note for note in sidecar["notes"])

@@ -1,17 +1,24 @@
-"""Jobs that hang, fail or die early: noticed and named rightly, by rank and line; a slow healthy step is no hang."""
+"""Jobs that hang, fail or die early, noticed and named rightly, by rank and line, and jobs asked while they run."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from runs import ddprof_run, forked, good_run
+from click.testing import CliRunner
+from damage import DAMAGES, ring
+from runs import TIMEOUT_S, Captured, cli, ddprof_run, forked, good_run, started, wait_until
 
 from ddprof.api import analyze
 from ddprof.capture.describe.stacks import ended
 from ddprof.capture.last_words import note_exit
+from ddprof.capture.launcher.live import read_ranks
+from ddprof.errors import NoUsableInput
 from ddprof.slices.hangs.explain import explain
+from ddprof.slices.live import status, stop, trigger
 
 QUICK = {"DDPROF_HANG_LOOK_S": "0.5"}  # seconds without a step before the ranks are asked
 
@@ -94,3 +101,53 @@ def test_an_exit_that_the_script_caught_before_its_last_step_is_no_failure(monke
     note_exit(3, sys._getframe())
     assert ended("exit", time.time_ns() - 10**9)["error"]["message"] == "exit code 3"
     assert ended("exit", time.time_ns() + 1)["error"] is None
+
+
+NO_FOLDERS = ("file", "fifo", "loop", "n" * 300, "gone")
+NOT_RUNNING = [*((each, "") for each in (trigger, stop, status)), *((status, name) for name in NO_FOLDERS)]
+
+
+@pytest.mark.parametrize(("module", "name"), NOT_RUNNING)
+def test_commands_on_a_run_that_has_ended_and_status_of_what_is_no_folder(
+    tmp_path: Path, module: Any, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    result = CliRunner().invoke(module.command, [str(tmp_path / name)])
+    assert isinstance(result.exception, NoUsableInput) and (name or "no rank of a running job" in str(result.exception))
+
+
+@pytest.mark.torch
+def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
+    """The job goes on until the capture was stopped."""
+    command = forked("loop.py", "--sleep", "0.05", "--until", str(tmp_path / "stopped"))
+    job = started(cli("--out", str(tmp_path), "--mode", "monitor", "--name", "t", "--", *command))
+    folder = tmp_path / "latest"
+    wait_until(lambda: sum(rank.last_step > 2 for rank in read_ranks(folder)) == 2)
+    shown = CliRunner().invoke(status.command, [str(folder), "--once"])
+    assert shown.exit_code == 0 and shown.output.startswith("2 ranks of ") and "ms/step" in shown.output
+    assert CliRunner().invoke(trigger.command, [str(folder), "--steps", "2"]).exit_code == 0
+    wait_until(lambda: len(list(folder.resolve().glob("*.pt.trace.json.gz"))) == 2)
+    assert CliRunner().invoke(stop.command, [str(folder)]).exit_code == 0
+    run = Captured(0, "", folder.resolve())
+    wait_until(lambda: [sidecar["state"] for sidecar in run.sidecars] == ["stopped", "stopped"])
+    (tmp_path / "stopped").touch()
+    output = job.communicate(timeout=TIMEOUT_S)[0]
+    assert job.returncode == 0 and "finished" in output, output
+    (window,), (other,) = (sidecar["windows"] for sidecar in run.sidecars)
+    assert other["first_step"] == window["first_step"] == window["last_step"] - 1
+    assert window["reason"] == "ddprof trigger"
+    assert [sidecar["state"] for sidecar in run.sidecars] == ["stopped", "stopped"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_status_beside_damaged_rings(tmp_path: Path, damage: str) -> None:
+    """Ranks whose rings can be read are shown; a ring that is none is no rank."""
+    ring(tmp_path / "rank0.h.1.0.ring")
+    ring(tmp_path / "rank1.h.2.0.ring", rank=1)
+    DAMAGES[damage](tmp_path / "rank1.h.2.0.ring")
+    shown = CliRunner().invoke(status.command, [str(tmp_path), "--once"])
+    assert shown.exit_code == 0, shown.exception
+    ranks = "2 ranks" if damage == "unreadable" and os.getuid() == 0 else "1 rank"
+    assert shown.output.startswith(f"{ranks} of ")

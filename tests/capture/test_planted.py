@@ -1,4 +1,4 @@
-"""Jobs with a planted slowness: the line sampled most is the slow one, an untraced rank is named by its timers."""
+"""Jobs with a planted slowness, named by line or by timers, and with mistakes that cost no time, which are remarked."""
 
 import json
 from collections import Counter
@@ -11,8 +11,16 @@ from runs import SCRIPTS, Captured, forked, good_run
 from ddprof.analyzers.engine import Options, analyze
 from ddprof.capture.files.step import REST
 from ddprof.capture.stacks.totals import START_UP
+from ddprof.report import phrases
+from ddprof.report.gate import parse_gate
+from ddprof.report.html.parts import render_summary
+from ddprof.report.json.contract import from_contract, to_contract
+from ddprof.report.markdown import render_markdown
 from ddprof.report.model import Report
+from ddprof.report.redaction.redact import redacted
+from ddprof.report.text import render_text
 
+pytestmark = pytest.mark.torch
 SCRIPT = SCRIPTS / "planted.py"
 
 
@@ -39,14 +47,14 @@ def seen(path: Path) -> Counter[tuple[int, int, str]]:
     return found
 
 
-FUNCTIONS = {"evaluation": "evaluate", "python": "count"}  # one sleeps, one computes
-SLOW = [pytest.param("evaluation", "0", marks=pytest.mark.slow), pytest.param("python", "1", marks=pytest.mark.slow)]
+# A function that sleeps, by both collectors, and one that computes.
+SLOW = [
+    pytest.param(*its, marks=pytest.mark.slow) for its in (("evaluation", "evaluate", "0"), ("python", "count", "1"))
+]
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize(("place", "native"), [("evaluation", "1"), *SLOW])
-def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, native: str) -> None:
-    function = FUNCTIONS[place]
+@pytest.mark.parametrize(("place", "function", "native"), [("evaluation", "evaluate", "1"), *SLOW])
+def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, function: str, native: str) -> None:
     run = good_run(tmp_path, forked("planted.py", "--place", place, "--steps", "25"), DDPROF_NATIVE=native)
     files = (run.folder.glob(f"rank{rank}.*.0.stacks.jsonl") for rank in (0, 1))
     late, peer = (sum(map(seen, paths), Counter()) for paths in files)
@@ -60,7 +68,6 @@ def test_the_slow_line_of_one_rank_is_named(tmp_path: Path, place: str, native: 
     assert run.manifest["overhead"]["stacks_frac"] > 0
 
 
-@pytest.mark.torch
 def test_a_lock_of_loader_workers_is_named(tmp_path: Path) -> None:
     run = good_run(tmp_path, forked("planted.py", "--place", "lock", "--steps", "25"))
     workers = sorted(run.folder.glob("rank0.*.worker*.stacks.jsonl"))
@@ -80,7 +87,6 @@ def sampled(tmp_path: Path, ranks: str, slow_rank: int) -> tuple[Captured, Repor
     return run, report
 
 
-@pytest.mark.torch
 @pytest.mark.slow
 def test_a_slow_rank_outside_the_sample_is_named_by_its_timers_and_no_other_cause_is(tmp_path: Path) -> None:
     run, report = sampled(tmp_path, "sample:2", 1)
@@ -92,10 +98,42 @@ def test_a_slow_rank_outside_the_sample_is_named_by_its_timers_and_no_other_caus
     assert any("ddprof run --ranks 0,1" in note.effect for note in report.health)
 
 
-@pytest.mark.torch
 @pytest.mark.slow
 def test_a_slow_rank_in_the_list_is_the_finding(tmp_path: Path) -> None:
     run, report = sampled(tmp_path, "0,2", 2)
     assert sorted(run.traces) == [0, 2] and report.findings[0].ranks == (2,)
     assert report.findings[0].id == "straggler.host"
     assert not any("timers" in note.issue for note in report.health)
+
+
+MISTAKEN = SCRIPTS / "silent_mistakes.py"
+
+
+def test_each_is_told_with_its_line_on_every_screen(tmp_path: Path) -> None:
+    (report,) = analyze([good_run(tmp_path, forked(MISTAKEN.name), "--no-stacks").folder])
+    found = {remark.id: remark for remark in report.training.remarks}
+    marked = [text.rpartition("# ")[2] for text in MISTAKEN.read_text().splitlines()]
+    line = {words: f":{marked.index(words) + 1}" for words in ("wrapped", "made", "iterated")}
+    places = dict.fromkeys(("training.buffers_differ", "training.replicas_differ"), line["wrapped"])
+    places |= {"training.set_epoch": line["iterated"], "training.unused_parameters": line["made"]}
+    places["training.batch_norm"] = ""
+    assert set(found) == set(places)
+    for name, place in places.items():
+        assert place in found[name].evidence[-1].text, found[name]
+    assert "head.weight" in found["training.replicas_differ"].evidence[0].text
+    assert "left_over.weight, left_over.bias" in found["training.unused_parameters"].summary
+    assert (report.training.samples_per_rank, report.training.samples_per_step) == (4, 8)
+    # They are no findings, but the worst one is told first, and gates count them.
+    assert not any(finding.id.startswith("training.") for finding in report.findings)
+    document = json.loads(json.dumps(to_contract(report)))
+    assert {remark.id for remark in found.values() if remark.severity == "critical"} == {"training.replicas_differ"}
+    first = document["verdict"]["check_first"]
+    assert first.startswith("Check the result first: ") and "(training.replicas_differ); and 2 more" in first
+    gated = [violation.key for violation in parse_gate("critical")(report)]
+    assert gated[0] == "training.replicas_differ" and from_contract(document).training == report.training
+    for screen in (render_text(report), render_markdown(report), render_summary(report)):
+        words = screen.replace("\\", "")  # Markdown escapes
+        assert all(name.split(".")[1] in words for name in places)
+        assert 0 <= words.find("Check the result first: ") < words.find(phrases.bound_word(report))
+    hidden = render_text(redacted(report, b"key"))
+    assert "left_over" not in hidden and MISTAKEN.name not in hidden and "training.set_epoch" in hidden

@@ -39,12 +39,13 @@ def _combinations() -> list[Spec]:
 COMBINATIONS = _combinations()
 
 
-def test_combinations_compile_and_know_the_lines_of_their_fault() -> None:
+def test_combinations_compile_know_the_lines_of_their_fault_have_no_slot_left_and_no_name_that_tells() -> None:
     assert len(COMBINATIONS) > 1000
     for spec in COMBINATIONS[::3]:
         script = write(spec)
         for text in (script.text, script.twin):
             compile(text, "script.py", "exec")
+        assert not SLOT.search(script.text) and not TELLING.search(script.text), spec
         written = script.text.splitlines()
         body = FAULTS[spec.fault].body[-1].split("{n}")[0].strip()
         assert any(body in written[number - 1] for number in script.lines), spec
@@ -56,12 +57,6 @@ def test_the_twin_lacks_the_fault_and_nothing_else() -> None:
         left = [line for number, line in enumerate(script.text.splitlines(), 1) if number not in script.lines]
         kept = [line for line in script.twin.splitlines() if line]
         assert [line for line in left if line] == kept, "\n".join(difflib.unified_diff(left, kept))
-
-
-def test_no_slot_is_left_and_no_name_tells() -> None:
-    for spec in COMBINATIONS[::5]:
-        text = write(spec).text
-        assert not SLOT.search(text) and not TELLING.search(text), spec
 
 
 def test_a_seed_and_a_number_always_give_the_same_script() -> None:

@@ -7,11 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hubs import (  # noqa: E402
-    applying,
-    on_another_thread,
-    told,
-)
+from hubs import applying, on_another_thread, told  # noqa: E402
 from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
 
 from ddprof.capture.applying import loaders  # noqa: E402
@@ -67,9 +63,8 @@ def test_only_the_loader_of_the_line_is_changed() -> None:
 def test_what_would_fail_or_read_samples_twice_is_refused(stated: list[str], given: dict[str, Any], why: str) -> None:
     if why == "no accelerator" and torch.cuda.is_available():
         pytest.skip("there is one")
-    arguments = {"dataset": NUMBERS, "batch_size": 5, **given}
     with applying(LoaderSettingsApplier, *stated) as outcomes:
-        loader = DataLoader(**arguments)
+        loader = DataLoader(**{"dataset": NUMBERS, "batch_size": 5, **given})
     assert loader.num_workers == given.get("num_workers", 0)
     ((_, applied, _, reason),) = told(outcomes)
     assert not applied and why in reason

@@ -31,9 +31,8 @@ def test_parameters_that_can_be_read_once_reach_the_optimizer() -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("cls", ["AdamW", "SGD"])
 def test_what_the_first_step_would_refuse_is_not_applied(cls: str) -> None:
-    model = _model(torch.complex64)
     with applying(OptimizerSettingsApplier, "fused=true") as outcomes:
-        optimizer = getattr(torch.optim, cls)(model.parameters(), lr=0.1)
+        optimizer = getattr(torch.optim, cls)(_model(torch.complex64).parameters(), lr=0.1)
     assert not optimizer.defaults["fused"] and len(optimizer.param_groups[0]["params"]) == 2
     assert "fused" in told(outcomes)[0][3] and not told(outcomes)[0][1]
 

@@ -1,14 +1,15 @@
-"""A rank's environment and model, and what NCCL's own log says."""
+"""A rank's environment, model and loader, and what NCCL's own log says."""
 
 import cProfile
 import os
 import sys
-import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hubs import on_another_thread
 
-from ddprof.capture.describe import nccl_log
+from ddprof.capture.describe import loader, nccl_log
 from ddprof.capture.describe.environment import communication_environment, watchers
 from ddprof.capture.describe.model import _as_given_mib
 
@@ -38,9 +39,7 @@ def test_what_watches_the_python_of_a_thread_is_named() -> None:
         seen.append(watchers())
         profile.disable()
 
-    thread = threading.Thread(target=watched)
-    thread.start()
-    thread.join()
+    on_another_thread(watched)
     before, after = seen
     added = [name for name in after if name not in before]
     assert f"sys.settrace: {__name__}.spy" in added and any("cProfile" in name for name in added)
@@ -50,10 +49,7 @@ def test_what_watches_the_python_of_a_thread_is_named() -> None:
 def test_a_bucket_size_is_told_as_the_script_wrote_it(cap_mb: float) -> None:
     told = _as_given_mib(int(cap_mb * 2**20))
     assert int(told * 2**20) == int(cap_mb * 2**20) and len(f"{told:.17g}") <= max(4, len(f"{cap_mb:.17g}"))
-
-
-def test_a_bucket_size_that_no_float_holds_is_told_all_the_same() -> None:
-    assert _as_given_mib(2**53 + 1) == pytest.approx(2**33)
+    assert _as_given_mib(2**53 + 1) == pytest.approx(2**33)  # which no float holds
 
 
 # As NCCL 2.19 to 2.28 write it (channel lines of several versions).
@@ -86,6 +82,9 @@ def test_what_it_chose_and_a_log_that_says_nothing(tmp_path: Path) -> None:
     }
 
 
+OTHERS = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/null", "NCCL_DEBUG_SUBSYS": "COLL", "WORLD_SIZE": "4096"}
+
+
 def test_a_file_is_asked_for_where_it_can_be_written_and_nobody_else_has_a_say(tmp_path: Path) -> None:
     environment: dict[str, str] = {"HOME": str(tmp_path)}
     path = nccl_log.ask(tmp_path, environment)
@@ -93,7 +92,10 @@ def test_a_file_is_asked_for_where_it_can_be_written_and_nobody_else_has_a_say(t
     assert environment["NCCL_DEBUG_FILE"].replace("%p", str(os.getpid())) == str(path)
     assert (environment["NCCL_DEBUG"], environment["NCCL_DEBUG_SUBSYS"]) == ("INFO", "INIT")
     nccl_log.clear(path)
-    assert not path.exists()
+    for other in OTHERS.items():
+        environment = dict([other])
+        assert nccl_log.ask(tmp_path, environment) is None and environment == dict([other])
+    assert not list(tmp_path.iterdir())
     settings = tmp_path / "nccl.conf"
     settings.write_text("NCCL_DEBUG=WARN\n")
     assert nccl_log.ask(tmp_path, {"NCCL_CONF_FILE": str(settings)}) is None
@@ -103,11 +105,22 @@ def test_a_file_is_asked_for_where_it_can_be_written_and_nobody_else_has_a_say(t
     assert environment == {}
 
 
-OTHERS = {"NCCL_DEBUG": "WARN", "NCCL_DEBUG_FILE": "/dev/null", "NCCL_DEBUG_SUBSYS": "COLL", "WORLD_SIZE": "4096"}
+EIGHT = {"__iter__": lambda self: iter(range(8))}
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_leaves_it_alone(tmp_path: Path, name: str) -> None:
-    environment = {name: OTHERS[name]}
-    assert nccl_log.ask(tmp_path, environment) is None and environment == {name: OTHERS[name]}
-    assert not list(tmp_path.iterdir())
+@pytest.mark.torch
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_an_iterable_data_set_has_settings_and_no_sampler(batch_size: int | None) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    stream = type("Stream", (data.IterableDataset,), EIGHT)()  # has no length, and draws its samples itself
+    described = loader.describe(data.DataLoader(stream, batch_size=batch_size, pin_memory=False))
+    assert described["dataset"] == "Stream" and described["num_workers"] == 0
+    assert described["batch_size"] == batch_size
+    assert (described["sampler"], described["dataset_length"], described["batches_per_epoch"]) == (None, None, None)
+
+
+@pytest.mark.torch
+def test_a_sampler_without_a_length_is_described() -> None:
+    data = pytest.importorskip("torch.utils.data")
+    described: Any = loader.describe(data.DataLoader(range(8), sampler=type("Endless", (data.Sampler,), EIGHT)()))
+    assert described["sampler"]["class"] == "Endless" and described["batches_per_epoch"] is None

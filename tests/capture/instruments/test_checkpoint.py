@@ -14,8 +14,7 @@ from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSa
 
 def of_a_job() -> Any:
     """A hub with a tracker, of which nobody knows which thread trains."""
-    tracker = SimpleNamespace(last_end_ns=0, phase=REST)
-    return make_hub(tracker=tracker, observed=SimpleNamespace(training_thread=None))
+    return make_hub(tracker=SimpleNamespace(last_end_ns=0, phase=REST), observed=SimpleNamespace(training_thread=None))
 
 
 class Job:

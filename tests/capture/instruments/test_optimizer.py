@@ -50,8 +50,7 @@ def seen() -> Iterator[Seen]:
     made = Seen()
     phases = {"begin": lambda phase: made.count(1), "end": lambda phase, token: made.count(-1)}
     steps = {"optimizer_begins": lambda _: None, "optimizer_stepped": made.stepped.append}
-    hub = make_hub(observed=Observed(Guard()), **phases, **steps)
-    with installed(OptimizerSteps(hub), torch):
+    with installed(OptimizerSteps(make_hub(observed=Observed(Guard()), **phases, **steps)), torch):
         yield made
 
 

@@ -40,8 +40,7 @@ def torch_without_collections() -> None:
 
 def keep_process_groups() -> None:
     """Take down no process group before the process ends. As DistributedDataParallel goes, torch joins the threads of
-    its group and keeps the GIL, which one of them may wait for: without ddprof, too, 4 of 8 jobs stood still.
-    """
+    its group and keeps the GIL, which one of them may wait for: without ddprof, too, 4 of 8 jobs stood still."""
     from torch.distributed import distributed_c10d as c10d
 
     make = c10d._new_process_group_helper

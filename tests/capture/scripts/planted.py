@@ -58,11 +58,7 @@ for x in DataLoader(data, batch_size=8, sampler=DistributedSampler(data), num_wo
     optimizer.zero_grad()
     model(x).square().mean().backward()
     optimizer.step()
-    if dist.get_rank() == options.rank and options.place == "evaluation":
-        evaluate()
-    elif dist.get_rank() == options.rank and options.place == "pause":
-        time.sleep(0.1)
-    elif dist.get_rank() == options.rank and options.place == "python":
-        count()
+    if dist.get_rank() == options.rank and not locked:
+        {"evaluation": evaluate, "pause": lambda: time.sleep(0.1), "python": count}[options.place]()
 dist.destroy_process_group()
 sys.exit(0)

@@ -257,8 +257,7 @@ assert collector.end(10**9) and collector.take()
 @pytest.mark.parametrize("kind", ["native", "python"])
 def test_a_collection_beside_a_look_at_all_threads_hangs_nobody(kind: str, way: str) -> None:
     """Python 3.11 looks under a lock of its own; the job stood still where a collection let go of the GIL there. Under
-    a debugger it span for ever where a collection inside one sample met the request for the next.
-    """
+    a debugger it span for ever where a collection inside one sample met the request for the next."""
     make(kind)
     subprocess.run([sys.executable, "-c", _COLLECTING, kind, way], check=True, timeout=LONGEST_S / 10)
 

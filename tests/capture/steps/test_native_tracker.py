@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from runs import bare_run
-from trackers import Boundary, Recorder, let_the_clock_tick, make
+from trackers import Recorder, let_the_clock_tick, make
 
 from ddprof.capture.files.step import FORWARD, OPTIMIZER, PHASE_NAMES
 from ddprof.capture.guard import Guard
@@ -65,12 +65,8 @@ def test_both_kinds_answer_alike(events: list[tuple[str, int]]) -> None:
     assert play("native", events) == play("python", events)
 
 
-def native(on_boundary: Boundary) -> Any:
-    return make("native", on_boundary)
-
-
 def test_the_guard_leads_the_timers_in_c() -> None:
-    guard, tracker = Guard(), native(lambda index: False)
+    guard, tracker = Guard(), make("native", lambda index: False)
     guard.lead(tracker)
     assert tracker.begin(FORWARD) is True
     tracker.end(FORWARD, True)
@@ -91,13 +87,13 @@ def test_the_guard_leads_the_timers_in_c() -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("x",), (9,), (-1,), (2**70,)])
 def test_what_is_no_phase_is_nothing(arguments: tuple[Any, ...]) -> None:
-    tracker = native(lambda index: False)
+    tracker = make("native", lambda index: False)
     assert tracker.begin(*arguments) is None and tracker.end(*arguments, True) is None
 
 
 def test_an_interrupt_between_two_steps_is_the_jobs() -> None:
     recorder = Recorder("native")
-    recorder.tracker = native(lambda index: signal.raise_signal(signal.SIGINT))
+    recorder.tracker = make("native", lambda index: signal.raise_signal(signal.SIGINT))
     recorder.iteration()
     with pytest.raises(KeyboardInterrupt):
         recorder.iteration()
@@ -106,7 +102,7 @@ def test_an_interrupt_between_two_steps_is_the_jobs() -> None:
 def test_a_ring_that_cannot_be_mapped_is_refused_and_a_tracker_in_a_cycle_freed(tmp_path: Path) -> None:
     gone = SimpleNamespace(place=(str(tmp_path / "missing").encode(), 4096, 4))
     wrong = SimpleNamespace(place=(b"x", 4096, 0))
-    tracker = native(lambda index: False)
+    tracker = make("native", lambda index: False)
     with pytest.raises(FileNotFoundError):
         tracker.write_to(gone)
     with pytest.raises(ValueError, match="capacity"):

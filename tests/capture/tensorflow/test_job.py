@@ -31,8 +31,7 @@ def test_tensorflow_profiles_become_chrome_traces(tmp_path: Path, monkeypatch: p
     start = SimpleNamespace(metadata_id=0, uint64_value=123, int64_value=0)
     meta = {0: SimpleNamespace(name="profile_start_time")}
     task = SimpleNamespace(name="Task Environment", id=0, lines=[], stats=[start], stat_metadata=meta)
-    space = SimpleNamespace(planes=[host, task], ParseFromString=lambda data: None)
-    module = SimpleNamespace(XSpace=lambda: space)
+    module = SimpleNamespace(XSpace=lambda: SimpleNamespace(planes=[host, task], ParseFromString=lambda data: None))
     monkeypatch.setitem(sys.modules, "tensorflow.tsl.profiler.protobuf.xplane_pb2", module)
     path = tmp_path / "a" / "vm.xplane.pb"
     path.parent.mkdir()

@@ -86,8 +86,7 @@ def test_a_path_that_the_export_cannot_take_costs_the_trace_alone(tmp_path: Path
     """A path that is not UTF-8, for one."""
     notes: list[str] = []
     window = TraceWindow(Annotator(), notes.append, record_shapes=False)
-    results = SimpleNamespace(trace_start_ns=lambda: 1)
-    window._profiler = Mock(profiler=SimpleNamespace(kineto_results=results))
+    window._profiler = Mock(profiler=SimpleNamespace(kineto_results=SimpleNamespace(trace_start_ns=lambda: 1)))
     window._profiler.export_chrome_trace.side_effect = TypeError("incompatible function arguments")
     record = window.close(tmp_path / "rank0", 9)
     assert record is not None and record["trace_path"] is None
@@ -95,8 +94,6 @@ def test_a_path_that_the_export_cannot_take_costs_the_trace_alone(tmp_path: Path
 
 
 COMPILER = ("torch", "torch._inductor", "torch._inductor.codecache")
-
-
 WHOLE = "whole whole whole"
 
 

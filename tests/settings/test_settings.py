@@ -1,11 +1,13 @@
-"""Valid fixes, their places, and valid combinations; the page of the settings, and those that travel as variables."""
+"""Valid fixes, places and combinations; their page and variables; FIXES.toml, of which what is written is read back."""
 
 from pathlib import Path
 
 import pytest
 
+from ddprof.errors import UsageError
 from ddprof.settings.catalogue import CATALOGUE, Effect, Value
 from ddprof.settings.environment import differs, variables
+from ddprof.settings.fixes_file import parse_fixes, read_fixes, write_fixes
 from ddprof.settings.wanted import WantedFix, changes_numbers, checked_together, packed, parse_set, unpacked
 
 TYPED = [
@@ -99,12 +101,9 @@ def test_the_way_to_the_ranks_loses_nothing_and_two_places_may_have_two_values()
     assert checked_together(fixes) == tuple(fixes)
 
 
-@pytest.mark.parametrize(("base", "expected"), ALLOCATOR)
-def test_the_allocators_other_options_stay(base: dict[str, str], expected: dict[str, str]) -> None:
-    assert variables([parse_set("expandable_segments=true")], base) == expected
-
-
-def test_what_becomes_a_variable_and_whether_it_reached_a_rank() -> None:
+def test_what_becomes_a_variable_beside_the_allocators_other_options_and_whether_it_reached_a_rank() -> None:
+    for base, expected in ALLOCATOR:
+        assert variables([parse_set("expandable_segments=true")], base) == expected
     fixes = [parse_set(text) for text in ("omp_num_threads=3", "NCCL_PROTO=LL", "num_workers=2")]
     assert variables(fixes, {}) == {"OMP_NUM_THREADS": "3", "NCCL_PROTO": "LL"}
     assert differs("NCCL_PROTO", "LL", {"NCCL_PROTO": "LL"}) == ""
@@ -119,3 +118,37 @@ def test_the_table_of_the_page_is_the_catalogue(repo_root: Path) -> None:
     rows += [f"| `{s.name}` | {', '.join(s.targets)} | {s.effect.value} | {s.caution} |" for s in CATALOGUE.values()]
     page = (repo_root / "docs" / "tuning.md").read_text(encoding="utf-8")
     assert page.split("<!-- settings -->")[1].split("<!-- /settings -->")[0].strip().splitlines() == rows
+
+
+HEAD = 'schema = "ddprof.fixes/1"\n'
+
+
+def test_what_is_written_is_read_back() -> None:
+    fixes = (
+        WantedFix({"num_workers": 4, "persistent_workers": True}, 'a "b"/tr\\ain.py:57', "input.starved"),
+        WantedFix({"bucket_cap_mb": 12.5}),
+        WantedFix({"multiprocessing_context": "spawn"}),
+    )
+    text = write_fixes([(fix, "why\nnot") for fix in fixes], ["from a\nrun"])
+    assert parse_fixes(text) == fixes and text.startswith("# from a?run\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *(("", "schema"), ("schema = 1", "schema"), (HEAD + "[fix]\nset = {}", "schema and")),
+        *((HEAD + "[[fix]]\nat = 'a.py:1'", "needs set"), (HEAD + "[[fix]]\nset = {}", "sets nothing")),
+        (HEAD + "[[fix]]\nset = { num_workers = 2 }\nwho = 1", "has who"),
+        (HEAD + "[[fix]]\nset = { num_workers = 2 }\nat = 1", "are text"),
+        (HEAD + "[[fix]]\nset = { num_workers = 1979-05-27 }", "whole number"),
+        (HEAD + "[[fix]]\nset = { num_workers = [2] }", "whole number"),
+        (HEAD + "[[fix]]\nset = { NCCL_PROTO = { a = 1 } }", "a number or a word"),
+        (HEAD + "[[fix]", ""),
+    ],
+)
+def test_another_file_or_none_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UsageError, match="No such file"):
+        read_fixes(tmp_path / "FIXES.toml")
+    (tmp_path / "FIXES.toml").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        read_fixes(tmp_path / "FIXES.toml")

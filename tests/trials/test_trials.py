@@ -1,13 +1,19 @@
-"""The sequential test: how often it errs on equal runs, and that it gives up no true winner."""
+"""The sequential test, how often it errs and that it gives up no true winner, and tune.json, read as it was written."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_runs import Job, candidate, journal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ddprof.errors import NoUsableInput
+from ddprof.slices.tuning.result import result
+from ddprof.slices.tuning.search import search
 from ddprof.trials import paired
+from ddprof.trials.document import FILE, read_document, read_state, write_document
 from ddprof.trials.paired import LEAST_GAIN, LOOKS, LOST, MOST_PAIRS, OPEN, WON, gain, looks_at, outcome
 
 DRAWS = {
@@ -78,3 +84,27 @@ def test_the_smallest_gain_that_is_told_is_found_in_most_attempts(pairs: int) ->
     drawn = math.log(1 - share) + noise * np.random.default_rng(7).normal(size=(1000, pairs))
     told = [gain(logs.tolist()) for logs in drawn]
     assert 0.7 < sum(one is not None and one.low is not None and one.low > 0 for one in told) / 1000 < 0.95
+
+
+def test_an_answer_is_read_as_it_was_written(tmp_path: Path) -> None:
+    made = journal(tmp_path, Job({"num_workers=4": 0.5}))
+    assert read_document(tmp_path).result is None
+    answer = result(made, search(made, [candidate("num_workers", 4)]))
+    write_document(made.state, tmp_path, answer)
+    assert read_document(tmp_path).result == answer  # who resumes needs none
+    assert read_document(tmp_path).trials == read_state(tmp_path).trials == made.state.trials
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_what_is_damaged_another_schema_or_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(NoUsableInput, match="No such file"):
+        read_document(tmp_path)
+    for text in ("", "{", "[]", '{"schema": "ddprof.tune/1"}', "[" * 9_000):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(NoUsableInput, match="damaged"):
+            read_document(tmp_path)
+    (tmp_path / FILE).unlink()
+    journal(tmp_path, Job())
+    (tmp_path / FILE).write_text((tmp_path / FILE).read_text().replace("ddprof.tune/1", "ddprof.tune/9"))
+    with pytest.raises(NoUsableInput, match=r"wanted 'ddprof\.tune/1'"):
+        read_document(tmp_path)

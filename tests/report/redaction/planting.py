@@ -60,14 +60,8 @@ def plant(source: Path, folder: Path, secrets: Secrets) -> Path:
         lines = [{"worker": 0, "pid": 1, "index": n, "start_ns": n, "end_ns": n + 1, "note": "x"} for n in range(3)]
         workers = "".join(json.dumps(secrets.planted(line, "worker")) + "\n" for line in lines)
         (run / f"{stem}.workers.jsonl").write_text(workers)
-    manifest = {
-        "schema": "ddprof.run/1",
-        "command": "python train.py",
-        "cwd": "/home",
-        "exit_code": 0,
-        "hosts": {"0": "a"},
-    }
-    (run / "manifest.json").write_text(json.dumps(secrets.planted(manifest, "manifest")))
+    told = {"command": "python train.py", "cwd": "/home", "exit_code": 0, "hosts": {"0": "a"}}
+    (run / "manifest.json").write_text(json.dumps(secrets.planted({"schema": "ddprof.run/1", **told}, "manifest")))
     (run / f"{secrets.of('file', 'notes')}.json").write_text(json.dumps(secrets.planted({"a": "b"}, "strange")))
     (run / f"{secrets.of('file', 'damaged')}.pt.trace.json").write_text('{"traceEvents": [{"ph": "X", "name": "cut')
     return run
@@ -139,8 +133,7 @@ def _unpacked(output: bytes) -> Iterator[bytes]:
     if output[:2] == b"\x1f\x8b":
         yield from _unpacked(gzip.decompress(output))
     for match in re.finditer(rb"[A-Za-z0-9+/]{40,}={0,2}", output):
-        text = match.group() + b"=" * (-len(match.group()) % 4)
-        data = base64.b64decode(text)
+        data = base64.b64decode(match.group() + b"=" * (-len(match.group()) % 4))
         yield data
         for window_bits in (zlib.MAX_WBITS | 16, zlib.MAX_WBITS):  # gzip, deflate
             with suppress(zlib.error):

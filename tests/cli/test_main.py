@@ -82,8 +82,7 @@ def test_what_cannot_be_done_is_answered_in_one_line(ddprof, sample, saved, tmp_
 
 @pytest.mark.parametrize("name", ["analyze", "report", "export", "hang", "memory", "history", "status"])
 def test_a_name_longer_than_a_file_can_have_is_answered_in_one_line(ddprof, name: str, tmp_path: Path) -> None:
-    output = ("-o", str(tmp_path / "out.pftrace")) if name == "export" else ()
-    code, out, err = ddprof(name, "x" * 5_000, *output)
+    code, out, err = ddprof(name, "x" * 5_000, *["-o", str(tmp_path / "out.pftrace")] * (name == "export"))
     assert (code, out) == (4, "") and "internal error" not in err
 
 

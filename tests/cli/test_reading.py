@@ -1,5 +1,6 @@
-"""Options of every command that reads a run: `--cache`, `--no-cache`, `--engine`, `--ranks`."""
+"""Options of every command that reads a run (`--cache`, `--engine`, `--ranks`); what `report` and `whatif` tell."""
 
+import json
 import os
 from pathlib import Path
 
@@ -18,8 +19,7 @@ def test_facts_are_kept_where_it_was_said_only(ddprof, sample, tmp_path: Path, m
     asked = ("analyze", sample("slow_gpu"), "--format", "json")
     named = ("--cache", str(tmp_path / "named"))
     assert len({ddprof(*asked, *how)[1] for how in ((), ("--no-cache",), named, named)}) == 1
-    kept = os.listdir(tmp_path / "users" / "ddprof" / "facts")
-    assert sorted(kept) == sorted(os.listdir(tmp_path / "named")) != []
+    assert sorted(os.listdir(tmp_path / "users" / "ddprof" / "facts")) == sorted(os.listdir(tmp_path / "named")) != []
 
 
 def test_facts_kept_in_a_store(ddprof, sample, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +41,36 @@ def test_every_command_that_reads_a_run_has_them_all(ddprof, sample, command: tu
     for option, value in (("--engine", "elsewhere"), ("--ranks", "sample:none")):
         code, out, err = ddprof(*given, "--no-cache", option, value)
         assert (code, out) == (2, "") and value in err and err.count("\n") == 1
+
+
+def test_a_saved_report_becomes_pages_with_a_comparison_where_asked(ddprof, saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.html"
+    code, told, err = ddprof("report", str(saved), "-o", str(out))
+    text = out.read_text(encoding="utf-8")
+    assert (code, told) == (0, "") and f"wrote {out}" in err
+    assert "Largest saving: " in text and 'id="ranks"' in text and 'id="compare"' not in text and "node-b" in text
+    assert ddprof("report", str(saved), "-o", str(out), "--redact")[0] == 0
+    assert "node-b" not in out.read_text(encoding="utf-8")
+    assert ddprof("report", str(saved), "--against", str(saved), "-o", str(out))[0] == 0
+    assert 'id="compare"' in out.read_text(encoding="utf-8")
+
+
+def test_the_demo_writes_the_same_file(ddprof, sample, tmp_path: Path) -> None:
+    demo, report = tmp_path / "demo.html", tmp_path / "report.html"
+    assert ddprof("demo", "slow_gpu", "-o", str(demo))[0] == 0
+    assert ddprof("report", f"{sample('slow_gpu')}/traces", "--no-cache", "-o", str(report))[0] == 0
+    assert 'id="timeline-tile"' in demo.read_text(encoding="utf-8")
+    assert demo.read_text(encoding="utf-8") == report.read_text(encoding="utf-8")
+
+
+def test_settings_are_listed_and_predicted_as_text_as_json_and_from_some_ranks(ddprof, sample) -> None:
+    code, out, _ = ddprof("whatif", "--list")
+    assert code == 0 and "bucket_cap_mb" in out and "num_workers" in out
+    asked = ("whatif", sample("starved_loader"), "--set", "loader=ready")
+    for told in (ddprof(*asked), ddprof(*asked, "--ranks", "0")):
+        assert told[0] == 0 and "as recorded" in told[1] and "then:" in told[1]
+    document = json.loads(ddprof(*asked, "--format", "json")[1])
+    assert document["schema"] == "ddprof.whatif/1"
+    assert document["low_us"] <= document["predicted_step_us"] <= document["high_us"]
+    assert document["predicted_step_us"] < document["step_us"]
+    assert document["levels"][-1]["step_us"] == document["predicted_step_us"]

@@ -14,11 +14,9 @@ def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_r
     assert phrases.abstention_words(report) == [("20 causes", "one step is too few"), few]
     assert phrases.abstentions_by_reason(report)["one step is too few"] == [a.id for a in many]
     run = replace(straggler_report.run, paths=("/data/runs/a/rank0.json", "/data/runs/a/rank1.json"))
-    first, second = (
-        HealthItem(f"{path}: it ends early", "a step is left out", rank=r) for r, path in enumerate(run.paths)
-    )
-    for health, of in (((second,), "rank 1: rank1.json"), ((first, second), "ranks 0, 1: rank0.json and 1 more")):
-        ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=health))
+    early = [HealthItem(f"{path}: it ends early", "a step is left out", rank=r) for r, path in enumerate(run.paths)]
+    for health, of in ((early[1:], "rank 1: rank1.json"), (early, "ranks 0, 1: rank0.json and 1 more")):
+        ((_, words),) = data_notes.health_words(replace(straggler_report, run=run, health=tuple(health)))
         assert words == f"{of}: it ends early; a step is left out"
 
 

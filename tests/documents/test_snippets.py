@@ -68,8 +68,7 @@ def test_data_can_be_read(page: Path, tmp_path: Path) -> None:
 def test_yaml_and_other_tools_give_their_command_lines_too() -> None:
     report = "ddprof report run -o report.html"
     assert {report, f"{report} && ddprof analyze run -o report.json"} <= set(command_lines(ROOT / "docs" / "ci.md"))
-    launched = command_lines(ROOT / "docs" / "launchers.md")
-    assert "ddprof run --run-dir /runs/$JOB_NAME -- torchrun train.py" in launched
+    assert "ddprof run --run-dir /runs/$JOB_NAME -- torchrun train.py" in command_lines(ROOT / "docs" / "launchers.md")
 
 
 def links(document: Path) -> list[str]:
@@ -82,8 +81,7 @@ def test_links_lead_to_files(document: Path) -> None:
 
 
 def test_every_page_is_in_the_index() -> None:
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert pages <= set(links(ROOT / "docs" / "index.md"))
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(links(ROOT / "docs" / "index.md"))
 
 
 @pytest.mark.torch

@@ -22,7 +22,7 @@ from ddprof.report.json.contract import to_document
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
-from tests.dashboard.components import texts
+from tests.dashboard.made import texts
 
 _WIDE = 100_000  # characters: nothing is wrapped
 

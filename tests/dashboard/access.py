@@ -22,9 +22,8 @@ def engine() -> str:
     """The script: of the file that DDPROF_AXE names (a newer axe.min.js), else of axe-core-python (MPL 2.0)."""
     if stated := os.environ.get("DDPROF_AXE"):
         return Path(stated).read_text(encoding="utf-8")
-    package = pytest.importorskip(
-        "axe_core_python", reason="axe-core-python is not installed (pip install -e '.[dev]')"
-    )
+    missing = "axe-core-python is not installed (pip install -e '.[dev]')"
+    package = pytest.importorskip("axe_core_python", reason=missing)
     return Path(package.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
 
 

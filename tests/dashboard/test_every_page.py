@@ -20,12 +20,8 @@ IN_TURN = [
     for t, theme in enumerate(THEMES)
     for many, rows in enumerate((4, ALL_ROWS))
 ]
-REAL_RUNS = (
-    "traces/edge_cases/missing_rank",
-    "traces/multi_rank/dlrm_ddp_v100_8ranks",
-    "traces/cpu_gloo/ddp-cnn-2r-slowrank",
-    "oracle_samples/01_clean_ddp4/traces",
-)
+REAL_RUNS = ["traces/edge_cases/missing_rank", "traces/multi_rank/dlrm_ddp_v100_8ranks"]
+REAL_RUNS += ["traces/cpu_gloo/ddp-cnn-2r-slowrank", "oracle_samples/01_clean_ddp4/traces"]
 
 
 def _visit(page: Page, path: str, theme: str) -> list[str]:

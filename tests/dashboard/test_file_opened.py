@@ -1,6 +1,5 @@
 """The HTML file with all pages in a real Chromium, from file://: by keyboard, on paper, without a request."""
 
-import json
 import re
 
 import pytest
@@ -40,23 +39,16 @@ def _show(page: Page, anchor: str) -> None:
     page.wait(f"return !document.getElementById('{anchor}').hidden")
 
 
-def test_every_page_opens_without_a_complaint_or_a_request(file_page: Page, straggler: OpenRun) -> None:
-    headings = _walk_pages(file_page)
-    assert list(headings) == ANCHORS
-    assert straggler.report.verdict.headline in headings["overview"] and file_page.trouble() == []
-    document = json.loads(file_page.js("return document.getElementById('report').textContent"))
-    assert document["verdict"]["headline"] == straggler.report.verdict.headline
-    assert document["steps"]["per_step_us"] == list(straggler.report.steps.per_step_us)
-
-
 @pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(6, [*TRUTHS])])
-def test_files_of_all_runs_open(request: pytest.FixtureRequest, file_of: PageOf, name: str) -> None:
+def test_files_of_all_runs_open_without_a_complaint_or_a_request(
+    request: pytest.FixtureRequest, file_of: PageOf, name: str
+) -> None:
     is_real = name in REAL_RUNS
     run = request.getfixturevalue("shared_run" if is_real else "sample")(name)
     opened = load([str(run)])[0] if is_real else run
     page = file_of(opened).open()
     headings = _walk_pages(page)
-    assert len(headings) == len(SUBJECTS) - 1 and headings["overview"] == phrases.headline(opened.report)
+    assert list(headings) == ANCHORS and headings["overview"] == phrases.headline(opened.report)
     assert page.trouble() == []
 
 
@@ -86,7 +78,6 @@ def test_the_canvas_is_painted_and_answers(file_timeline: Page, straggler: OpenR
     for table, key in (("causes", "cause"), ("names", "name")):
         ours, theirs = ({row[key]: row["total_ns"] for row in answer[table]} for answer in (told, known))
         assert ours == pytest.approx(theirs, rel=1e-3), table
-    assert file_timeline.js("return ddprof.timelineData.search({}, 'nccl')")["count"] > 0
 
 
 def test_a_kernel_called_script_stays_text(file_of: PageOf, straggler: OpenRun) -> None:

@@ -15,8 +15,7 @@ from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report import calibration
 from ddprof.trials.answer import NOTHING, TuningAnswer
 from ddprof.trials.document import write_document
-from tests.dashboard.components import texts
-from tests.dashboard.made import alone
+from tests.dashboard.made import alone, texts
 from tests.dashboard.onefile_reader import File, equal_tables
 from tests.dashboard.tuned import ANSWER, CWD, KEPT_ONE, PATCH, WHY, manifest, run_of_command, state, tuned
 from tests.report.test_calibration import record

@@ -13,7 +13,6 @@ from ddprof.dashboard.app import _navigation, page_content
 from ddprof.dashboard.exhibits import communication, ranks
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.host import loading_words
-from ddprof.dashboard.exhibits.parts.numbers import lateness_us
 from ddprof.dashboard.pages.cards import exhibit_card, page_of_cause, page_of_finding
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.pages.page import Page
@@ -22,8 +21,7 @@ from ddprof.dashboard.runs.view import View, parse_query
 from ddprof.report.model import Report
 from ddprof.sidecar import LoaderSettings, TimedFetches
 from ddprof.tables import NULL
-from tests.dashboard.components import serialised, texts
-from tests.dashboard.made import alone, with_job
+from tests.dashboard.made import alone, serialised, texts, with_job
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
@@ -41,24 +39,6 @@ def test_every_page_is_drawn(page: Page, dark: bool, straggler: OpenRun, pipelin
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
 def test_a_saved_report_shows_what_it_holds(page: Page, straggler_report: Report) -> None:
     assert " ".join(texts(page.content(alone(OpenRun(straggler_report)))))
-
-
-def test_the_overview_and_the_ranks_name_the_culprit_and_the_way_to_the_evidence(view: View) -> None:
-    report, job, content = view.opened.report, view.opened.job, page_content(view, "/")
-    culprit, words = report.ranked_findings()[0].ranks[0], " ".join(texts(content))
-    assert report.verdict.headline in words and f"rank {culprit}" in words.lower()
-    assert "/timeline?finding=0" in serialised(content)
-    assert job.rank_ids[int(np.nanmedian(lateness_us(job), axis=1).argmax())] == culprit
-    exhibit = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
-    assert exhibit.reading.startswith(f"Rank {culprit} arrives")
-
-
-def test_the_timeline_jumps_to_the_finding_of_the_address(straggler: OpenRun) -> None:
-    content = page_content(alone(straggler, finding="0"), "/timeline")
-    store = next(c for c in content if getattr(c, "id", "") == "timeline-config")
-    evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
-    span = store.data["spans"][store.data["focus"]]
-    assert (span["rank"], span["lo_us"]) == (evidence.rank, evidence.start_us)
 
 
 def test_filters_narrow_the_tables_and_a_bad_one_or_address_is_one_sentence(straggler: OpenRun) -> None:

@@ -17,16 +17,12 @@ from ddprof.dashboard.pages.cards import finding_card
 from ddprof.dashboard.pages.what_if import wanted_settings
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
-from tests.dashboard.components import serialised, texts
-from tests.dashboard.made import SAMPLES, alone, generate
+from tests.dashboard.made import SAMPLES, alone, generate, serialised, texts
 
 REFUSED = [
-    ("device", "replaced", "which ranks"),
-    ("device", "replaced@99", "no rank 99"),
-    ("device", "replaced@x", "ranks are written"),
-    ("loader", "nonsense", "the only value is ready"),
-    ("bucket_cap_mb", "-3", "want a number"),
-    ("gc", "off", "no garbage collection"),
+    *(("device", "replaced", "which ranks"), ("device", "replaced@99", "no rank 99")),
+    *(("device", "replaced@x", "ranks are written"), ("loader", "nonsense", "the only value is ready")),
+    *(("bucket_cap_mb", "-3", "want a number"), ("gc", "off", "no garbage collection")),
 ]
 STAGES = {"microbatches": "8", "interleave": "2", "stages": "balanced"}
 COPIED = [
@@ -92,8 +88,7 @@ def test_controls_say_what_findings_suggest_and_those_lead_to_a_remedy_that_gain
     assert first["key"] == "device" and first["suggested"] == wanted and first["because"] == 1
     loader = next(control for control in others if control["key"] == "loader")
     assert loader["current"].endswith("in the loader per step")
-    link = f"/what-if?{urlencode({'device': wanted})}"
-    assert link in serialised([finding_card(view, 0, finding, full=False)])
+    assert f"/what-if?{urlencode({'device': wanted})}" in serialised([finding_card(view, 0, finding, full=False)])
     gain = straggler.report.steps.wall_us - replayed(straggler, device=wanted)
     assert finding.recoverable_us.low <= gain <= finding.recoverable_us.high
 
@@ -105,8 +100,7 @@ def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[s
     opened = load([str(traces)], workers=1)[0]
     culprit = (opened.report.ranked_findings()[0].ranks or (0,))[0]
     query = {key: value.format(culprit=culprit) for key, value in query.items()}
-    said = texts(what_if.outcome(alone(opened, **query), query))
-    (command,) = [text for text in said if text.startswith("ddprof ")]
+    (command,) = [text for text in texts(what_if.outcome(alone(opened, **query), query)) if text.startswith("ddprof ")]
     name, subcommand, *words = shlex.split(command)
     assert (name, subcommand) == ("ddprof", "whatif")
     done = CliRunner().invoke(whatif, [*words, "--format", "json"], catch_exceptions=False)
@@ -119,7 +113,6 @@ def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[s
 def test_a_run_that_no_path_names_has_no_command_several_their_folders(straggler_traces: Path, tmp_path: Path) -> None:
     opened = load([str(file) for file in sorted(straggler_traces.iterdir())], workers=1)[0]
     assert opened.argument == "" and try_it.of_settings(opened, [Setting("bandwidth", "2")]) == ()
-    said = " ".join(texts(what_if.outcome(alone(opened), {"bandwidth": "2"})))
-    assert "No single path names this run" in said
+    assert "No single path names this run" in " ".join(texts(what_if.outcome(alone(opened), {"bandwidth": "2"})))
     several = [shutil.copytree(SAMPLES / name / "traces", tmp_path / name) for name in ("gc", "slow_gpu")]
     assert sorted(run.argument for run in load([str(tmp_path)], workers=1)) == list(map(str, several))

@@ -176,13 +176,9 @@ def test_next_and_previous_go_round(timeline: Page, straggler: OpenRun) -> None:
     seek(timeline, "step 1")
     _shown(timeline, "step 1")
     assert timeline.js("return ddprof.timeline.found.at") == 0
-    for go, number in (
-        (timeline.css("button[title^='Previous hit']").click, len(straggler.job.ranks) - 1),
-        (partial(timeline.keys, "n"), 0),
-        (partial(timeline.keys, "n"), 1),
-        (partial(timeline.canvas.send_keys, SHIFT, "n"), 0),
-        (partial(timeline.css(BOX).send_keys, ENTER), 1),
-    ):
+    back, key = timeline.css("button[title^='Previous hit']").click, partial(timeline.keys, "n")
+    ways = (back, key, key, partial(timeline.canvas.send_keys, SHIFT, "n"), partial(timeline.css(BOX).send_keys, ENTER))
+    for go, number in zip(ways, (len(straggler.job.ranks) - 1, 0, 1, 0, 1), strict=True):
         go()
         timeline.wait(f"return ddprof.timeline.found.at === {number}")
 

@@ -57,12 +57,8 @@ def test_rows_of_a_window_are_the_slices_that_overlap_it(cuts: list[list[Cut]], 
     index = SliceIndex(lanes, CATEGORIES)
     rows = index.rows(index.groups_of(np.arange(len(lanes))), lo, lo + width)
     told = sorted(zip(rows.lane.tolist(), rows.start_ns.tolist(), rows.dur_ns.tolist(), strict=True))
-    wanted = sorted(
-        (number, int(start), int(end - start))
-        for number, lane in enumerate(lanes)
-        for start, end in zip(lane.start_ns, lane.end_ns, strict=True)
-        if start < lo + width and end > lo
-    )
+    cuts = ((n, *cut) for n, lane in enumerate(lanes) for cut in zip(lane.start_ns, lane.end_ns, strict=True))
+    wanted = sorted((n, int(start), int(end - start)) for n, start, end in cuts if start < lo + width and end > lo)
     if lo < index.hi_ns and lo + width > index.lo_ns:
         assert told == wanted
 

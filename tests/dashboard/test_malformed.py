@@ -21,9 +21,7 @@ import pytest
 from ddprof.dashboard.pages.catalogue import PAGES
 from tests.dashboard.server.test_server import drawn
 
-SEED = 15
-AT_ONCE = 8
-PATIENCE_S = 300.0
+SEED, AT_ONCE, PATIENCE_S = 15, 8, 300.0
 # Of the allocator, after the pages were drawn once: 5,000 requests added 4 to 12 MB on Linux x86-64, 20,000 no more.
 MAX_GROWN_BYTES = 48 * 2**20
 

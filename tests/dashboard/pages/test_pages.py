@@ -85,16 +85,6 @@ def test_the_pipeline_page_names_the_slow_stage(pipeline: OpenRun) -> None:
     assert len(work) == len(pipeline.job.pipeline.stages) and f"Stage {int(np.argmax(work))} " in exhibit.reading
 
 
-def test_compare_says_what_changed(straggler: OpenRun) -> None:
-    report = straggler.report
-    job = {**report.ledger.job, "gc": 5_000.0, "wall_us": report.ledger.job["wall_us"] + 5_000.0}
-    steps = replace(report.steps, wall_us=report.steps.wall_us + 5_000.0)
-    slower = OpenRun(replace(report, ledger=replace(report.ledger, job=job), steps=steps))
-    table = next(iter(page_at("/compare").exhibits(View(straggler, {}, (straggler, slower))))).sheet
-    changed = {row[0]: row[3] for row in table.rows}
-    assert changed["garbage collection"] == pytest.approx(5.0) and changed["step"] == pytest.approx(5.0)
-
-
 def test_each_exhibit_says_which_filters_it_does_not_follow(straggler: OpenRun) -> None:
     view = alone(straggler, ranks="0", steps="0")
     said = {e.id: str(exhibit_card(e, "/ranks", view)) for e in ranks.exhibits(view)}

@@ -98,12 +98,6 @@ def test_a_command_closes_it_and_a_switch_does_not(page: Page) -> None:
         assert not menu.is_displayed()
 
 
-def test_a_pressed_key_shows_on_its_button(timeline: Page) -> None:
-    timeline.keys("p")
-    pressed = "return [...document.querySelectorAll('.tl-bar [aria-pressed]')].map((b) => b.ariaPressed)"
-    assert timeline.js(pressed) == ["false", "false"]
-
-
 @pytest.fixture
 def small(page: Page) -> Iterator[Page]:
     """The timeline with the lanes of all ranks in a window in which only some rows are in view."""

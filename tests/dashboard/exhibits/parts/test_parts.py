@@ -197,7 +197,10 @@ def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(str
     assert groups == [["tensor-parallel group: ranks 0, 1", [0, 1]], ["tensor-parallel group: ranks 2, 3", [2, 3]]]
 
 
-def test_what_the_groups_do_not_tell_has_a_reason(straggler: OpenRun) -> None:
+def test_stages_are_the_pipelines_and_what_groups_do_not_tell_has_a_reason(
+    straggler: OpenRun, pipeline: OpenRun
+) -> None:
+    assert [ranks for _, ranks in _grouping(pipeline.job, "pp")["groups"]] == _stages(pipeline.job)
     job = _with_groups(straggler.job, ("0,1", "tp"), ("1,2", "tp"), (",".join(map(str, straggler.job.rank_ids)), "dp"))
     told = _grouping(job, "tp")
     assert told == {"id": "tp", "words": told["words"], "groups": [], "why": "the tensor-parallel groups overlap"}
@@ -209,10 +212,6 @@ def test_what_the_groups_do_not_tell_has_a_reason(straggler: OpenRun) -> None:
 def _stages(job: JobFacts) -> list[list[int]]:
     assert job.pipeline is not None
     return [[job.rank_ids[position] for position in stage] for stage in job.pipeline.stages]
-
-
-def test_stages_are_those_of_the_pipeline(pipeline: OpenRun) -> None:
-    assert [ranks for _, ranks in _grouping(pipeline.job, "pp")["groups"]] == _stages(pipeline.job)
 
 
 def _open(page: Page, path: str = "/timeline") -> None:

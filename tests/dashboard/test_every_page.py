@@ -15,8 +15,7 @@ from ddprof.dashboard.pages.catalogue import PAGES
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.timeline.selection import selection_statistics
 from ddprof.report import phrases
-from tests.dashboard.access import serious, walk
-from tests.dashboard.browsing import ENTER, SPACE, TILES, Page, PageOf, one_in
+from tests.dashboard.browsing import ENTER, SPACE, TILES, Page, PageOf, one_in, serious, walk
 from tests.dashboard.made import TRUTHS, named
 from tests.dashboard.onefile_reader import ANCHORS
 
@@ -282,6 +281,5 @@ def test_axe_finds_nothing_serious(file_page: Page) -> None:
     for theme in THEMES:
         file_page.js(f"document.documentElement.dataset.theme = '{theme}'")
         for subject in SUBJECTS:
-            file_page.js(f"location.hash = '{subject.anchor}'")
-            file_page.wait(f"return location.hash === '#{subject.anchor}'")
+            _show(file_page, subject.anchor)
             assert serious(file_page, 1_000_000) == [], (subject.anchor, theme)

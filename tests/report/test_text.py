@@ -23,6 +23,7 @@ from ddprof.report.html.parts import render_summary
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import HealthItem, HostClockInfo, Ledger, Report, Verdict
 from ddprof.report.text import print_report, render_text
+from tests.dashboard.onefile_reader import File
 
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=len(CAUSES), max_size=len(CAUSES)), st.integers(10, 200))
@@ -141,3 +142,17 @@ def test_a_rank_is_named_by_its_whole_number_and_late_only_where_others_wait(str
     assert "just as late" in phrases.gain_words(straggler_report, waited)
     unjudged = replace(straggler_report, verdict=replace(straggler_report.verdict, bound="none"))
     assert "late" not in phrases.gain_words(unjudged, waited) + phrases.cost_words(unjudged, waited)
+
+
+def test_the_summary_is_a_fragment_of_what_the_report_says_patches_included(straggler_report: Report) -> None:
+    text = render_summary(straggler_report)
+    told = ("Largest saving: ", "rank 2", "36 ms (33 to 38 ms) per step", "num_workers", "@scope (.ddprof)")
+    assert [words for words in told if words not in text] == [] and "<html" not in text
+    steps = replace(straggler_report.steps, count=0, wall_us=float("nan"), per_step_us=())
+    empty = replace(straggler_report, steps=steps, ledger=Ledger(), findings=(), what_if=())
+    assert "no step could be measured" in render_summary(empty)
+    File(render_summary(empty))
+    fix = replace(straggler_report.findings[0].fixes[0], patch='a("<b>")\nb()')
+    finding = replace(straggler_report.findings[0], fixes=(fix,))
+    text = render_summary(replace(straggler_report, findings=(finding,)))
+    assert "<pre>a(&quot;&lt;b&gt;&quot;)\nb()</pre>" in text

@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.dashboard.access import serious, walk
-from tests.dashboard.browsing import ENTER, ESCAPE, PIXELS, Page
+from tests.dashboard.browsing import ENTER, ESCAPE, PIXELS, Page, serious, walk
 
 SIZES = [(1440, 900), (1024, 700), (390, 844)]
 # px in the window that each part of the page covers, and the height of the bar in lines of its buttons.

@@ -29,8 +29,7 @@ from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, re
 from ddprof.dashboard.exhibits.parts.trials import short_names
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report.model import HealthItem
-from tests.dashboard.access import serious
-from tests.dashboard.browsing import Page, PageOf, Sample
+from tests.dashboard.browsing import Page, PageOf, Sample, serious
 from tests.dashboard.made import alone, with_job
 from tests.dashboard.tuned import ANSWER
 
@@ -66,6 +65,8 @@ def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_e
     assert ranked.rest(10) == "" and ranked.rest(8) == "2 more rows, together 3 % of the step"
     assert ranked.rest(9) == "1 more row, together 1 % of the step" and len(short_name("k" * 200)) == MOST_CHARS
     assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")
+    names = [f"num_workers=2, prefetch_factor={n} at a.py:{n}" for n in range(2)]  # alike, and told apart
+    assert short_names([with_fields(ANSWER.tried[0], settings=(name,)) for name in names]) == names
 
 
 @pytest.mark.parametrize(("name", "short"), SHORTENED)
@@ -265,11 +266,6 @@ def test_what_is_not_known_is_disabled_with_the_reason_and_very_many_ranks_begin
     assert rows == 19 and page.js("return ddprof.timeline.by") == "block"
     page.js("ddprof.timeline.toggleGroup(ddprof.timeline.groups()[0])")
     assert page.js("return ddprof.timeline.rows.length") == rows + 16
-
-
-def test_names_that_are_alike_are_told_apart() -> None:
-    names = [f"num_workers=2, prefetch_factor={n} at a.py:{n}" for n in range(2)]
-    assert short_names([with_fields(ANSWER.tried[0], settings=(name,)) for name in names]) == names
 
 
 @pytest.fixture

@@ -68,8 +68,7 @@ def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
 
 @pytest.mark.parametrize("compute", [0.89, 0.4])
 def test_a_step_that_is_not_compute_never_reads_as_fine(straggler_report: Report, compute: float) -> None:
-    lost = replace(straggler_report, findings=(), ledger=_ledger(compute))
-    for place, words in _every_rendering(lost).items():
+    for place, words in _every_rendering(replace(straggler_report, findings=(), ledger=_ledger(compute))).items():
         assert "costs this job time" not in words, place
         assert f"{round(100 * (1 - compute))} % of the step is not compute (communication" in words, place
 
@@ -153,6 +152,5 @@ def test_the_summary_is_a_fragment_of_what_the_report_says_patches_included(stra
     assert "no step could be measured" in render_summary(empty)
     File(render_summary(empty))
     fix = replace(straggler_report.findings[0].fixes[0], patch='a("<b>")\nb()')
-    finding = replace(straggler_report.findings[0], fixes=(fix,))
-    text = render_summary(replace(straggler_report, findings=(finding,)))
+    text = render_summary(replace(straggler_report, findings=(replace(straggler_report.findings[0], fixes=(fix,)),)))
     assert "<pre>a(&quot;&lt;b&gt;&quot;)\nb()</pre>" in text

@@ -32,8 +32,7 @@ from tests.dashboard.made import alone
 from tests.dashboard.tuned import ANSWER, COMMAND, CWD, run_of_command, state
 
 LAUNCH = Launch("torchrun --nproc-per-node=2 acme_train.py --name 'two words'", CWD)
-SECOND = 10**9
-ROWS = "return ddprof.timeline.rows.length"
+SECOND, ROWS = 10**9, "return ddprof.timeline.rows.length"
 OLDER, NEWER = "20260101T000000Z-tune-train", "20260201T000000Z-tune-train"
 
 

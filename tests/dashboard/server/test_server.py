@@ -17,8 +17,7 @@ from ddprof.dashboard.server.guard import Access
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import UsageError
 
-CALL = "/_dash-update-component"
-MANY = ",".join(["0-999999999"] * 900)
+CALL, MANY = "/_dash-update-component", ",".join(["0-999999999"] * 900)
 BAD = [
     *("tile?lanes=0&lo=5&hi=5&bins=10", "tile?lanes=x&lo=0&hi=5&bins=10", "tile?lanes=99999&lo=0&hi=5&bins=10"),
     *("slice?row=-1", "slice?row=abc", "slice", "table.csv?page=ranks&id=nothing", "table.csv?page=nowhere&id=x"),

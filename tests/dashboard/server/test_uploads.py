@@ -24,8 +24,7 @@ from ddprof.dashboard.server.guard import UPLOAD_PATH, Access
 from ddprof.dashboard.server.uploads import stored_names
 from ddprof.report.json.contract import to_contract
 
-LIMIT_BYTES = 3_000_000
-FROM_OUR_PAGE = {HEADER: "1"}
+LIMIT_BYTES, FROM_OUR_PAGE = 3_000_000, {HEADER: "1"}
 PARTS = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b"}
 Post, Files = Callable[..., Any], list[tuple[str, bytes]]
 BEYOND = ("0.0.0.0", "a-secret-of-many-characters", 400)

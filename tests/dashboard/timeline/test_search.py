@@ -21,8 +21,7 @@ ASKED = [
     *(("NCCL ", Sought("nccl")), ("rank 7", Sought("", 7)), ("Step 12", Sought("", None, 12))),
     *(('"rank 7"', Sought("rank 7")), ("ranked 7", Sought("ranked 7")), ("gemm step 3 rank  0", Sought("gemm", 0, 3))),
 ]
-CLOSE = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()"
-BOX = ".tl-bar input[type=search]"
+CLOSE, BOX = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()", ".tl-bar input[type=search]"
 # Pixels of a closed rank's line that have the colour of marks: of the first of some ranks that is in the picture.
 MARKED = f"""{PIXELS}
   const t = ddprof.timeline, row = t.visibleRows().find((r) => arguments[0].includes(r.rank) && r.isRank);

@@ -44,8 +44,9 @@ def _run(report: Report, steps_us: list[float], loader_us: list[float]) -> Repor
     wall, wait = float(np.mean(steps_us)), float(np.mean(loader_us))
     job = {"wall_us": wall, "compute": wall - wait, "dataloader": wait}
     ledger = Ledger({0: job}, job, {"compute": tuple(compute), "dataloader": tuple(loader_us)})
-    steps = Steps(len(steps_us), "profiler_step", wall, tuple(steps_us))
-    return dataclasses.replace(report, steps=steps, ledger=ledger)
+    return dataclasses.replace(
+        report, steps=Steps(len(steps_us), "profiler_step", wall, tuple(steps_us)), ledger=ledger
+    )
 
 
 def _of_world(report: Report, size: int) -> Report:

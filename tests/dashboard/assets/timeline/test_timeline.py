@@ -37,8 +37,7 @@ PAINTED = f"""{PIXELS}
     for (let y = 0; y < c.height; y += 2) seen += pixels(c, [380, y], t.painter.fill, 4) > 20;
   return [seen * 2, rows.length, {SHEETS}.map((c) => c.height)];"""
 EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-NOTES = "return ddprof.timeline.notes"
-TEXTS = "return ddprof.timeline.notes.map((n) => n.text)"
+NOTES, TEXTS = "return ddprof.timeline.notes", "return ddprof.timeline.notes.map((n) => n.text)"
 NONE = "ddprof.timeline.notes = []; ddprof.timeline.changeNotes()"
 LINKS = [
     ("1.0~0~" + quote(EVIL, safe=""), [EVIL[:120]]),

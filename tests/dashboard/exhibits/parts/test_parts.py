@@ -37,11 +37,9 @@ SHORTENED = [
     ("void at::native::f<4, at::native::Add<c10::Half> >(int, long)", "f<4, Add<Half> >"),
     ("void (anonymous namespace)::norm<float>(int, float (*)(int))", "norm<float>"),
     ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
-    ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
-    ("aten::mm", "aten::mm"),
+    *((name, name) for name in ("Memcpy HtoD (Pinned -> Device)", "aten::mm")),
 ]  # fmt: skip
 NS = 1e-3  # us
-ARRANGED = "return ddprof.timeline && ddprof.timeline.root.dataset.arranged"
 RANKS = "return [...new Set(ddprof.timeline.rows.map((r) => r.rank).filter((r) => r !== undefined))]"
 HEADS = "return ddprof.timeline.rows.filter((r) => r.isHost).map((r) => r.label)"
 ROWS = [
@@ -217,7 +215,7 @@ def _stages(job: JobFacts) -> list[list[int]]:
 
 def _open(page: Page, path: str = "/timeline") -> None:
     page.visit(path)
-    page.wait(ARRANGED)
+    page.wait("return ddprof.timeline && ddprof.timeline.root.dataset.arranged")
 
 
 def _list(page: Page, number: int) -> Select:

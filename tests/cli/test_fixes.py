@@ -42,17 +42,14 @@ def test_other_inputs_get_none_unless_it_is_asked_for(ddprof, run: Path, tmp_pat
     (run / "manifest.json").unlink()
     ddprof("analyze", str(run))
     assert not (run / "FIXES.toml").exists()
-    code, _, _ = ddprof("analyze", str(run), "--fixes", str(tmp_path / "mine.toml"))
-    assert code == 0 and parse_fixes((tmp_path / "mine.toml").read_text())
+    assert ddprof("analyze", str(run), "--fixes", str(tmp_path / "mine.toml"))[0] == 0
+    assert parse_fixes((tmp_path / "mine.toml").read_text())
 
 
 def test_what_leaves_no_file_of_fixes_says_so(ddprof, run: Path, sample, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    for words, why in (
-        (["--redact"], "not with --redact"),
-        (["-o", str(tmp_path / "page.html")], "not with --format html"),
-        ([sample("healthy")], "these are 2 runs; name one of them"),
-    ):
+    refused = {"not with --redact": ["--redact"], "not with --format html": ["-o", str(tmp_path / "page.html")]}
+    for why, words in {**refused, "these are 2 runs; name one of them": [sample("healthy")]}.items():
         code, out, err = ddprof("analyze", str(run), "--fixes", str(path), *words)
         assert (code, out) == (2, "") and err.splitlines()[-1] == f"ddprof: --fixes: {why}"
     assert not path.exists()

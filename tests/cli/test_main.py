@@ -23,10 +23,13 @@ COMMANDS = {name: row for rows in cli_main.commands(own_slices()).values() for n
 # Arguments -> words of the one line that answers them.
 REFUSED = {
     ("analyse", "x"): "no command 'analyse' (did you mean analyze?)",
-    ("frobnicate",): "no command 'frobnicate'; `ddprof --help` lists them",
+    **{(word,): f"no command '{word}'; `ddprof --help` lists them" for word in ("frobnicate", "x")},
+    ("explain", ""): "no finding ''; `ddprof explain` lists them",
     ("explain", "input.stragler"): "(did you mean input.straggler?)",
     ("whatif", "x", "--set", "numworkers=4"): "numworkers: unknown setting (did you mean num_workers?)",
     ("run", "--set", "numworkers=4", "--", "true"): "numworkers: no such setting (did you mean num_workers?)",
+    ("run", "--set", "NUM-WORKERS=4", "--", "true"): "NUM-WORKERS: no such setting (did you mean num_workers?)",
+    ("run", "--set", "workers_of_the_world=4", "--", "true"): "no setting 'workers_of_the_world' can be applied;",
     ("run", "--out", "memory://", "--", "true"): "--out memory://: what is kept in this process's memory ends with it",
     ("run", "--out", "memory://a/b", "--", "true"): "--out memory://a/b: what is kept in this process's memory ends",
     ("run", "--out", "s3://", "--", "true"): "--out s3://: names no place in the store; want s3://BUCKET/FOLDER",
@@ -82,8 +85,7 @@ def test_what_cannot_be_done_is_answered_in_one_line(ddprof, sample, saved, tmp_
 
 @pytest.mark.parametrize("name", ["analyze", "report", "export", "hang", "memory", "history", "status"])
 def test_a_name_longer_than_a_file_can_have_is_answered_in_one_line(ddprof, name: str, tmp_path: Path) -> None:
-    output = ("-o", str(tmp_path / "out.pftrace")) if name == "export" else ()
-    code, out, err = ddprof(name, "x" * 5_000, *output)
+    code, out, err = ddprof(name, "x" * 5_000, *["-o", str(tmp_path / "out.pftrace")] * (name == "export"))
     assert (code, out) == (4, "") and "internal error" not in err
 
 

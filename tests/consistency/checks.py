@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from ddprof.analyzers.catalogue import catalogue
@@ -53,8 +54,7 @@ def headline(s: Screens) -> Iterator[str]:
     if format_ranks(lead.ranks) not in sentence.lower() and lead.ranks:
         yield f"the headline does not name {format_ranks(lead.ranks)}"
     rule = catalogue().get(lead.id)
-    several = ("host",) if rule and rule.bound_of else ()
-    if rule and s.report.verdict.bound not in (rule.bound, *several, "compute"):
+    if rule and s.report.verdict.bound not in (rule.bound, "compute", "host" if rule.bound_of else rule.bound):
         yield f"bound by {s.report.verdict.bound}, but {lead.id} means {rule.bound}"
 
 
@@ -157,12 +157,10 @@ def settings(s: Screens) -> Iterator[str]:
             except ValueError:
                 continue
             if fix.setting in plans:
-                try:
+                with suppress(DdprofError):
                     advised = float(plans[fix.setting]())
-                except DdprofError:
-                    advised = math.nan
-                if math.isfinite(advised) and advised != wanted:
-                    yield f"{finding.id}: {fix.setting} {fix.suggested} in the finding, {advised:g} in the plan"
+                    if math.isfinite(advised) and advised != wanted:
+                        yield f"{finding.id}: {fix.setting} {fix.suggested} in the finding, {advised:g} in the plan"
             if fix.setting in BY_KEY and fix is finding.fixes[0]:
                 try:
                     found = predict(s.opened.pricer, [Setting(fix.setting, fix.suggested)], now)
@@ -303,8 +301,7 @@ def sums(s: Screens) -> Iterator[str]:
         total = next((i for i, c in enumerate(columns) if c.startswith("all (")), None)
         if total is None:
             continue
-        unit = columns[total].removeprefix("all ")
-        parts_at = [i for i, c in enumerate(columns) if i != total and c.endswith(unit)]
+        parts_at = [i for i, c in enumerate(columns) if i != total and c.endswith(columns[total].removeprefix("all "))]
         for row in exhibit.sheet.rows:
             parts = sum(row[i] or 0.0 for i in parts_at if not isinstance(row[i], str))
             if abs(parts - row[total]) > 1e-6 * max(1.0, row[total]):

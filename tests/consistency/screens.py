@@ -22,7 +22,7 @@ from ddprof.report.json.contract import to_document
 from ddprof.report.markdown import render_markdown
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
-from tests.dashboard.components import texts
+from tests.dashboard.made import texts
 
 _WIDE = 100_000  # characters: nothing is wrapped
 
@@ -68,12 +68,8 @@ class Screens:
     @cached_property
     def exhibits(self) -> dict[str, Exhibit]:
         """Every exhibit of the dashboard by its page and name, e.g. "/ranks blame"."""
-        return {
-            f"{page.path} {exhibit.id}": exhibit
-            for page in PAGES
-            if page.path != "/live" and (self.opened.has_traces or not page.subject.needs_traces)
-            for exhibit in page.exhibits(self.view)
-        }
+        shown = (p for p in PAGES if p.path != "/live" and (self.opened.has_traces or not p.subject.needs_traces))
+        return {f"{page.path} {exhibit.id}": exhibit for page in shown for exhibit in page.exhibits(self.view)}
 
     @cached_property
     def pages(self) -> dict[str, str]:

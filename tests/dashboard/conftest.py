@@ -26,8 +26,7 @@ from tests.dashboard.browsing import Page, PageOf, Sample, Serve
 from tests.dashboard.made import SAMPLES, alone, generate
 from tests.dashboard.tuned import tuned
 
-UPLOAD_BYTES = 2_000_000
-RUNNING_STEPS = 30
+UPLOAD_BYTES, RUNNING_STEPS = 2_000_000, 30
 
 
 @pytest.hookimpl(tryfirst=True)

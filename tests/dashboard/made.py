@@ -1,9 +1,12 @@
-"""Runs of the trace generator, runs with other facts than were recorded, and the view of a run that is served alone."""
+"""Runs of the trace generator, runs with other facts than were recorded, views of them, and the text of a view."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from dash.development.base_component import Component
 
 from benchmarks.oracle.kinds import scenario
 from benchmarks.oracle.simulate import simulate
@@ -54,3 +57,20 @@ def named(opened: OpenRun, name: str) -> OpenRun:
     ranks = tuple(replace(facts, strings=(name,) * len(facts.strings)) for facts in opened.job.ranks)
     run = with_run(with_job(opened, ranks=ranks), name=name)
     return replace(run, report=replace(run.report, findings=(finding,)))
+
+
+def texts(component: object) -> Iterator[str]:
+    """All text of a tree of components, in order, tables that are drawn later among it."""
+    if isinstance(component, str):
+        yield component
+    elif isinstance(component, list | tuple):
+        for child in component:
+            yield from texts(child)
+    elif isinstance(component, Component):
+        if (table := getattr(component, "data-sheet", None)) is not None:
+            yield table
+        yield from texts(getattr(component, "children", None))
+
+
+def serialised(content: list[Component]) -> str:
+    return json.dumps([c.to_plotly_json() for c in content], default=lambda c: c.to_plotly_json())

@@ -66,6 +66,8 @@ def test_the_critical_path_runs_through_the_slow_rank(timeline: Page, straggler:
     assert timeline.js(script) in straggler.report.ranked_findings()[0].ranks
     timeline.keys("p")
     assert timeline.js("return ddprof.timeline.showPath") is False
+    pressed = "return [...document.querySelectorAll('.tl-bar [aria-pressed]')].map((b) => b.ariaPressed)"
+    assert timeline.js(pressed) == ["false", "false"]  # the key shows on its button
 
 
 def test_operators_are_lanes_on_request(timeline: Page) -> None:

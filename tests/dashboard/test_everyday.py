@@ -1,4 +1,6 @@
-"""Everyday questions, answered from the Overview in at most three clicks, against the run's own tables or its truth."""
+"""Everyday questions, answered from the Overview in at most three clicks, against the run's own tables or its truth.
+
+Of each shipped sample it names the culprit, and two clicks lead to the event ("Show in timeline", the span)."""
 
 import gzip
 import json
@@ -20,12 +22,13 @@ from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
+from ddprof.findings import Evidence
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import compare
 from ddprof.report.comparison.text import comparison_headline
-from ddprof.units import format_bytes, format_us
-from tests.dashboard.browsing import Page, Sample, Serve
-from tests.dashboard.made import SEED
+from ddprof.units import format_bytes, format_ranks, format_us
+from tests.dashboard.browsing import TILES, Page, PageOf, Sample, Serve, one_in
+from tests.dashboard.made import SEED, TRUTHS
 
 MOST_CLICKS = 3
 PRODUCTS = 7  # of a module
@@ -38,6 +41,17 @@ QUESTIONS = {
     "which host is bad": ("More on ranks and steps", "body", HOST),
     "whether the network is slow": ("communication", ".legend", PEERS),
 }
+
+FAULTY = [name for name, truth in TRUTHS.items() if truth["findings"]]
+NO_EVENT = {"memory.headroom", "input.unsharded"}  # a level and a setting: nothing of the timeline is their event
+
+# A place of the canvas, not of a row that its end cuts, where a slice of this rank lies in the middle of the span.
+_PLACE = """
+  const [rank, lo, hi] = arguments, t = ddprof.timeline, x = t.painter.x((lo + hi) / 2 * 1e3);
+  const rows = t.visibleRows().filter((r) => r.rank === rank && r.lane !== undefined);
+  const middle = (r) => r.y + r.height / 2;
+  const row = rows.reverse().find((r) => middle(r) < t.height && t.at(x, middle(r)).data);
+  return row ? [x, row.y + row.height / 2] : null;"""
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +211,41 @@ def test_why_the_loader_waits_and_which_setting_to_change_and_what_it_wins(reade
     one.click("What if it were fixed")
     after_us = report.predicted_step_us(report.ranked_findings()[0])
     one.reads(f"{format_us(report.steps.wall_us)} → {format_us(after_us)} per step", "ddprof whatif", "loader=ready")
+
+
+@pytest.mark.parametrize("name", one_in(3, FAULTY))
+def test_the_overview_names_the_culprit_and_two_clicks_show_it(page_of: PageOf, sample: Sample, name: str) -> None:
+    opened = sample(name)
+    page = page_of(opened)
+    for fault in TRUTHS[name]["findings"]:
+        named, ranked = {fault["id"], *fault["or"]}, enumerate(opened.report.ranked_findings())
+        number, finding = next((n, f) for n, f in ranked if f.id in named and f.ranks == tuple(fault["ranks"]))
+        page.visit("/")
+        card = page.every("article.card")[number]
+        assert finding.summary in card.text
+        ranks = format_ranks(fault["ranks"]) if fault["ranks"] else ""
+        assert ranks in page.css("h1").text and ranks in card.text
+        links = card.find_elements("link text", "Show in timeline")
+        if finding.id in NO_EVENT:
+            assert links == []
+            continue
+        links[0].click()
+        _click_the_span(page, next(e for e in finding.evidence if e.start_us is not None))
+        assert page.trouble() == []
+
+
+def _click_the_span(page: Page, evidence: Evidence) -> None:
+    page.wait(TILES)
+    focus = page.js("return ddprof.timeline.focus")
+    assert (focus["rank"], focus["lo_us"], focus["hi_us"]) == (evidence.rank, evidence.start_us, evidence.end_us)
+    assert evidence.text in page.said
+    window = [evidence.rank, evidence.start_us, evidence.end_us]
+    x, y = page.wait(_PLACE, *window)
+    size = page.canvas.size  # Selenium counts from the middle of the element
+    x, y = round(x - size["width"] / 2), round(y - size["height"] / 2)
+    page.hands.move_to_element_with_offset(page.canvas, x, y).click().perform()
+    page.wait("return document.querySelector('.tl-panel h3')?.textContent")
+    assert f"rank {evidence.rank}" in page.css(".tl-panel").text
+    assert (details := page.js("return ddprof.timeline.pinned"))["rank"] == evidence.rank
+    middle, slack = sum(window[1:]) / 2, (window[2] - window[1]) / 50  # two pixels of what is shown
+    assert details["start_us"] - slack <= middle <= details["start_us"] + details["dur_us"] + slack

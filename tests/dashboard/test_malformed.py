@@ -1,30 +1,154 @@
 """A real server under malformed requests, several at a time: no 500, memory stays flat, and it goes on serving."""
 
 import json
+import random
 import re
 import socket
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import pytest
 
 from ddprof.dashboard.pages.catalogue import PAGES
-from tests.dashboard.malformed import Malformed
 from tests.dashboard.server.test_server import drawn
 
-SEED = 15
-AT_ONCE = 8
-PATIENCE_S = 300.0
+SEED, AT_ONCE, PATIENCE_S = 15, 8, 300.0
 # Of the allocator, after the pages were drawn once: 5,000 requests added 4 to 12 MB on Linux x86-64, 20,000 no more.
 MAX_GROWN_BYTES = 48 * 2**20
+
+# fmt: off
+ROUTES = (
+    "lanes", "tile", "slice", "statistics", "search", "overview", "places", "waits", "path", "trace.json.gz",
+    "report.json", "table.csv", "nothing",
+)
+NAMES = ("run", "expanded", "lanes", "lo", "hi", "bins", "row", "text", "ranks", "page", "id", "steps", "against")
+VALUES = (
+    "", "0", "-1", "3", "0-3", "0-", "-", ",", ",,,", "1e9", "1.5", "nan", "inf", "NaN", "true", "null", "x", "0x10",
+    "9" * 20, "9" * 5_000, "-" + "9" * 18, "0-999999999", ",".join(["0-99999"] * 900), ",".join(map(str, range(5_000))),
+    "\x00", "\ud800".encode("utf-8", "surrogatepass").decode("latin-1"), "٣", "²", "a" * 30_000, "%", "<script>",
+    "../../../etc/passwd", "ranks", "overview", "lateness", "/", "\x1b[31m", "\u202e", "1;2", "1 2", "'", '"', "{}",
+    "[]",
+)
+PATHS = (
+    "/", "//", "//x", "//[", "http://[::1", "http://elsewhere/", "*", "/%00", "/assets/%00", "/assets/../../x",
+    "/static/%2e", "/_dash-component-suites/dash/deps/react@18.v9_m0.js", "/_dash-component-suites/os/x.js",
+    "/_dash-layout?x=%ff", "/_dash-component-suites/dash/dash.py", "/_dash-component-suites/plotly/%2e%2e/x",
+    "/_dash-component-suites/dash/a.map", "/_dash-dependencies", "/_reload-hash", "/_favicon.ico", "/data", "/data/",
+    "/data/upload", "/data/dashboard.js?%ff", "/\xff\xfe", "/" + "a/" * 20_000, "/" + "a" * 70_000,
+    "/?" + "&".join(f"a{i}=1" for i in range(3_000)), "/;x?#y", "/?=&=", "/ranks?ranks=999999", "/ranks?steps=999999",
+    "/timeline?from=nan&to=inf", "/what-if?x=1e999", "/compare?against=99",
+)
+METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PATCH", "get",
+           "X" * 3_000, "G\x00T", "\xff", "")
+HEADERS = (
+    "Range: bytes=5-1", "Range: bytes=" + ",".join(["0-"] * 3_000), "Accept-Encoding: gzip;q=nan",
+    "Expect: 100-continue", "Content-Length: -5", "Content-Length: abc", "Content-Length: 99999999999999",
+    "Transfer-Encoding: chunked", "Host: elsewhere.example", "Host: [::1", "Host:", "Host: \xff", "Origin: null",
+    "Origin: http://[", "Cookie: a=\xff; ;;=;", "Authorization: Bearer \xff", "Authorization: Basic ",
+    "X: " + "y" * 60_000, "X: " + "y" * 70_000, "no colon", ": empty", "Content-Type: text/plain",
+    "Content-Type: application/json; charset=x", "If-None-Match: \xff", "If-Modified-Since: x",
+    "\r\n".join(f"H{i}: 1" for i in range(90)), "\r\n".join(f"H{i}: 1" for i in range(200)),
+    "Sec-Fetch-Site: cross-site",
+)
+ODD: tuple[object, ...] = (
+    None, 0, -1, 2**70, 1.5, float("nan"), float("inf"), "", "x", "\ud800", "a" * 40_000, [], {}, [[]], {"x": {}}, True,
+    [None] * 200, {"wide": "\x00"}, "?ranks=9-1", "?ranks=" + "0-99999," * 200, "?" + "a=1&" * 2_000, "/nowhere", "//x",
+)
+CALLS: tuple[tuple[str, object, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("version.data", "version.data", ("clock.n_intervals",), ("version.data",)),
+    ("..top.children...navigation.children...content.children..",
+     ["top.children", "navigation.children", "content.children"],
+     ("address.pathname", "address.search", "version.data"), ()),
+    ("address.search", "address.search",
+     ("filter-apply.n_clicks", "filter-ranks.n_submit", "filter-steps.n_submit"),
+     ("filter-ranks.value", "filter-steps.value", "address.search")),
+    ("what-if-result.children", "what-if-result.children", ("what-if-values.data",), ("address.search",)),
+    ("live.children", "live.children", ("live-clock.n_intervals",), ("address.search",)),
+    ("timeline-mounted.children", "timeline-mounted.children", ("timeline-config.data",), ()),
+)
+GOOD = {"address.pathname": "/", "address.search": "", "version.data": 1, "what-if-values.data": {}}
+
+FORM = "multipart/form-data"
+PART = b'--b\r\nContent-Disposition: form-data; name="files"; filename="'
+FILE_NAMES = ('x.json"', '../x.json"', '\x00"', 'a" ; filename="b"', '"', "x" * 5_000 + '"')
+CONTENTS = (
+    b"", b"{}", b"PK\x03\x04" + b"\0" * 50, b"\x1f\x8b" + b"\0" * 9, b"[" * 50_000, b'{"traceEvents":[1,2',
+    b'{"schema": "ddprof.report/1", "run": NaN}', b'{"traceEvents": [{"ph": "X", "ts": 1e999}]}',
+)
+# fmt: on
+
+
+class Malformed:
+    """An endless supply of bad requests for a server; `headers` come with all of them (who asks)."""
+
+    def __init__(self, seed: int, headers: str) -> None:
+        self._random, self._headers = random.Random(seed), headers
+        self._pick = self._random.choice
+
+    def next(self) -> bytes:
+        kinds: list[Callable[[], bytes]] = [self._data, self._data, self._line, self._header, self._call, self._call]
+        return self._pick((*kinds, self._upload, self._noise))()
+
+    def _get(self, target: str, method: str = "GET", extra: str = "", body: bytes = b"") -> bytes:
+        length = f"Content-Length: {len(body)}\r\n" if body else ""
+        return f"{method} {target} HTTP/1.1\r\n{self._headers}{extra}{length}\r\n".encode("latin-1", "replace") + body
+
+    def _data(self) -> bytes:
+        chosen, pick = self._random.sample(NAMES, self._random.randint(0, 6)), self._pick
+        query = "&".join(f"{name}={quote(pick(VALUES), safe=pick(('', ',-')))}" for name in chosen)
+        return self._get(f"/data/{pick(ROUTES)}?{query}"[:60_000])
+
+    def _line(self) -> bytes:
+        target, method = self._pick(PATHS), self._pick(METHODS)
+        version = self._pick(("HTTP/1.1", "HTTP/1.0", "HTTP/9.9", "HTTP/x", "", "HTTP/2.0"))
+        return f"{method} {target} {version}\r\n{self._headers}\r\n".encode("latin-1", "replace")
+
+    def _header(self) -> bytes:
+        target = self._pick((*PATHS[:1], "/data/report.json", "/_dash-layout"))
+        some = "".join(f"{line}\r\n" for line in self._random.sample(HEADERS, self._random.randint(1, 3)))
+        body = self._pick((b"", b"x", b"zz\r\nx", b"-1\r\n\r\n", b"ffffffffffff\r\n"))
+        return self._get(target, self._pick(("GET", "POST", "HEAD")), some) + body
+
+    def _call(self) -> bytes:
+        output, outputs, inputs, state = self._pick(CALLS)
+        listed = [_split(name) for name in outputs] if isinstance(outputs, list) else _split(str(outputs))
+        body: dict[str, object] = {"output": output, "outputs": listed, "changedPropIds": [inputs[0]]}
+        body["inputs"] = [self._property(name) for name in inputs]
+        body["state"] = [self._property(name) for name in state]
+        for key in self._random.sample(sorted(body), self._pick((0, 0, 1, 2))):
+            body[key] = self._pick(ODD)
+        text = json.dumps(self._pick((body, body, body, body, self._pick(ODD)))).encode()
+        deep = self._pick((b"[", b'{"output":')) * self._pick((1_000, 100_000, 400_000))
+        text = self._pick((text, text, text, text, text[: len(text) // 2], b"\xff\xfe" + text, deep[:999_000]))
+        kind = self._pick((*["application/json"] * 3, "text/plain", "x/y; charset=\xff"))
+        return self._get("/_dash-update-component", "POST", f"Content-Type: {kind}\r\n", text)
+
+    def _property(self, name: str) -> dict[str, object]:
+        return {**_split(name), "value": GOOD.get(name) if self._random.random() < 0.5 else self._pick(ODD)}
+
+    def _upload(self) -> bytes:
+        part = PART + self._pick(FILE_NAMES).encode("latin-1") + b"\r\n\r\n" + self._pick(CONTENTS)
+        body = self._pick((part + b"\r\n--b--\r\n", part, b"", b"--b\r\n" * 3_000, b"--b--"))
+        kind = self._pick((FORM + "; boundary=b", FORM, "text/plain", FORM + "; boundary=" + "b" * 5_000))
+        header = self._pick(("X-Ddprof-Upload: 1\r\n", ""))
+        return self._get("/data/upload", "POST", f"Content-Type: {kind}\r\n{header}", body)
+
+    def _noise(self) -> bytes:
+        return self._random.randbytes(self._pick((1, 100, 5_000))) + b"\r\n\r\n"
+
+
+def _split(name: str) -> dict[str, object]:
+    part, _, prop = name.partition(".")
+    return {"id": part, "property": prop}
 
 
 @dataclass

@@ -39,9 +39,7 @@ KEPT_ONE, LOST_ONE, FAILED_ONE = (
 LESS = "gained less than 3.0 % of the step in each of 2 pairs"
 SAME = Results("same", 0.0, None, None)
 ANSWER = TuningAnswer(
-    verdict=KEEP,
-    chosen=(KEPT_ONE,),
-    measured=MeasuredGain(0.28, 0.26, 0.3, 5),
+    verdict=KEEP, chosen=(KEPT_ONE,), measured=MeasuredGain(0.28, 0.26, 0.3, 5),
     step_us=100_000.0, after_us=72_000.0, least_share=0.03, smallest_share=0.05,
     baseline_memory=Memory(30 * GIB, 80 * GIB),
     tried=(
@@ -50,9 +48,7 @@ ANSWER = TuningAnswer(
         _tried(FAILED_ONE, "failed", WHY, None, Results("unknown", None, None, None), None),
     ),
     untried=(Untried("tf32=true", "changes the precision of the training (--allow-numerics)"),),
-    runs=3, run_s=14.0, spent_s=42.0,
-    calibration={"comm.latency_bound": Calibration(12, 14)},
-    patch=PATCH,
+    runs=3, run_s=14.0, spent_s=42.0, calibration={"comm.latency_bound": Calibration(12, 14)}, patch=PATCH,
 )  # fmt: skip
 
 

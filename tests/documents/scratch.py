@@ -149,9 +149,8 @@ def stand_in(folder: Path, name: str, text: str) -> None:
 
 def made(folder: Path, extras: set[str]) -> Scratch:
     """The folder with the quick start's script and the stand-ins; nothing is recorded yet."""
-    script = quick_start_script()
     for name in ("train.py", "train_ray.py"):
-        (folder / name).write_text(script, encoding="utf-8")
+        (folder / name).write_text(quick_start_script(), encoding="utf-8")
     (folder / "job").mkdir()
     stand_in(folder / "job", "start.sh", "#!/bin/bash\ncd .. && exec torchrun --nproc-per-node=2 train.py\n")
     for place in ("docs", "workloads", "benchmarks", "sample_traces", "analyzers"):

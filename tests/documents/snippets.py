@@ -69,10 +69,8 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 def _of_yaml(value: object) -> Iterator[str]:
     """Commands that a forge or a cluster would start: `script:` and `run:` lines, and `command:` as a list."""
-    items = (
-        value.items() if isinstance(value, dict) else [("", one) for one in value] if isinstance(value, list) else ()
-    )
-    for key, inner in items:
+    listed = [("", one) for one in value] if isinstance(value, list) else []
+    for key, inner in value.items() if isinstance(value, dict) else listed:
         if key == "script" and isinstance(inner, list):
             yield from inner
         elif key == "run" and isinstance(inner, str):

@@ -20,7 +20,8 @@ _NOT_HERE = ("ddprof serve", "git apply")  # one never ends, the other needs a r
 SHOWN = {(page.name, text) for page in PAGES for text in blocks(page, "python")}
 
 
-def test_every_page_with_python_is_run_by_a_test() -> None:
+def test_every_page_is_in_the_index_and_one_with_python_is_run_by_a_test() -> None:
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"} <= set(links(ROOT / "docs" / "index.md"))
     here = {"api.md", "dashboard-pages.md", "tuning-reference.md", "ci.md", "python.md"}
     assert {page for page, _ in SHOWN} == here | WANTS_A_GPU | RUN_ELSEWHERE.keys()
 
@@ -68,8 +69,7 @@ def test_data_can_be_read(page: Path, tmp_path: Path) -> None:
 def test_yaml_and_other_tools_give_their_command_lines_too() -> None:
     report = "ddprof report run -o report.html"
     assert {report, f"{report} && ddprof analyze run -o report.json"} <= set(command_lines(ROOT / "docs" / "ci.md"))
-    launched = command_lines(ROOT / "docs" / "launchers.md")
-    assert "ddprof run --run-dir /runs/$JOB_NAME -- torchrun train.py" in launched
+    assert "ddprof run --run-dir /runs/$JOB_NAME -- torchrun train.py" in command_lines(ROOT / "docs" / "launchers.md")
 
 
 def links(document: Path) -> list[str]:
@@ -79,11 +79,6 @@ def links(document: Path) -> list[str]:
 @pytest.mark.parametrize("document", [ROOT / "CONTRIBUTING.md", *PAGES], ids=lambda path: path.name)
 def test_links_lead_to_files(document: Path) -> None:
     assert [link for link in links(document) if not (document.parent / link).exists()] == []
-
-
-def test_every_page_is_in_the_index() -> None:
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert pages <= set(links(ROOT / "docs" / "index.md"))
 
 
 @pytest.mark.torch

@@ -23,9 +23,11 @@ from ddprof.report.redaction.redact import rewritten
 from ddprof.report.text import print_report, render_text
 from ddprof.slices.comparison.compare_page import render_html
 from ddprof.untrusted.plain_text import clean
+from tests.dashboard.onefile_reader import File
 
 SIGNS = ("\x1b[31m", "\x07", "\x9b2J", "\u202e", "\u2066", "\u200b", "\u2028", "\x85", "\r", "\ufeff", "\U000e0041")
-EVIL = "x" + "".join(SIGNS) + "<img src=x onerror=alert(1)>|`*[a](javascript:b)\ny"
+EVIL = "x" + "".join(SIGNS) + "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+EVIL += "|`*[a](javascript:b) @t\ny"
 
 
 @pytest.fixture
@@ -68,12 +70,15 @@ def test_no_sign_of_a_name_reaches_the_output(evil: Report, form: str) -> None:
 
 def test_markup_and_formulas_of_a_name_are_text(evil: Report, tmp_path: Path) -> None:
     assert "<img" not in render_html(compare(evil, evil))
+    page = File(render_summary(evil))
+    assert page.scripts == {} and not [name for name, _ in page.attributes if name.startswith("on")]
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in render_summary(evil)
     for text in (render_markdown(evil), comparison_text.render_markdown(compare(evil, evil))):
         # Inside of fences and code spans everything is literal.
         shown = re.sub("`[^`\n]*`", "", re.sub(r"(?s)(`{3,})python\n.*?\n\1\n", "", text))
-        assert "<img" not in shown and "](javascript" not in shown
+        assert "<img" not in shown and "](javascript" not in shown and "\\@t" in shown
     rows = [line for line in render_markdown(evil).splitlines() if line.startswith("| ") and "---" not in line]
-    assert {line.replace("\\|", "").count("|") for line in rows} <= {4, 6}
+    assert {line.replace("\\|", "").count("|") for line in rows} == {4, 6}
     finding = dataclasses.replace(evil.findings[0], summary='=HYPERLINK("http://x")\x1b')
     report = dataclasses.replace(evil, findings=(finding,), run=dataclasses.replace(evil.run, hosts={0: "@SUM(A1)"}))
     for file in write_tables(tmp_path, report_tables(report), "csv"):

@@ -31,11 +31,9 @@ def test_the_larger_gain_sets_a_thing_that_two_findings_want() -> None:
         (1.0, (_fix({"fused": True}),)),  # below what is told as a finding
     )
     wanted = [fix for fix, _, _ in applicable(report)]
-    assert [(dict(fix.values), fix.at, fix.finding) for fix in wanted] == [
-        ({"num_workers": 4, "persistent_workers": True}, "train.py:57", "kind.number0"),
-        ({"gc_interval": 1000}, "", "kind.number0"),
-        ({"num_workers": 2}, "eval.py:3", "kind.number1"),
-    ]
+    told = [(dict(fix.values), fix.at, fix.finding.removeprefix("kind.number")) for fix in wanted]
+    assert told[0] == ({"num_workers": 4, "persistent_workers": True}, "train.py:57", "0")
+    assert told[1:] == [({"gc_interval": 1000}, "", "0"), ({"num_workers": 2}, "eval.py:3", "1")]
     text = fixes_file(report)
     assert text is not None and list(parse_fixes(text)) == wanted
     assert applicable(from_contract(to_contract(report))) == applicable(report)

@@ -92,7 +92,6 @@ def test_every_finding_has_a_page_with_its_words_and_its_card(site: Path) -> Non
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
-    text = (site / "api.html").read_text(encoding="utf-8")
     # `ddprof.capture` is a package as well: the function is documented where it is defined.
-    known = set(re.findall(r'id="ddprof\.(?:marks\.)?(\w+)"', text))
+    known = set(re.findall(r'id="ddprof\.(?:marks\.)?(\w+)"', (site / "api.html").read_text(encoding="utf-8")))
     assert set(ddprof.__all__) - known == {"__version__"}

@@ -81,14 +81,11 @@ def test_what_is_not_known_is_said_and_a_filter_of_ranks_leaves_no_spread(view: 
     assert "holds no events" in exhibit(view, "kernels").reading and page_at("/kernels").subject.is_empty(view)
 
 
-def test_collectives_have_no_command_and_other_vendors_devices_none_at_all(on_cuda: OpenRun) -> None:
+def test_collectives_and_devices_of_other_vendors_and_redacted_files_have_no_command(on_cuda: OpenRun) -> None:
     sheet = exhibit(alone(on_cuda), "kernels").sheet
     kinds = {(row[2], bool(sheet.command(n))) for n, row in enumerate(sheet.rows)}
     assert ("compute", True) in kinds and ("communication", True) not in kinds
     assert exhibit(alone(with_run(on_cuda, device="rocm")), "kernels").sheet.commands == ()
-
-
-def test_the_file_has_the_table_and_redaction_hides_its_names(on_cuda: OpenRun) -> None:
     page, hidden = render(on_cuda), render(on_cuda, key=b"k")
     assert 'id="exhibit-kernels"' in page and 'class="tool"' in page and "data-command=" in page
     assert 'id="exhibit-kernels"' in hidden and "data-command=" not in hidden

@@ -30,14 +30,11 @@ STACKED = c.Stacked(["rank 0", "rank 1"], PARTS, "ms")
 UPRIGHT = c.Stacked(STACKED.labels, PARTS, "ms", horizontal=False, axis="step")
 HEAT = c.Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True)
 CHARTS: tuple[c.Chart, ...] = (
-    STACKED,
-    UPRIGHT,
+    *(STACKED, UPRIGHT),
     c.Ranges([EVIL, "b"], [1.0, 3.0], [2.0, 3.0], [4.0, 3.0], "ms"),
     c.Columns(["under 1 µs", EVIL], [0.0, 5.0], "operations"),
-    c.Waterfall(["as recorded", EVIL], [10.0, 8.0], "ms"),
-    HEAT,
-    c.Dots([0, 0, 1, 1], [10.0, 11.0, 10.0, 30.0], 10.5, [0, 1, 0, 1], [3]),
-    c.Dots([7], [0.0], 0.0),
+    *(HEAT, c.Waterfall(["as recorded", EVIL], [10.0, 8.0], "ms")),
+    *(c.Dots([0, 0, 1, 1], [10.0, 11.0, 10.0, 30.0], 10.5, [0, 1, 0, 1], [3]), c.Dots([7], [0.0], 0.0)),
     c.Bandwidths({EVIL: ([1e3, 1e6], [0.1, 10.0])}, 10.0, "best"),
     c.Intervals([EVIL, "b"], [0.0, 12.0], [0.0, 3.0], "µs"),
     c.Dumbbells(["step", EVIL], [10.0, 0.0], [8.0, 1.0], "ms"),

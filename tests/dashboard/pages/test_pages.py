@@ -1,29 +1,54 @@
-"""Every page: it is drawn for every kind of run and holds the report's numbers; what ignores a filter says so."""
+"""Every page: it is drawn for every kind of run and holds the report's numbers; what ignores a filter says so.
 
+Replays of the What-if page: no change gives the measured step, the culprit's cause pays, its command agrees.
+"""
+
+import json
+import shlex
+import shutil
 from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlencode
 
 import msgspec
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from dash.development.base_component import Component
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.settings.knobs import Setting
 from ddprof.causes import CAUSES
+from ddprof.cli.whatif import command as whatif
 from ddprof.dashboard.app import _navigation, page_content
 from ddprof.dashboard.exhibits import communication, ranks
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.host import loading_words
-from ddprof.dashboard.exhibits.parts.numbers import lateness_us
-from ddprof.dashboard.pages.cards import exhibit_card, page_of_cause, page_of_finding
+from ddprof.dashboard.exhibits.parts import try_it
+from ddprof.dashboard.pages import what_if
+from ddprof.dashboard.pages.cards import exhibit_card, finding_card, page_of_cause, page_of_finding
 from ddprof.dashboard.pages.catalogue import PAGES, page_at
 from ddprof.dashboard.pages.page import Page
-from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.pages.what_if import wanted_settings
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View, parse_query
 from ddprof.report.model import Report
 from ddprof.sidecar import LoaderSettings, TimedFetches
 from ddprof.tables import NULL
-from tests.dashboard.components import serialised, texts
-from tests.dashboard.made import alone, with_job
+from tests.dashboard.made import SAMPLES, alone, generate, serialised, texts, with_job
+
+REFUSED = [
+    *(("device", "replaced", "which ranks"), ("device", "replaced@99", "no rank 99")),
+    *(("device", "replaced@x", "ranks are written"), ("loader", "nonsense", "the only value is ready")),
+    *(("bucket_cap_mb", "-3", "want a number"), ("gc", "off", "no garbage collection")),
+]
+STAGES = {"microbatches": "8", "interleave": "2", "stages": "balanced"}
+COPIED = [
+    ("straggler.compute", {"device": "replaced@{culprit}", "bandwidth": "2"}),
+    ("comm.latency_bound", {"bucket_cap_mb": "25"}),
+    ("bubble", STAGES),
+    pytest.param("pipeline.bubble", STAGES, marks=pytest.mark.slow),  # 8 seconds of replays
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
@@ -43,24 +68,6 @@ def test_a_saved_report_shows_what_it_holds(page: Page, straggler_report: Report
     assert " ".join(texts(page.content(alone(OpenRun(straggler_report)))))
 
 
-def test_the_overview_and_the_ranks_name_the_culprit_and_the_way_to_the_evidence(view: View) -> None:
-    report, job, content = view.opened.report, view.opened.job, page_content(view, "/")
-    culprit, words = report.ranked_findings()[0].ranks[0], " ".join(texts(content))
-    assert report.verdict.headline in words and f"rank {culprit}" in words.lower()
-    assert "/timeline?finding=0" in serialised(content)
-    assert job.rank_ids[int(np.nanmedian(lateness_us(job), axis=1).argmax())] == culprit
-    exhibit = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
-    assert exhibit.reading.startswith(f"Rank {culprit} arrives")
-
-
-def test_the_timeline_jumps_to_the_finding_of_the_address(straggler: OpenRun) -> None:
-    content = page_content(alone(straggler, finding="0"), "/timeline")
-    store = next(c for c in content if getattr(c, "id", "") == "timeline-config")
-    evidence = next(e for e in straggler.report.ranked_findings()[0].evidence if e.start_us is not None)
-    span = store.data["spans"][store.data["focus"]]
-    assert (span["rank"], span["lo_us"]) == (evidence.rank, evidence.start_us)
-
-
 def test_filters_narrow_the_tables_and_a_bad_one_or_address_is_one_sentence(straggler: OpenRun) -> None:
     view = View(straggler, parse_query("?ranks=0-1&steps=1"), (straggler,))
     lateness = next(e for e in page_at("/ranks").exhibits(view) if e.id == "lateness")
@@ -76,16 +83,6 @@ def test_the_pipeline_page_names_the_slow_stage(pipeline: OpenRun) -> None:
     exhibit = next(e for e in page_at("/pipeline").exhibits(alone(pipeline)) if e.id == "pipeline")
     work = [row[2] for row in exhibit.sheet.rows]
     assert len(work) == len(pipeline.job.pipeline.stages) and f"Stage {int(np.argmax(work))} " in exhibit.reading
-
-
-def test_compare_says_what_changed(straggler: OpenRun) -> None:
-    report = straggler.report
-    job = {**report.ledger.job, "gc": 5_000.0, "wall_us": report.ledger.job["wall_us"] + 5_000.0}
-    steps = replace(report.steps, wall_us=report.steps.wall_us + 5_000.0)
-    slower = OpenRun(replace(report, ledger=replace(report.ledger, job=job), steps=steps))
-    table = next(iter(page_at("/compare").exhibits(View(straggler, {}, (straggler, slower))))).sheet
-    changed = {row[0]: row[3] for row in table.rows}
-    assert changed["garbage collection"] == pytest.approx(5.0) and changed["step"] == pytest.approx(5.0)
 
 
 def test_each_exhibit_says_which_filters_it_does_not_follow(straggler: OpenRun) -> None:
@@ -132,3 +129,86 @@ def test_a_loader_is_described_by_its_workers_and_its_batch(straggler: OpenRun) 
     assert "makes each batch itself, in 36 ms" in _timed(straggler, 0, 36.0)
     assert _timed(straggler, None, 0).startswith("Not recorded: how many workers")
     assert _timed(straggler, 4, 0) == "The run had 4 workers per rank; what a batch costs was not timed."
+
+
+def replayed(opened: OpenRun, **query: str) -> float:
+    wanted = wanted_settings(opened, query)
+    assert wanted.refused == ()
+    return what_if.predict(opened, wanted.settings).after_us
+
+
+def test_as_recorded_is_the_measured_step_and_removing_the_straggler_pays(straggler: OpenRun) -> None:
+    nothing, before = what_if.predict(straggler, ()), straggler.report.steps.wall_us
+    assert nothing.levels == () and nothing.after_us == pytest.approx(before)
+    balanced = replayed(straggler, balance="on")
+    assert balanced < before * 0.99 and replayed(straggler, balance="on", compute="2") < balanced
+
+
+def test_every_control_can_be_replayed_alone(straggler: OpenRun) -> None:
+    values = {"switch": "", "factor": "2", "number": "8", "choice": ""}
+    for control in what_if.controls_of(alone(straggler)):
+        value = control["suggested"] or values[control["kind"]] or control["on"]
+        value = control["choices"][0] if control["choices"] else value
+        value += "@0" if control["ranks"] == "needed" and "@" not in value else ""
+        wanted = wanted_settings(straggler, {control["key"]: value})
+        assert wanted.refused == () and len(wanted.settings) == 1, control["key"]
+        replay = what_if.predict(straggler, wanted.settings)
+        assert len(replay.levels) == 1 and replay.after_us > 0, control["key"]
+        assert replay.low_us <= replay.after_us <= replay.high_us, control["key"]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-5", "x", "1e9"])
+def test_a_factor_from_the_address_stays_within_its_control(text: str, straggler: OpenRun) -> None:
+    (setting,) = wanted_settings(straggler, {"bandwidth": text}).settings
+    assert 1.0 <= float(setting.value) <= 8.0
+
+
+@pytest.mark.parametrize(("key", "text", "why"), REFUSED)
+def test_what_cannot_be_asked_is_refused_in_words(key: str, text: str, why: str, view: View) -> None:
+    said = " ".join(texts(what_if.outcome(view, {key: text, "balance": "on"})))
+    assert why in said and "less" in said  # the rest is replayed
+
+
+def test_the_result_is_a_sentence_and_what_does_not_apply_is_hidden_and_says_why(view: View) -> None:
+    sentence = what_if.outcome(view, {"balance": "on"})[0].children
+    assert "→" in sentence and "less" in sentence
+    keys = {control["key"] for control in what_if.controls_of(view)}
+    assert not keys & {"gc", "stages", "microbatches", "reshard_after_forward"}
+    said = " ".join(texts(what_if.content(view)))
+    assert "no garbage collection in the recorded steps" in said and "no pipeline stages found in this run" in said
+
+
+def test_controls_say_what_findings_suggest_and_those_lead_to_a_remedy(straggler: OpenRun) -> None:
+    view, finding = alone(straggler), straggler.report.ranked_findings()[0]
+    assert [f for f in straggler.report.ranked_findings() if f.id == "straggler.compute"] == [finding]
+    first, *others = what_if.controls_of(view)
+    wanted = f"replaced@{','.join(map(str, finding.ranks))}"
+    assert first["key"] == "device" and first["suggested"] == wanted and first["because"] == 1
+    loader = next(control for control in others if control["key"] == "loader")
+    assert loader["current"].endswith("in the loader per step")
+    assert f"/what-if?{urlencode({'device': wanted})}" in serialised([finding_card(view, 0, finding, full=False)])
+
+
+@pytest.mark.parametrize(("kind", "query"), COPIED)
+def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[str, str], tmp_path: Path) -> None:
+    quoted = tmp_path / "a run"  # the path wants quoting
+    traces = shutil.copytree(SAMPLES / kind, quoted) if kind == "bubble" else generate(quoted, kind)
+    opened = load([str(traces)], workers=1)[0]
+    culprit = (opened.report.ranked_findings()[0].ranks or (0,))[0]
+    query = {key: value.format(culprit=culprit) for key, value in query.items()}
+    (command,) = [text for text in texts(what_if.outcome(alone(opened, **query), query)) if text.startswith("ddprof ")]
+    name, subcommand, *words = shlex.split(command)
+    assert (name, subcommand) == ("ddprof", "whatif")
+    done = CliRunner().invoke(whatif, [*words, "--format", "json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    told = [json.loads(done.stdout)[key] for key in ("predicted_step_us", "low_us", "high_us")]
+    replay = what_if.predict(opened, wanted_settings(opened, query).settings)
+    assert replay.gain_us != 0 and told == pytest.approx([replay.after_us, replay.low_us, replay.high_us], abs=1e-3)
+
+
+def test_a_run_that_no_path_names_has_no_command_several_their_folders(straggler_traces: Path, tmp_path: Path) -> None:
+    opened = load([str(file) for file in sorted(straggler_traces.iterdir())], workers=1)[0]
+    assert opened.argument == "" and try_it.of_settings(opened, [Setting("bandwidth", "2")]) == ()
+    assert "No single path names this run" in " ".join(texts(what_if.outcome(alone(opened), {"bandwidth": "2"})))
+    several = [shutil.copytree(SAMPLES / name / "traces", tmp_path / name) for name in ("gc", "slow_gpu")]
+    assert sorted(run.argument for run in load([str(tmp_path)], workers=1)) == list(map(str, several))

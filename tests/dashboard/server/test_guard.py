@@ -14,17 +14,14 @@ from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.server.guard import Access, is_loopback
 from tests.dashboard.browsing import Page, Serve
 
-TOKEN = "a-secret-of-many-characters"
-REPORT = "/data/report.json"
+TOKEN, REPORT = "a-secret-of-many-characters", "/data/report.json"
 ANSWERED = ["/", REPORT, "/data/nothing", "/nowhere", "/_dash-layout", "/data/tile", "/?token=wrong"]
 HOSTS = [
     *((Access(), host, 200) for host in ("127.0.0.1:8050", "localhost:8050", "[::1]:8050")),
     *((Access(), f"{name}.elsewhere.example", 403) for name in ("127.0.0.1", "localhost")),
     *((Access(), host, 403) for host in ("10.0.0.5:8050", "")),
-    (Access(names=("proxy.example",)), "Proxy.Example:80", 200),
-    (Access(TOKEN), "elsewhere.example", 403),
-    (Access(TOKEN, "0.0.0.0"), "elsewhere.example", 403),
-    (Access(TOKEN, "0.0.0.0"), "10.0.0.5:8050", 200),
+    *((Access(names=("proxy.example",)), "Proxy.Example:80", 200), (Access(TOKEN), "elsewhere.example", 403)),
+    *((Access(TOKEN, "0.0.0.0"), "elsewhere.example", 403), (Access(TOKEN, "0.0.0.0"), "10.0.0.5:8050", 200)),
     (Access(TOKEN, "node7.example"), "node7.example", 200),
 ]
 LED = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}  # by a link

@@ -17,8 +17,7 @@ from ddprof.dashboard.server.guard import Access
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import UsageError
 
-CALL = "/_dash-update-component"
-MANY = ",".join(["0-999999999"] * 900)
+CALL, MANY = "/_dash-update-component", ",".join(["0-999999999"] * 900)
 BAD = [
     *("tile?lanes=0&lo=5&hi=5&bins=10", "tile?lanes=x&lo=0&hi=5&bins=10", "tile?lanes=99999&lo=0&hi=5&bins=10"),
     *("slice?row=-1", "slice?row=abc", "slice", "table.csv?page=ranks&id=nothing", "table.csv?page=nowhere&id=x"),
@@ -81,10 +80,6 @@ def test_bad_and_too_large_requests_are_one_line(client, query: str) -> None:
     assert "\n" not in answer.text and "Traceback" not in answer.text
 
 
-def test_ranks_beyond_those_recorded_are_no_load(client) -> None:
-    assert client.get(f"/data/lanes?ranks={MANY}").status_code == 200
-
-
 def test_a_port_in_use_is_one_line(straggler: OpenRun) -> None:
     first = make_server(Runs([], [straggler]), 0, Access())
     try:
@@ -97,12 +92,11 @@ def test_a_port_in_use_is_one_line(straggler: OpenRun) -> None:
 def test_every_property_that_a_callback_takes_has_a_type(straggler: OpenRun) -> None:
     callbacks = create_app(Runs([], [straggler]), Access()).callback_map.values()
     taken = [named for call in callbacks if "callback" in call for named in call["inputs"] + call["state"]]
-    kinds = {f"{'*' if of['property'] == 'n_intervals' else of['id']}.{of['property']}" for of in taken}
-    assert kinds == set(_VALUES)
+    assert {f"{'*' if of['property'] == 'n_intervals' else of['id']}.{of['property']}" for of in taken} == set(_VALUES)
 
 
 @pytest.mark.parametrize(
-    "search", ["", "?ranks=0", "?ranks=99", "?steps=99", "?ranks=x", "?run=" + "9" * 5_000, "?run=²"]
+    "search", ["", "?run=" + "9" * 5_000, "?run=²", "?steps=99", *map("?ranks={}".format, (0, 99, "x"))]
 )
 @pytest.mark.parametrize("path", ["/", "/ranks", "/host", "/timeline?from=nan", "/nowhere", "/live"])
 def test_what_a_reader_can_type_is_drawn_or_said(client, search: str, path: str) -> None:
@@ -115,7 +109,10 @@ def test_what_is_no_call_of_ours_is_refused(client, call: dict[str, Any], status
     assert answer.status_code == status and "\n" not in answer.text
 
 
-def test_few_operators_are_read_at_once(client, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_beyond_those_recorded_are_no_load_and_few_operators_are_read_at_once(
+    client, straggler: OpenRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.get(f"/data/lanes?ranks={MANY}").status_code == 200
     assert client.get("/data/lanes?expanded=0-999999999").status_code == (400 if len(straggler.job.ranks) > 4 else 200)
     monkeypatch.setattr(open_run, "MAX_EXPANDED_EVENTS", 10)
     answer = client.get("/data/lanes?expanded=1")

@@ -24,23 +24,15 @@ from ddprof.dashboard.server.guard import UPLOAD_PATH, Access
 from ddprof.dashboard.server.uploads import stored_names
 from ddprof.report.json.contract import to_contract
 
-LIMIT_BYTES = 3_000_000
-FROM_OUR_PAGE = {HEADER: "1"}
+LIMIT_BYTES, FROM_OUR_PAGE = 3_000_000, {HEADER: "1"}
 PARTS = {**FROM_OUR_PAGE, "Content-Type": "multipart/form-data; boundary=b"}
 Post, Files = Callable[..., Any], list[tuple[str, bytes]]
 BEYOND = ("0.0.0.0", "a-secret-of-many-characters", 400)
 KEPT_NAMES = [
-    ("../../x.json", "x.json"),
-    ("..\\..\\x.json", "x.json"),
-    ("/etc/passwd", "passwd"),
-    ("<script>alert(1)</script>.json", "script_.json"),
-    ("<b>.json", "_b_.json"),
-    (".hidden", "hidden"),
-    ("..", "file"),
-    ("a\x00b\n.json", "a_b_.json"),
-    ("rank 3.pt.trace.json.gz", "rank_3.pt.trace.json.gz"),
-    ("x" * 500 + ".json.gz", "x" * 92 + ".json.gz"),
-    ("$(reboot).json", "_reboot_.json"),
+    *(("../../x.json", "x.json"), ("..\\..\\x.json", "x.json"), ("/etc/passwd", "passwd"), ("..", "file")),
+    *(("<script>alert(1)</script>.json", "script_.json"), ("<b>.json", "_b_.json"), (".hidden", "hidden")),
+    *(("rank 3.pt.trace.json.gz", "rank_3.pt.trace.json.gz"), ("$(reboot).json", "_reboot_.json")),
+    *(("x" * 500 + ".json.gz", "x" * 92 + ".json.gz"), ("a\x00b\n.json", "a_b_.json")),
 ]
 
 

@@ -18,15 +18,10 @@ from tests.dashboard.browsing import ENTER, PIXELS, SHIFT, Page
 from tests.dashboard.made import lanes_of
 
 ASKED = [
-    ("NCCL ", Sought("nccl")),
-    ("rank 7", Sought("", 7)),
-    ("Step 12", Sought("", None, 12)),
-    ("gemm step 3 rank  0", Sought("gemm", 0, 3)),
-    ('"rank 7"', Sought("rank 7")),
-    ("ranked 7", Sought("ranked 7")),
+    *(("NCCL ", Sought("nccl")), ("rank 7", Sought("", 7)), ("Step 12", Sought("", None, 12))),
+    *(('"rank 7"', Sought("rank 7")), ("ranked 7", Sought("ranked 7")), ("gemm step 3 rank  0", Sought("gemm", 0, 3))),
 ]
-CLOSE = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()"
-BOX = ".tl-bar input[type=search]"
+CLOSE, BOX = "const t = ddprof.timeline; t.open = new Set(); t.layout(); t.refetch()", ".tl-bar input[type=search]"
 # Pixels of a closed rank's line that have the colour of marks: of the first of some ranks that is in the picture.
 MARKED = f"""{PIXELS}
   const t = ddprof.timeline, row = t.visibleRows().find((r) => arguments[0].includes(r.rank) && r.isRank);
@@ -180,13 +175,9 @@ def test_next_and_previous_go_round(timeline: Page, straggler: OpenRun) -> None:
     seek(timeline, "step 1")
     _shown(timeline, "step 1")
     assert timeline.js("return ddprof.timeline.found.at") == 0
-    for go, number in (
-        (timeline.css("button[title^='Previous hit']").click, len(straggler.job.ranks) - 1),
-        (partial(timeline.keys, "n"), 0),
-        (partial(timeline.keys, "n"), 1),
-        (partial(timeline.canvas.send_keys, SHIFT, "n"), 0),
-        (partial(timeline.css(BOX).send_keys, ENTER), 1),
-    ):
+    back, key = timeline.css("button[title^='Previous hit']").click, partial(timeline.keys, "n")
+    ways = (back, key, key, partial(timeline.canvas.send_keys, SHIFT, "n"), partial(timeline.css(BOX).send_keys, ENTER))
+    for go, number in zip(ways, (len(straggler.job.ranks) - 1, 0, 1, 0, 1), strict=True):
         go()
         timeline.wait(f"return ddprof.timeline.found.at === {number}")
 

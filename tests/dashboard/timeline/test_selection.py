@@ -128,8 +128,7 @@ def test_a_drag_over_a_closed_rank_is_all_of_its_lanes(timeline: Page, straggler
     chosen = timeline.js("return [...ddprof.timeline.area]")
     assert {straggler.timeline.lanes[n].rank for n in chosen} == {1, 2}
     assert len(chosen) == sum(lane.rank in (1, 2) for lane in straggler.timeline.lanes)
-    known = _known(timeline, straggler)
-    shown = timeline.js(f"return {CELLS}")
+    known, shown = _known(timeline, straggler), timeline.js(f"return {CELLS}")
     assert [row[0] for row in shown] == [row["name"] for row in known["names"]]
     columns = ("total_ns", "mean_ns", "min_ns", "max_ns")
     assert [row[4:8] for row in shown] == [[_us(row[column]) for column in columns] for row in known["names"]]

@@ -43,10 +43,10 @@ def _run(report: Report, steps_us: list[float], loader_us: list[float]) -> Repor
     compute = [step - wait for step, wait in zip(steps_us, loader_us, strict=True)]
     wall, wait = float(np.mean(steps_us)), float(np.mean(loader_us))
     job = {"wall_us": wall, "compute": wall - wait, "dataloader": wait}
-    per_step = {"compute": tuple(compute), "dataloader": tuple(loader_us)}
-    ledger = Ledger({0: job}, job, per_step)
-    steps = Steps(len(steps_us), "profiler_step", wall, tuple(steps_us))
-    return dataclasses.replace(report, steps=steps, ledger=ledger)
+    ledger = Ledger({0: job}, job, {"compute": tuple(compute), "dataloader": tuple(loader_us)})
+    return dataclasses.replace(
+        report, steps=Steps(len(steps_us), "profiler_step", wall, tuple(steps_us)), ledger=ledger
+    )
 
 
 def _of_world(report: Report, size: int) -> Report:
@@ -124,19 +124,15 @@ def _half(report: Report, steps_us: Any, waited: float) -> Report:
 def test_different_jobs_are_not_comparable_and_a_run_without_steps_is_refused(slow: Report, fast: Report) -> None:
     other = dataclasses.replace(fast, run=dataclasses.replace(fast.run, world_size=8, device_name="NVIDIA A100"))
     assert len(compare(slow, other).differences) == 2 and to_json(compare(slow, other))["comparable"] is False
-    empty = dataclasses.replace(slow, steps=Steps(0, "none", float("nan")))
     with pytest.raises(NoUsableInput, match="no measured step"):
-        compare(slow, empty)
+        compare(slow, dataclasses.replace(slow, steps=Steps(0, "none", float("nan"))))
 
 
 def test_intervals_cover_the_truth_and_kernels_are_compared_by_the_noise_of_their_steps() -> None:
     random = np.random.default_rng(7)
-    hits = 0
-    for _ in range(300):
-        interval = difference_interval(random.normal(100, 5, 10).tolist(), random.normal(103, 5, 10).tolist())
-        assert interval is not None
-        hits += interval[0] <= 3 <= interval[1]
-    assert 0.88 <= hits / 300 <= 0.99
+    drawn = ([random.normal(mean, 5, 10).tolist() for mean in (100, 103)] for _ in range(300))
+    intervals = [interval for one in drawn if (interval := difference_interval(*one)) is not None]
+    assert len(intervals) == 300 and 0.88 <= sum(low <= 3 <= high for low, high in intervals) / 300 <= 0.99
     mm, gone, add = (("mm", "compute"), ("gone", "compute"), ("add", "compute"))
     before = {mm: [10.0, 11.0, 10.5], gone: [5.0] * 3, add: [1.0] * 3}
     after = {mm: [14.0, 15.0, 14.5], add: [1.1] * 3}

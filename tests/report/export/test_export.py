@@ -53,8 +53,7 @@ def test_arrows_join_slices_of_two_ranks(exported: list[dict[str, Any]]) -> None
     for start, end in ends.values():
         assert (start["ph"], end["ph"]) == ("s", "f") and start["pid"] != end["pid"] and start["ts"] <= end["ts"]
         for event in (start, end):
-            track = slices[event["pid"], event["tid"]]
-            assert any(first - 0.01 <= event["ts"] <= last + 0.01 for first, last in track)
+            assert any(first - 0.01 <= event["ts"] <= last + 0.01 for first, last in slices[event["pid"], event["tid"]])
 
 
 def test_an_arrow_never_runs_backwards() -> None:

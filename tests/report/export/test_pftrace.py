@@ -87,8 +87,7 @@ def test_every_event_comes_back_with_its_name_and_times(written: Any) -> None:
     assert count == sum(len(item.trace.events) for item in items)
     for item in items:
         events, strings = item.trace.events, item.trace.strings
-        starts_ns = events["ts_ns"] - item.shift_ns
-        rows = zip(events["name"], starts_ns, events["dur_ns"], strict=True)
+        rows = zip(events["name"], events["ts_ns"] - item.shift_ns, events["dur_ns"], strict=True)
         wanted = Counter((strings[name], int(start), max(int(dur), 0)) for name, start, dur in rows)
         mine = {uuid for uuid in trace.names if uuid >> 32 == item.rank + 1 and trace.names[uuid] != "steps"}
         found = Counter(one for uuid in mine for one in trace.slices[uuid])
@@ -115,8 +114,7 @@ def test_ranges_that_cross_go_to_another_lane_and_stamps_are_varints_of_their_ti
     #                 outer    inner   crosses outer   crosses that one too    after all
     starts, ends = [0, 10, 50, 60, 200], [100, 40, 150, 170, 210]
     assert _crossing([0] * 5, starts, ends) == [2, 3] and _crossing([0, 0, 1, 2, 2], starts, ends) == []
-    dur = np.array(ends) - np.array(starts)
-    assert _lanes(np.zeros(5, np.int64), np.array(starts), dur).tolist() == [0, 0, 1, 2, 0]
+    assert _lanes(np.zeros(5, np.int64), np.array(starts), np.subtract(ends, starts)).tolist() == [0, 0, 1, 2, 0]
     times_ns = [0, -1, 1, 2**51, -(2**51), 123_456_789_000]
     assert [stamps(np.array([ns])) for ns in times_ns] == [[varint(ns + ZERO_NS)] for ns in times_ns]
 

@@ -1,36 +1,47 @@
-"""Parts of exhibits: tables as CSV, short names, the flame graph, and numbers that agree with the ledger."""
+"""Parts of exhibits: tables as CSV, short names, the flame graph, numbers that agree with the ledger.
+
+Groups and order of ranks are what the run's own groups tell, or why they tell nothing; pages with trials fit, are
+clean, and have a button that copies the command.
+"""
 
 import csv
 import io
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as with_fields
+from selenium.webdriver.support.ui import Select
 
 from ddprof.analyzers.engine import Options, load_runs
-from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.model import GROUPS, JobFacts
 from ddprof.analyzers.kernel_table.merged import Merged, merged
 from ddprof.analyzers.kernel_table.of_run import kernels_of
 from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
+from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
 from ddprof.dashboard.exhibits.parts.flame import BY, LEAST_SHARE, TreeFrame, frames
 from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times
-from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.exhibits.parts.trials import short_names
+from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report.model import HealthItem
-from tests.dashboard.browsing import Sample
+from tests.dashboard.browsing import Page, PageOf, Sample, serious
 from tests.dashboard.made import alone, with_job
+from tests.dashboard.tuned import ANSWER
 
 SHORTENED = [
     ("void at::native::f<4, at::native::Add<c10::Half> >(int, long)", "f<4, Add<Half> >"),
     ("void (anonymous namespace)::norm<float>(int, float (*)(int))", "norm<float>"),
     ("ncclDevKernel_AllReduce_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_AllReduce_RING_LL"),
-    ("Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pinned -> Device)"),
-    ("aten::mm", "aten::mm"),
+    *((name, name) for name in ("Memcpy HtoD (Pinned -> Device)", "aten::mm")),
 ]  # fmt: skip
 NS = 1e-3  # us
+RANKS = "return [...new Set(ddprof.timeline.rows.map((r) => r.rank).filter((r) => r !== undefined))]"
+HEADS = "return ddprof.timeline.rows.filter((r) => r.isHost).map((r) => r.label)"
 ROWS = [
     Merged((module, operator, kernel, kind), 2.0, busy_us, busy_us, busy_us / 1000, None, 0.0, 0.0, 0, 1, *[None] * 3)
     for module, operator, kernel, busy_us, kind in (
@@ -52,6 +63,8 @@ def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_e
     assert ranked.rest(10) == "" and ranked.rest(8) == "2 more rows, together 3 % of the step"
     assert ranked.rest(9) == "1 more row, together 1 % of the step" and len(short_name("k" * 200)) == MOST_CHARS
     assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")
+    names = [f"num_workers=2, prefetch_factor={n} at a.py:{n}" for n in range(2)]  # alike, and told apart
+    assert short_names([with_fields(ANSWER.tried[0], settings=(name,)) for name in names]) == names
 
 
 @pytest.mark.parametrize(("name", "short"), SHORTENED)
@@ -160,3 +173,137 @@ def test_steps_have_the_number_of_every_other_page(straggler: OpenRun) -> None:
     names = [name for name in straggler.timeline.names if name.startswith("step ")]
     assert lane.slices == len(marks)
     assert names == [f"step {i}" + (f" (marked {mark})" if i != mark else "") for i, mark in enumerate(marks)]
+
+
+def _grouping(job: JobFacts, name: str) -> Any:
+    return next(grouping for grouping in arrangement(job)["groupings"] if grouping["id"] == name)
+
+
+def _with_groups(job: JobFacts, *groups: tuple[str, str]) -> JobFacts:
+    """The job with these groups, as (ranks, role)."""
+    ranks, roles = map(list, zip(*groups, strict=True))
+    columns = {"size": [of.count(",") + 1 for of in ranks], "ranks": ranks, "role": roles}
+    return replace(job, groups=GROUPS.table({**columns, "name": [str(i) for i in range(len(groups))]}))
+
+
+def test_lateness_is_that_of_the_page_ranks_and_groups_of_a_role_divide_them(straggler: OpenRun) -> None:
+    late = dict(arrangement(straggler.job)["lateness_us"])
+    medians_us = np.nanmedian(lateness_us(straggler.job), axis=1)
+    assert late == pytest.approx(dict(zip(straggler.job.rank_ids, medians_us, strict=True)))
+    assert max(late, key=lambda rank: late[rank]) in straggler.report.ranked_findings()[0].ranks
+    job = _with_groups(straggler.job, ("0,1", "tp"), ("2,3", "tp"), ("2,3", "tp"), ("0,1,2,3", "dp"))
+    groups = _grouping(job, "tp")["groups"]
+    assert groups == [["tensor-parallel group: ranks 0, 1", [0, 1]], ["tensor-parallel group: ranks 2, 3", [2, 3]]]
+
+
+def test_stages_are_the_pipelines_and_what_groups_do_not_tell_has_a_reason(
+    straggler: OpenRun, pipeline: OpenRun
+) -> None:
+    assert [ranks for _, ranks in _grouping(pipeline.job, "pp")["groups"]] == _stages(pipeline.job)
+    job = _with_groups(straggler.job, ("0,1", "tp"), ("1,2", "tp"), (",".join(map(str, straggler.job.rank_ids)), "dp"))
+    told = _grouping(job, "tp")
+    assert told == {"id": "tp", "words": told["words"], "groups": [], "why": "the tensor-parallel groups overlap"}
+    assert _grouping(job, "dp")["why"] == "one data-parallel group holds every rank"
+    assert "no pipeline" in _grouping(replace(job, pipeline=None), "pp")["why"]
+    assert "known to be" in _grouping(_with_groups(straggler.job, ("0,1", "group of 2")), "dp")["why"]
+
+
+def _stages(job: JobFacts) -> list[list[int]]:
+    assert job.pipeline is not None
+    return [[job.rank_ids[position] for position in stage] for stage in job.pipeline.stages]
+
+
+def _open(page: Page, path: str = "/timeline") -> None:
+    page.visit(path)
+    page.wait("return ddprof.timeline && ddprof.timeline.root.dataset.arranged")
+
+
+def _list(page: Page, number: int) -> Select:
+    return Select(page.menu().find_elements("css selector", ".tl-orders select")[number])
+
+
+def test_the_latest_rank_comes_first(page: Page, straggler: OpenRun) -> None:
+    _open(page)
+    late = dict(arrangement(straggler.job)["lateness_us"])
+    assert page.js(RANKS) == sorted(late)
+    expected = sorted(late, key=lambda rank: -late[rank])
+    _list(page, 1).select_by_value("late")
+    assert page.js(RANKS) == expected
+    head = page.js("return ddprof.timeline.rows.find((r) => r.isRank).label")
+    assert f"rank {expected[0]}" in head and "+" in head
+    page.wait("return location.search.includes('order=late')")
+    _open(page, "/timeline?order=late")
+    assert page.js(RANKS) == expected and page.trouble() == []
+
+
+def test_groups_fold_to_their_latest_rank(page: Page, pipeline: OpenRun) -> None:
+    _open(page, "/timeline?run=1&by=pp")
+    stage, *others = _stages(pipeline.job)
+    assert [head[:9] for head in page.js(HEADS)] == [f"▾ stage {n}" for n in range(1 + len(others))]
+    page.js("const t = ddprof.timeline; t.toggleRank(t.rows.find((r) => r.isHost))")
+    first = page.js("return ddprof.timeline.rows.filter((r) => r.isHost)[0]")
+    late = dict(arrangement(pipeline.job)["lateness_us"])
+    assert first["isClosed"] and first["rank"] == max(stage, key=lambda rank: (late.get(rank, -1e18), -rank))
+    assert not [r for r in page.js("return ddprof.timeline.rows") if r.get("isRank") and r["rank"] in stage]
+    # What leads to a rank of a closed group opens the group.
+    page.js(f"const t = ddprof.timeline; t.open.add({stage[-1]}); t.layout()")
+    assert page.js(HEADS)[0].startswith("▾") and page.trouble() == []
+
+
+def test_what_is_not_known_is_disabled_with_the_reason_and_very_many_ranks_begin_closed(page: Page) -> None:
+    """The lanes of one rank, given out as those of 300: rows are few until a group is opened."""
+    _open(page)
+    options = {o.get_attribute("value"): o for o in _list(page, 0).options}
+    assert "no pipeline" in options["pp"].text and not options["pp"].is_enabled() and options["none"].is_enabled()
+    page.js("""
+      const t = ddprof.timeline, mine = t.lanesOn(0);
+      const lanes = Array.from({ length: 300 }, (_, rank) => mine.map((l) => ({ ...l, rank, host: "" }))).flat();
+      t.info = { ...t.info, lanes };
+      t.open.clear(); t.arrange(); t.layout();""")
+    rows = page.js("return ddprof.timeline.rows.length")
+    assert rows == 19 and page.js("return ddprof.timeline.by") == "block"
+    page.js("ddprof.timeline.toggleGroup(ddprof.timeline.groups()[0])")
+    assert page.js("return ddprof.timeline.rows.length") == rows + 16
+
+
+@pytest.fixture
+def tuned_page(page_of: PageOf, tuned_folder: Path) -> Page:
+    return page_of(*load([str(tuned_folder)]))
+
+
+@pytest.mark.parametrize("path", ["/tuning", "/findings", "/what-if"])
+def test_pages_with_trials_fit_on_a_desk_and_on_a_phone_and_are_clean(tuned_page: Page, path: str) -> None:
+    assert tuned_page.visit(path) == []
+    for width, height in ((390, 844), (1440, 900)):  # px of a phone and of a desk
+        with tuned_page.window(width, height):
+            assert tuned_page.js("return document.documentElement.scrollWidth") <= width
+    tuned_page.js("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    for theme in ("light", "dark") if path == "/tuning" else ("dark",):
+        tuned_page.js(f"document.documentElement.dataset.theme = '{theme}'")
+        assert serious(tuned_page) == [], theme
+
+
+def _press_copy(page: Page) -> str:
+    """Press the first button that copies, and return what it has put on the clipboard."""
+    # A clipboard of the test: that of the machine belongs to whoever sits at it.
+    page.js(
+        "Object.defineProperty(navigator, 'clipboard', { configurable: true, value: "
+        "{ writeText: (text) => { window.copied = text; return Promise.resolve(); } } })"
+    )
+    page.js("document.querySelector('.page:not([hidden]) button.copy, #content button.copy').click()")
+    return str(page.wait("return window.copied"))
+
+
+def test_a_button_copies_the_command_or_selects_it_without_a_clipboard(tuned_page: Page, tuned_folder: Path) -> None:
+    tuned_page.visit("/tuning")
+    assert _press_copy(tuned_page).startswith(f"ddprof run --apply {tuned_folder.resolve()}/FIXES.toml -- torchrun")
+    tuned_page.wait("return document.querySelector('button.copy').textContent === 'Copied'")
+    tuned_page.js("Object.defineProperty(navigator, 'clipboard', { configurable: true, value: undefined })")
+    tuned_page.js("getSelection().removeAllRanges(); document.querySelector('button.copy').click()")
+    tuned_page.wait("return getSelection().toString().startsWith('ddprof run --apply')")
+
+
+def test_the_file_copies_too(file_of: PageOf, tuned_folder: Path) -> None:
+    page = file_of(load([str(tuned_folder)])[0]).open("#tuning")
+    page.wait("return !document.getElementById('tuning').hidden")
+    assert _press_copy(page).startswith("ddprof run --apply") and serious(page) == []

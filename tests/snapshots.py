@@ -18,11 +18,8 @@ def frames(*places: tuple[str, int, str]) -> list[dict[str, Any]]:
 
 FORWARD = frames((f"{TORCH}/nn/modules/linear.py", 125, "forward"), ("/home/me/model.py", 12, "forward"))
 BACKWARD = frames((f"{TORCH}/autograd/graph.py", 829, "_engine_run_backward"), ("/home/me/train.py", 40, "main"))
-ENGINE = frames(
-    ("??", 0, "at::native::mm_cuda"),
-    ("??", 0, "torch::autograd::generated::AddmmBackward0::apply"),
-    ("??", 0, "torch::autograd::Engine::evaluate_function"),
-)
+BACKWARD_OF_MM = ("generated::AddmmBackward0::apply", "Engine::evaluate_function")
+ENGINE = frames(("??", 0, "at::native::mm_cuda"), *(("??", 0, f"torch::autograd::{n}") for n in BACKWARD_OF_MM))
 OPTIMIZER = frames((f"{TORCH}/optim/adam.py", 150, "_init_group"), ("/home/me/train.py", 41, "main"))
 MODULE = f"{TORCH}/nn/modules/module.py"
 MOVED = ((MODULE, 1300, "convert"), (MODULE, 930, "_apply"), (MODULE, 1340, "to"))

@@ -32,11 +32,8 @@ PURE_REPORT = "report.model"
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
     **{unit: set() for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "finding_ids")},
-    **{
-        unit: set()
-        for unit in ("change_kinds", "intervals", "significance", "units", "_version", "slices", *MAPPED[2:])
-    },
-    **{"causes": {"finding_ids"}, "slice": {"untrusted"}, "flight_recorder": {"sidecar"}},
+    **{unit: set() for unit in ("intervals", "significance", "units", "_version", "slices", *MAPPED[2:])},
+    **{"change_kinds": set(), "causes": {"finding_ids"}, "slice": {"untrusted"}, "flight_recorder": {"sidecar"}},
     "model": {"tables", "sidecar", "untrusted", "flight_recorder"},
     **{"errors": {"untrusted"}, "whose": {"tables"}},
     "findings": {"whose", "change_kinds"},
@@ -140,10 +137,6 @@ def _unit(name: str) -> str:
     return ".".join(parts[:2]) if parts[0] == "slices" else parts[0]
 
 
-def _is_slice(name: str) -> bool:
-    return name.startswith("slices.")
-
-
 def _imports(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
     """(module under ddprof, statement) of every ddprof import below a node."""
     for child in ast.walk(node):
@@ -158,19 +151,11 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
                 yield full if full in NAMES else base or "ddprof", child
 
 
-def _outer_imports(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Imports outside functions, those for type checkers only included: what a reader has to know beside the module."""
-    for statement in tree.body:
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _imports(statement)
-
-
 def _inner_imports() -> Iterator[tuple[str, str, str]]:
     """(module, module that it imports, place) of every ddprof import in the package."""
     for name, tree in _trees().items():
-        yield from (
-            (name, target, f"{name}:{statement.lineno} imports {target}") for target, statement in _imports(tree)
-        )
+        for target, statement in _imports(tree):
+            yield name, target, f"{name}:{statement.lineno} imports {target}"
 
 
 def _nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, Any]]:
@@ -189,16 +174,17 @@ def test_every_import_is_in_the_table() -> None:
     wrong = []
     for name, target, place in _inner_imports():
         unit, other = _unit(name), _unit(target)
+        is_free = unit in FREE or unit.startswith("slices.") or target == "_version"
         is_own = other in {unit, "ddprof"} and target != "ddprof"
-        if not (unit in FREE or _is_slice(unit) or {other, target} & ALLOWED[unit] or is_own or target == "_version"):
+        if not (is_free or is_own or {other, target} & ALLOWED[unit]):
             wrong.append(place)
     assert wrong == []
 
 
 def test_slices_are_listed_and_neither_the_core_nor_another_imports_one() -> None:
-    imports = _inner_imports()
-    assert [place for name, target, place in imports if _is_slice(target) and _unit(target) != _unit(name)] == []
-    assert {name.split(".")[1] for name in NAMES if _is_slice(name)} == set(OWN)
+    imports = (row for row in _inner_imports() if row[1].startswith("slices."))
+    assert [place for name, target, place in imports if _unit(target) != _unit(name)] == []
+    assert {name.split(".")[1] for name in NAMES if name.startswith("slices.")} == set(OWN)
     for part in own_slices():
         named = [*part.formats, *part.answers, *part.failures, *part.pages, *part.destinations]
         named += [command.module for command in part.commands.values()]
@@ -210,7 +196,9 @@ def test_children_of_a_room_form_no_circle() -> None:
     child without a name, so that each cycle of modules is a circle in the smallest room around it."""
     below: dict[str, dict[str, set[str]]] = {}  # room -> child -> the children that it imports
     for name, tree in _trees().items():
-        for target in {t for t, _ in _outer_imports(tree) if t in NAMES and t != name}:
+        # Outside functions, those for type checkers only included: what a reader has to know beside the module.
+        outer = (s for s in tree.body if not isinstance(s, ast.FunctionDef | ast.AsyncFunctionDef))
+        for target in {t for s in outer for t, _ in _imports(s) if t in NAMES and t != name}:
             mine, theirs = [*name.split("."), ""], [*target.split("."), ""]
             same = next(n for n, pair in enumerate(zip(mine, theirs, strict=False)) if pair[0] != pair[1])
             room = below.setdefault(".".join(mine[:same]), {})
@@ -229,7 +217,7 @@ def test_internal_imports_stand_at_the_top() -> None:
     assert [
         f"{name}:{statement.lineno} imports {target} inside {function.name}"
         for name, function in _nodes(ast.FunctionDef, ast.AsyncFunctionDef)
-        if _unit(name) not in LAZY_ALLOWED and not _is_slice(name) and name != SHIM
+        if _unit(name) not in LAZY_ALLOWED and not name.startswith("slices.") and name != SHIM
         for target, statement in _imports(function)
     ] == []
 
@@ -251,17 +239,11 @@ def test_packages_of_others_stay_where_they_are_needed() -> None:
 
 
 def test_files_and_functions_keep_to_their_size() -> None:
-    big = [
-        f"{name}: {count} lines"
-        for name, file in FILES.items()
-        if (count := len(file.read_text(encoding="utf-8").splitlines())) > MAX_FILE_LINES
-    ]
-    big += [
-        f"{name}.{function.name}: {count} lines"
-        for name, function in _nodes(ast.FunctionDef, ast.AsyncFunctionDef)
-        if (count := (function.end_lineno or 0) - function.lineno + 1) > MAX_FUNCTION_LINES
-    ]
-    assert big == []
+    lines = {name: len(file.read_text(encoding="utf-8").splitlines()) for name, file in FILES.items()}
+    assert {name: count for name, count in lines.items() if count > MAX_FILE_LINES} == {}
+    functions = _nodes(ast.FunctionDef, ast.AsyncFunctionDef)
+    lines = {f"{name}.{f.name}:{f.lineno}": (f.end_lineno or 0) - f.lineno + 1 for name, f in functions}
+    assert {name: count for name, count in lines.items() if count > MAX_FUNCTION_LINES} == {}
 
 
 def test_no_broad_except_outside_the_guard() -> None:
@@ -335,13 +317,8 @@ def test_the_package_refuses_a_second_name() -> None:
 def test_no_path_or_host_of_a_developers_machine() -> None:
     forbidden = ("/work" + "/", "/root" + "/", "/opt" + "/wheels", "/opt" + "/pypi", "/home" + "/")
     files = [*FILES.values(), *(ROOT / n for n in ("README.md", "Makefile", ".ci/run", "pyproject.toml"))]
-    assert [
-        f"{file.relative_to(ROOT)}: {word}"
-        for file in files
-        if file.exists()
-        for word in forbidden
-        if word in file.read_text(encoding="utf-8")
-    ] == []
+    texts = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
+    assert [f"{file}: {word}" for file, text in texts.items() for word in forbidden if word in text] == []
 
 
 def test_documents_that_the_source_names_can_be_opened() -> None:

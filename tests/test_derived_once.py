@@ -24,6 +24,5 @@ def test_each_object_and_argument_is_worked_out_once_a_changed_copy_anew_and_equ
     worked_out.clear()
     one, other = Square(2), Square(2)
     assert [scaled(one, 3), scaled(one, 3), scaled(one, 4), scaled(other, 3)] == [6, 6, 8, 6]
-    assert worked_out == [(2, 3), (2, 4), (2, 3)]
-    assert scaled(replace(one, side=5), 3) == 15
+    assert worked_out == [(2, 3), (2, 4), (2, 3)] and scaled(replace(one, side=5), 3) == 15
     assert one == Square(2) == pickle.loads(pickle.dumps(one))

@@ -40,8 +40,7 @@ def test_operations_are_those_of_sets(first: list[tuple[int, int]], second: list
     right = intervals.intersect(intervals.complement(a, 0, TOP), intervals.complement(b, 0, TOP))
     assert instants(left) == instants(right)
     start, end, of_a, of_b = intervals.intersect_rows(a, b)
-    assert (start == np.maximum(a[0][of_a], b[0][of_b])).all()
-    assert (end == np.minimum(a[1][of_a], b[1][of_b])).all()
+    assert (start == np.maximum(a[0][of_a], b[0][of_b])).all() and (end == np.minimum(a[1][of_a], b[1][of_b])).all()
 
 
 @given(PAIRS, st.integers(0, TOP), st.integers(0, TOP))
@@ -66,8 +65,7 @@ def test_each_instant_is_held_by_the_interval_that_ends_last(pairs: list[tuple[i
     start, end, row = intervals.holders(table[:, 0], table[:, 1])
     held = {i: r for lo, hi, r in zip(start.tolist(), end.tolist(), row.tolist(), strict=True) for i in range(lo, hi)}
     around = {i: [hi for lo, hi in pairs if lo <= i < hi] for i in range(TOP)}
-    assert sorted(held) == [i for i in range(TOP) if around[i]]
-    assert int((end - start).sum()) == len(held)
+    assert sorted(held) == [i for i in range(TOP) if around[i]] and int((end - start).sum()) == len(held)
     assert all(pairs[r][0] <= i and pairs[r][1] == max(around[i]) for i, r in held.items())
 
 

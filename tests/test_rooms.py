@@ -14,8 +14,7 @@ OF_NO_ROOM = {"acceptance", "ci", "consistency", "documents", "fuzz", "oracle", 
 
 def test_a_room_is_one_sentence() -> None:
     """The first paragraph of a room's `__init__.py` says in one sentence what is in it."""
-    packages = ("ddprof", *MAPPED, "sample_traces")
-    rooms = [file for package in packages for file in (ROOT / package).rglob("__init__.py")]
+    rooms = [file for top in ("ddprof", *MAPPED, "sample_traces") for file in (ROOT / top).rglob("__init__.py")]
     first = {room: (ast.get_docstring(ast.parse(room.read_text("utf-8"))) or "").split("\n\n")[0] for room in rooms}
     assert [str(room) for room, text in first.items() if not text.endswith(".") or ". " in text] == []
 
@@ -45,5 +44,4 @@ def test_the_twenty_questions_of_a_newcomer_are_answered_by_paths_that_exist() -
     rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("|")][2:]
     answers = [re.findall(r"`([\w./]+)`", row) for row in rows]
     assert len(answers) == 20 and all(answers)
-    named = set(re.findall(r"`([\w./]+/[\w./]*)`", text))
-    assert {path for path in named if not (ROOT / path).exists()} == set()
+    assert {path for path in re.findall(r"`([\w./]+/[\w./]*)`", text) if not (ROOT / path).exists()} == set()

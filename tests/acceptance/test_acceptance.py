@@ -7,8 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,8 +35,7 @@ class Fault:
 
 
 FAULTS = (
-    Fault("uneven_work.py evaluate_on_first 1", ON_ONE_RANK, (0,), "evaluate()"),
-    Fault("uneven_work.py evaluate_on_first 5", ON_ONE_RANK, (0,), "evaluate()"),
+    *(Fault(f"uneven_work.py evaluate_on_first {every}", ON_ONE_RANK, (0,), "evaluate()") for every in (1, 5)),
     Fault("uneven_work.py save_on_first none", ("host.checkpoint",), (0,), "keep()"),
     Fault("uneven_work.py save_on_first barrier", ("host.checkpoint",), (0,), "keep()"),
     Fault("uneven_work.py statistics_on_first 50", ON_ONE_RANK, (0,), "log_parameters()"),
@@ -71,11 +68,8 @@ FAULTS = (
 )
 # Script -> package that it needs.
 LOOPS = ("ddp", "fsdp2", "gan", "accumulation", "distillation", "lbfgs", "compiled", "plain_all_reduce")
-HEALTHY = {
-    **{f"loops.py {loop}": "torch" for loop in LOOPS},
-    **{"hf_trainer.py": "transformers", "accelerated.py": "accelerate"},
-    **{"lightning_ddp.py": "lightning", "deepspeed_zero1.py": "deepspeed"},
-}
+HEALTHY = {f"loops.py {loop}": "torch" for loop in LOOPS} | {"hf_trainer.py": "transformers"}
+HEALTHY |= {"accelerated.py": "accelerate", "lightning_ddp.py": "lightning", "deepspeed_zero1.py": "deepspeed"}
 
 
 @pytest.mark.parametrize("number", ROUNDS)
@@ -98,8 +92,14 @@ def test_the_first_finding_is_the_fault(tmp_path: Path, fault: Fault, number: in
 def test_no_rank_of_a_healthy_run_is_accused(tmp_path: Path, script: str, is_beside: bool, number: int) -> None:
     if importlib.util.find_spec(HEALTHY[script]) is None:
         pytest.skip(f"{HEALTHY[script]} is not installed")
-    with _neighbours(int(is_beside)):
+    # It computes all the time, wherever the scheduler lets it.
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(100000))"]) for _ in range(is_beside)]
+    try:
         report = _report(tmp_path, f"healthy/{script}")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
     accused = [finding for finding in report["findings"] if finding["ranks"] and finding["severity"] != "info"]
     assert not accused, _said(report)
 
@@ -107,18 +107,6 @@ def test_no_rank_of_a_healthy_run_is_accused(tmp_path: Path, script: str, is_bes
 def _report(out: Path, script: str) -> dict[str, Any]:
     """Report of `ddprof analyze` on a run of two ranks."""
     return told("analyze", captured(out, torchrun(2, *script.split())), "--format", "json")
-
-
-@contextmanager
-def _neighbours(count: int) -> Iterator[None]:
-    """So many processes that compute all the time, wherever the scheduler lets them."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: sum(range(100000))"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def _said(report: dict[str, Any]) -> str:

@@ -16,17 +16,10 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 # Kind -> the ranks that it begins with, and functions of the script one of which the sentence has to name.
 KINDS: dict[str, tuple[tuple[int, ...], tuple[str, ...]]] = {
     "skip": ((1,), ("count()", "leave_out()", "tell_all()")),
-    "order": ((2,), ("swap()", "tell_all()")),
-    "shape": ((0,), ("widen()",)),
-    "exits": ((2,), ("",)),
-    "dies": ((1,), ("line_up()", "die()")),
-    "loader": ((1,), ("take_twice()",)),
-    "gil": ((2,), ("hold_lock()",)),
-    "branch": ((0,), ("line_up()",)),
-    "read": ((1,), ("read_shard()",)),
-    "batches": ((1,), ("line_up()",)),
-    "save": ((0,), ("write()", "keep()")),
-    "groups": ((0, 1), ("in_pairs_backwards()",)),
+    **{"order": ((2,), ("swap()", "tell_all()")), "shape": ((0,), ("widen()",)), "exits": ((2,), ("",))},
+    **{"dies": ((1,), ("line_up()", "die()")), "loader": ((1,), ("take_twice()",)), "gil": ((2,), ("hold_lock()",))},
+    **{"branch": ((0,), ("line_up()",)), "read": ((1,), ("read_shard()",)), "batches": ((1,), ("line_up()",))},
+    **{"save": ((0,), ("write()", "keep()")), "groups": ((0, 1), ("in_pairs_backwards()",))},
 }
 STOOD_S = 25  # after which somebody ends a job that stands still
 LIBRARY_S = 20
@@ -44,13 +37,9 @@ def _signal(job: "subprocess.Popen[str]", number: int, to: str) -> None:
         os.kill(int(torchrun[-1]), number)
 
 
-ENDINGS: dict[str, Callable[["subprocess.Popen[str]"], None]] = {
-    "nothing": lambda job: None,
-    "SIGTERM": lambda job: _signal(job, signal.SIGTERM, "job"),
-    "SIGINT": lambda job: _signal(job, signal.SIGINT, "all"),
-    "library": lambda job: None,
-    "launcher": lambda job: _signal(job, signal.SIGKILL, "launcher"),
-}
+# How a job is ended -> the signal, and to whom; of "nothing" and "library" none is sent.
+ENDINGS = {"nothing": (), "SIGTERM": (signal.SIGTERM, "job"), "SIGINT": (signal.SIGINT, "all"), "library": ()}
+ENDINGS |= {"launcher": (signal.SIGKILL, "launcher")}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -65,14 +54,16 @@ def test_who_stood_still_is_known_after_any_ending(kind: str, ending: str, tmp_p
         _wait(lambda: mark.exists() or job.poll() is not None)
         until = time.monotonic() + STOOD_S
         _wait(lambda: time.monotonic() > until or job.poll() is not None)
-        if job.poll() is None:
-            ENDINGS[ending](job)
+        if job.poll() is None and ENDINGS[ending]:
+            _signal(job, *ENDINGS[ending])
         if ending != "nothing":
             job.wait(ENDED_S)
         hang = told("hang", (tmp_path / "runs" / "latest").resolve(), "--json")
     finally:
-        for pid in _members(job.pid):
-            os.kill(pid, signal.SIGKILL)
+        for path in Path("/proc").glob("[0-9]*/stat"):  # of the session: ranks may outlive their launcher
+            with suppress(OSError):
+                if int(path.read_text().rpartition(")")[2].split()[3]) == job.pid:
+                    os.kill(int(path.parent.name), signal.SIGKILL)
         job.wait()
     assert tuple(hang["ranks"]) == ranks, hang
     assert any(function in hang["sentence"] for function in functions), hang
@@ -83,13 +74,3 @@ def _wait(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until, "it never came"
         time.sleep(0.1)
-
-
-def _members(session: int) -> list[int]:
-    """The processes of a session: ranks may outlive their launcher."""
-    members = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            if int(path.read_text().rpartition(")")[2].split()[3]) == session:
-                members.append(int(path.parent.name))
-    return members

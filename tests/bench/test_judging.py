@@ -1,21 +1,35 @@
-"""The arithmetic of the regression suite: what is right, how far a prediction is off."""
+"""Pairs of runs: the arithmetic of what is right and how far a prediction is off; the fault is found with its rank, and
+is gone with its fix. Recorded ones in the fast tests."""
 
+import importlib.util
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from benchmarks.workload_pairs.execute import FinishedJob
+from benchmarks.oracle.simulate import simulate
+from benchmarks.oracle.small_runs import fault, small_run
+from benchmarks.oracle.spec import Model
+from benchmarks.oracle.write import write
+from benchmarks.workload_pairs import __main__ as cli
+from benchmarks.workload_pairs.execute import MEASURED, FinishedJob, command
 from benchmarks.workload_pairs.judge import Judgement, judge, merged
 from benchmarks.workload_pairs.pairs import QUICK, Job, Pair, contests, pairs
 from benchmarks.workload_pairs.summary import kendall_tau, summarize
 from benchmarks.workload_pairs.table import BEGIN, END, markdown, put_into
+from benchmarks.workload_pairs.turns import Turns
 from ddprof.errors import UsageError
 from ddprof.findings import Finding, Recoverable
 from ddprof.report.model import Ledger, Replay, Report, RunInfo, Steps, Verdict
 from ddprof.workloads.catalogue import WORKLOADS
 
-PAIR = Pair(WORKLOADS["mnist_ddp"], "slow-host", "host")
+PAIR, STORAGE = Pair(WORKLOADS["mnist_ddp"], "slow-host", "host"), "mnist_ddp.loader-straggler.storage"
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
 def report(step_ms: float, *findings: Finding, unprofiled_ms: float | None = None) -> Report:
@@ -35,32 +49,28 @@ def outcome(fix: str, step_ms: float, told: Report | None, problem: str = "") ->
 
 def test_the_matrix_has_every_fix_and_only_takes_parts_of_it() -> None:
     matrix = pairs()
-    assert len([p for p in matrix if p.truth.priced]) >= 40
-    assert {p.workload.name for p in matrix} == set(WORKLOADS)
-    assert not any(p.truth.needs == "cuda" for p in matrix)
-    assert any(p.truth.needs == "cuda" for p in pairs(device="cuda"))
+    assert len([p for p in matrix if p.truth.priced]) >= 40 and {p.workload.name for p in matrix} == set(WORKLOADS)
+    assert [any(p.truth.needs == "cuda" for p in some) for some in (matrix, pairs(device="cuda"))] == [False, True]
     assert {(p.workload.name, p.fault, p.fix) for p in pairs(quick=True)} == set(QUICK)
     names = [job.name for contest in contests(matrix) for job in contest]
     assert len(names) == len(set(names)) and set(WORKLOADS) <= {name.split(".")[0] for name in names}
     assert {p.workload.name for p in pairs(["gpt_fsdp2"])} == {"gpt_fsdp2"}
     assert [p.fixed.name for p in pairs(["mnist_ddp.checkpoint.async"])] == ["mnist_ddp.checkpoint.async"]
-    saving = pairs(["mnist_ddp.checkpoint"])
-    assert [p.fix for p in saving] == ["async", "never"]
-    assert [[job.fix for job in contest] for contest in contests(saving)] == [["", "async", "never"]]
+    saving = contests(pairs(["mnist_ddp.checkpoint"]))
+    assert [[job.fix for job in contest] for contest in saving] == [["", "async", "never"]]
     with pytest.raises(UsageError, match="no such workload"):
         pairs(["vgg"])
 
 
 def test_a_gain_holds_for_the_steps_without_profiler_where_they_are_timed() -> None:
     found = replace(finding(1, 50.0), unprofiled_us=Recoverable(48e3, 40e3, 56e3))
-    told = report(125.0, found, unprofiled_ms=100.0)
-    judged = judge(PAIR, outcome("", 110.0, told), outcome("host", 55.0, report(80.0)))
+    before = outcome("", 110.0, report(125.0, found, unprofiled_ms=100.0))
+    judged = judge(PAIR, before, outcome("host", 55.0, report(80.0)))
     assert judged.found and judged.leads and judged.gone
     assert judged.predicted_ms == pytest.approx(0.52 * 110.0)  # the machine is a tenth slower by then
-    assert (judged.low_ms, judged.high_ms) == (pytest.approx(0.44 * 110.0), pytest.approx(0.60 * 110.0))
-    assert judged.covered and judged.error == pytest.approx(abs(57.2 - 55.0) / 55.0)
-    assert judged.traced_error == pytest.approx(5.0 / 80.0)
-    assert judged.gains == (pytest.approx(0.48), pytest.approx(0.50))
+    assert (judged.low_ms, judged.high_ms) == pytest.approx((0.44 * 110.0, 0.60 * 110.0)) and judged.covered
+    assert (judged.error, judged.traced_error) == pytest.approx((abs(57.2 - 55.0) / 55.0, 5.0 / 80.0))
+    assert judged.gains == pytest.approx((0.48, 0.50))
     traced = judge(PAIR, outcome("", 150.0, report(125.0, finding(1, 50.0))), outcome("host", 90.0, report(80.0)))
     assert traced.predicted_ms == pytest.approx(150.0 * 0.6)
 
@@ -100,3 +110,64 @@ def test_the_table_replaces_what_was_between_the_marks(tmp_path: Path) -> None:
     page.write_text("no marks", encoding="utf-8")
     with pytest.raises(UsageError):
         put_into(page, text)
+
+
+@needs_torch
+def test_a_recorded_pair_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (pair,) = pairs([STORAGE])
+    sizes: Any = {"ranks": 2, "steps": 4, "model": Model(layers=2, params_per_layer=3_000_000), "loader_us": 9_000.0}
+    # Folders of jobs that have run: traces of two ranks and what each measured of itself.
+    for job, step_ms, faults in ((pair.faulted, 90.0, [fault("input.straggler", 8.0, 1)]), (pair.fixed, 50.0, [])):
+        write(simulate(small_run(*faults, **sizes)), tmp_path / "0" / job.name)
+        (tmp_path / "0" / job.name / MEASURED).write_text(json.dumps(Turns(step_ms, [step_ms]).as_dict()))
+    monkeypatch.setattr(cli, "_device", lambda: "cpu")
+    results = tmp_path / "results.json"
+    words = ["--only", STORAGE, "--reuse", "--out", str(tmp_path), "--results", str(results)]
+    done = CliRunner().invoke(cli.command, words)
+    assert done.exit_code == 0, done.output
+    told_rightly(json.loads(results.read_text(encoding="utf-8")), done.stdout)
+
+
+@needs_torch
+def test_jobs_are_started_with_their_fault_and_fix(tmp_path: Path) -> None:
+    (pair,) = pairs([STORAGE])
+    faulted, fixed = (" ".join(command(job, tmp_path)) for job in (pair.faulted, pair.fixed))
+    assert "--fault loader-straggler" in faulted and "--fix" not in faulted
+    assert "--fault loader-straggler --fix storage" in fixed and f"ddprof.cli.main run --run-dir {tmp_path}" in fixed
+
+
+def told_rightly(told: dict[str, Any], said: str) -> None:
+    (pair,) = told["pairs"]
+    assert pair["found"] and pair["gone"] and pair["gain_shares"][0] > 0 and pair["gain_shares"][1] > 0
+    assert pair["replay_error"] < 0.05
+    assert "| mnist_ddp, loader-straggler, storage | input.straggler [1] | right" in said
+
+
+def bench(folder: Path, *arguments: str) -> tuple[Any, str]:
+    """Judgements that the program writes of the pairs, which are all found, and what it prints."""
+    results = folder / "results.json"
+    words = ["--out", str(folder), "--results", str(results), *arguments]
+    line = [sys.executable, "-m", "benchmarks.workload_pairs", *words]
+    done = subprocess.run(line, cwd=Path(__file__).resolve().parents[2], capture_output=True, text=True, check=False)
+    told = json.loads(results.read_text(encoding="utf-8"))
+    assert [(pair["pair"], pair["said"]) for pair in told["pairs"] if not pair["found"]] == [], done.stderr
+    return told, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_the_quick_matrix(tmp_path: Path) -> None:
+    told, said = bench(tmp_path, "--quick")
+    assert told["summary"]["sign_right"] == 1.0
+    told_rightly({"pairs": [pair for pair in told["pairs"] if "loader-straggler" in pair["pair"]]}, said)
+
+
+@pytest.mark.slow
+@pytest.mark.torch
+def test_faults_of_a_real_pipeline(tmp_path: Path) -> None:
+    """Their cost depends on how many cores the two stages have, so only causes and the replay are judged."""
+    wanted = ("pipeline_1f1b.stage-imbalance.even", "pipeline_1f1b.few-microbatches.microbatches")
+    told, _ = bench(tmp_path, *(f"--only={name}" for name in wanted))
+    ranks = {pair["finding"]: pair["ranks"] for pair in told["pairs"]}
+    assert ranks == {"pipeline.imbalance": [1], "pipeline.bubble": []} and told["summary"]["healthy_accused"] == []
+    assert all(pair["replay_error"] < 0.05 for pair in told["pairs"])

@@ -1,4 +1,5 @@
-"""The score itself: what counts as found, as named, as false; and `python -m benchmarks.scoring` around it."""
+"""The score itself: what counts as found, as named, as false; and `python -m benchmarks.scoring` around it,
+with `--precision`: how often findings are right."""
 
 import json
 import shutil
@@ -10,8 +11,10 @@ from click.testing import CliRunner
 from labelled_runs import Runs
 
 from benchmarks.scoring.__main__ import SCHEMA, as_text, command, fault_text
+from benchmarks.scoring.precision import precision
 from benchmarks.scoring.run_score import RunScore
 from benchmarks.scoring.score import Score, compare, labels, read_label, score_run
+from ddprof.analyzers.trust.precision import Tally, read
 from ddprof.errors import NoUsableInput
 
 # Labelled messy runs made by others: what came out right once stays right.
@@ -50,8 +53,7 @@ def test_every_run_of_a_folder_is_judged_and_independent_ones_are_not_one_job(la
     label["mess"] = ["unrelated"]
     mixed = compare(clean.name, label, clean.report)
     assert not mixed.right and "2 independent runs, taken for a job of 4 ranks" in fault_text(mixed)
-    assert compare(clean.name, label, clean.report, clean.report).right
-    assert mixed.wall_error is not None
+    assert compare(clean.name, label, clean.report, clean.report).right and mixed.wall_error is not None
     assert compare(clean.name, {**label, "skip_numbers": True}, clean.report).wall_error is None
 
 
@@ -76,7 +78,7 @@ def test_a_finding_no_fault_explains_is_false_and_a_silent_report_misses_the_fau
     assert (silent.found, silent.named, silent.headline_right) == ((False,), (False,), False)
 
 
-def test_labels_that_are_none_are_named(tmp_path: Path) -> None:
+def test_labels_that_are_none_are_named_and_unreadable_traces_a_problem(labelled: Runs, tmp_path: Path) -> None:
     with pytest.raises(NoUsableInput, match=r"no label\.json"):
         labels(tmp_path)
     file = tmp_path / "label.json"
@@ -84,17 +86,14 @@ def test_labels_that_are_none_are_named(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(NoUsableInput, match=r"label\.json: not a label"):
             read_label(file)
-
-
-def test_traces_that_cannot_be_read_are_a_problem_not_a_crash(labelled: Runs, tmp_path: Path) -> None:
-    shutil.copy(folder_of(labelled, "host.gc") / "label.json", tmp_path / "label.json")
+    shutil.copy(folder_of(labelled, "host.gc") / "label.json", file)
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "rank0.json").write_text("nothing")
-    result = score_run(tmp_path / "label.json")
+    result = score_run(file)
     assert result.problem and not result.right
 
 
-def test_command_prints_a_table_or_json(labelled: Runs) -> None:
+def test_command_prints_a_table_or_json_and_lists_what_is_not_right(labelled: Runs, tmp_path: Path) -> None:
     folder = folder_of(labelled, "straggler.compute")
     text = CliRunner().invoke(command, [str(folder), "--workers", "1"])
     assert text.exit_code == 0
@@ -102,9 +101,6 @@ def test_command_prints_a_table_or_json(labelled: Runs) -> None:
     document = json.loads(CliRunner().invoke(command, [str(folder), "--format", "json", "--workers", "1"]).output)
     assert document["schema"] == SCHEMA and document["summary"]["faults_right"] == 1.0
     assert document["causes"][0]["cause"] == "straggler.compute" and document["runs"][0]["right"] is True
-
-
-def test_command_lists_what_is_not_right(labelled: Runs, tmp_path: Path) -> None:
     folder = shutil.copytree(folder_of(labelled, "clean.ddp"), tmp_path / "run")
     shutil.copy(folder_of(labelled, "host.gc") / "label.json", folder / "label.json")
     result = CliRunner().invoke(command, [str(tmp_path), "--workers", "1"])
@@ -133,6 +129,27 @@ def test_a_gain_inside_the_true_range_is_no_error(labelled: Runs) -> None:
     for high_us, error in ((1e9, 0.0), (0.0, pytest.approx(fault["share"], rel=0.05))):
         ranged = {**run.label, "faults": [{**fault, "recoverable_range_us": [0.0, high_us]}]}
         assert compare(run.name, ranged, run.report).gain_error == error
+
+
+def test_true_findings_with_the_right_ranks_are_right_and_doubts_are_counted_apart(labelled: Runs) -> None:
+    run = labelled("straggler.compute")
+    wrong = replace(run.report, findings=tuple(replace(f, ranks=(0,)) for f in run.report.findings))
+    scores = [compare(run.name, run.label, report) for report in (run.report, run.report, wrong)]
+    table = precision({"a": scores[:1], "b": scores[1:]}, "2026-11-23")
+    assert table.runs == {"a": 1, "b": 2} and table.findings["straggler.compute"]["compared"] == Tally(3, 2)
+    assert table.undoubted == sum((t for row in table.findings.values() for t in row.values()), Tally())
+    run, clean = labelled("host.gc"), labelled("clean.ddp")
+    doubted = tuple(replace(f, doubts=("one_step", "missing_ranks")) for f in run.report.findings)
+    table = precision({"a": [compare(clean.name, clean.label, replace(clean.report, findings=doubted))]}, "")
+    assert (table.doubts, table.undoubted) == ({"one_step": Tally(1, 0), "missing_ranks": Tally(1, 0)}, Tally())
+
+
+def test_the_scorer_writes_the_table(labelled: Runs, tmp_path: Path) -> None:
+    folder, file = folder_of(labelled, "host.gc"), tmp_path / "precision.json"
+    result = CliRunner().invoke(command, [str(folder), str(folder), "--workers", "1", "--precision", str(file)])
+    assert result.exit_code == 0, result.output
+    table = read(file)
+    assert table.runs == {folder.name: 2} and table.findings["host.gc"]["recorded"] == Tally(2, 2) and table.measured
 
 
 @pytest.fixture(scope="module")

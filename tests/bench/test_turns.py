@@ -1,15 +1,19 @@
-"""Jobs that take turns: they are really held, their own turns are what counts, and a broken one says why."""
+"""Jobs that take turns: they are really held, their own turns are what counts, a broken one says why, and which of its
+records remain."""
 
+import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.workload_pairs import turns
+from benchmarks.workload_pairs.kept_records import keep_turns
 from benchmarks.workload_pairs.processes import Processes
 from benchmarks.workload_pairs.turns import LAPS, mean_ms, take_turns, undisturbed
 
@@ -66,11 +70,9 @@ def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(turns, "MIN_TURN_S", 2.0)
     monkeypatch.setattr(turns, "_cpu_ticks", lambda: (0, 0))
     folders = [tmp_path / "slow", tmp_path / "fast"]
-    lines = [job(folders[0], 0.03), job(folders[1], 0.01)]
-    slow, fast = take_turns(lines, folders, os.environ, first=5, rounds=2)
+    slow, fast = take_turns([job(folders[0], 0.03), job(folders[1], 0.01)], folders, os.environ, first=5, rounds=2)
     assert (slow.problem, fast.problem) == ("", "") and len(slow.turns_ms) == len(fast.turns_ms) == 2
-    assert slow.step_ms is not None and fast.step_ms is not None
-    assert 30 <= slow.step_ms < 2_000 and 10 <= fast.step_ms < 2_000
+    assert slow.step_ms and 30 <= slow.step_ms < 2_000 and fast.step_ms and 10 <= fast.step_ms < 2_000
 
 
 def test_a_job_that_ends_says_why_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +100,43 @@ def test_rounds_in_which_others_took_the_machine_do_not_count() -> None:
     assert undisturbed([0.03, 0.04, 0.2, 0.03]) == [True, True, False, True]
     assert undisturbed([0.3, 0.4, 0.3]) == [True] * 3  # no round was calm: all are alike
     assert undisturbed([]) == []
+
+
+def step(index: int, start_ns: int, profiled: bool = False) -> dict[str, Any]:
+    return {"index": index, "start_ns": start_ns, "end_ns": start_ns + 10, "profiled": profiled}
+
+
+def kept(folder: Path, **content: Any) -> Any:
+    """A sidecar whose job was traced for two steps, ran two more, was held at 60 and had turns at 100 and 300."""
+    steps = [step(0, 0, True), step(1, 10, True), step(2, 20), step(3, 30)]
+    held = {**step(4, 40), "end_ns": 104}  # began before it was held
+    steps += [held, *(step(5 + i, 104 + 10 * i) for i in range(6)), {**step(11, 164), "end_ns": 310}]
+    steps += [step(12 + i, 310 + 10 * i) for i in range(3)]
+    path = folder / "rank0.here.1.0.sidecar.json"
+    path.write_text(json.dumps({"rank": 0, "steps": steps, "steps_total": len(steps), **content}))
+    keep_turns(folder, held_at_ns=60, turns=[(100, 170), (300, 340)], period=2)
+    return json.loads(path.read_text())
+
+
+def test_whole_periods_of_each_turn_stay_beside_the_window_and_the_step_after_it(tmp_path: Path) -> None:
+    told = kept(tmp_path)
+    # Of steps 5 to 10 the first is left out and four are two periods; of 12 to 14 it leaves one period.
+    assert [s["index"] for s in told["steps"]] == [0, 1, 2, 6, 7, 8, 9, 13, 14]
+    assert told["steps_total"] == 9 and told["rank"] == 0
+
+
+def test_pauses_outside_these_steps_go_and_other_lists_stay(tmp_path: Path) -> None:
+    starts = {5: True, 25: True, 35: False, 101: False, 115: True, 175: False, 325: True, 312: False}
+    gc = [{"start_ns": start, "dur_ns": 4} for start in starts]
+    told = kept(tmp_path, gc=gc, batches=[{"step": 5}], notes=["held"], checkpoints=[])
+    assert [pause["start_ns"] for pause in told["gc"]] == [start for start, stays in starts.items() if stays]
+    assert (told["batches"], told["notes"], told["checkpoints"]) == ([{"step": 5}], ["held"], [])
+
+
+def test_a_fetch_that_was_held_goes_and_so_does_half_a_line(tmp_path: Path) -> None:
+    fetches = [{"worker": 0, "start_ns": start, "dur_ns": 20} for start in (10, 50, 101, 165, 305)]
+    lines = [json.dumps(fetch) + "\n" for fetch in fetches]
+    log = tmp_path / "rank0.here.1.0.workers.jsonl"
+    log.write_text("".join(lines) + '{"worker": 0, "start')
+    kept(tmp_path)
+    assert log.read_text() == lines[0] + lines[2] + lines[4]

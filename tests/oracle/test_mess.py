@@ -1,4 +1,5 @@
-"""Each mess changes the files as it should, and the label stays true: of the steady steps, by simulation."""
+"""Each mess changes the files as it should, and the label stays true: of the steady steps, by simulation. The rarer
+faults: each is in the files as it should be, and costs what the label says."""
 
 import json
 from dataclasses import replace
@@ -7,22 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import traces
 
-from benchmarks.oracle import generate
 from benchmarks.oracle.draws import generator
-from benchmarks.oracle.faults import build
+from benchmarks.oracle.faults import EFFECTS, build
 from benchmarks.oracle.kineto import TraceWriter
 from benchmarks.oracle.labels import label
 from benchmarks.oracle.ledger import CAUSES
 from benchmarks.oracle.mess.catalogue import MESSES, add, changed, cut, fits_together
 from benchmarks.oracle.messy import messy_scenario
+from benchmarks.oracle.rarer_faults import FINDINGS
+from benchmarks.oracle.rarer_kinds import RARER_KINDS
 from benchmarks.oracle.simulate import Run, simulate
 from benchmarks.oracle.small_runs import cluster, fault, small_run
 from benchmarks.oracle.spec import Mess, Model, Parallel, Scenario
 from benchmarks.oracle.together import OF_ONE_JOB, together, write_together
 
-SIZES = {"ranks": 3, "steps": 4, "model": Model(layers=2, params_per_layer=3_000_000), "loader_us": 9_000.0}
+SIZES: Any = {"ranks": 3, "steps": 4, "model": Model(layers=2, params_per_layer=3_000_000), "loader_us": 9_000.0}
 BASE = small_run(fault("straggler.compute", 0.3, 1, mode="all"), **SIZES)
 IN_THE_FILE = ["lost", "sampled", "holes", "truncated", "nomarks", "renamed", "nested", "devicemarks", "stacks"]
 IN_THE_FILE += ["partial"]
@@ -31,6 +32,16 @@ ONCE = tuple(name for name, kind in MESSES.items() if kind.once)
 TRUTH = ("step_us", "per_step_us", "counterfactual_step_us", "recoverable_us", "faults", "ledger", "comm_free_step_us")
 ONCE_TOLERANCE = 0.01  # of the step: when ranks begin the steady steps differs by microseconds
 SUM_TOLERANCE_US = 0.2
+# Fault -> its strength and ranks, and what the run of it has of its own.
+RUNS: dict[str, tuple[tuple[float, ...], dict[str, Any]]] = {
+    **{"host.stalled": ((9e3,), {}), "input.preprocessing": ((8e3,), {}), "host.evaluation": ((2.0, 0), {})},
+    **{"host.script": ((2e4,), {}), "script.one_rank": ((2e4, 1), {}), "comm.barrier": ((16.0,), {})},
+    "imbalance.hot_expert": ((2.0, 1), {"model": replace(SIZES["model"], arch="moe")}),
+    "imbalance.hot_table": ((3.0, 2), {"model": replace(SIZES["model"], arch="dlrm")}),
+    "fsdp.nested": ((1500.0,), {"parallel": Parallel("fsdp", dp=3)}),
+    "fsdp.no_prefetch": ((60.0,), {"parallel": Parallel("fsdp", dp=3)}),
+    "pipeline.slow_link": ((900.0, 0, 1), {"parallel": Parallel("pp", dp=1, pp=3, microbatches=6)}),
+}
 Events = list[dict[str, Any]]
 
 
@@ -42,8 +53,11 @@ def messy(name: str, scenario: Scenario = BASE) -> Scenario:
 
 @cache
 def simulated(name: str) -> Run:
-    """The run with a mess, or "" for none."""
-    return simulate(messy(name) if name else BASE)
+    """The run with a mess or a rarer fault, or "" for none."""
+    if name not in RUNS:
+        return simulate(messy(name) if name else BASE)
+    (strength, *ranks), own = RUNS[name]
+    return simulate(small_run(fault(name, strength, *ranks), **SIZES | own))
 
 
 @cache
@@ -169,9 +183,8 @@ def test_compiled_regions_triton_kernels_and_graphs(mode: str, call: str) -> Non
 
 def test_stacks_accumulation_lengths_and_chunks() -> None:
     assert len(of(events("stacks"), "python_function")) > len(of(events(""), "cpu_op"))
-    micro_steps = int(simulated("accum").scenario.mess[0].strength)
     loads = [e for e in events("accum") if e["name"].startswith("enumerate(DataLoader)")]
-    assert len(loads) == micro_steps * len(marks(events("accum")))
+    assert len(loads) == int(simulated("accum").scenario.mess[0].strength) * len(marks(events("accum")))
     lengths = labelled("varlen")["per_step_us"]
     assert max(lengths) > 1.1 * min(lengths)
     pipeline = replace(BASE, faults=(), cluster=cluster(2), parallel=Parallel("pp", dp=1, pp=2, microbatches=4))
@@ -189,18 +202,49 @@ def test_runs_of_a_folder_are_independent(tmp_path: Path) -> None:
         assert truth["clean"] and set(OF_ONE_JOB) <= set(truth["forbidden_ids"])
 
 
-def test_messy_runs_are_drawn_by_seed(tmp_path: Path) -> None:
+def test_messy_runs_are_drawn_by_seed() -> None:
     for seed in range(6):
         one, other = (messy_scenario(seed, 0.5, kinds=("clean.plain", "straggler.compute")) for _ in range(2))
         names = tuple(mess.name for mess in one.mess)
         assert one == other and 1 <= len(names) <= 3 and fits_together(names) and one.cluster.world <= 8
-    messy = ("--messy", "--messes", "nested", "--count", "1", "--seed", "6", "--kinds", "clean.gc")
-    assert traces.generated(tmp_path / "a", *messy) == traces.generated(tmp_path / "b", *messy)
 
 
-def test_an_unknown_mess_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        generate.main([str(tmp_path), "--messy", "--messes", "mud"])
-    assert "mud" in capsys.readouterr().err and generate.main(["--list-messes"]) == 0
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in MESSES)
+@pytest.mark.parametrize("name", list(RUNS))
+def test_the_fault_costs_what_the_label_says(name: str) -> None:
+    run, found = simulated(name), labelled(name)
+    (truth,) = found["faults"]
+    healthy = simulate(run.scenario, build(run.scenario, frozenset([0])), recording=False).step_us()
+    assert truth["id"] == FINDINGS.get(name, name) == truth["acceptable_ids"][0]
+    assert truth["counterfactual_step_us"] == pytest.approx(healthy, abs=0.01) and truth["share"] > 0.03
+    assert truth["culprit_ranks"] in truth["acceptable_culprits"] and found["expected_bound"]
+    job = found["ledger"]["job"]
+    assert sum(us for cause, us in job.items() if cause != "wall_us") == pytest.approx(job["wall_us"], abs=0.2)
+
+
+def test_every_rarer_kind_has_its_effect_on_the_files_that_there_are() -> None:
+    assert set(RUNS) <= set(EFFECTS) and set(RUNS) <= set(RARER_KINDS)
+    of_fsdp = (of(events(name), "kernel") for name in ("fsdp.nested", "fsdp.no_prefetch"))
+    nested, gathered = (sum("AllGather" in e["name"] for e in rows) for rows in of_fsdp)
+    assert nested > 2 * gathered > 0
+    assert labelled("fsdp.no_prefetch")["ledger"]["job"]["comm_transfer"] > 500.0
+    run = simulated("host.stalled")
+    (truth,) = label(replace(run, scenario=replace(run.scenario, missing_ranks=(2,))))["faults"]
+    assert [] in truth["acceptable_culprits"] and [0, 1] in truth["acceptable_culprits"]
+
+
+def test_stalls_preprocessing_and_barriers_are_in_the_calls_of_the_host() -> None:
+    assert max(e["dur"] for e in events("host.stalled") if e["name"].startswith(("aten::layer_norm", "aten::linear",
+               "aten::add", "aten::gelu", "autograd"))) > 800.0  # fmt: skip
+    assert sum(e["dur"] for e in events("input.preprocessing") if e["name"].startswith("aten::_upsample")) > 4e3
+    assert labelled("input.preprocessing")["ledger"]["job"]["dataloader"] > 6e3
+    assert len([e for e in events("comm.barrier") if e["name"] == "c10d::barrier"]) == 16 * 4
+    assert labelled("comm.barrier")["ledger"]["job"]["host_sync"] > 100.0
+
+
+def test_one_rank_is_hot_or_evaluates_and_the_others_wait() -> None:
+    for name, rank in (("imbalance.hot_expert", 1), ("imbalance.hot_table", 2)):
+        book = labelled(name)["ledger"]["per_rank"]
+        assert book[str(rank)]["compute"] > 1.1 * book["0"]["compute"]
+        assert any(e["name"] == "c10d::alltoall_base_" for e in events(name))
+    book = labelled("host.evaluation")["ledger"]["per_rank"]
+    assert book["1"]["comm_wait"] > 0.05 * book["1"]["wall_us"] > book["0"]["comm_wait"]

@@ -1,4 +1,5 @@
-"""`python -m fuzzing`: run cases, group what fails by its place, keep the smallest input of each group."""
+"""`python -m fuzzing`: run cases, group what fails by its place, keep the smallest input of each group:
+files left out, then events and values, then pieces of text."""
 
 import argparse
 import json
@@ -7,17 +8,19 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from fuzzing.cases import Case, drawn, kept
 from fuzzing.judge import MOST_CPU_S, Bounds
-from fuzzing.minimise import minimised
-from fuzzing.pool import Pool
-from fuzzing.tree import Tree, files, plant
-from fuzzing.worker import Worker
+from fuzzing.mutations.values import documents, put
+from fuzzing.pool import Pool, Worker
+from fuzzing.tree import Tree, files, plant, unpacked, without
 
+T = TypeVar("T")
+Fails = Callable[[Tree], bool]
 KEPT_BOUNDS = Bounds(cpu_s=5.0, peak_bytes=500 << 20)
 _SECONDS_EACH = 20.0  # to make the input of a group smaller
 
@@ -119,11 +122,72 @@ def _smallest(worker: Worker, case: Case, group: Group) -> Tree:
     def fails(tree: Tree) -> bool:
         remade = Case.named(case.name)  # with another tree in place of the one its name makes
         remade.__dict__.update(tree=tree, target=case.target if case.target in tree else "run")
-        return any(
-            (failure.kind, failure.place) == (group.kind, group.place) for failure in worker.run(remade, Bounds())
-        )
+        return any((one.kind, one.place) == (group.kind, group.place) for one in worker.run(remade, Bounds()))
 
     return minimised(case.tree, fails, _SECONDS_EACH)
+
+
+def minimised(tree: Tree, fails: Fails, seconds: float) -> Tree:
+    """A smaller tree for which `fails` holds too; the best that was found in the time."""
+    until = time.monotonic() + seconds
+
+    def holds(candidate: Tree) -> bool:
+        return time.monotonic() < until and fails(candidate)
+
+    for name in sorted(tree, key=lambda path: path.startswith("run/")):
+        if holds(without(tree, name)):
+            tree = without(tree, name)
+    for name, entry in tree.items():
+        if isinstance(entry, bytes) and unpacked(entry) is not entry and holds({**tree, name: unpacked(entry)}):
+            tree = {**tree, name: unpacked(entry)}
+    for name, value in documents(tree):
+        tree = _smaller_document(tree, name, value, holds)
+    parsed = {name for name, _ in documents(tree)}
+    for name in [name for name, entry in tree.items() if isinstance(entry, bytes) and name not in parsed]:
+        tree = _smaller_text(tree, name, holds)
+    return tree
+
+
+def _smaller_document(tree: Tree, name: str, value: Any, holds: Fails) -> Tree:
+    """Events, lines and top-level keys left out."""
+    if isinstance(value, dict):
+        for key in list(value):
+            smaller = {k: v for k, v in value.items() if k != key}
+            if holds(put(tree, name, smaller)):
+                value = smaller
+        for key, held in list(value.items()):
+            if isinstance(held, list) and len(held) > 1:
+                value |= {key: fewer(held, lambda items, v=value, k=key: holds(put(tree, name, {**v, k: items})))}
+    elif isinstance(value, list):
+        value = type(value)(fewer(value, lambda items: holds(put(tree, name, type(value)(items)))))
+    smallest = put(tree, name, value)
+    return smallest if holds(smallest) else tree
+
+
+def _smaller_text(tree: Tree, name: str, holds: Fails) -> Tree:
+    """Pieces of the text left out, at most some hundred."""
+    entry = tree[name]
+    assert isinstance(entry, bytes)
+    size = max(1, len(entry) // 256)
+    pieces = [entry[at : at + size] for at in range(0, len(entry), size)]
+    return {**tree, name: b"".join(fewer(pieces, lambda kept: holds({**tree, name: b"".join(kept)})))}
+
+
+def fewer(items: Sequence[T], holds: Callable[[list[T]], bool]) -> list[T]:
+    """Delta debugging: a sublist for which it holds, of which no tried part can be left out."""
+    left, parts = list(items), 2
+    while len(left) > 1 and parts <= 2 * len(left):
+        size = -(-len(left) // min(parts, len(left)))
+        for at in range(0, len(left), size):
+            smaller = left[:at] + left[at + size :]
+            if smaller and holds(smaller):
+                left, parts = smaller, max(2, parts - 1)
+                break
+        else:
+            if size == 1:
+                return left
+            parts *= 2
+    return left
 
 
 if __name__ == "__main__":

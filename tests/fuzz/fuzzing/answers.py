@@ -1,23 +1,30 @@
-"""One call of the command line in this process, watched: what it said, what it cost, where it failed."""
+"""One call of the command line in this process, watched: what it said, what it cost, where it failed: a place
+in ddprof is its own innermost frame."""
 
 import contextlib
 import io
 import os
+import re
 import resource
 import sys
 import tempfile
+import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
-from fuzzing import places
+import ddprof
 from fuzzing.seeds import REPOSITORY
 
 HEADROOM_BYTES = 1_600 << 20  # of address space beyond what the process has: then MemoryError says where
 NOBODY = 65534
 _PAGE_BYTES = 4096
+_CODE = f"{Path(ddprof.__file__).resolve().parents[1]}/"  # the checkout whose ddprof runs
+_OURS = ("ddprof", "analyzers", "dashboard")
+_FAULT_LINE = re.compile(r'File "(?P<file>[^"]+)", line \d+ in (?P<function>\S+)')
 _vanishing: dict[str, int] = {}  # path -> how many more times it can be opened
 
 
@@ -69,7 +76,7 @@ def ask(arguments: Sequence[str], folder: Path, setting: Setting) -> Answer:
     with _limits(), _environment(arguments, folder, setting), warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = lambda message, category, *_: warned.append(
-            (places.of_frame(sys._getframe(1)), f"{category.__name__}: {message}")
+            (_place_of_frame(sys._getframe(1)), f"{category.__name__}: {message}")
         )
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
@@ -77,7 +84,7 @@ def ask(arguments: Sequence[str], folder: Path, setting: Setting) -> Answer:
             except SystemExit as done:
                 code = done.code if isinstance(done.code, int) else 1
             except BaseException as caught:
-                error = (places.of_error(caught.__traceback__), f"{type(caught).__name__}: {caught}"[:300])
+                error = (place_of_error(caught.__traceback__), f"{type(caught).__name__}: {caught}"[:300])
         cpu_s, peak = _cpu_s() - before_cpu, peak_bytes()
     _vanishing.clear()
     return Answer(code, _text(out), _text(err), error, tuple(warned), cpu_s, peak)
@@ -141,3 +148,29 @@ def _limits() -> Iterator[None]:
 def peak_bytes() -> int:
     """The most memory this process has had since the peak began anew."""
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) << 10
+
+
+def place_of_error(trace: TracebackType | None) -> str:
+    """`file:function` of the innermost frame of ours."""
+    return _innermost((frame.filename, frame.name) for frame in traceback.extract_tb(trace))
+
+
+def _place_of_frame(frame: FrameType | None) -> str:
+    """Place of the frame that runs now."""
+    frames = reversed([one for one, _ in traceback.walk_stack(frame)]) if frame else ()
+    return _innermost((one.f_code.co_filename, one.f_code.co_name) for one in frames)
+
+
+def place_of_dump(text: str) -> str:
+    """Place in a dump of `faulthandler`, innermost first; of its last thread, which is the main one."""
+    main = text.rsplit("Thread 0x", 1)[-1]
+    return _innermost((found["file"], found["function"]) for found in reversed([*_FAULT_LINE.finditer(main)]))
+
+
+def _innermost(frames: Iterable[tuple[str, str]]) -> str:
+    place = "outside ddprof"
+    for file, function in frames:
+        parts = file.removeprefix(_CODE).split("/")
+        if file.startswith(_CODE) and parts[0] in _OURS and not function.startswith("<module"):
+            place = f"{'/'.join(parts)}:{function}"
+    return place

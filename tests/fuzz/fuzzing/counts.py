@@ -55,8 +55,7 @@ def touched(before: bytes, after: bytes) -> Touched | None:
         return None
     parsed = _events(after)
     if parsed is not None:
-        gone = _counted(_events(before) or []) - _counted(parsed)
-        return Touched(len(starts), sum(gone.values()), True, False)
+        return Touched(len(starts), (_counted(_events(before) or []) - _counted(parsed)).total(), True, False)
     first, last = _changed(before, after)
     if first == 0 or (first <= starts[0][0] and last >= before.index(_EVENTS)):
         return Touched(len(starts), len(starts), False, True)  # nothing says any more that this is a list of events

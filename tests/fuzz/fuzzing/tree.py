@@ -112,9 +112,5 @@ def packed_like(before: bytes, text: bytes) -> bytes:
     return gzip.compress(text, compresslevel=1, mtime=0) if before.startswith(_GZIP) else text
 
 
-def with_file(tree: Tree, name: str, entry: Entry) -> dict[str, Entry]:
-    return {**tree, name: entry}
-
-
 def without(tree: Tree, name: str) -> dict[str, Entry]:
     return {path: entry for path, entry in tree.items() if path != name}

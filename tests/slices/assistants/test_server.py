@@ -57,8 +57,8 @@ def test_every_tool_says_that_it_only_reads(server: Any) -> None:
             return list((await client.list_tools()).tools)
 
     found = asyncio.run(tools())
-    tools = {"list_runs", "verdict", "finding", "what_if", "compare", "kernels", "explain_finding", "hang"}
-    assert {tool.name for tool in found} == tools
+    names = "list_runs verdict finding what_if compare kernels explain_finding hang"
+    assert {tool.name for tool in found} == set(names.split())
     assert all(tool.annotations.read_only_hint and tool.description for tool in found)
 
 
@@ -67,12 +67,10 @@ def test_a_run_its_predictions_comparisons_and_kernels_are_told_as_by_the_comman
     run, rule = {"run": "late_loader"}, {"id": "input.straggler"}
     calls: list[Call] = [("list_runs", {}), ("verdict", run), ("finding", run | rule), ("explain_finding", rule)]
     runs, verdict, finding, page = asked(server, calls)
-    assert "late_loader/traces" in runs[1].splitlines()
-    assert f"The data loader of rank {late[0]} is late" in verdict[1]
+    assert "late_loader/traces" in runs[1].splitlines() and f"loader of rank {late[0]} is late" in verdict[1]
     (row,) = json.loads(finding[1])
     assert row["ranks"] == late and row["evidence"] and row["recoverable_us"]["value"] > 0
-    assert "How the gain is priced" in page[1]
-    assert not any(refused for refused, _ in (runs, verdict, finding, page))
+    assert "How the gain is priced" in page[1] and not any(refused for refused, _ in (runs, verdict, finding, page))
     calls = [("what_if", {**run, "settings": {"num_workers": 4}, "now": ["num_workers=1"]})]
     calls += [("compare", {"before": "late_loader", "after": "late_loader"})]
     calls += [("kernels", {**run, "most": 2}), ("kernels", {**run, "contains": "allreduce"})]

@@ -23,8 +23,7 @@ HOUR_S = 3_600.0
 
 def run(report: Report, number: int, mean_us: float, spread_us: float = 200.0, **info: object) -> tuple[str, Report]:
     """A run of twelve steps with this mean, made in the order of its number."""
-    steps_us = mean_us + spread_us * np.linspace(-1, 1, 12)
-    steps = Steps(12, "profiler_step", mean_us, tuple(steps_us.tolist()))
+    steps = Steps(12, "profiler_step", mean_us, tuple((mean_us + spread_us * np.linspace(-1, 1, 12)).tolist()))
     told = replace(report.run, started_unix_s=1.7e9 + number * HOUR_S, **info)
     return f"run-{number}", replace(report, steps=steps, run=told)
 

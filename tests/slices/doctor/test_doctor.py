@@ -20,12 +20,10 @@ FOUND["flight_recorder"] = False
 
 
 def test_extras_are_those_that_can_be_installed(repo_root: Path) -> None:
-    tomllib = pytest.importorskip("tomllib")
-    project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
+    project = pytest.importorskip("tomllib").loads((repo_root / "pyproject.toml").read_text())["project"]
     told = {part.name.removeprefix("extra ") for part in installation() if part.name.startswith("extra ")}
-    known = project["optional-dependencies"]
-    assert told <= set(known)
-    assert set(known) - told == {"docs", "frameworks", "dev"}  # for ddprof's own developers
+    known = {*project["optional-dependencies"]}
+    assert told <= known and known - told == {"docs", "frameworks", "dev"}  # for ddprof's own developers
 
 
 def test_what_is_not_installed_or_compiled_says_what_is_lost_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import fsspec
 import pytest
-from hang_cases import CASES, played
-from hang_dumps import VERSIONS, Job
+from hang_dumps import CASES, VERSIONS, Job, played
 
 from ddprof.errors import NoUsableInput
 from ddprof.slices.hangs.document import hang_document

@@ -98,14 +98,11 @@ def fragments(device: DeviceMemory) -> list[str]:
     return [advice for advice in device.advice if "expandable" in advice]
 
 
-def test_fragments_of_less_than_a_share_worth_a_warning_get_no_advice(tmp_path: Path) -> None:
+def test_few_fragments_a_full_device_without_and_pages_that_come_and_go_get_no_advice(tmp_path: Path) -> None:
     for held, told_of in ((300, 1), (9900, 0)):  # MiB, beside 100 that lie free between blocks
         allocator = allocated(*20 * [(10, FORWARD)], freed=range(0, 20, 2))
         allocator.alloc(held * MIB, PARAMETERS)
-        assert len(fragments(told(tmp_path, allocator.dump()))) == told_of
-
-
-def test_a_full_device_without_fragments_and_pages_that_come_and_go_get_no_advice(tmp_path: Path) -> None:
+        assert len(fragments(told(tmp_path, allocator.dump()))) == told_of  # of a share worth a warning, and of less
     device = told(tmp_path, allocated(*8 * [(20, FORWARD)]).dump())
     assert fragments(device) == [] and device.trapped_bytes == 0 and device.empty_bytes == 0
     paged = Allocator(is_expandable=True)

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from fuzzing.mutations.values import NAN, slots
-from fuzzing.tree import Tree, files, with_file
+from fuzzing.tree import Tree, files
 
 _CELLS: tuple[Any, ...] = (None, -1, 0, 2**31, 2**62, 2**63 - 1, -(2**63), 0.5, 1e300, "x", "", b"\xff\xfe", "9" * 300)
 _PICKLED = (*_CELLS, NAN, 2**64, 10**30, True, [], [[]], {}, {"a": {}}, (1, 2), {1, 2}, "\ud800", [None])
@@ -35,7 +35,7 @@ def _with_database(change: Callable[[sqlite3.Connection, Random], None], tree: T
             return tree
         finally:
             connection.close()
-        return with_file(tree, name, path.read_bytes())
+        return {**tree, name: path.read_bytes()}
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
@@ -82,7 +82,7 @@ def pickle_value(tree: Tree, draw: Random) -> Tree:
         by_key.setdefault(key, []).append(slot)
     holder, key = draw.choice(by_key[draw.choice(sorted(by_key))])
     holder[key] = draw.choice(_PICKLED)
-    return with_file(tree, name, pickle.dumps(value, protocol=draw.choice((0, 2, 4))))
+    return {**tree, name: pickle.dumps(value, protocol=draw.choice((0, 2, 4)))}
 
 
 def pickle_code(tree: Tree, draw: Random) -> Tree:
@@ -92,7 +92,7 @@ def pickle_code(tree: Tree, draw: Random) -> Tree:
     deep = b"\x80\x04" + b"]" * 50_000 + b"a" * 49_999 + b"."
     content = draw.choice((_CODE, pickle.dumps({"entries": endless}), deep, b"\x80\x04" + b"(" * 10**6))
     content = draw.choice((content, pickle.dumps([1]), b"\x80\x04X\xff\xff\xff\x7f", b"\x80\x04\x8e" + b"\xff" * 8))
-    return with_file(tree, f"run/nccl_trace_rank_{draw.choice((0, 1, 9))}", content)
+    return {**tree, f"run/nccl_trace_rank_{draw.choice((0, 1, 9))}": content}
 
 
 def ring_field(tree: Tree, draw: Random) -> Tree:
@@ -103,9 +103,8 @@ def ring_field(tree: Tree, draw: Random) -> Tree:
     name, content = draw.choice(found)
     at = draw.choice((8, 64, 72, 4096, 4096 + 8 * draw.randrange(320)))
     if draw.random() < 0.3:
-        odd = draw.choice((b'"rank":"', b'"rung": ', b'"rank":-'))
-        return with_file(tree, name, content.replace(b'"rank": ', odd, 1))
-    return with_file(tree, name, content[:at] + draw.choice(_RING_FIELDS) + content[at + 8 :])
+        return {**tree, name: content.replace(b'"rank": ', draw.choice((b'"rank":"', b'"rung": ', b'"rank":-')), 1)}
+    return {**tree, name: content[:at] + draw.choice(_RING_FIELDS) + content[at + 8 :]}
 
 
 _CHANGES = {"cell": _set_cell, "shape": _reshape}

@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
-from fuzzing.tree import Tree, files, packed_like, unpacked, with_file
+from fuzzing.tree import Tree, files, packed_like, unpacked
 
 Edit = Callable[[bytes, Random], bytes]
 _LENGTHS = (1, 1, 2, 3, 8, 40, 300)
@@ -19,8 +19,7 @@ def _mutation(edit: Edit, is_packed: bool = False) -> Callable[[Tree, Random], T
 
     def mutation(tree: Tree, draw: Random) -> Tree:
         name, content = draw.choice(sorted(files(tree)))
-        new = edit(content, draw) if is_packed else packed_like(content, edit(unpacked(content), draw))
-        return with_file(tree, name, new)
+        return {**tree, name: edit(content, draw) if is_packed else packed_like(content, edit(unpacked(content), draw))}
 
     return mutation
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
-from fuzzing.tree import Entry, Tree, files, packed_like, unpacked, with_file
+from fuzzing.tree import Entry, Tree, files, packed_like, unpacked
 
 Slot = tuple[Any, Any]  # a dict or list, and the key or index in it
 Mutation = Callable[[Tree, Random], Tree]
@@ -58,7 +58,7 @@ def written(value: Any) -> bytes:
 
 def put(tree: Tree, name: str, value: Any) -> dict[str, Entry]:
     """The tree with one JSON file replaced, packed as it was."""
-    return with_file(tree, name, packed_like(_content(tree, name), written(value)))
+    return {**tree, name: packed_like(_content(tree, name), written(value))}
 
 
 def slots(value: Any, key: str = "") -> Iterator[tuple[str, Slot]]:
@@ -135,7 +135,7 @@ def repeat_key(tree: Tree, draw: Random) -> Tree:
     before = f"{json.dumps(key)}: {json.dumps(holder[key])}"
     more = f", {json.dumps(key)}: {draw.choice(('null', '-1', '[]', '5e-324', 'true', json.dumps(holder[key])))}"
     text = written(value).decode().replace(before, before + more * draw.choice((1, 1, 5_000)), 1)
-    return with_file(tree, name, packed_like(_content(tree, name), text.encode()))
+    return {**tree, name: packed_like(_content(tree, name), text.encode())}
 
 
 def all_of_a_key(tree: Tree, draw: Random) -> Tree:

@@ -25,19 +25,15 @@ OF_ALL_RANKS += "pipeline-model-parallel size: 1\ntimes across ranks (ms):\n"
 OF_ALL_RANKS += "  forward-compute:\n     rank  0: 800.10\n     rank  1: 812.20\n"
 OF_ALL_RANKS += "  batch-generator:\n     rank  0: 1.10\n     rank  1: 1.20\n"
 # As deepspeed/utils/comms_logging.py writes it with `show_straggler`.
-STRAGGLING = "".join(
-    "".join(cell.ljust(20) for cell in row) + "\n"
-    for row in (
-        ("Comm. Op", "Message Size", "Count", "Total Latency(ms)", "Avg Latency(ms)"),
-        ("all_reduce",),
-        ("", "2.0 KB", "10", "30.00", "3.00", "0.10", "0.09"),
-        ("_" * 31,),
-        ("Breakdown with straggler effect",),
-        ("Comm. Op", "Message Size", "Count", "Total comm lat(ms)", "Total straggler(ms)", "Avg comm lat(ms)"),
-        ("all_reduce",),
-        ("", "2.0 KB", "10", "12.00", "18.00", "1.20", "1.80"),
-    )
-)
+STRAGGLING = f"""Comm. Op,Message Size,Count,Total Latency(ms),Avg Latency(ms)
+all_reduce
+,2.0 KB,10,30.00,3.00,0.10,0.09
+{"_" * 31}
+Breakdown with straggler effect
+Comm. Op,Message Size,Count,Total comm lat(ms),Total straggler(ms),Avg comm lat(ms)
+all_reduce
+,2.0 KB,10,12.00,18.00,1.20,1.80"""
+STRAGGLING = "".join("".join(c.ljust(20) for c in row.split(",")) + "\n" for row in STRAGGLING.split("\n"))
 
 
 def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
@@ -105,17 +101,16 @@ ITERATIONS = [
 ]
 
 
-def read(path: Path) -> TrainingLog:
+def read(path: Path, text: str | None = None) -> TrainingLog:
+    """The log at a path, or of a text that is written into a folder first."""
+    if text is not None:
+        path /= "train.log"
+        path.write_text(text, encoding="utf-8")
     return read_training_log(Source(str(path), "training_log"))
 
 
-def read_text(folder: Path, text: str) -> TrainingLog:
-    (folder / "train.log").write_text(text, encoding="utf-8")
-    return read(folder / "train.log")
-
-
 def explained(folder: Path, text: str) -> LogReport:
-    return explain_tables(read_text(folder, text))
+    return explain_tables(read(folder, text))
 
 
 @pytest.mark.parametrize(("name", "writers", "iterations"), ITERATIONS)
@@ -127,23 +122,22 @@ def test_iterations_of_real_logs(name: str, writers: tuple[str, ...], iterations
 
 @pytest.mark.parametrize(("text", "times", "means"), MEANS)
 def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, times: list[float], means: int) -> None:
-    log = read_text(tmp_path, text + text.splitlines(keepends=True)[-1])  # every line may come twice
+    log = read(tmp_path, text + text.splitlines(keepends=True)[-1])  # every line may come twice
     assert [iteration.mean_ms for iteration in log.iterations] == pytest.approx(times) and len(log.means) == means
 
 
 @pytest.mark.parametrize(("end", "error"), ENDS)
 def test_what_a_log_ends_in(tmp_path: Path, end: str, error: str) -> None:
-    assert read_text(tmp_path, "import torch\n" + end).error == error
+    assert read(tmp_path, "import torch\n" + end).error == error
 
 
 def test_what_an_iteration_line_says_beside_its_time_and_timers_of_the_step_stand_for_those_of_micro_steps() -> None:
     for name, told in (("megatron_mixtral", (243.6, 128)), ("megatron_alcf", (20.30, 768))):
         first = read(BY_NAME[name]).iterations[0]
         assert (first.tflops, first.batch) == told
-    log = read(BY_NAME["deepspeed_accelerate"])
     names = {"forward", "backward", "backward_inner", "backward_allreduce", "step"}
     names |= {"optimizer_allgather", "optimizer_gradients", "optimizer_step"}
-    assert {reading.name for reading in log.timers} == names
+    assert {reading.name for reading in read(BY_NAME["deepspeed_accelerate"]).timers} == names
     assert {reading.name for reading in read(BY_NAME["deepspeed_neox"]).timers} >= {"forward_microstep"}
     readings = {reading.name: reading for reading in read(BY_NAME["megatron_alcf"]).timers}
     assert (readings["optimizer"].shortest_ms, readings["optimizer"].longest_ms) == (3407.56, 3409.92)
@@ -151,16 +145,16 @@ def test_what_an_iteration_line_says_beside_its_time_and_timers_of_the_step_stan
 
 
 def test_ranks_sizes_and_the_longest_alone_and_no_numbers_is_one_line(tmp_path: Path) -> None:
-    log = read_text(tmp_path, OF_ALL_RANKS)
+    log = read(tmp_path, OF_ALL_RANKS)
     found = [(r.name, r.rank, r.ms) for r in log.by_rank]
     assert found[:2] == [("forward-compute", 0, 800.10), ("forward-compute", 1, 812.20)]
     assert found[2:] == [("batch-generator", 0, 1.10), ("batch-generator", 1, 1.20)]
     assert log.sizes == {"world": 4, "data": 4, "context": 1, "tensor": 1, "pipeline": 1}
     text = "max time across ranks (ms):\n    optimizer ......................................: 3409.92\n"
-    (reading,) = read_text(tmp_path, text).timers
+    (reading,) = read(tmp_path, text).timers
     assert (reading.shortest_ms, reading.longest_ms) == (None, 3409.92)
     with pytest.raises(NoUsableInput, match="a training log without a complete iteration, timer or call"):
-        read_text(tmp_path, "(min, max) time across ranks (ms):\n    optimizer ....: (x, y)\n")
+        read(tmp_path, "(min, max) time across ranks (ms):\n    optimizer ....: (x, y)\n")
 
 
 def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_path: Path) -> None:
@@ -169,10 +163,10 @@ def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_pat
     verbose = {c.op: c for c in read(BY_NAME["deepspeed_verbose_2022"]).calls}
     assert (verbose["all_gather_base"].count, verbose["all_gather_base"].total_ms) == (2, pytest.approx(0.19))
     both = BY_NAME["deepspeed_verbose_2022"].read_text() + BY_NAME["deepspeed_summary_2025"].read_text()
-    assert {call.op for call in read_text(tmp_path, both).calls} == {"broadcast", "barrier"}
+    assert {call.op for call in read(tmp_path, both).calls} == {"broadcast", "barrier"}
     unknown = STRAGGLING.replace("all_reduce ", "allreduce_coalesced ")
-    assert {call.op for call in read_text(tmp_path, unknown).calls} == {"allreduce_coalesced"}
-    log = read_text(tmp_path, STRAGGLING)
+    assert {call.op for call in read(tmp_path, unknown).calls} == {"allreduce_coalesced"}
+    log = read(tmp_path, STRAGGLING)
     assert [(c.op, c.size_bytes, c.total_ms) for c in log.calls] == [("all_reduce", 2048, 30.0)]
     (row,) = log.straggling
     assert (row.op, row.count, row.transfer_ms, row.beyond_ms) == ("all_reduce", 10, 12.0, 18.0)
@@ -182,7 +176,7 @@ def test_sizes_are_powers_of_1024_and_a_table_counts_what_its_lines_said(tmp_pat
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path: Path, prefix: str) -> None:
     dressed = "".join(f"{prefix}\x1b[32m{line}\x1b[0m\n" for line in path.read_text(encoding="utf-8").split("\n"))
-    plain, read_so = read(path), read_text(tmp_path, dressed)
+    plain, read_so = read(path), read(tmp_path, dressed)
     assert (read_so.iterations, read_so.calls, read_so.straggling) == (plain.iterations, plain.calls, plain.straggling)
     # An unfinished last line is left out as long as nothing says that it is one.
     assert read_so.timers[: len(plain.timers)] == plain.timers
@@ -192,7 +186,7 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
     first = ["(min, max) time across ranks (ms):", "    forward-backward ....: (1.00, 2.00)"]
     first += ["    optimizer ....: (3.00, 4.00)", ""]
     second = ["times across ranks (ms):", "  forward-compute:", "     rank  0: 5.00", "     rank  1: 6.00"]
-    log = read_text(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in zip(first, second, strict=True)))
+    log = read(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in zip(first, second, strict=True)))
     told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
     assert told == [("forward-backward", 1.0, 2.0), ("optimizer", 3.0, 4.0)]
     assert [(r.rank, r.ms) for r in log.by_rank] == [(0, 5.0), (1, 6.0)]
@@ -200,7 +194,7 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
     line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
     bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
     for text, numbers in ((f"{line}{line.replace(' 71/', ' 72/')}\n", [71, 72]), ("", [9000])):
-        log = read_text(tmp_path, f"{text}{bar}\r{bar}\r\n")
+        log = read(tmp_path, f"{text}{bar}\r{bar}\r\n")
         assert [iteration.number for iteration in log.iterations] == numbers
 
 
@@ -248,26 +242,22 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
 
 @pytest.mark.parametrize(("writer", "number", "ms", "line"), PRINTED)
 def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, line: str) -> None:
-    log = read_text(tmp_path, f"settings\n{line}\n")
+    log = read(tmp_path, f"settings\n{line}\n")
     (only,) = log.iterations
     assert (log.writers, only.number, only.mean_ms) == ((writer,), number, pytest.approx(ms))
 
 
-def test_numbers_that_cannot_be_are_left_out(tmp_path: Path) -> None:
+def test_numbers_that_cannot_be_and_times_longer_than_any_job_are_left_out(tmp_path: Path) -> None:
     odd = "{'train_runtime': 1e300, 'train_steps_per_second': 1e300}"
-    whole, dated = PRINTED[1][-1], f"0000-01-01 10:00:00 {PRINTED[2][-1]}"
-    assert [one.number for one in read_text(tmp_path, f"{whole}\n{odd}\n").iterations] == [7]
-    assert [one.number for one in read_text(tmp_path, f"{dated}\n").iterations] == [4]
-
-
-def test_times_longer_than_any_job_are_left_out(tmp_path: Path) -> None:
+    for text, number in ((f"{PRINTED[1][-1]}\n{odd}\n", 7), (f"0000-01-01 10:00:00 {PRINTED[2][-1]}\n", 4)):
+        assert [one.number for one in read(tmp_path, text).iterations] == [number]
     for time in ("1e308", "9e307", "1e12"):  # the first two in ms are beyond a float
         loops = [f"iter {at}: loss 3.2, time {time if at == 4 else 0.5}, data_time 0.1\n" for at in range(8)]
-        assert {one.mean_ms for one in read_text(tmp_path, "".join(loops)).iterations} == {500.0}
-        log = read_text(tmp_path, f"[Rank 0] rank=0 time (ms) | fwd: 27.46 | step: {time} | bwd: 73.60\n")
+        assert {one.mean_ms for one in read(tmp_path, "".join(loops)).iterations} == {500.0}
+        log = read(tmp_path, f"[Rank 0] rank=0 time (ms) | fwd: 27.46 | step: {time} | bwd: 73.60\n")
         assert [reading.name for reading in log.timers] == ["fwd", "bwd"]
         total = "".join(f"step:{at}/9 train_loss:7 train_time:{time if at == 8 else at * 176}ms\n" for at in range(9))
-        assert max(one.mean_ms for one in read_text(tmp_path, total).iterations) == pytest.approx(176)
+        assert max(one.mean_ms for one in read(tmp_path, total).iterations) == pytest.approx(176)
 
 
 def loop(line: str) -> str:
@@ -283,7 +273,7 @@ def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
     validation = "Test:  [ 0/50]  eta: 0:00:10  loss: 6.9 (6.9)  time: 0.9812  data: 0.9612  max mem: 5432\n"
     text = "settings: time 3, loss\n" + loop(LOOPS[name]) + 3 * validation
     assert FORMAT.recognise(Sample(text.encode()))
-    log = read_text(tmp_path, text)
+    log = read(tmp_path, text)
     assert log.writers == (WRITER,) and [one.number for one in log.iterations] == list(range(0, 120, 10))
     assert [one.mean_ms for one in log.iterations] == pytest.approx([400, 410] * 6, rel=1e-4)
     assert [reading.longest_ms for reading in log.timers] == ([pytest.approx(100)] * 12 if "0.1" in LOOPS[name] else [])
@@ -295,19 +285,19 @@ def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None
     nanogpt = "step:{n}/2160 train_time:{total}ms step_avg:{mean:.2f}ms", "step:{n}/2160 lr 0.1 step_avg:{mean:.3f}ms"
     for line in (*nanogpt, "step {n}, loss 3.2, time: {total}ms"):  # the last does not say it
         lines = [line.format(n=at, total=total, mean=total / at) for at, total in enumerate(total_ms, 1)]
-        log = read_text(tmp_path, "\n".join(lines) + "\n")
+        log = read(tmp_path, "\n".join(lines) + "\n")
         assert [one.mean_ms for one in log.iterations] == pytest.approx(steps_ms, abs=0.1)
     # LLaMA Factory's and ms-swift's: an object in each line, with the time since the start in words.
     for elapsed in ("{h}:{m:02d}:{s:02d}", "{h}h {m}m {s}s", "1 day, {h}:{m:02d}:{s:02d}"):
-        texts = [elapsed.format(h=at // 3600, m=at // 60 % 60, s=at % 60) for at in range(3500, 4500, 100)]
-        rows = enumerate(texts, 1)
-        lines = [f'{{"global_step/max_steps": "{at}/9", "loss": 1.2, "elapsed_time": "{text}"}}' for at, text in rows]
+        texts = (elapsed.format(h=at // 3600, m=at // 60 % 60, s=at % 60) for at in range(3500, 4500, 100))
+        row = '{{"global_step/max_steps": "{}/9", "loss": 1.2, "elapsed_time": "{}"}}'
+        lines = [row.format(at, text) for at, text in enumerate(texts, 1)]
         assert FORMAT.recognise(Sample("\n".join(lines).encode()))
-        assert {one.mean_ms for one in read_text(tmp_path, "\n".join(lines) + "\n").iterations} == {100_000.0}
+        assert {one.mean_ms for one in read(tmp_path, "\n".join(lines) + "\n").iterations} == {100_000.0}
     # Its earlier records set the clock back after ten steps of warm-up, while the numbers go on.
     again = [f"step:{10 + at}/510 train_loss:7.1 train_time:{at * 176}ms step_avg:nanms" for at in range(1, 60)]
     warm = [f"step:{at}/510 train_loss:7.1 train_time:{42_703 + at * 178}ms step_avg:nanms" for at in range(1, 11)]
-    log = read_text(tmp_path, "\n".join((*warm, *again)) + "\n")
+    log = read(tmp_path, "\n".join((*warm, *again)) + "\n")
     assert {round(one.mean_ms) for one in log.iterations} == {176, 178}
 
 
@@ -321,13 +311,10 @@ def test_other_text_is_no_training() -> None:
         assert FORMAT.recognise(Sample(text.encode())) is False
 
 
-def test_a_time_of_one_iteration_is_no_mean(tmp_path: Path) -> None:
+def test_a_time_is_of_one_iteration_or_where_it_would_be_years_of_all_since_the_line_before(tmp_path: Path) -> None:
     lines = "".join(f"iter {10 * at}: loss 3.2150, time {250 + at % 3}.00ms, mfu 38.40%\n" for at in range(20))
     summary = explained(tmp_path, lines).iterations
     assert summary is not None and summary.every == 1 and summary.lines == 20
-
-
-def test_times_that_would_be_years_are_of_all_iterations_since_the_line_before(tmp_path: Path) -> None:
     for stride, ms in ((250, 400.0), (1, 100_000.0)):  # as GluonNLP's pre-training, which prints no clock
         lines = [f"INFO:root:[step {stride * at}]\tmlm_loss=1.5\ttime={100 + at % 3 - 1}.00\n" for at in range(1, 3001)]
         summary = explained(tmp_path, "".join(lines)).iterations

@@ -37,8 +37,7 @@ def test_a_step_lasts_from_the_last_rank_to_the_last_rank_whatever_clocks_say(tm
 
 
 def test_one_hiccup_in_twenty_steps_is_left_out_and_what_occurs_more_often_counts() -> None:
-    steps = [100.0] * 40
-    assert evidence.run_step_us([*steps[:39], 9e6]) == pytest.approx(100.0)
+    assert evidence.run_step_us([*[100.0] * 39, 9e6]) == pytest.approx(100.0)
     often = [1100.0 if n % 5 == 0 else 100.0 for n in range(40)]
     assert evidence.run_step_us(often) == pytest.approx(100 + 6 * 1000 / 38)
     assert evidence.run_step_us([100.0] * 7) is None and evidence.run_step_us([]) is None
@@ -107,8 +106,6 @@ def test_a_baseline_that_varies_is_the_measure_and_one_alone_tells_nothing() -> 
     assert compare(_held("c", 1.2), baselines).kind == "differs"  # other tensors
     assert compare(_held("b", 1.0), [_held("a", 1.0)]).kind == "unknown"
     assert compare({}, [_held("a", 1.0)]).kind == compare(_held("a"), []).kind == "unknown"
-
-
-def test_diverged_parameters_have_a_distance() -> None:
+    # Parameters that have diverged have a distance too.
     judged = compare(_held("c", 2e200), [_held("a", 1e200), _held("b", 3e200)])
     assert judged.kind == "like_baseline" and judged.distance == pytest.approx(1 / 3)

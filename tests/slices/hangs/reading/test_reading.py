@@ -1,5 +1,7 @@
-"""Last sampled stacks of ranks and loader workers, and lines of recorded calls, from the files of capture."""
+"""Last sampled stacks of ranks and loader workers, and lines of recorded calls, from the files of capture;
+stacks as faulthandler writes them and py-spy prints them."""
 
+import faulthandler
 import json
 import os
 from pathlib import Path
@@ -11,6 +13,7 @@ from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.explain import explain
 from ddprof.slices.hangs.reading.collect import with_lines
+from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
 
 STEM = "rank1.host.77.0"
 TORCH = "/env/lib/python3.11/site-packages/torch"
@@ -23,6 +26,31 @@ KILLED = [
     ("Timed out waiting 8000ms for recv operation to complete", "not_entered"),
     ("Connection closed by peer [127.0.0.1]:20712.", "killed"),
 ]
+FAULTHANDLER = """Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 320 in wait
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "/x/site-packages/torch/distributed/distributed_c10d.py", line 2500 in {op}
+  File "/home/someone/train.py", line {line} in train
+  File "/home/someone/train.py", line 99 in <module>
+"""
+PY_SPY = """Process 4242: python train.py
+Python v3.11.2 (/usr/bin/python3.11)
+
+Thread 4242 (idle): "MainThread"
+    load (train.py:31)
+    <module> (train.py:99)
+Thread 4250 (idle): "ddprof-control"
+    wait (threading.py:320)
+"""
+ONE, TWO = FAULTHANDLER.format(op="all_reduce", line=10), [FAULTHANDLER.format(op=f"op{n}", line=n) for n in (10, 12)]
+LATER = PY_SPY.replace("load (train.py:31)", "save (train.py:60)")
+DUMPS = {
+    "faulthandler lists the main thread last": (ONE, [("all_reduce", 2500), ("train", 10), ("<module>", 99)]),
+    "the last of several dumps counts": ("".join(TWO), [("op12", 2500), ("train", 12)]),
+    "py-spy names the main thread": (PY_SPY, [("load", 31), ("<module>", 99)]),
+    "the last of several dumps by py-spy counts": (PY_SPY + LATER, [("save", 60), ("<module>", 99)]),
+}
 
 
 def side_file(path: Path, frames: list[tuple[str, str, int]], at_ns: int, extra: str = "") -> None:
@@ -74,8 +102,7 @@ def test_the_loader_worker_that_hangs_is_named_with_its_line(tmp_path: Path) -> 
     sidecar(tmp_path, 0, state="signal")
     frames = [{"file": file, "line": line, "function": function} for file, function, line in reversed(WAITS)]
     sidecar(tmp_path, 1, state="signal", end={"at_ns": T0 + 60 * 10**9, "frames": frames})
-    waiting = [LOADER[0], ("/env/lib/python3.11/queue.py", "get", 1)]
-    side_file(tmp_path / f"{STEM}.worker0.90.stacks.jsonl", waiting, T0)
+    side_file(tmp_path / f"{STEM}.worker0.90.stacks.jsonl", [LOADER[0], ("/env/lib/queue.py", "get", 1)], T0)
     side_file(tmp_path / f"{STEM}.worker1.91.stacks.jsonl", LOADER, T0)  # of the epoch before
     side_file(tmp_path / f"{STEM}.worker1.92.stacks.jsonl", FETCHES, T0 + 1, extra='{"kind": "counts"}\nhalf a li')
     hang = explain([str(tmp_path)])
@@ -123,3 +150,27 @@ def test_a_call_has_the_line_of_the_one_it_lies_in_unless_its_own_stack_was_reco
     assert lines([recorded(150, frames=(StackFrame("ddp.py", 7),))], [own(100, 200, 10)]) == [7]
     ended = Call("0", 1, "x", True, entered_ns=100, frames=(StackFrame("train.py", 5),))
     assert lines([recorded(150)], [ended]) == [None]
+
+
+@pytest.mark.parametrize(("text", "frames"), DUMPS.values(), ids=DUMPS)
+def test_frames_of_the_training_thread(text: str, frames: list[tuple[str, int]]) -> None:
+    assert [(f.function, f.line) for f in parse_stacks(text).frames][: len(frames)] == frames
+
+
+def test_what_faulthandler_writes_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "rank0.txt").open("w+") as file:
+        faulthandler.dump_traceback(file=file, all_threads=True)
+        file.seek(0)
+        text = file.read()
+    assert has_stacks(text)
+    assert any(f.function == "test_what_faulthandler_writes_is_read" for f in parse_stacks(text).frames)
+
+
+def test_stacks_alone_tell_who_is_not_inside(tmp_path: Path) -> None:
+    for rank in (0, 1, 3):
+        (tmp_path / f"rank{rank}.txt").write_text(ONE)
+    (tmp_path / "rank2.txt").write_text(PY_SPY)
+    hang = explain([str(tmp_path)])
+    assert (hang.kind, hang.ranks) == ("not_entered", (2,))
+    assert "train.py:31 in load()" in hang.sentence and "train.py:10" in hang.sentence
+    assert not has_stacks("Thread safety\n  of everything (see below)\n")

@@ -1,19 +1,28 @@
-"""A job from its ranks: assembled, matched, and what ranks wait for others by what made those late."""
+"""A job from its ranks: assembled, matched and booked, clocks aligned, slow devices measured, and what ranks wait for
+others by what made those late."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from corpus import SCENARIOS
 from gloo_traces import Events, all_reduce, annotation, in_steps
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.model import RankFacts
+from benchmarks.oracle.small_runs import HOST_OFFSET_US
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.facts.work import company, step_of_launch
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.charged import waited_for_part_us, waited_us
-from ddprof.analyzers.job.matching import match
+from ddprof.analyzers.job.clock import align
+from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.own_price import levelled_us
+from ddprof.analyzers.job.slowdown import compute_slowdown, interference
 from ddprof.causes import CAUSE_CODE, HOST_CAUSES
 from ddprof.model import HealthNote
 from ddprof.sidecar import Sidecar, TracedWindow
@@ -151,3 +160,96 @@ def test_a_range_around_another_of_its_cause_is_one_batch(tmp_path: Path) -> Non
 
     measures = in_steps(tmp_path / "run", 5, 10_000.0, play).measures
     assert measures.host_counts["dataloader"].tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", list(SCENARIOS))
+def test_ledger_sums_to_each_step_exactly(labelled: Runs, name: str) -> None:
+    job = labelled(name).job
+    for position, facts in enumerate(job.ranks):
+        mine = job.ledger["rank"] == position
+        booked = np.zeros(len(facts.steps), np.int64)
+        np.add.at(booked, job.ledger["step"][mine], job.ledger["dur_ns"][mine])
+        assert (booked == facts.steps["end_ns"] - facts.steps["start_ns"]).all()
+        assert (job.ledger["dur_ns"][mine] >= 0).all()
+
+
+def test_slowdown_is_of_the_slow_device_alone_and_of_equal_work(labelled: Runs) -> None:
+    factor = labelled("straggler.compute").measures.compute.factor
+    typical = float(np.median(factor))
+    assert factor[2] / typical == pytest.approx(1.3, abs=0.03)
+    assert np.abs(np.delete(factor, 2) / typical - 1).max() < 0.02
+    # More tokens for the experts of a rank: equally many launches, of other shapes.
+    assert labelled("hot expert, with shapes").measures.compute.more_work.max() == 0.0
+    timeless = []
+    for facts in labelled("straggler.compute").job.ranks:
+        ops, (_, beside) = facts.device_ops, company(facts)
+        timeless.append(replace(facts, device_ops=ops.replace(end_ns=np.where(beside, ops["end_ns"], ops["start_ns"]))))
+    assert interference(timeless) == 0.0
+
+
+def test_of_a_rank_with_more_steps_the_common_ones_are_compared(labelled: Runs) -> None:
+    _, *others = labelled("straggler.compute").job.ranks
+    short = compute_slowdown([replace(facts, steps=facts.steps.take(slice(0, 1))) for facts in others], None)
+    of_both = compute_slowdown([*others[:-1], replace(others[-1], steps=others[-1].steps.take(slice(0, 1)))], None)
+    assert of_both.coverage == pytest.approx(short.coverage)
+
+
+def test_batches_that_grow_on_all_ranks_hide_no_slow_device(labelled: Runs) -> None:
+    """Without shapes a longer batch is the same kernels taking longer, on all ranks of the step alike."""
+    ranks = []
+    for facts in labelled("straggler.compute").job.ranks:
+        ops = facts.device_ops
+        longer = 1.0 + 0.4 * np.maximum(0, step_of_launch(facts)) * (ops["work"] == Work.COMPUTE)
+        length = ((ops["end_ns"] - ops["start_ns"]) * longer).astype(np.int64)
+        unshaped = np.full(len(ops), NO_STRING)
+        ranks.append(replace(facts, device_ops=ops.replace(end_ns=ops["start_ns"] + length, shape=unshaped)))
+    found = compute_slowdown(ranks, None)
+    typical = float(np.median(found.factor))
+    assert found.factor[2] / typical == pytest.approx(1.3, abs=0.05)
+    assert np.abs(np.delete(found.per_step, 2, axis=0) / typical - 1).max() < 0.1
+
+
+def shifted(facts: RankFacts, by_ns: int) -> RankFacts:
+    names = ("steps", "device_ops", "comms", "exposed", "gaps", "host_spans", "phases", "stream_waits", "host_work")
+    tables = {}
+    for name in names:
+        table = getattr(facts, name)
+        times = [c.name for c in table.schema.columns if c.name.endswith("_ns")]
+        tables[name] = table.replace(**{t: np.where(table[t] == NULL, NULL, table[t] + by_ns) for t in times})
+    return replace(facts, **tables)
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(extra_us=st.floats(-2e6, 2e6))
+def test_a_skewed_host_is_found_within_the_stated_error(labelled: Runs, extra_us: float) -> None:
+    job = labelled("clean.tpdp").job
+    by_ns = round(extra_us * 1e3)
+    moved = [shifted(f, by_ns) if f.identity.host == "node01" else f for f in job.ranks]
+    clock = job_facts(moved).clock.domains["node01"]
+    assert clock.error_ns is not None and clock.error_ns < 100_000
+    assert abs(clock.offset_ns - (HOST_OFFSET_US * 1e3 + by_ns)) <= clock.error_ns + 1
+
+
+def test_a_skewed_clock_changes_no_wait(labelled: Runs) -> None:
+    job = labelled("clean.tpdp").job
+    moved = job_facts([shifted(f, 10**9) if f.identity.host == "node01" else f for f in job.ranks])
+    assert moved.ledger["dur_ns"].tolist() == job.ledger["dur_ns"].tolist()
+
+
+def test_a_host_is_reached_through_as_few_others_as_can_be(labelled: Runs) -> None:
+    """Hosts 0 and 3 meet, and 1, 2 and 3 do: both 1 and 2 are one host away from 3, so their errors are alike."""
+    offsets_ns, groups = (0, 7_000_000, -3_000_000, 11_000_000), ((0, 3), (1, 2, 3))
+    first = labelled("clean.tpdp").job.ranks[0]
+    comms, ranks = first.comms.take(np.zeros(len(groups), np.int64)), []
+    for rank, offset_ns in enumerate(offsets_ns):
+        start_ns = np.arange(len(groups)) * 1_000_000 + offset_ns
+        own = comms.replace(start_ns=start_ns, end_ns=start_ns + 50_000)
+        ranks.append(replace(first, identity=replace(first.identity, host=f"node{rank}", rank=rank), comms=own))
+    instance = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    each = np.zeros(len(groups), np.int64)
+    members = {"rank": np.concatenate(groups), "comm": instance, "side": np.zeros(len(instance), np.int64)}
+    instances = {"op": each + OP_CODE["all_reduce"], "group": np.arange(len(groups)), "size_bytes": each}
+    domains = align(ranks, Matched(instance=instance, is_message=each.astype(bool), **members, **instances))[0].domains
+    assert tuple(domains[f"node{rank}"].offset_ns for rank in range(4)) == offsets_ns
+    errors_ns = [domains[f"node{rank}"].error_ns for rank in range(4)]
+    assert errors_ns == [0, 1_000, 1_000, 500]  # 500 ns is the least that one comparison is trusted to

@@ -1,42 +1,48 @@
-"""Models of transfers, groups that are slow for the same message, and units of sharded parameters."""
+"""Models of transfers, groups and links that are slow for one message, units of sharded parameters, statistics."""
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kineto_run import Script, loaded
 from labelled_runs import Runs, run_of, sample_run
 
 from ddprof.analyzers.execution.choose import DEVICE
 from ddprof.analyzers.facts.kernels import with_steps
-from ddprof.analyzers.job.model import JobFacts, Pipeline
+from ddprof.analyzers.facts.names import OP_CODE
+from ddprof.analyzers.job.model import INSTANCES, MEMBERS, JobFacts, Pipeline
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.traffic.links import slow_groups
+from ddprof.analyzers.job.traffic.stage_links import message_ends, stage_links
+from ddprof.analyzers.job.traffic.statistics import comm_stats, is_all_transfer, with_known_transfer
 from ddprof.analyzers.job.traffic.transfer_curve import transfer_curve
 from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_passes, units_per_block
 from ddprof.tables import NULL
 
-SIZES = np.repeat(np.array([2**k for k in range(10, 26)], np.int64), 3)
+MESSAGES = np.repeat(np.array([2**k for k in range(10, 26)], np.int64), 3)
 
 
 @given(st.floats(1e3, 1e6), st.floats(0.5, 500.0))
 def test_exact_points_give_their_own_model(alpha_ns: float, bytes_per_ns: float) -> None:
-    model = fit_cost(SIZES, alpha_ns + SIZES / bytes_per_ns)
+    model = fit_cost(MESSAGES, alpha_ns + MESSAGES / bytes_per_ns)
     assert model is not None
     for size in (2**20, 2**24):
         assert model.time_ns(size) == pytest.approx(alpha_ns + size / bytes_per_ns, rel=1e-3)
 
 
 def test_noise_moves_the_model_little_and_latency_is_all_of_equal_times_and_never_negative() -> None:
-    model = fit_cost(SIZES, (50_000 + SIZES / 100.0) * np.random.default_rng(0).normal(1.0, 0.05, len(SIZES)))
+    model = fit_cost(MESSAGES, (50_000 + MESSAGES / 100.0) * np.random.default_rng(0).normal(1.0, 0.05, len(MESSAGES)))
     assert model is not None and model.alpha_ns == pytest.approx(50_000, rel=0.1)
     assert model.bytes_per_ns == pytest.approx(100.0, rel=0.1)
-    model = fit_cost(SIZES, np.full(len(SIZES), 80_000.0))
+    model = fit_cost(MESSAGES, np.full(len(MESSAGES), 80_000.0))
     assert model is not None and model.alpha_ns == pytest.approx(80_000)
     assert model.time_ns(2**30) == pytest.approx(80_000, rel=1e-3)
-    model = fit_cost(SIZES, SIZES.astype(float) ** 1.1)
+    model = fit_cost(MESSAGES, MESSAGES.astype(float) ** 1.1)
     assert model is not None and model.alpha_ns >= 0
 
 
@@ -128,3 +134,128 @@ def test_what_prefetching_would_hide(labelled: Runs, name: str, share: float) ->
     passes = unit_passes(labelled(name).job, 0)
     exposed = sum(units.exposed_gather_ns.sum() for units in passes)
     assert sum(units.prefetchable_ns for units in passes) / exposed == pytest.approx(share, abs=0.1)
+
+
+SIZES = np.tile([1.0, 25.0, 25.0, 6.0], 4) * 2**20
+TIMES = 40.0 + SIZES / 10_000.0  # us: a latency, and 10 GB/s
+
+
+@pytest.mark.parametrize(("share", "is_whole"), [(0.2, True), (0.8, False)])
+def test_traffic_of_which_most_calls_are_missing_is_not_whole(labelled: Runs, share: float, is_whole: bool) -> None:
+    job = labelled("comm.bandwidth_bound").job
+    rows = np.flatnonzero(job.instances["op"] == OP_CODE["all_reduce"])
+    complete = job.instances["complete"].copy()
+    complete[rows[: round(share * len(rows))]] = False
+    stats = comm_stats(replace(job, instances=job.instances.replace(complete=complete)), {})
+    largest = max((t for t in stats.traffic if t.op == "all_reduce"), key=lambda t: t.total_bytes)
+    assert largest.is_whole == is_whole
+
+
+def test_bytes_at_one_rate_explain_small_and_large_messages() -> None:
+    assert is_all_transfer(SIZES, TIMES) and is_all_transfer(SIZES, TIMES * np.linspace(1.0, 1.05, len(SIZES)))
+
+
+@pytest.mark.parametrize("which", [SIZES > 0, SIZES == 2**20, np.arange(len(SIZES)) == 3])
+def test_lateness_at_every_call_at_the_first_or_once_is_not_explained(which: np.ndarray) -> None:
+    assert not is_all_transfer(SIZES, TIMES + 6_000.0 * which)
+
+
+def test_equal_messages_few_ones_and_unknown_sizes_prove_nothing() -> None:
+    assert not is_all_transfer(SIZES[1::4], TIMES[1::4])
+    assert not is_all_transfer(np.full(16, 2.0**20), np.full(16, 145.0))
+    assert not is_all_transfer(SIZES[:7], TIMES[:7]) and not is_all_transfer(np.zeros(16), TIMES)
+
+
+def test_one_rank_tells_its_transfers_unless_it_waits_in_them(labelled: Runs) -> None:
+    assert with_known_transfer(labelled("comm.bandwidth_bound").only(2).job).all()
+    assert not with_known_transfer(labelled("straggler.compute").only(0).job).any()
+    assert with_known_transfer(labelled("straggler.compute").job).all()
+
+
+def test_the_exposed_time_of_communications_at_once_is_counted_once(tmp_path: Path) -> None:
+    scripts = [Script(), Script()]
+    for script in scripts:
+        for _ in script.steps(4):
+            script.launch(dur_us=100.0, times=10)
+            begin_us = script.free_us + 10
+            for stream in (20, 21):  # two groups of the same ranks
+                script.free_us = begin_us
+                script.reduce(begin_us + 2_000)
+                script.events[-1]["tid"] = script.events[-1]["args"]["stream"] = stream
+                script.events[-1]["args"]["Process Group Name"] = str(stream)
+            script.synchronise()
+    measures = loaded(scripts, tmp_path).measures
+    assert measures.comm.exposed_us == pytest.approx(measures.cause_us("comm_transfer").mean()) == pytest.approx(2_000)
+    (traffic,) = measures.comm.traffic
+    assert (traffic.transfer_us, traffic.hidden_share) == (pytest.approx(4_000), 0.0)  # neither is under compute
+
+
+def test_traffic_sums_to_the_transfer_of_the_ledger() -> None:
+    measures = sample_run("slow_link").measures
+    assert measures.comm.exposed_us == pytest.approx(measures.cause_us("comm_transfer").mean())
+
+
+FAST, SLOW = 100_000, 300_000
+Link = tuple[int, int, int, int]  # two ranks, transfer (ns), bytes
+
+
+def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = None, until_ns: int = 10**9) -> Any:
+    """Six messages per link; the first rank of each is early by `late_ns`. The two steps end at `until_ns`."""
+    sizes, rows = [], []
+    for a, b, transfer, size in links:
+        for _ in range(6):
+            at = 1_000_000 * len(sizes)
+            rows += [(len(sizes), p, len(sizes), begun, at + transfer) for p, begun in ((a, at - late_ns), (b, at))]
+            sizes.append(size)
+    steps = np.array([-(10**9), 0]), np.array([0, until_ns])
+    names = ("instance", "rank", "comm", "start_ns", "end_ns")
+    members = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    alike = {"op": 9, "group": 0, "is_message": True, "members": 2, "transfer_ns": 1, "complete": True, "late": 0}
+    instances = {name: [value] * len(sizes) for name, value in alike.items()}
+    return SimpleNamespace(
+        instances=INSTANCES.table(instances | {"size_bytes": sizes}),
+        members=MEMBERS.table({**members, "ready_ns": members["start_ns"]}),
+        ranks=(SimpleNamespace(steps=SimpleNamespace(bounds=steps)),) * len(hosts),
+        clock=SimpleNamespace(domain_of=tuple(hosts)),
+        pipeline=SimpleNamespace(stages=stages) if stages else None,
+        per_step_ns=(1, 1),
+    )
+
+
+def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> None:
+    compared, slow = stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)))
+    assert compared == 3 and slow is not None
+    assert (slow.pairs, slow.culprits, slow.ratio) == (((1, 2),), (1, 2), pytest.approx(3.0))
+    assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
+    assert stage_links(job()) == (0, None) and all(len(ends) == 0 for ends in message_ends(job()))
+    low, high = message_ends(job((2, 1, FAST, 8)))
+    assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)
+
+
+def test_messages_outside_the_steps_cost_no_step_time() -> None:
+    _, slow = stage_links(job((1, 2, SLOW, 8), (0, 1, FAST, 8), (2, 3, FAST, 8), until_ns=2_900_000))
+    assert slow is not None and slow.excess_us == pytest.approx(3 / 2 * (SLOW - FAST) / 1e3)
+
+
+@pytest.mark.parametrize(
+    ("slow_links", "hosts", "culprits"),
+    [
+        ([(0, 1, SLOW, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8), (3, 4, FAST, 8)], "aaaaa", (1,)),  # all of one rank
+        ([(0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)], "aabb", None),  # between hosts, the others inside one
+        ([(0, 1, FAST, 8), (1, 2, 20 * FAST, 8), (2, 3, FAST, 8)], "aabb", None),  # as a usual network is slower
+        ([(0, 1, FAST, 8), (1, 2, 60 * FAST, 8), (2, 3, FAST, 8)], "aabb", (1, 2)),  # slower than any
+        ([(0, 1, FAST, 8), (1, 2, SLOW, 24), (2, 3, FAST, 8)], "aaaa", None),  # other messages
+    ],
+)
+def test_who_is_named_of_slow_links(slow_links: list[Link], hosts: str, culprits: tuple[int, ...] | None) -> None:
+    slow = stage_links(job(*slow_links, hosts=hosts))[1]
+    assert (slow and slow.culprits) == culprits
+
+
+def test_without_sizes_only_replicas_of_one_boundary_are_compared() -> None:
+    stages = ((0, 1), (2, 3), (4, 5))
+    links = [(0, 2, FAST, NULL), (1, 3, FAST, NULL), (2, 4, SLOW, NULL), (3, 5, SLOW, NULL)]
+    assert stage_links(job(*links, hosts="aaaaaa", stages=stages)) == (4, None)
+    links[3] = (3, 5, FAST, NULL)
+    _, slow = stage_links(job(*links, hosts="aaaaaa", stages=stages))
+    assert slow is not None and slow.culprits == (2, 4)

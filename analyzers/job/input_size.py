@@ -9,14 +9,16 @@ import numpy as np
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.facts.work import host_work
-from ddprof.analyzers.job.peers.operators import tensor_elements
+from ddprof.analyzers.job.peers.operators import tensor_elements, usual_work_us
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
 
 EXPLAINING_SHARE = 0.5  # of what a rank computes longer; batches that are larger by as much as that are why
 MIN_FED_SPREAD = 0.05  # between the batches of a step; equal batches do not differ but for the last of an epoch
+LEAST_SHARE = 0.05  # of a step: half of what timers alone have to show (whole_run/own_times.py)
 MIN_UPDATE_NS = 100_000  # the profiler adds some microseconds to each operator: less is not its own time
 
 
@@ -48,6 +50,17 @@ def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
     if elements is None:
         return np.zeros(len(ranks), bool)
     return np.asarray((elements >= (1 + least) * averages.typical_row(elements)).all(axis=1))
+
+
+def fed_more_us(ranks: Sequence[RankFacts], step_us: float) -> Array:
+    """Time per step that CPU ranks compute longer than the typical one because they are fed more in every step, which
+    no chance does; us, shape (ranks,). 0 where that is little."""
+    fed = fed_more_each_step(ranks, MIN_FED_SPREAD)
+    if not fed.any() or not all(map(computes, ranks)):
+        return np.zeros(len(ranks))
+    work_us = usual_work_us(ranks)
+    more_us = work_us - averages.typical(work_us)
+    return np.where(fed & (more_us >= LEAST_SHARE * step_us), more_us, 0.0)
 
 
 def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:

@@ -16,6 +16,7 @@ from ddprof.analyzers.facts.script.host_time import evaluating
 from ddprof.analyzers.facts.work import launched_in, step_of_launch
 from ddprof.analyzers.job.copies import exposed_copies, pageable_copies
 from ddprof.analyzers.job.idle_before_launches import starved
+from ddprof.analyzers.job.input_size import fed_more_us
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.peers.cpu_stops import CpuStops, cpu_stops
 from ddprof.analyzers.job.peers.hot_shards import HotShard, hot_shards
@@ -80,6 +81,7 @@ class Measures:
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
     late_us: Array  # (ranks,), how long the others wait for it: as blamed, or by clear timers of the whole run
     timed_us: Array  # (ranks,), by these timers, or samples, of the run alone, in proportion to the step; 0: not clear
+    fed_more_us: Array  # (ranks,), of CPU ranks that compute longer as they are fed more in every step; 0: not clear
     loading_late_us: Array  # (ranks,), waits for batches beyond the typical rank's, by the timers; 0: not clear
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/redundant)
     cpu_stops: CpuStops | None  # of CPU ranks
@@ -184,6 +186,7 @@ def measure(job: JobFacts) -> Measures:
         late_us=np.maximum(all_lateness_us(ranks, late_for), timed_us),
         loading_late_us=late_loading_shares(ranks) * job.step_ns / 1e3,
         timed_us=timed_us,
+        fed_more_us=fed_more_us(ranks, job.step_ns / 1e3),
         needless=needless,
         cpu_stops=cpu_stops(job.ranks),
         settings=next((f.sidecar for f in ranks if f.sidecar.is_captured), Sidecar()),

@@ -35,7 +35,7 @@ from ddprof.analyzers.job.input_size import (
     is_fed_more,
 )
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE
+from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, usual_work_us
 from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
@@ -102,10 +102,12 @@ def burdened(measures: Measures, least: float) -> Array:
 
 
 def overfed(measures: Measures, least: float) -> Array:
-    """Positions slower in every step with clearly larger batches; on CPU ranks fetching grows with the batch."""
+    """Positions slower in every step with clearly larger batches; on CPU ranks fetching grows with the batch, and waits
+    of a peer for a CPU may hide that they are slower."""
     own_us = measures.own_us
     factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
-    return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & (factor >= 1 + MIN_FED_SPREAD))
+    is_slower = (factor >= 1 + MIN_FED_SPREAD) | (measures.fed_more_us > 0)
+    return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & is_slower)
 
 
 def _are_waited_for(measures: Measures, positions: Array) -> bool:
@@ -190,7 +192,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
     is_busier = ~(np.nanmean(measures.work.per_step, axis=1) <= 1.0)  # who runs more of some runs less of others, too
     extra = np.flatnonzero(slowdown.has_more & is_busier)
-    if turns < 2 or _are_waited_for(measures, np.union1d(extra, overfed(measures, least))):
+    fed = overfed(measures, least)
+    if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
         candidates = [_in_turns(measures, spread, turns)] if spread >= least else []
@@ -283,8 +286,9 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f}x the work of {whose} peers"
         fix = _fix(numbers)
         if is_fed:
-            own_us = measures.own_us
-            more = own_us[worst] / averages.typical(np.delete(own_us, worst))
+            # By the timers, or by usual calls of its operators where peers waited for a CPU in the meantime.
+            times_us = [measures.own_us, *([usual_work_us(measures.job.ranks)] if measures.fed_more_us[worst] else [])]
+            more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
             summary = f"{format_ranks(numbers)} {verb} {more:.2f}x the work of {whose} peers"
             words = batch_words(measures.job.ranks, worst)
             summary += "" if words is None else f": {words}"
@@ -323,7 +327,7 @@ def _lost_us(measures: Measures, heavy: Array) -> float:
     """Waiting for these ranks per step, mean over all: as blamed, or by clear timers of the run. In few traced steps
     chance may hold up the others, and so hide whom they wait for."""
     ranks = len(measures.job.ranks)
-    timed_us = float(measures.timed_us[heavy].max()) * (ranks - len(heavy)) / ranks
+    timed_us = float(np.maximum(measures.timed_us, measures.fed_more_us)[heavy].max()) * (ranks - len(heavy)) / ranks
     return max(charged_us(measures, heavy.tolist()), timed_us)
 
 

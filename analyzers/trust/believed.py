@@ -116,10 +116,26 @@ def _raised(
     late_us = share * _late_us(prices, candidate, gain, most_us)
     least = (1 - TIMED_BAND) * late_us
     if not late_us:
-        return raised
+        return _raised_by_input(prices, candidate, raised, share, most_us)
     if raised.value < least:
         return Recoverable(late_us, least, max(raised.high, min((1 + TIMED_BAND) * late_us, share * most_us)))
     return Recoverable(raised.value, max(raised.low, min(raised.value, least)), max(raised.high, late_us))
+
+
+def _raised_by_input(
+    prices: Pricer, candidate: Candidate, gain: Recoverable, share: float, most_us: float
+) -> Recoverable:
+    """The gain raised to what ranks compute longer as they are fed more, where the replay says far less: waits of peers
+    for a CPU hide who is waited for."""
+    more_us = [
+        us
+        for us, rank in zip(prices.measures.fed_more_us, prices.measures.job.rank_ids, strict=True)
+        if rank in candidate.ranks
+    ]
+    late_us = share * min(*more_us, most_us) if candidate.id == STRAGGLER_IMBALANCE and more_us else 0.0
+    if gain.value >= (1 - TIMED_BAND) * late_us:
+        return gain
+    return Recoverable(late_us, (1 - TIMED_BAND) * late_us, max(gain.high, (1 + TIMED_BAND) * late_us))
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:

@@ -108,3 +108,21 @@ def test_shapes_tell_it_better_and_a_short_optimizer_tells_nothing(tmp_path: Pat
     ranks = two_ranks(tmp_path / "none", 1.8, 1.0).job.ranks
     assert input_size.passes_over_optimizer([replace(facts, phases=facts.phases.take([])) for facts in ranks]) is None
     assert input_size.passes_over_optimizer(ranks[:1]) is None
+
+
+def test_waits_for_a_cpu_hide_no_larger_batch(tmp_path: Path) -> None:
+    """Rank 0 waits for a CPU in one operator of each step, for as long as rank 1 computes on twice as many rows."""
+
+    def play(rank: int, began: float) -> Events:
+        lengths_us = [1_000.0] * 10 if rank else [500.0] * 9 + [5_500.0]
+        ends_us = began + 100 + np.cumsum(lengths_us)
+        shapes = {"Input Dims": [[64 * (1 + rank), 8]], "Input type": ["float"]}
+        met = transfer(rank, "gloo:all_reduce", began + 10_200, 500, **TENSOR)
+        called = operator(rank, "c10d::allreduce_", began + 10_150, 50, **TENSOR)
+        each = zip(ends_us.tolist(), lengths_us, strict=True)
+        return [*(operator(rank, "aten::linear", end - us, us - 1, **shapes) for end, us in each), called, met]
+
+    run = in_steps(tmp_path / "run", STEPS, 11_000.0, play)
+    assert input_size.fed_more_us(run.job.ranks, run.measures.step_us) == pytest.approx([0.0, 5_000.0], rel=0.02)
+    found = run.report.ranked_findings()[0]
+    assert (found.id, found.ranks) == ("straggler.imbalance", (1,)) and "2.00x the work" in found.summary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
@@ -46,8 +47,11 @@ def _computes_more(measures: Measures, position: int, least: float) -> bool:
 
 
 def _are_late_in_turn(measures: Measures) -> bool:
-    """True where the timers show one rank at a time to be long, beyond chance, and none for more than its part."""
-    timed = [now_and_then(measures.job.ranks, in_forward) for in_forward in (False, True)]
+    """True where timers of CPU ranks show one at a time to be long, beyond chance, and none for more than its part."""
+    ranks = measures.job.ranks
+    if not all(map(computes, ranks)):
+        return False
+    timed = [now_and_then(ranks, in_forward) for in_forward in (False, True)]
     return any(one is not None and one.in_turn and not len(whose(one.times)) for one in timed)
 
 
@@ -56,7 +60,8 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     for a test (not `is_tested`), the timers must confirm it.
     """
     ranks = measures.job.ranks
-    if measures.timed_us[position] > 0:  # the timers show a rank that is late, by far more than chance
+    # The timers show a rank that is late, by far more than chance, or what it is fed does.
+    if measures.timed_us[position] > 0 or measures.fed_more_us[position] > 0:
         return None
     traced = [
         own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks

@@ -10,7 +10,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
 from ddprof.analyzers.job.whole_run.own_times import own_ns
-from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_step_us, unprofiled_steps
 from ddprof.findings import Basis, Candidate
 from ddprof.units import format_us
 from ddprof.whose import whose
@@ -57,7 +57,7 @@ def _are_late_in_turn(measures: Measures) -> bool:
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
     """Evidence of the timers against a rank's lateness, in words; None without any. Where the traced steps are too few
-    for a test (not `is_tested`), the timers must confirm it.
+    for a test (not `is_tested`), the timers must confirm it, and other steps not be shorter by most of it.
     """
     ranks = measures.job.ranks
     # The timers show a rank that is late, by far more than chance, or what it is fed does.
@@ -76,6 +76,12 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
         return None
     excess_ns = inside[position] - float(np.median(inside[peers]))
     late_us = float(measures.late_us[position])
+    bare_us = unprofiled_step_us(measures.job)
+    if not is_tested and bare_us is not None and measures.step_us - bare_us >= MOST * late_us:
+        return (
+            f"in the traced steps only: {len(others[position])} others take {format_us(bare_us)}, the traced "
+            f"{format_us(measures.step_us)}"
+        )
     slowed = float(np.median(outside[peers] / inside[peers]))  # the profiler makes every rank slower
     left_ns = outside[position] - float(np.median(outside[peers]))
     at_most_ns = left_ns + SURE * float(np.hypot(error[position], np.median(error[peers])))

@@ -101,3 +101,16 @@ def test_a_rank_fed_more_or_whose_own_cores_are_taken_is_late_in_backward(
 )
 def test_what_timers_leave_open_stands(labelled: Runs, traced: float, others: float, count: int, every: int) -> None:
     assert verdict(labelled, traced, others, count, every) is None
+
+
+@pytest.mark.parametrize(("length", "is_told"), [(0.5, True), (0.95, False)])
+def test_other_steps_without_room_for_the_lateness_outvote_few_traced_ones(
+    labelled: Runs, length: float, is_told: bool
+) -> None:
+    run = labelled(STRAGGLER)
+    lengths_ns = [int(length * run.measures.step_us * US)] * 60
+    record = {"steps": [step | {"backward_ns": US} for step in timed_steps(lengths_ns, TRACED)]}
+    measures = measure(meeting_in_backward(run, *[record] * len(run.job.ranks)).job)
+    measures = replace(measures, late_us=np.full(len(run.job.ranks), 0.4 * measures.step_us))
+    told = contradicted_by_the_run(Candidate(STRAGGLER, "late", 1.0, Basis.UNTESTED, (1,)), measures)
+    assert ("others take" in (told or "")) == is_told

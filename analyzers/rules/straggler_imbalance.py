@@ -190,7 +190,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
-    is_busier = ~(np.nanmean(measures.work.per_step, axis=1) <= 1.0)  # who runs more of some runs less of others, too
+    is_busier = np.nansum(measures.work.per_step - 1.0, axis=1) > 0  # who runs more of some runs less of others, too
     extra = np.flatnonzero(slowdown.has_more & is_busier)
     fed = overfed(measures, least)
     if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):

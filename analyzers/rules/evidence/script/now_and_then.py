@@ -135,8 +135,9 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
     for position, facts in enumerate(framed):
         tree = call_tree(facts)
         is_own = own_stacks(facts, tree) & ~tree.is_loss
-        is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
-        is_own &= is_called | (not of_libraries) | _outlasts_operators(facts, tree)
+        if of_libraries:
+            is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
+            is_own &= is_called | _outlasts_operators(facts, tree)
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             caller = stack

@@ -13,7 +13,8 @@ or statistics tensor by tensor, gradients filled with zeros, an optimizer of the
 each parameter. Of those that can be one call for all tensors one operator per tensor is left in the price.
 A communication hook of DistributedDataParallel that is Python of the script, and holds the backward pass, is told by
 its function and line where `ddprof run` recorded the job.
-What runs in some steps only, or on ranks in turn, is told by the timers of all steps, and its line by samples.
+What runs in some steps only, or on ranks in turn, is told by the timers of all steps, and its line by samples; Python
+of hooks in backward passes, whose timers hold waits for other ranks, by samples alone.
 Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
 time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
 function is defined. A package that is not known as a library counts as the user's. Preparing data is the
@@ -49,7 +50,7 @@ from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
-from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
+from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then, seen_in_backward
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
 from ddprof.finding_ids import HOST_SCRIPT
@@ -77,7 +78,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not any(has_frames(facts) for facts in job.ranks):
         return
     in_windows = next(_in_windows(measures), None)
-    timed = script_now_and_then(measures, RULE.id)
+    timed = script_now_and_then(measures, RULE.id) or seen_in_backward(measures, RULE.id)
     if timed is not None and (in_windows is None or timed.lost_us > OTHER_FACTOR * in_windows.lost_us):
         yield timed
     elif in_windows is not None:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import time
 import warnings
 from collections import Counter
@@ -13,8 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.launcher.shim import child_environment
+
+# Debian's Python has a sitecustomize beside its library, which it finds before one in site-packages or of the script.
+OF_PYTHON = (Path(sysconfig.get_path("stdlib")) / "sitecustomize.py").exists()
+without_own = pytest.mark.skipif(OF_PYTHON, reason="this Python has a sitecustomize of its own")
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 REPO = Path(__file__).resolve().parents[2]

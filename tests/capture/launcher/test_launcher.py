@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from damage import DAMAGES, DEAD, STEM, documents, ring
-from runs import bare_run, captured_environment
+from runs import bare_run, captured_environment, without_own
 
 from ddprof.capture.files.layout import CONTROL, host_label
 from ddprof.capture.files.ring import StepRing
@@ -62,6 +62,7 @@ def test_options_that_keep_capture_out(line: str, said: str | None) -> None:
     assert found is None if said is None else found is not None and found.startswith(said)
 
 
+@without_own
 def test_isolated_interpreters_are_reached_by_the_pth(tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", symlinks=True)
     (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")

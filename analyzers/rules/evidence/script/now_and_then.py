@@ -13,7 +13,8 @@ from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.beside import FORWARD, REST, own_stacks, run_samples
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
+from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
@@ -99,6 +100,45 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     return _timed(measures, rule_id, timed, summary, (Evidence(often),), fix)
 
 
+def seen_in_backward(measures: Measures, rule_id: str) -> Candidate | None:
+    """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
+    of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
+    between both."""
+    ranks = measures.job.ranks
+    if not all(computes(facts) and has_frames(facts) for facts in ranks):
+        return None
+    seen = _seen(ranks, BACKWARD, of_libraries=True)
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(seen[words])):
+        return None
+    shares = np.array(seen[words]) / [max(1.0, sum(run_samples(facts).values())) for facts in ranks]
+    at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
+    if at_once < IN_FORWARD:
+        return None
+    samples, every = sum(seen[words]), sum(sum(run_samples(facts).values()) for facts in ranks)
+    cost_us = (at_once + in_turn) / 2 * measures.step_us
+    return Candidate(
+        id=rule_id,
+        summary=f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}",
+        lost_us=cost_us,
+        basis=Basis.TIMED,
+        evidence=(Evidence(f"{samples:.0f} of {every:.0f} samples of the run are in {words}"),),
+        fixes=(
+            Fix(
+                setting=words,
+                current="Python in a hook",
+                suggested="less often, for all tensors at once, or after the backward pass",
+                why="gradients are reduced later, and all ranks wait for the last",
+                source="PyTorch performance tuning guide",
+                alters=Alters.CHORE,
+            ),
+        ),
+        ceiling_us=cost_us,
+        band=(in_turn - at_once) / (in_turn + at_once),
+        times_us=tuple((shares * measures.step_us).tolist()),
+    )
+
+
 def _timed(
     measures: Measures, rule_id: str, timed: NowAndThen, summary: str, evidence: tuple[Evidence, ...], fix: Fix
 ) -> Candidate:
@@ -117,12 +157,13 @@ def _timed(
     )
 
 
-def _outlasts_operators(facts: RankFacts, tree: CallTree) -> Array:
-    """Mask of the script's own lines in the forward pass, where samples there are far more than its operators take:
+def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
+    """Mask of the script's own lines in passes of a phase, where samples there are far more than its operators take:
     a call in C (an operator, a socket) has no frame of its own. Shape (stacks,)."""
     is_line = tree.folded == np.arange(len(tree))
-    of_lines = sum(samples for stack, samples in run_samples(facts, FORWARD).items() if is_line[stack])
-    operators = intervals.intersect(host_work(facts), facts.phase_time(Phase.FORWARD))
+    of_lines = sum(samples for stack, samples in run_samples(facts, phase).items() if is_line[stack])
+    passes = facts.phase_time(Phase.BACKWARD if phase == BACKWARD else Phase.FORWARD)
+    operators = intervals.intersect(host_work(facts), passes)
     computing = intervals.overlap(operators, *facts.steps.bounds).sum() / intervals.length(facts.steps.bounds)
     return np.asarray(is_line & (of_lines > OUTLASTING * computing * sum(run_samples(facts).values())))
 
@@ -137,7 +178,7 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         is_own = own_stacks(facts, tree) & ~tree.is_loss
         if of_libraries:
             is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
-            is_own &= is_called | _outlasts_operators(facts, tree)
+            is_own &= is_called | _outlasts_operators(facts, tree, phase)
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             caller = stack

@@ -13,7 +13,7 @@ from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
-from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
+from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then, seen_in_backward
 from ddprof.finding_ids import HOST_SCRIPT
 
 MS, STEP_MS, MORE_MS = 1_000_000, 20.0, 8.0
@@ -119,3 +119,17 @@ def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(labelled: Runs, samples
     told = script_now_and_then(replace(measures, job=replace(measures.job, ranks=ranks)), HOST_SCRIPT)
     assert (told is not None) == is_told, (told, now_and_then(ranks, False))
     assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.2 * measures.step_us)
+
+
+@pytest.mark.parametrize("samples, is_told", [((30, 30, 30, 30), True), ((30, 0, 0, 0), False), ((2, 1, 2, 1), False)])
+def test_python_of_hooks_is_seen_in_backward_passes(labelled: Runs, samples: tuple[int, ...], is_told: bool) -> None:
+    records = [timed(lambda step: False) for _ in samples]
+    measures = meeting_in_backward(labelled("clean.ddp"), *records)
+    stacks = (("train.py", 30, "main", None), ("torch/autograd/graph.py", 9, "_engine_run_backward", 0))
+    stacks += (("train.py", 12, "tidy", 1), ("json/encoder.py", 5, "encode", 2))
+    seen = [totals(("backward", 3, at), ("backward", 1, 100 - at)) for at in samples]
+    ranks = zip(measures.job.ranks, seen, strict=True)
+    told_of = tuple(replace(with_stacks(facts, *stacks), script_totals=totals) for facts, totals in ranks)
+    told = seen_in_backward(replace(measures, job=replace(measures.job, ranks=told_of)), HOST_SCRIPT)
+    assert (told is not None) == is_told
+    assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.3 * measures.step_us)

@@ -58,7 +58,7 @@ def fed_more_us(ranks: Sequence[RankFacts], step_us: float) -> Array:
     fed = fed_more_each_step(ranks, MIN_FED_SPREAD)
     if not fed.any() or not all(map(computes, ranks)):
         return np.zeros(len(ranks))
-    work_us = usual_work_us(ranks)
+    work_us = np.array([usual_work_us(facts) for facts in ranks])
     more_us = work_us - averages.typical(work_us)
     return np.where(fed & (more_us >= LEAST_SHARE * step_us), more_us, 0.0)
 

@@ -287,7 +287,9 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         fix = _fix(numbers)
         if is_fed:
             # By the timers, or by usual calls of its operators where peers waited for a CPU in the meantime.
-            times_us = [measures.own_us, *([usual_work_us(measures.job.ranks)] if measures.fed_more_us[worst] else [])]
+            times_us = [measures.own_us]
+            if measures.fed_more_us[worst]:
+                times_us.append(np.array([usual_work_us(facts) for facts in measures.job.ranks]))
             more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
             summary = f"{format_ranks(numbers)} {verb} {more:.2f}x the work of {whose} peers"
             words = batch_words(measures.job.ranks, worst)

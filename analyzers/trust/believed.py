@@ -127,15 +127,14 @@ def _raised_by_input(
 ) -> Recoverable:
     """The gain raised to what ranks compute longer as they are fed more, where the replay says far less: waits of peers
     for a CPU hide who is waited for."""
-    more_us = [
-        us
-        for us, rank in zip(prices.measures.fed_more_us, prices.measures.job.rank_ids, strict=True)
-        if rank in candidate.ranks
-    ]
-    late_us = share * min(*more_us, most_us) if candidate.id == STRAGGLER_IMBALANCE and more_us else 0.0
-    if gain.value >= (1 - TIMED_BAND) * late_us:
+    blamed = np.isin(prices.measures.job.rank_ids, candidate.ranks)
+    if candidate.id != STRAGGLER_IMBALANCE or not blamed.any():
         return gain
-    return Recoverable(late_us, (1 - TIMED_BAND) * late_us, max(gain.high, (1 + TIMED_BAND) * late_us))
+    late_us = share * min(float(prices.measures.fed_more_us[blamed].min()), most_us)
+    least = (1 - TIMED_BAND) * late_us
+    if gain.value >= least:
+        return gain
+    return Recoverable(late_us, least, max(gain.high, min((1 + TIMED_BAND) * late_us, share * most_us)))
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:

@@ -86,7 +86,7 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     left_ns = outside[position] - float(np.median(outside[peers]))
     at_most_ns = left_ns + SURE * float(np.hypot(error[position], np.median(error[peers])))
     is_gone = not is_tested or at_most_ns < MOST * slowed * excess_ns
-    in_turn = _are_late_in_turn(measures) and float(measures.late_us[peers].max()) > MOST * late_us
+    in_turn = float(measures.late_us[peers].max()) > MOST * late_us and _are_late_in_turn(measures)
     is_chance = in_turn or (excess_ns >= MOST * 1e3 * late_us and is_gone)
     if not is_chance or _computes_more(measures, position, MOST * late_us / measures.step_us):
         return None

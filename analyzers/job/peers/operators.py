@@ -126,17 +126,15 @@ def _counted(ranks: Sequence[RankFacts], steps: int, shaped: bool = False) -> tu
     return list(numbers), counts, spent_ns
 
 
-def usual_work_us(ranks: Sequence[RankFacts]) -> Array:
-    """Time of CPU ranks' operators per step, each call as long as the median call of its operator on that rank, which
-    waits for a CPU do not move; us, shape (ranks,)."""
-    total = []
-    for facts in ranks:
-        ops, start = facts.host_operators, facts.host_operators["start_ns"]
-        inside = _step_of(facts) >= 0
-        computing_ns = intervals.overlap(host_work(facts), start, start + ops["dur_ns"])
-        each_ns = [computing_ns[inside & (ops["name"] == name)] for name in np.unique(ops["name"][inside]).tolist()]
-        total.append(sum(len(ns) * float(np.median(ns)) for ns in each_ns) / 1e3 / len(facts.steps))
-    return np.array(total)
+@remembered
+def usual_work_us(facts: RankFacts) -> float:
+    """Time of a CPU rank's operators per step, us, each call as long as the median call of its operator, which waits
+    for a CPU do not move."""
+    ops, start = facts.host_operators, facts.host_operators["start_ns"]
+    inside = _step_of(facts) >= 0
+    computing_ns = intervals.overlap(host_work(facts), start, start + ops["dur_ns"])
+    each_ns = [computing_ns[inside & (ops["name"] == name)] for name in np.unique(ops["name"][inside]).tolist()]
+    return sum(len(ns) * float(np.median(ns)) for ns in each_ns) / 1e3 / len(facts.steps)
 
 
 def extra_spans(facts: RankFacts, names: Sequence[str], parts: Array) -> list[tuple[Intervals, float]]:

@@ -63,7 +63,7 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
         source="PyTorch performance tuning guide",
         alters=Alters.CHORE,
     )
-    return _timed(measures, rule_id, timed, f"{summary}, mostly {words}", evidence, fix)
+    return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
 
 
 def _with_line(
@@ -97,7 +97,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
         source="OSDI'25 section 5.3",
         alters=Alters.CHORE,
     )
-    return _timed(measures, rule_id, timed, summary, (Evidence(often),), fix)
+    return _timed(measures, rule_id, timed.cost, timed.times, summary, (Evidence(often),), fix)
 
 
 def seen_in_backward(measures: Measures, rule_id: str) -> Candidate | None:
@@ -111,39 +111,37 @@ def seen_in_backward(measures: Measures, rule_id: str) -> Candidate | None:
     words = max(seen, key=lambda one: sum(seen[one]), default="")
     if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(seen[words])):
         return None
-    shares = np.array(seen[words]) / [max(1.0, sum(run_samples(facts).values())) for facts in ranks]
+    every = [sum(run_samples(facts).values()) for facts in ranks]
+    shares = np.array(seen[words]) / np.maximum(1.0, every)
     at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
     if at_once < IN_FORWARD:
         return None
-    samples, every = sum(seen[words]), sum(sum(run_samples(facts).values()) for facts in ranks)
-    cost_us = (at_once + in_turn) / 2 * measures.step_us
-    return Candidate(
-        id=rule_id,
-        summary=f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}",
-        lost_us=cost_us,
-        basis=Basis.TIMED,
-        evidence=(Evidence(f"{samples:.0f} of {every:.0f} samples of the run are in {words}"),),
-        fixes=(
-            Fix(
-                setting=words,
-                current="Python in a hook",
-                suggested="less often, for all tensors at once, or after the backward pass",
-                why="gradients are reduced later, and all ranks wait for the last",
-                source="PyTorch performance tuning guide",
-                alters=Alters.CHORE,
-            ),
-        ),
-        ceiling_us=cost_us,
-        band=(in_turn - at_once) / (in_turn + at_once),
-        times_us=tuple((shares * measures.step_us).tolist()),
+    summary = f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}"
+    seen_most = Evidence(f"{sum(seen[words]):.0f} of {sum(every):.0f} samples of the run are in {words}")
+    fix = Fix(
+        setting=words,
+        current="Python in a hook",
+        suggested="less often, for all tensors at once, or after the backward pass",
+        why="gradients are reduced later, and all ranks wait for the last",
+        source="PyTorch performance tuning guide",
+        alters=Alters.CHORE,
     )
+    band, cost = (in_turn - at_once) / (in_turn + at_once), (at_once + in_turn) / 2
+    return _timed(measures, rule_id, cost, shares, summary, (seen_most,), fix, band)
 
 
 def _timed(
-    measures: Measures, rule_id: str, timed: NowAndThen, summary: str, evidence: tuple[Evidence, ...], fix: Fix
+    measures: Measures,
+    rule_id: str,
+    cost: float,
+    times: Array,
+    summary: str,
+    evidence: tuple[Evidence, ...],
+    fix: Fix,
+    band: float = 0.25,
 ) -> Candidate:
-    """The finding on what timers of the run show, at what it costs by them."""
-    cost_us = timed.cost * measures.step_us
+    """The finding on what timers or samples of the run show; `cost`, and `times` of each rank: shares of the step."""
+    cost_us = cost * measures.step_us
     return Candidate(
         id=rule_id,
         summary=summary,
@@ -152,8 +150,8 @@ def _timed(
         evidence=evidence,
         fixes=(fix,),
         ceiling_us=cost_us,
-        band=0.25,
-        times_us=tuple((timed.times * measures.step_us).tolist()),
+        band=band,
+        times_us=tuple((times * measures.step_us).tolist()),
     )
 
 

@@ -298,4 +298,4 @@ def test_a_fork_in_a_hurry_leaves_the_child_the_usual_interval_and_the_parent_it
             with os.fdopen(reader) as said:
                 worst_s = max(worst_s, abs(float(said.read()) - before_s))
             os.wait()
-    assert worst_s < 1e-6
+    assert worst_s < 1e-6 and sys.getswitchinterval() == before_s

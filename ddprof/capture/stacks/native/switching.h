@@ -37,9 +37,9 @@ static struct {
     pid_t owner; /* a child has no such thread */
 } calmer;
 
-/* What the script has set meanwhile stays. */
+/* What the script has set meanwhile stays. The usual interval is kept: a fork may fall between any two lines of this. */
 static void switching_calm(void) {
-    unsigned long before_us = __atomic_exchange_n(&calmer.before_us, 0, __ATOMIC_SEQ_CST);
+    unsigned long before_us = __atomic_load_n(&calmer.before_us, __ATOMIC_SEQ_CST);
     if (before_us && switching.get_us() == AT_ONCE_US) switching.set_us(before_us);
 }
 
@@ -77,8 +77,9 @@ static int calmer_start(void) {
 /* From our thread, right before it takes the GIL. */
 static void switching_hurry(void) {
     unsigned long before_us = switching.set_us ? switching.get_us() : 0;
-    if (before_us <= AT_ONCE_US || !calmer_start()) return;
-    __atomic_store_n(&calmer.before_us, before_us, __ATOMIC_SEQ_CST);
+    int is_long = before_us > AT_ONCE_US && calmer_start(); /* else it is the script's own: ours is long again by now */
+    __atomic_store_n(&calmer.before_us, is_long ? before_us : 0, __ATOMIC_SEQ_CST);
+    if (!is_long) return;
     switching.set_us(AT_ONCE_US);
     ticker_wake(&calmer.ticker);
 }

@@ -35,6 +35,16 @@ def _rate(device_name: str | None, rate: str) -> float | None:
     return None
 
 
+def times_slower_between_nodes(device_name: str | None) -> float:
+    """Rated link inside a node over a device's part of the network, in its usual node; of an unknown device the most of
+    all nodes in the table.
+    """
+    words = (device_name or "").lower().replace("-", " ").split()
+    rows = _table()["gpu"]
+    own = [row for row in rows if row["name"].lower().partition("-")[0] in words]
+    return max(float(row["link_bytes_per_s"] * row["per_node"] / row["node_bytes_per_s"]) for row in own or rows)
+
+
 def gpu_row(name: str) -> dict[str, Any] | None:
     """A device in its usual node by its short name (rates in bytes or operations per second); None if unknown."""
     wanted = name.lower()

@@ -9,9 +9,11 @@ How to fix: look at the link and the transport there: cable, NIC, PCIe width, NC
 run` recorded them, the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with
 fewer PCIe lanes.
 Limits: at least two groups or pairs are needed to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours);
-links between hosts are not held against links inside one, but where a pipeline has one such link alone: against 24
-times as long (NVLink over a network port of V100 nodes). In one world-wide ring all members see the slow link alike, so
-no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of its link.
+links between hosts are not held against links inside one. Where a link has no peer (the only one between hosts, or
+sizes of messages were not recorded), its measure is a usual link between nodes: what messages take inside a host, times
+the ratio of rated links in the device's usual node (12 on A100). In one world-wide ring all members see the slow link
+alike, so no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of its
+link.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 
@@ -25,7 +27,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
-from ddprof.analyzers.job.traffic.stage_links import BETWEEN_HOSTS, SlowLinks, stage_links
+from ddprof.analyzers.job.traffic.stage_links import SlowLinks, stage_links
 from ddprof.analyzers.rules.evidence.examples import slowest_message, slowest_transfer
 from ddprof.analyzers.rules.evidence.transport import of_ranks
 from ddprof.finding_ids import COMM_SLOW_LINK
@@ -85,8 +87,8 @@ def _between_stages(measures: Measures, links: SlowLinks) -> Candidate:
     numbers = measures.ranks(list(links.culprits))
     pairs = [measures.ranks(list(pair)) for pair in links.pairs]
     words = ", ".join(f"{a} and {b}" for a, b in pairs)
-    others = "a usual link between hosts" if links.is_only else "those of other pairs"
-    usual = f", {BETWEEN_HOSTS:.0f} times what they take inside a host" if links.is_only else ""
+    others = "a usual link between hosts" if links.only_factor else "those of other pairs"
+    usual = f", {links.only_factor:.0f} times what they take inside a host" if links.only_factor else ""
     return Candidate(
         id=RULE.id,
         summary=f"messages between ranks {words} take {links.ratio:.1f}x as long as {others}",

@@ -15,12 +15,10 @@ from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
 from ddprof.analyzers.job.traffic.links import MIN_RATIO
+from ddprof.hardware import times_slower_between_nodes
 from ddprof.tables import NULL, Array, distinct
 
 MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does not move
-# Of what a message takes inside a host, at most, between two: NVLink over a device's part of the network, on nodes of
-# V100 (24), A100 (12) and H100 (9; ddprof/hardware.toml).
-BETWEEN_HOSTS = 24.0
 SAME_FAULT = 0.5  # of the slowest link's excess: what another link must have to be called slow beside it
 
 
@@ -34,7 +32,7 @@ class SlowLinks:
     slow_us: float  # per message
     peer_us: float
     excess_us: float  # per step, of the slowest
-    is_only: bool = False  # no other link is between hosts: held against BETWEEN_HOSTS of those inside one
+    only_factor: float = 0.0  # no other link compares: held against this many times the links inside a host
 
 
 @dataclass(frozen=True)
@@ -53,28 +51,37 @@ def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
     """Number of comparable links, and the slow ones among them."""
     messages = _messages(job)
     ratios: dict[int, list[tuple[float, float, float]]] = {}
+    alone = set()
     for kind in np.unique(messages.kind).tolist():
-        of_kind = messages.kind == kind
-        pairs, counts = np.unique(messages.pair[of_kind], return_counts=True)
-        pairs = pairs[counts >= MIN_MESSAGES]
-        medians = [float(np.median(messages.dur_ns[of_kind & (messages.pair == pair)])) for pair in pairs]
-        typical = averages.typical(medians) if len(pairs) > 1 else _usual_between_hosts(messages, of_kind)
-        if not len(pairs) or typical is None:
+        medians = _medians(messages, messages.kind == kind)
+        if len(medians) == 1:
+            alone |= medians.keys()
+        typical = averages.typical(list(medians.values())) if len(medians) > 1 else _usual_alone(job, messages, kind)
+        if typical is None:
             continue
-        for pair, median in zip(pairs.tolist(), medians, strict=True):
+        for pair, median in medians.items():
             ratios.setdefault(pair, []).append((median / typical if typical > 0 else 1.0, median, typical))
-    return len(ratios), _slow(job, messages, ratios)
+    return len(ratios), _slow(job, messages, ratios, alone)
 
 
-def _usual_between_hosts(messages: _Messages, of_kind: Array) -> float | None:
-    """The longest that messages of a kind, which one link between hosts alone carries, take by those inside a host;
-    None where there are none, or the link is inside a host itself."""
-    if not messages.crosses[of_kind].all():
-        return None
-    inside = ~messages.crosses & np.isin(messages.alike, messages.alike[of_kind])
-    pairs, counts = np.unique(messages.pair[inside], return_counts=True)
-    medians = [float(np.median(messages.dur_ns[inside & (messages.pair == p)])) for p in pairs[counts >= MIN_MESSAGES]]
-    return BETWEEN_HOSTS * averages.typical(medians) if medians else None
+def _medians(messages: _Messages, chosen: Array) -> dict[int, float]:
+    """Median duration (ns) of the chosen messages by pair, of pairs that exchanged enough of them."""
+    pairs, counts = np.unique(messages.pair[chosen], return_counts=True)
+    return {p: float(np.median(messages.dur_ns[chosen & (messages.pair == p)])) for p in pairs[counts >= MIN_MESSAGES]}
+
+
+def _usual_alone(job: JobFacts, messages: _Messages, kind: int) -> float | None:
+    """Usual time (ns) between two nodes of messages of a kind that one link alone carries, by what such messages take
+    on others inside a host; None where there are none.
+    """
+    of_kind = messages.kind == kind
+    others = ~messages.crosses & ~np.isin(messages.pair, messages.pair[of_kind])
+    medians = _medians(messages, others & np.isin(messages.alike, messages.alike[of_kind]))
+    return _slower_between_nodes(job) * averages.typical(list(medians.values())) if medians else None
+
+
+def _slower_between_nodes(job: JobFacts) -> float:
+    return times_slower_between_nodes(job.ranks[0].device.name)
 
 
 def message_ends(job: JobFacts) -> tuple[Array, Array]:
@@ -97,7 +104,9 @@ def _both_sides(job: JobFacts) -> Array:
     return np.asarray(rows[np.argsort(instance[rows], kind="stable")].reshape(-1, 2))
 
 
-def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float, float, float]]]) -> SlowLinks | None:
+def _slow(
+    job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float, float, float]]], alone: set[int]
+) -> SlowLinks | None:
     overall = {pair: float(np.median([r for r, _, _ in measured])) for pair, measured in ratios.items()}
     worst = max(overall, key=lambda pair: overall[pair], default=None)
     if worst is None or overall[worst] < MIN_RATIO:
@@ -117,7 +126,7 @@ def _slow(job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float
         slow_us,
         peer_us,
         total_us * (1 - 1 / overall[worst]),
-        int(messages.crosses.sum()) == int((messages.crosses & (messages.pair == worst)).sum()) > 0,
+        _slower_between_nodes(job) if worst in alone else 0.0,
     )
 
 
@@ -131,7 +140,8 @@ def _culprits(pairs: tuple[tuple[int, int], ...], elsewhere: set[int]) -> tuple[
 
 def _messages(job: JobFacts) -> _Messages:
     """Messages of one kind have the same size, lie both inside a host or both between two, and share their kernel with
-    equally many others. Where sizes were not recorded, they also join the same two stages.
+    equally many others. Where sizes were not recorded, they also join the same two stages: a link that is alone
+    there is held against the links of other stages only as if it were between two nodes.
     """
     instances, members = job.instances, job.members
     rows = _both_sides(job)
@@ -146,9 +156,10 @@ def _messages(job: JobFacts) -> _Messages:
     crosses = hosts[rank[:, 0]] != hosts[rank[:, 1]]
     size = instances["size_bytes"][instance]
     between = np.where((size == NULL)[:, None], _stage_of(job)[rank], -1)
-    alike = np.unique(np.column_stack((size, shares, between)), axis=0, return_inverse=True)[1].reshape(-1)
+    alike = np.unique(np.column_stack((size, shares)), axis=0, return_inverse=True)[1].reshape(-1)
+    kind = np.unique(np.column_stack((alike, between, crosses)), axis=0, return_inverse=True)[1].reshape(-1)
     in_steps = instances_in_steps(job)[instance]
-    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], 2 * alike + crosses, dur_ns, in_steps, crosses, alike)
+    return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], kind, dur_ns, in_steps, crosses, alike)
 
 
 def _payloads(rank: Array, comm: Array) -> Array:

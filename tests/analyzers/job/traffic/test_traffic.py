@@ -215,7 +215,7 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
     return SimpleNamespace(
         instances=INSTANCES.table(instances | {"size_bytes": sizes}),
         members=MEMBERS.table({**members, "ready_ns": members["start_ns"]}),
-        ranks=(SimpleNamespace(steps=SimpleNamespace(bounds=steps)),) * len(hosts),
+        ranks=(SimpleNamespace(steps=SimpleNamespace(bounds=steps), device=SimpleNamespace(name=None)),) * len(hosts),
         clock=SimpleNamespace(domain_of=tuple(hosts)),
         pipeline=SimpleNamespace(stages=stages) if stages else None,
         per_step_ns=(1, 1),
@@ -228,8 +228,7 @@ def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> 
     assert (slow.pairs, slow.culprits, slow.ratio) == (((1, 2),), (1, 2), pytest.approx(3.0))
     assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
     assert stage_links(job()) == (0, None) and all(len(ends) == 0 for ends in message_ends(job()))
-    low, high = message_ends(job((2, 1, FAST, 8)))
-    assert np.array_equal(low, [1] * 6) and np.array_equal(high, [2] * 6)
+    assert np.array_equal(message_ends(job((2, 1, FAST, 8))), [[1] * 6, [2] * 6])
 
 
 def test_messages_outside_the_steps_cost_no_step_time() -> None:
@@ -252,10 +251,13 @@ def test_who_is_named_of_slow_links(slow_links: list[Link], hosts: str, culprits
     assert (slow and slow.culprits) == culprits
 
 
-def test_without_sizes_only_replicas_of_one_boundary_are_compared() -> None:
+def test_without_sizes_only_replicas_of_one_boundary_or_far_slower_links_compare() -> None:
     stages = ((0, 1), (2, 3), (4, 5))
     links = [(0, 2, FAST, NULL), (1, 3, FAST, NULL), (2, 4, SLOW, NULL), (3, 5, SLOW, NULL)]
     assert stage_links(job(*links, hosts="aaaaaa", stages=stages)) == (4, None)
     links[3] = (3, 5, FAST, NULL)
     _, slow = stage_links(job(*links, hosts="aaaaaa", stages=stages))
     assert slow is not None and slow.culprits == (2, 4)
+    for factor, culprits in (20, None), (60, (4, 5)):  # slower inside a host than any network
+        slow = stage_links(job((2, 3, FAST, NULL), (4, 5, factor * FAST, NULL), hosts="aaaaaa", stages=stages[:2]))[1]
+        assert (slow and slow.culprits) == culprits

@@ -51,7 +51,7 @@ def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
     """Number of comparable links, and the slow ones among them."""
     messages = _messages(job)
     ratios: dict[int, list[tuple[float, float, float]]] = {}
-    alone = set()
+    alone: set[int] = set()
     for kind in np.unique(messages.kind).tolist():
         medians = _medians(messages, messages.kind == kind)
         if len(medians) == 1:

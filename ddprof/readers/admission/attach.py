@@ -40,10 +40,14 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     ]
     used = {s.flight_recorder_path for s in attached}
     alone = _one_per_rank([d for d in dumps if _folder(d) not in folders])
+    processes = {(_folder(t), process_in_name(t.path)) for t in traces if t.member is None and process_in_name(t.path)}
     notes = [
-        HealthNote(f"{d.label}: a flight-recorder dump of a rank without a trace", "not used", "info", where=d.path)
+        HealthNote(f"{d.label}: a flight-recorder dump that belongs to no trace", "not used", "info", where=d.path)
         for d in dumps
-        if _folder(d) in folders and d.path not in used
+        if _folder(d) in folders
+        and d.path not in used
+        # What a traced process of a run folder left at its end is evidence of its failure, read there.
+        and (_folder(d), process_in_name(d.path)) not in processes
     ]
     return attached + alone, notes + _packed_notes(ours)
 

@@ -94,7 +94,7 @@ def test_ranks_of_a_tensorflow_job_are_one_run_with_their_sidecars(tmp_path: Pat
 
 def test_what_an_archive_holds_beside_the_traces_is_said(tmp_path: Path) -> None:
     folder = our_run(tmp_path / "run", windows=1)
-    (folder / "rank0.host.100.0.fr.json").write_text('{"version": "2.10", "pg_config": {}, "entries": []}')
+    (folder / "rank0.host.100.0.fr.json").write_text('{"version": "2.10", "entries": [{"collective_seq_id": 0}]}')
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", folder)
     packed, unpacked = (" ".join(note.issue for note in discover([path]).health) for path in (archive, folder))
     assert len(discover([archive]).sources) == 2 and f"{archive}: 3 files of ddprof beside the traces" in packed

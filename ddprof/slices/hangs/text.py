@@ -31,7 +31,8 @@ def render_hang(hang: Hang) -> str:
 
 def _table(hang: Hang) -> list[str]:
     """One line per state, with the ranks of the first cause first."""
-    latest = max((row.call.entered_ns for row in hang.rows if row.call and row.call.entered_ns), default=None)
+    entered = [row.call.entered_ns for row in hang.rows if row.call and row.call.entered_ns]
+    latest = max(entered) if len(entered) > 1 else None
     shared: dict[tuple[str, ...], list[int]] = {}
     for row in sorted(hang.rows, key=lambda row: (row.rank not in hang.ranks, row.rank)):
         shared.setdefault(_cells(row, latest), []).append(row.rank)
@@ -58,8 +59,8 @@ def _call_name(op: str, number: int, group: str) -> str:
 
 
 def _since(call: Call | None, latest_ns: int | None) -> str:
-    """Time since the last rank's arrival, in words."""
+    """Time in a call beyond that of the last rank to enter, in words."""
     if call is None or call.entered_ns is None or latest_ns is None:
         return "-"
     ahead_us = (latest_ns - call.entered_ns) / 1e3
-    return f"{format_us(ahead_us)} longer" if ahead_us >= 1000 else "as the last"
+    return f"{format_us(ahead_us)} longer" if ahead_us >= 1000 else "entered last"

@@ -95,12 +95,7 @@ def routes(runs: Runs) -> Blueprint:
     add_drawn("tile", TileAsked, _tile)
     add_drawn("statistics", StatisticsAsked, _statistics)
     add_drawn("step", StepAsked, lambda t, a: one_step(t.steps, a.number))
-    add_typed(
-        "slice",
-        SliceAsked,
-        lambda o, a: slice_details(_timeline(o, a), o.job, a.row),
-        lambda t, a: difference_details(t, a.row),
-    )
+    add_typed("slice", SliceAsked, _slice, lambda t, a: difference_details(t, a.row))
     add_typed("search", SearchAsked, _search)
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.job, a.lo, a.hi))
@@ -135,6 +130,10 @@ def _tile(timeline: Timeline, of: TileAsked) -> Response:
 
 def _statistics(timeline: Timeline, of: StatisticsAsked) -> dict[str, Any]:
     return selection_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.step)
+
+
+def _slice(opened: OpenRun, of: SliceAsked) -> dict[str, Any]:
+    return slice_details(_timeline(opened, of), opened.job, of.row)
 
 
 def _search(opened: OpenRun, of: SearchAsked) -> dict[str, Any]:

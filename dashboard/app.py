@@ -53,6 +53,7 @@ def create_app(runs: Runs, access: Access, upload_bytes: int = 0, perfetto_ui: s
 
     `upload_bytes`: the largest upload that may add runs; 0: none. `perfetto_ui`: where the timeline's button leads.
     """
+    page = _PAGE.replace("__STYLE__", STYLE + styles())
     app = Dash(
         "ddprof.dashboard",
         title="ddprof",
@@ -61,26 +62,9 @@ def create_app(runs: Runs, access: Access, upload_bytes: int = 0, perfetto_ui: s
         assets_ignore=".*",  # they come as one file
         serve_locally=True,
         suppress_callback_exceptions=True,
-        index_string=_page(),
+        index_string=page.replace("__SCRIPTS__", address()).replace("__PLOTLY__", plotly_address()),
     )
-    app.layout = _frame()
-    _callbacks(app, runs, upload_bytes, perfetto_ui)
-    app.server.register_blueprint(routes(runs))
-    add_scripts(app.server)
-    if upload_bytes:
-        app.server.register_blueprint(upload_route(runs, upload_bytes))
-    protect(app.server, access, app.csp_hashes())
-    bound(app, upload_bytes)
-    return app
-
-
-def _page() -> str:
-    page = _PAGE.replace("__STYLE__", STYLE + styles())
-    return page.replace("__SCRIPTS__", address()).replace("__PLOTLY__", plotly_address())
-
-
-def _frame() -> Component:
-    return html.Div(
+    app.layout = html.Div(
         [
             dcc.Location(id="address", refresh="callback-nav"),
             dcc.Interval(id="clock", interval=REFRESH_MS),
@@ -92,6 +76,14 @@ def _frame() -> Component:
         ],
         id="frame",
     )
+    _callbacks(app, runs, upload_bytes, perfetto_ui)
+    app.server.register_blueprint(routes(runs))
+    add_scripts(app.server)
+    if upload_bytes:
+        app.server.register_blueprint(upload_route(runs, upload_bytes))
+    protect(app.server, access, app.csp_hashes())
+    bound(app, upload_bytes)
+    return app
 
 
 def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> None:
@@ -138,15 +130,9 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
             _draw_again(app, runs, page, page.now)
 
     client: Any = app  # this method of Dash has no types
-    client.clientside_callback(
-        ClientsideFunction("ddprof", "mount"), Output("timeline-mounted", "children"), Input("timeline-config", "data")
-    )
-    client.clientside_callback(
-        ClientsideFunction("ddprof", "controls"), Output("what-if-mounted", "children"), Input("what-if-config", "data")
-    )
-    client.clientside_callback(
-        ClientsideFunction("ddprof", "uploadForm"), Output("upload-mounted", "children"), Input("upload-config", "data")
-    )
+    for script, part in (("mount", "timeline"), ("controls", "what-if"), ("uploadForm", "upload")):
+        mounted, config = Output(f"{part}-mounted", "children"), Input(f"{part}-config", "data")
+        client.clientside_callback(ClientsideFunction("ddprof", script), mounted, config)
 
 
 def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Component]]) -> None:
@@ -205,17 +191,10 @@ def _top(view: View, runs: Runs) -> list[Component]:
 
 
 def _navigation(view: View, path: str) -> list[Component]:
-    return [
-        dcc.Link(
-            page.title,
-            href=view.link(page.path),
-            className=_link_class(page, view, path),
-            title="Nothing of this was recorded" if page.subject.is_empty(view) else "",
-        )
-        for page in PAGES
-    ]
-
-
-def _link_class(page: Page, view: View, path: str) -> str:
-    names = {"current": page.path == path, "empty": page.subject.is_empty(view)}
-    return " ".join(name for name, holds in names.items() if holds)
+    links: list[Component] = []
+    for page in PAGES:
+        is_empty = page.subject.is_empty(view)
+        names = " ".join(["current"] * (page.path == path) + ["empty"] * is_empty)
+        title = "Nothing of this was recorded" if is_empty else ""
+        links.append(dcc.Link(page.title, href=view.link(page.path), className=names, title=title))
+    return links

@@ -57,19 +57,16 @@ def _groups(view: View) -> Exhibit:
 
 def _overlap(view: View) -> Exhibit:
     traffic = view.opened.measures.comm.traffic
-    names = [f"{t.op} ({t.role})" if t.role else t.op for t in traffic]
+    names = [_name(t) for t in traffic]
     columns = (
-        "operation",
-        "group size",
-        "calls/step",
-        "bytes/step",
-        "mean message (bytes)",
-        "transfer (ms/step)",
-        "exposed (ms/step)",
-        "hidden (%)",
-        "crosses hosts",
+        *("operation", "group size", "calls/step", "bytes/step", "mean message (bytes)"),
+        *("transfer (ms/step)", "exposed (ms/step)", "hidden (%)", "crosses hosts"),
     )
-    rows = [_traffic_row(n, t) for n, t in zip(names, traffic, strict=True)]
+    rows = []
+    for name, t in zip(names, traffic, strict=True):
+        times = (t.transfer_us / 1e3, t.exposed_us / 1e3, t.hidden_share * 100)
+        sizes = (_recorded(t.total_bytes or None), _recorded(t.mean_bytes or None))  # 0: no size was recorded
+        rows.append((name, t.group_size, t.count, *sizes, *times, "yes" if t.crosses_hosts else "no"))
     question = "How much of the data movement does compute hide?"
     total = sum(t.transfer_us for t in traffic)
     if total <= 0:
@@ -79,18 +76,15 @@ def _overlap(view: View) -> Exhibit:
         f"Of {format_us(total)} of data movement per step, {format_share(under_compute / total)} runs under compute; "
         f"{format_us(exposed)} is exposed, most of it in {names[0]}."
     )
-    hidden = [t.hidden_us / 1e3 for t in traffic]
     parts = [
         Part("exposed", "exposed", "comm-transfer", [t.exposed_us / 1e3 for t in traffic]),
-        Part("comm_hidden", "hidden under compute", "compute", hidden),
+        Part("comm_hidden", "hidden under compute", "compute", [t.hidden_us / 1e3 for t in traffic]),
     ]
     return Exhibit("overlap", question, reading, sheet(columns, rows), Stacked(names, parts, "ms per step"))
 
 
-def _traffic_row(name: str, t: Traffic) -> tuple[object, ...]:
-    times = (t.transfer_us / 1e3, t.exposed_us / 1e3, t.hidden_share * 100)
-    sizes = (_recorded(t.total_bytes or None), _recorded(t.mean_bytes or None))  # 0: no size was recorded
-    return (name, t.group_size, t.count, *sizes, *times, "yes" if t.crosses_hosts else "no")
+def _name(traffic: Traffic) -> str:
+    return f"{traffic.op} ({traffic.role})" if traffic.role else traffic.op
 
 
 def _recorded(size_bytes: float | None) -> float | str:
@@ -102,13 +96,10 @@ def _bandwidth(view: View) -> Exhibit:
     for traffic in view.opened.measures.comm.traffic:
         sizes, rates = bandwidths(traffic)
         if len(sizes):
-            name = f"{traffic.op} ({traffic.role})" if traffic.role else traffic.op
-            series[name] = (sizes.tolist(), rates.tolist())
-            rows += [(name, int(s), float(r)) for s, r in zip(sizes, rates, strict=True)]
-    columns, question = (
-        ("operation", "size (bytes)", "bus bandwidth (GB/s)"),
-        "Do messages reach the speed of the link?",
-    )
+            series[_name(traffic)] = (sizes.tolist(), rates.tolist())
+            rows += [(_name(traffic), int(s), float(r)) for s, r in zip(sizes, rates, strict=True)]
+    question = "Do messages reach the speed of the link?"
+    columns = ("operation", "size (bytes)", "bus bandwidth (GB/s)")
     if not rows:
         return Exhibit("bandwidth", question, "Message sizes were not recorded.", sheet(columns, rows))
     best = max(row[2] for row in rows)

@@ -31,13 +31,12 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         return
     comparison = comparison_of(view)
     yield _causes(comparison)
-    rows = [("gone", f.id, phrases.who_words(f), phrases.clean(f.summary)) for f in comparison.gone]
-    rows += [("new", f.id, phrases.who_words(f), phrases.clean(f.summary)) for f in comparison.new]
-    reading = f"Findings gone: {len(comparison.gone)}; new: {len(comparison.new)}." if rows else "The same findings."
     yield _kernels(view)
-    yield Exhibit(
-        "found", "Which findings went, which came?", reading, sheet(("change", "finding", "who", "what"), rows)
-    )
+    changed = [("gone", f) for f in comparison.gone] + [("new", f) for f in comparison.new]
+    rows = [(change, f.id, phrases.who_words(f), clean(f.summary)) for change, f in changed]
+    reading = f"Findings gone: {len(comparison.gone)}; new: {len(comparison.new)}." if rows else "The same findings."
+    table = sheet(("change", "finding", "who", "what"), rows)
+    yield Exhibit("found", "Which findings went, which came?", reading, table)
 
 
 def comparison_of(view: View) -> Comparison:
@@ -60,18 +59,12 @@ def _causes(comparison: Comparison) -> Exhibit:
     if sure:
         change = f"{sure[0].change_us / 1e3:+.3g} ms per step"
         reading = f"The largest change: {_words(sure[0])}, {change}, beyond the noise of the steps."
-    return Exhibit(
-        "compare-causes",
-        "Which cause changed, and is it more than noise?",
-        reading,
-        sheet(columns, rows),
-        Dumbbells(
-            [f"{_words(d)} ({d.outcome})" for d in deltas],
-            [d.before_us / 1e3 for d in deltas],
-            [d.after_us / 1e3 for d in deltas],
-            "ms per step",
-        ),
+    before, after = (
+        [us / 1e3 for us in side] for side in zip(*((d.before_us, d.after_us) for d in deltas), strict=True)
     )
+    chart = Dumbbells([f"{_words(d)} ({d.outcome})" for d in deltas], before, after, "ms per step")
+    question = "Which cause changed, and is it more than noise?"
+    return Exhibit("compare-causes", question, reading, sheet(columns, rows), chart)
 
 
 def _kernels(view: View) -> Exhibit:

@@ -17,11 +17,7 @@ from ddprof.units import format_ranks, format_share, format_us
 
 def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
-    yield _health(view)
-    yield _coverage(view)
-    yield _clocks(view)
-    yield _efficiency(view)
-    yield _abstentions(view)
+    yield from (_health(view), _coverage(view), _clocks(view), _efficiency(view), _abstentions(view))
 
 
 def _health(view: View) -> Exhibit:
@@ -30,12 +26,9 @@ def _health(view: View) -> Exhibit:
         for (severity, issue, effect), ranks in data_notes.health_groups(view.opened.report).items()
     ]
     worst = sum(1 for row in rows if row[0] != "info")
-    reading = (
-        f"Defects that limit conclusions: {worst}; remarks: {len(rows) - worst}." if rows else "No defect was found."
-    )
-    return Exhibit(
-        "health", "What is wrong with the input?", reading, sheet(("severity", "where", "defect", "effect"), rows)
-    )
+    reading = f"Defects that limit conclusions: {worst}; remarks: {len(rows) - worst}."
+    table = sheet(("severity", "where", "defect", "effect"), rows)
+    return Exhibit("health", "What is wrong with the input?", reading if rows else "No defect was found.", table)
 
 
 def _coverage(view: View) -> Exhibit:
@@ -51,24 +44,12 @@ def _coverage(view: View) -> Exhibit:
         if f is None:
             rows.append((rank, report.run.hosts.get(rank, ""), "read", None, None, None, ""))
             continue
-        rows.append(
-            (
-                rank,
-                clean(f.identity.host or ""),
-                f"read ({f.format})",
-                len(f.steps),
-                f.counts.get("events"),
-                f.counts.get("device_ops"),
-                clean(PurePath(f.path).name),
-            )
-        )
+        counts = (len(f.steps), f.counts.get("events"), f.counts.get("device_ops"))
+        rows.append((rank, clean(f.identity.host or ""), f"read ({f.format})", *counts, clean(PurePath(f.path).name)))
     rows += [(shown, host, "missing", None, None, None, "") for shown, host in absent]
     rows.sort(key=lambda row: (isinstance(row[0], str), row[0]))
-    reading = (
-        f"{format_ranks(missing)} left no usable trace."
-        if missing
-        else f"All {len(report.run.ranks)} ranks left a usable trace."
-    )
+    reading = f"All {len(report.run.ranks)} ranks left a usable trace."
+    reading = f"{format_ranks(missing)} left no usable trace." if missing else reading
     columns = ("rank", "host", "state", "steps", "events", "device operations", "file")
     return Exhibit("coverage", "Which ranks and steps were seen?", reading, sheet(columns, rows))
 
@@ -81,11 +62,8 @@ def _clocks(view: View) -> Exhibit:
     if len(rows) < 2:
         return Exhibit("clocks", question, clean(f"{clock.method.capitalize()}."), table)
     errors = [r[3] for r in rows if r[3] is not None]
-    reading = (
-        f"By {clock.method}, to within ±{format_us(max(errors))}."
-        if errors
-        else f"By {clock.method}; the error is not known."
-    )
+    within = f", to within ±{format_us(max(errors))}" if errors else "; the error is not known"
+    reading = f"By {clock.method}{within}."
     worst = sorted(range(len(rows)), key=lambda i: -(rows[i][3] or 0.0))[:MAX_LINES]
     drawn = [rows[i] for i in sorted(worst)]
     if len(drawn) < len(rows):
@@ -100,13 +78,10 @@ def _efficiency(view: View) -> Exhibit:
     rows: list[tuple[str, object]] = []
     for name, value in report.efficiency.items():
         rows += _metric(name, value)
-    error = report.replay.error
-    reading = (
-        "The replay could not run."
-        if error is None
-        else f"Replaying the unmodified run misses the measured step by {format_share(error)}; predictions are marked "
-        "above 5 %."
-    )
+    reading, error = "The replay could not run.", report.replay.error
+    if error is not None:
+        misses = f"Replaying the unmodified run misses the measured step by {format_share(error)}"
+        reading = f"{misses}; predictions are marked above 5 %."
     return Exhibit("efficiency", "How good are the run and the prediction?", reading, sheet(("metric", "value"), rows))
 
 
@@ -127,8 +102,6 @@ def _abstentions(view: View) -> Exhibit:
     rows = [(f.id, check_words(f.id), "found", "") for f in report.ranked_findings()]
     rows += [(a.id, check_words(a.id), "not judged", clean(a.reason)) for a in report.abstentions]
     rows += [(c, check_words(c), "checked, not found", "") for c in report.checked]
-    reading = (
-        f"{len(report.findings)} found, {len(report.checked)} checked and not found, {len(report.abstentions)} not "
-        "judged."
-    )
+    counts = f"{len(report.findings)} found, {len(report.checked)} checked and not found"
+    reading = f"{counts}, {len(report.abstentions)} not judged."
     return Exhibit("checks", "What was checked?", reading, sheet(("check", "what it is", "outcome", "why"), rows))

@@ -7,9 +7,7 @@ from typing import Any
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import Finding
 from ddprof.report import phrases
-from ddprof.report.model import Report
 
 
 def exhibits(view: View) -> list[Exhibit]:
@@ -17,16 +15,15 @@ def exhibits(view: View) -> list[Exhibit]:
     report = view.opened.report
     findings = report.ranked_findings()
     columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
-    rows = [_row(report, f) for f in findings]
+    rows: list[tuple[Any, ...]] = []
+    for finding in findings:
+        gain = finding.recoverable_us
+        times = [us / 1e3 for us in (gain.value, gain.low, gain.high, report.predicted_step_us(finding))]
+        who = (finding.id, report.severity_of(finding), phrases.who_words(finding))
+        rows.append((*who, *times, finding.confidence))
     if not rows:
         return [Exhibit("findings", "What do I fix first?", phrases.nothing_found_words(report), sheet(columns, rows))]
     reading = f"{rows[0][0]} comes first: {phrases.gain_words(report, findings[0])}. Gains overlap; never add them."
     low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
     chart = Ranges([f"{i}. {r[0]} · {r[2]}" for i, r in enumerate(rows, 1)], low, value, high, "ms per step")
     return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows), chart)]
-
-
-def _row(report: Report, finding: Finding) -> tuple[Any, ...]:
-    gain = finding.recoverable_us
-    times = [us / 1e3 for us in (gain.value, gain.low, gain.high, report.predicted_step_us(finding))]
-    return (finding.id, report.severity_of(finding), phrases.who_words(finding), *times, finding.confidence)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.loader.fetch_costs import FetchCosts, fetch_costs
+from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
 from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import numbers
@@ -38,9 +38,11 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     """The charts of the page."""
     yield following(_loader(view), "ranks", "steps")
     yield from (following(exhibit, "ranks") for exhibit in (_host_spans(view), _gaps(view), _launches(view)))
-    settings = _settings(view)
-    if settings:
-        yield settings
+    loader = view.opened.measures.settings.dataloader
+    if loader is not None:
+        table = sheet(("setting", "value"), [(name, str(value)) for name, value in loader.known().items()])
+        reading = "As captured from the running job, lowest rank."
+        yield Exhibit(LOADER_SETTINGS, "How is the data loader set?", reading, table)
 
 
 def _loader(view: View) -> Exhibit:
@@ -53,11 +55,9 @@ def _loader(view: View) -> Exhibit:
         words = "No rank's device waited for the data loader."
         return Exhibit("loader", question, words, sheet(table.columns, []))
     worst = int(waits.mean(axis=1).argmax())
-    reading = (
-        f"On average {format_us(waits.mean() * 1e3)} per step; most on {names[worst]}, "
-        f"{format_us(waits[worst].mean() * 1e3)} per step."
-    )
-    reading += f" {loading_words(view.opened.measures)}"
+    most = f"most on {names[worst]}, {format_us(waits[worst].mean() * 1e3)} per step"
+    loading = loading_words(view.opened.measures)
+    reading = f"On average {format_us(waits.mean() * 1e3)} per step; {most}. {loading}"
     drawn = most_different(waits)
     times, unit, critical = readable_times(waits[drawn], view.opened.measures.step_us / 1e3)
     chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, axis="step")
@@ -69,23 +69,15 @@ def _host_spans(view: View) -> Exhibit:
     names = numbers.rank_names(view, positions)
     parts = {c: (v[positions] / 1e3).tolist() for c, v in measures.host_spans_us.items()}
     counts = {c: v[positions].tolist() for c, v in measures.host_counts.items()}
-    columns = (
-        "rank",
-        *(f"{CAUSES[c].label} (ms/step)" for c in parts),
-        *(f"{CAUSES[c].label} (calls/step)" for c in counts),
-    )
-    rows = [
-        (n, *(float(parts[c][i]) for c in parts), *(float(counts[c][i]) for c in counts)) for i, n in enumerate(names)
-    ]
+    heads = [(c, "ms/step") for c in parts] + [(c, "calls/step") for c in counts]
+    columns = ("rank", *(f"{CAUSES[c].label} ({unit})" for c, unit in heads))
+    shown = (*parts.values(), *counts.values())
+    rows = [(name, *(float(values[i]) for values in shown)) for i, name in enumerate(names)]
     question = "What occupies the host beside launching work?"
     total = {c: sum(v) for c, v in parts.items()}
     if not any(total.values()):
-        return Exhibit(
-            "host-spans",
-            question,
-            "No loading, blocking, allocating, collecting or saving was seen on any host thread.",
-            sheet(columns, []),
-        )
+        reading = "No loading, blocking, allocating, collecting or saving was seen on any host thread."
+        return Exhibit("host-spans", question, reading, sheet(columns, []))
     most = max(total, key=lambda c: total[c])
     reading = (
         f"{CAUSES[most].label.capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
@@ -127,25 +119,10 @@ def _launches(view: View) -> Exhibit:
         return Exhibit("launches", question, reading, sheet(columns, []))
     table = sheet(columns, zip(words, counts.tolist(), strict=True))
     behind = float(counts[:2].sum() / counts.sum())
-    reading = f"{format_share(behind)} of the operations start within 10 µs of their launch: " + (
-        "the device has drained its queue and waits for the host."
-        if behind > 0.5
-        else "work mostly queues up in front of the device."
-    )
+    starved = "the device has drained its queue and waits for the host"
+    what = starved if behind > 0.5 else "work mostly queues up in front of the device"
+    reading = f"{format_share(behind)} of the operations start within 10 µs of their launch: {what}."
     return Exhibit("launches", question, reading, table, Columns(words, counts.tolist(), "operations"))
-
-
-def _settings(view: View) -> Exhibit | None:
-    loader = view.opened.measures.settings.dataloader
-    if loader is None:
-        return None
-    rows = [(name, str(value)) for name, value in loader.known().items()]
-    return Exhibit(
-        LOADER_SETTINGS,
-        "How is the data loader set?",
-        "As captured from the running job, lowest rank.",
-        sheet(("setting", "value"), rows),
-    )
 
 
 def loading_words(measures: Measures) -> str:
@@ -157,14 +134,10 @@ def loading_words(measures: Measures) -> str:
             return "Not recorded: how many workers make the batches; ddprof run records it."
         return f"The run had {workers} worker{'' if workers == 1 else 's'} per rank; what a batch costs was not timed."
     cost_us = float(np.mean([cost.mean_ns for cost in costs])) / 1e3
-    goes = _goes_to(costs)
+    kinds = [cost.kind for cost in costs if cost.kind]
+    goes = f" ({_GOES_TO[max(set(kinds), key=kinds.count)]})" if kinds else ""
     if not workers:
         return f"The training process makes each batch itself, in {format_us(cost_us)}{goes}: no worker does it beside."
     every = f", so that one is ready each {format_us(cost_us / workers)}" if workers > 1 else ""
     plural = "s make" if workers > 1 else " makes"
     return f"{workers} worker{plural} a rank's batches, each in {format_us(cost_us)}{goes}{every}."
-
-
-def _goes_to(costs: list[FetchCosts]) -> str:
-    kinds = [cost.kind for cost in costs if cost.kind]
-    return f" ({_GOES_TO[max(set(kinds), key=kinds.count)]})" if kinds else ""

@@ -17,14 +17,7 @@ from ddprof.units import format_count, format_share, format_us
 
 DRAWN, LABEL_CHARS = 12, 22  # bars of the picture
 JOB = "torchrun train.py"  # stands for the command of the job, which a trace does not hold
-NAMED_BY_TRACES = (
-    "kernels",
-    "operators",
-    "modules",
-    "lines",
-    "compare-kernels",
-    "flame",
-)  # exhibits that state names of events
+NAMED_BY_TRACES = ("kernels", "operators", "modules", "lines", "compare-kernels", "flame")  # they name events
 _ONCE = "Busy time counts each moment once and sums to the ledger; total time counts every call in full."
 _SPECIAL, _ESCAPED = re.compile(r"([.^$*+?()\[\]{}|\\])"), r"\\\1"
 WARM_UP_STEPS = 10  # passed over by Nsight Compute: the first ones choose algorithms and load code
@@ -60,7 +53,12 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
         "ms/step",
         "fastest to slowest rank" if len(view.opened.job.ranks) > 1 else "",
     )
-    commands = _commands(view, rows)
+    commands: tuple[str, ...] = ()
+    if view.opened.report.run.device == "cuda":  # what Nsight Compute supports
+        is_kernel = [r.key[2] == "compute" and bool(r.calls) for r in rows]
+        commands = tuple(
+            ncu_command(r.key[0], r.calls, JOB) if it_is else "" for r, it_is in zip(rows, is_kernel, strict=True)
+        )
     reading = " ".join(part for part in (_head(view, table, rows), _ONCE, _not_recorded(table, rows)) if part)
     return Exhibit("kernels", question, reading, _sheet(first, names, rows, commands), chart)
 
@@ -75,15 +73,10 @@ def _head(view: View, table: KernelTable, rows: Sequence[Merged]) -> str:
     busy_us, top_us = sum(r.busy_us for r in rows), sum(r.busy_us for r in rows[:DRAWN])
     share = format_share(sum(r.step_share for r in rows))
     what = "operators and collectives" if table.runs_operators else "kernels, collectives and copies"
-    reading = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share})"
-    reading += (
-        f", the first {DRAWN} for {format_share(top_us / busy_us)} of that." if len(rows) > DRAWN and busy_us else "."
-    )
-    if table.runs_operators:
-        reading += (
-            " The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
-        )
-    return reading
+    first = f", the first {DRAWN} for {format_share(top_us / busy_us)} of that" if len(rows) > DRAWN and busy_us else ""
+    reading = f"{len(rows)} {what} keep a rank busy for {format_us(busy_us)} of its step ({share}){first}."
+    of_cpus = "The ranks run on CPUs: an operator's time is its self CPU time, without the operators that it calls."
+    return f"{reading} {of_cpus}" if table.runs_operators else reading
 
 
 def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
@@ -94,19 +87,11 @@ def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
         words.append("FLOPs and bytes: of matrix products and attention.")
     wrong = sum((r.roofline_share or 0.0) > 1 for r in rows)
     if wrong:
-        words.append(
-            f"{format_count(wrong, 'kernel')} would beat the device's roofline: shapes or times are recorded wrong."
-        )
+        beat = f"{format_count(wrong, 'kernel')} would beat the device's roofline"
+        words.append(f"{beat}: shapes or times are recorded wrong.")
     if not table.runs_operators and not any(r.key[1] for r in rows):
         words.append("Operators: not recorded for these kernels.")
     return " ".join(words)
-
-
-def _commands(view: View, rows: Sequence[Merged]) -> tuple[str, ...]:
-    """The command of Nsight Compute for each row; empty on devices that it does not support."""
-    if view.opened.report.run.device != "cuda":
-        return ()
-    return tuple(ncu_command(r.key[0], r.calls, JOB) if r.key[2] == "compute" and r.calls else "" for r in rows)
 
 
 def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
@@ -142,28 +127,19 @@ def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
         reading = f"{format_share(named_us / max(sum(r.busy_us for r in rows), 1e-9))} of the busy time {clause}"
         kind = Named if part == "operator" else Nested
         names = [(kind(r.key[0] or "not recorded"),) for r in rows]
-        yield Exhibit(
-            f"{part}s", question, reading, _module_sheet(rows) if part == "module" else _sheet((part,), names, rows)
-        )
+        table_of = _module_sheet(rows) if part == "module" else _sheet((part,), names, rows)
+        yield Exhibit(f"{part}s", question, reading, table_of)
 
 
 def _module_sheet(rows: Sequence[Merged]) -> Sheet:
     """Modules with their own time and the time of all modules inside, so that a layer is one row."""
     inside = inclusive_us(rows)
-    by_path = {r.key[0]: r for r in rows}
+    own = {r.key[0]: (r.busy_us / 1e3, r.calls, 100 * r.step_share) for r in rows}
     paths = sorted(inside, key=lambda path: (-inside[path], path))
     columns = ("module", "with its modules (ms/step)", "its own (ms/step)", "calls/step", "% of the step")
-    lines = [
-        (
-            Nested(path or "not recorded"),
-            inside[path] / 1e3,
-            by_path[path].busy_us / 1e3 if path in by_path else 0.0,
-            by_path[path].calls if path in by_path else 0.0,
-            100 * by_path[path].step_share if path in by_path else 0.0,
-        )
-        for path in paths
-    ]
-    return Sheet(columns, tuple(lines), True, len(columns) - 1)
+    nothing = (0.0, 0.0, 0.0)
+    lines = tuple((Nested(path or "not recorded"), inside[path] / 1e3, *own.get(path, nothing)) for path in paths)
+    return Sheet(columns, lines, True, len(columns) - 1)
 
 
 def _sheet(

@@ -18,6 +18,7 @@ _QUESTION = "How full is the memory at its peak?"
 _PEAK_QUESTION = "What is the peak made of?"
 _PARTS = tuple(f"{phase} (bytes)" for phase in PHASES)
 _PEAK_COLUMNS = ("rank", "step", "phase", "peak (bytes)", "held before the step (bytes)", *_PARTS)
+_WHEN = {"forward": "in the forward pass", "backward": "in the backward pass", "optimizer": "in the optimizer"}
 _TOTALS_ALONE = (
     "Totals alone are recorded: parameters, gradients and states of the optimizer are not told apart "
     "(torch.cuda.memory._dump_snapshot records each tensor)."
@@ -140,25 +141,17 @@ def memory_peak(view: View) -> Exhibit:
     drawn = sorted(sorted(measured, key=lambda rank: -measured[rank].peak)[:MAX_LINES])
     some = {rank: measured[rank] for rank in drawn}
     chart = _peak_chart(some) if all(min(part.grown) >= 0 for part in some.values()) else None
-    reading = f"{_peak_reading(worst, measured[worst])} {_TOTALS_ALONE}"
-    return Exhibit("memory-peak", _PEAK_QUESTION, reading, sheet(_PEAK_COLUMNS, rows), chart, ("ranks",))
-
-
-def _peak_reading(rank: int, part: PeakParts) -> str:
+    part = measured[worst]
     grown = [
-        f"{format_bytes(abs(value))} {'more' if value > 0 else 'less'} {_when(phase)}"
+        f"{format_bytes(abs(value))} {'more' if value > 0 else 'less'} {_WHEN.get(phase, 'between these')}"
         for phase, value in zip(PHASES, part.grown, strict=True)
         if value
     ]
-    return (
-        f"Rank {rank} is fullest in step {part.step}: {format_bytes(part.before)} held before the step (parameters, "
-        f"states of the optimizer, what is kept), {', '.join(grown) or 'and nothing more'}."
+    reading = (
+        f"Rank {worst} is fullest in step {part.step}: {format_bytes(part.before)} held before the step (parameters, "
+        f"states of the optimizer, what is kept), {', '.join(grown) or 'and nothing more'}. {_TOTALS_ALONE}"
     )
-
-
-def _when(phase: str) -> str:
-    words = {"forward": "in the forward pass", "backward": "in the backward pass", "optimizer": "in the optimizer"}
-    return words.get(phase, "between these")
+    return Exhibit("memory-peak", _PEAK_QUESTION, reading, sheet(_PEAK_COLUMNS, rows), chart, ("ranks",))
 
 
 def _peak_chart(parts: dict[int, PeakParts]) -> Stacked:

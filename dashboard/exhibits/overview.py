@@ -50,12 +50,14 @@ def rank_causes(view: View) -> Exhibit | None:
         percent = np.vstack([percent, percent[0] - points[0]])
         points = np.vstack([points, np.zeros(len(heads))])
     chart = Heat(percent, heads, names, "%", 100.0 * CRITICAL_SHARE, diverging=True, shade=points)
-    rows = [(r, *_percent(row)) for r, row in sorted(view.opened.report.ledger.per_rank.items()) if view.shows(r)]
+    rows = [
+        (r, *(100 * row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) for c in CAUSES))
+        for r, row in sorted(view.opened.report.ledger.per_rank.items())
+        if view.shows(r)
+    ]
     table = sheet(("rank", *(f"{CAUSES[c].label} (%)" for c in CAUSES)), rows)
-    ways = _ways(view, deviation)
-    return Exhibit(
-        "rank-causes", "Which rank differs?", _difference(deviation, heads), table, chart, ("ranks",), ways=ways
-    )
+    reading, ways = _difference(deviation, heads), _ways(view, deviation)
+    return Exhibit("rank-causes", "Which rank differs?", reading, table, chart, ("ranks",), ways=ways)
 
 
 def _ways(view: View, deviation: _Deviation) -> tuple[Way, ...]:
@@ -77,10 +79,6 @@ def _farthest(deviation: _Deviation) -> tuple[int, int]:
     off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)
     line, column = np.unravel_index(int(off.argmax()), off.shape)
     return int(line), int(column)
-
-
-def _percent(row: Mapping[str, float]) -> list[float]:
-    return [row.get(c, 0.0) / max(row.get("wall_us", 0.0), 1e-9) * 100 for c in CAUSES]
 
 
 def _difference(deviation: _Deviation, heads: list[str]) -> str:
@@ -164,11 +162,9 @@ def step_dots(view: View) -> Exhibit | None:
     job_us = view.opened.report.steps.per_step_us
     if not job_us:
         return None
-    if not view.opened.has_traces:
-        dots = _of_job(view, job_us)
-        return dots and following(dots, "steps")
-    dots = _by_rank(view, job_us)
-    return dots and following(dots, "ranks", "steps")
+    has_traces = view.opened.has_traces
+    dots = _by_rank(view, job_us) if has_traces else _of_job(view, job_us)
+    return dots and following(dots, *["ranks"] * has_traces, "steps")
 
 
 def _of_job(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
@@ -209,13 +205,11 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
         reading += f" Drawn: {len(drawn)} of {len(values)} dots, those farthest off among them; the table has all."
     places = np.flatnonzero(np.isin(drawn, outliers)).tolist()
     measured_ms = [ms for ms in of_job if ms is not None and math.isfinite(ms)]
-    median_ms = (
-        statistics.median(measured_ms) if measured_ms else float(np.median(values))
-    )  # of the job, as in the words
+    # The median of the job, as in the words.
+    median_ms = statistics.median(measured_ms) if measured_ms else float(np.median(values))
     dots = Dots(of_step[drawn].tolist(), values[drawn].tolist(), median_ms, of_rank[drawn].tolist(), places)
-    return Exhibit(
-        "steps", _QUESTION, reading, table, dots if len(values) > 1 else None, ways=_step_ways(steps, job_us)
-    )
+    chart, ways = dots if len(values) > 1 else None, _step_ways(steps, job_us)
+    return Exhibit("steps", _QUESTION, reading, table, chart, ways=ways)
 
 
 def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:

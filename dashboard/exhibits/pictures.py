@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.figures.plotly.base import Key, plain, themed
+from ddprof.dashboard.figures.plotly.base import plain, themed
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import UsageError
@@ -38,17 +38,14 @@ def picture(view: View, name: str) -> go.Figure:
     drawn, theme = draw(exhibit.chart), DARK if view.dark else LIGHT
     figure = go.Figure(themed(drawn.figure, theme))
     answer = textwrap.wrap(exhibit.reading, _LINE_CHARS)
-    above = [f"<b>{plain(exhibit.question)}</b>", *map(plain, answer), "".join(_entry(k, theme) for k in drawn.legend)]
+    legend = (f'<span style="color:{theme[key.color]}">■</span> {plain(key.words)} ' for key in drawn.legend)
+    above = [f"<b>{plain(exhibit.question)}</b>", *map(plain, answer), "".join(legend)]
     margin_px = _LINE_PX * (len(above) + 1)
     height_px = drawn.height_px + margin_px
     title = {"text": "<br>".join(above), "font": {"size": 13}, "x": 0, "xref": "container", "pad": {"l": 8}}
     title |= {"yref": "container", "y": 1 - _LINE_PX / 2 / height_px, "yanchor": "top"}
     figure.update_layout(title=title, margin={"t": margin_px}, height=height_px, paper_bgcolor=theme["ground"])
     return figure
-
-
-def _entry(key: Key, theme: Mapping[str, str]) -> str:
-    return f'<span style="color:{theme[key.color]}">■</span> {plain(key.words)} '
 
 
 def _drawn(view: View) -> Iterator[Exhibit]:

@@ -26,16 +26,8 @@ _COLUMNS = ("stage", "ranks", "work (ms/step)", "bubble (ms/step)", "waiting bey
 FINEST = 1_000  # parts of the picture: a gap that is smaller cannot be seen, and is drawn closed
 _SCHEDULE = "When does each stage run which microbatch, and where is it idle?"
 _BLOCKS = (
-    "stage",
-    "rank",
-    "forward passes",
-    "backward passes",
-    "forward (ms)",
-    "backward (ms)",
-    "other work (ms)",
-    "bubble (ms)",
-    "waiting beyond it (ms)",
-    "step (ms)",
+    *("stage", "rank", "forward passes", "backward passes", "forward (ms)", "backward (ms)"),
+    *("other work (ms)", "bubble (ms)", "waiting beyond it (ms)", "step (ms)"),
 )
 _KINDS = (("forward", "compute", False), ("backward", "compute", True), ("other work", "quiet", False))
 
@@ -110,13 +102,12 @@ def _bubble_words(view: View, pipeline: Pipeline) -> str:
 
 
 def _chart(stages: list[Stage]) -> Stacked:
-    words = {"compute": "work", "pipeline_bubble": "unavoidable bubble", "comm_wait": "waiting beyond it"}
-    values = {
-        "compute": [s.work_us / 1e3 for s in stages],
-        "pipeline_bubble": [s.bubble_us / 1e3 for s in stages],
-        "comm_wait": [s.wait_us / 1e3 for s in stages],
-    }
-    parts = [Part(cause, text, CAUSES[cause].color_name, values[cause]) for cause, text in words.items()]
+    shown = (
+        ("compute", "work", [s.work_us / 1e3 for s in stages]),
+        ("pipeline_bubble", "unavoidable bubble", [s.bubble_us / 1e3 for s in stages]),
+        ("comm_wait", "waiting beyond it", [s.wait_us / 1e3 for s in stages]),
+    )
+    parts = [Part(cause, words, CAUSES[cause].color_name, values) for cause, words, values in shown]
     return Stacked([f"stage {s.number} ({s.ranks})" for s in stages], parts, "ms per step")
 
 
@@ -128,7 +119,8 @@ def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
     if not steps or not chosen:
         reading = "No step of a whole chain of stages was recorded."
         return Exhibit("schedule", _SCHEDULE, reading, sheet(_BLOCKS, []), follows=("ranks", "steps"))
-    step = _typical(view, steps)
+    lengths = np.array([view.opened.job.per_step_ns[step] for step in steps], float)
+    step = steps[int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])]  # of median length
     stages = stage_steps(view.opened.job, chosen[0], step)
     rows = [_row(view, number, stage, step) for number, stage in enumerate(stages)]
     reading = f"{_shown_words(view, stages, step, len(chains))} {_split_words(rows)}{_missing_words(stages, pipeline)}"
@@ -137,19 +129,10 @@ def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
     return Exhibit("schedule", _SCHEDULE, reading, sheet(_BLOCKS, rows), chart, ("ranks", "steps"), ways=ways)
 
 
-def _typical(view: View, steps: list[int]) -> int:
-    """The step of median length."""
-    lengths = np.array([view.opened.job.per_step_ns[step] for step in steps], float)
-    return steps[int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])]
-
-
 def _row(view: View, number: int, stage: StageStep, step: int) -> tuple[int | float, ...]:
     """The stage's times, ms; bubble and waiting as the ledger books them."""
-    job = view.opened.job
-    booked = [
-        float(cause_by_step_us(job, CAUSE_CODE[cause])[stage.position, step]) / 1e3
-        for cause in ("pipeline_bubble", "comm_wait")
-    ]
+    job, causes = view.opened.job, ("pipeline_bubble", "comm_wait")
+    booked = [float(cause_by_step_us(job, CAUSE_CODE[cause])[stage.position, step]) / 1e3 for cause in causes]
     forward, backward = ([one for one in stage.passes if one.is_forward is way] for way in (True, False))
     work = [sum(intervals.length(one.busy) for one in some) / 1e6 for some in (forward, backward)]
     counts = (len(forward), len(backward))

@@ -23,7 +23,7 @@ from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change, Finding
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change
 from ddprof.report import phrases
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -36,15 +36,11 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     if view.opened.has_traces:
         yield following(_lateness(view), "ranks", "steps")
         yield following(_blame(view), "ranks")
-        hosts = by_host(view)
-        if hosts:
-            yield hosts
+        yield from filter(None, [by_host(view)])
         yield _critical(view)
         yield following(_steps(view), "ranks", "steps")
         yield following(_slowdown(view), "ranks")
-    causes = rank_causes(view)
-    if causes:
-        yield causes
+    yield from filter(None, [rank_causes(view)])
 
 
 def _lateness(view: View) -> Exhibit:
@@ -181,7 +177,9 @@ def _told_of(opened: OpenRun, position: int) -> str:
     for number, finding in enumerate(opened.report.ranked_findings(), 1):
         if rank in finding.ranks:
             return f"Finding {number} ({finding.id}) names it."
-    return f"No finding names it{_on_time(opened, rank)}.{_whole_job(opened)}"
+    lead = phrases.leading(opened.report)
+    whole_job = f" Finding 1 ({lead.id}) is of the whole job." if lead and not lead.ranks else ""
+    return f"No finding names it{_on_time(opened, rank)}.{whole_job}"
 
 
 def _on_time(opened: OpenRun, rank: int) -> str:
@@ -196,32 +194,19 @@ def _on_time(opened: OpenRun, rank: int) -> str:
     return f": on time it would save {format_us(gain_us)} ({format_share(gain_us / step_us)}){why}"
 
 
-def _whole_job(opened: OpenRun) -> str:
-    lead = phrases.leading(opened.report)
-    return f" Finding 1 ({lead.id}) is of the whole job." if lead and not lead.ranks else ""
-
-
 def _told_beyond(opened: OpenRun) -> str:
     """Sentence on findings that save more than the waiting for their ranks, as they shorten more than waiting."""
     job = opened.job
     cost_us = dict(zip(job.rank_ids, waited_for_us(job).sum(axis=1).tolist(), strict=True))
-    beyond = [
-        (number, finding)
-        for number, finding in enumerate(opened.report.ranked_findings(), 1)
-        if finding.ranks
-        and opened.report.severity_of(finding) != "info"
-        and _waits_us(finding, cost_us) < finding.recoverable_us.low
-    ]
-    return " ".join(
-        f"Finding {number} ({finding.id}) saves {format_us(finding.recoverable_us.value)}, more than the "
-        f"{format_us(_waits_us(finding, cost_us))} that others wait for {format_ranks(finding.ranks)}: its fix also "
-        "shortens what is not waiting."
-        for number, finding in beyond
-    )
-
-
-def _waits_us(finding: Finding, cost_us: dict[int, float]) -> float:
-    return sum(cost_us.get(rank, 0.0) for rank in finding.ranks)
+    sentences = []
+    for number, finding in enumerate(opened.report.ranked_findings(), 1):
+        waits_us, gain = sum(cost_us.get(rank, 0.0) for rank in finding.ranks), finding.recoverable_us
+        if finding.ranks and opened.report.severity_of(finding) != "info" and waits_us < gain.low:
+            sentences.append(
+                f"Finding {number} ({finding.id}) saves {format_us(gain.value)}, more than the {format_us(waits_us)} "
+                f"that others wait for {format_ranks(finding.ranks)}: its fix also shortens what is not waiting."
+            )
+    return " ".join(sentences)
 
 
 def _off_the_path(opened: OpenRun, most: int, length_ms: Array) -> str:

@@ -36,18 +36,11 @@ def configuration(view: View) -> dict[str, Any]:
                 focus = len(spans)
             end = evidence.end_us if evidence.end_us is not None else evidence.start_us
             text = phrases.clean(f"{number + 1}. {finding.summary}: {evidence.text}")
-            spans.append(
-                {
-                    "rank": evidence.rank,
-                    "culprits": list(finding.ranks[:FEW_RANKS]),
-                    "lo_us": evidence.start_us,
-                    "hi_us": end,
-                    "text": text,
-                }
-            )
+            named = {"rank": evidence.rank, "culprits": list(finding.ranks[:FEW_RANKS])}
+            spans.append({**named, "lo_us": evidence.start_us, "hi_us": end, "text": text})
     report = view.opened.report
     shown = [r for r in report.run.ranks if view.shows(r)]
-    named = [CAUSES[cause] for cause, share in shares(report.ledger.job).items() if share > phrases.LEAST_SHARE]
+    causes = [CAUSES[cause] for cause, share in shares(report.ledger.job).items() if share > phrases.LEAST_SHARE]
     return {
         "run": view.ids[view.run] if view.runs else "",
         "ranks": view.query.get("ranks", ""),
@@ -55,7 +48,7 @@ def configuration(view: View) -> dict[str, Any]:
         "open": _opened(view, shown),
         "culprits": sorted({r for f in report.findings for r in f.ranks}),
         "spans": spans,
-        "legend": [(cause.color_name, cause.label) for cause in named],
+        "legend": [(cause.color_name, cause.label) for cause in causes],
         "shows_path": len(shown) <= PATH_RANKS,
         "focus": focus,
         "by": _one_of(view.query.get("by", ""), GROUPINGS),

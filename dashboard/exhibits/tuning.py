@@ -19,7 +19,7 @@ from ddprof.report.phrases import calibration_words
 from ddprof.settings.wanted import shown as typed
 from ddprof.trials import phrases
 from ddprof.trials.answer import KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
-from ddprof.trials.model import DIAGNOSIS, Trial
+from ddprof.trials.model import DIAGNOSIS
 from ddprof.trials.paired import WON
 from ddprof.units import format_share, format_us
 from ddprof.untrusted.plain_text import clean, clean_lines
@@ -63,10 +63,9 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 def _unfinished(tuning: Tuning) -> Exhibit:
     state = tuning.document
-    reading = (
-        f"Not known yet: it goes on, or was ended before its answer. Runs made: {len(state.trials)}; "
-        f"{state.spent_s:.0f} s of a budget of {state.options.budget_s:.0f} s are spent."
-    )
+    spent = f"{state.spent_s:.0f} s of a budget of {state.options.budget_s:.0f} s are spent"
+    made = f"Runs made: {len(state.trials)}; {spent}."
+    reading = f"Not known yet: it goes on, or was ended before its answer. {made}"
     columns = ("candidate", "finding", "predicted (% of the step)", "low (%)", "high (%)")
     rows = [
         (clean(c.name), clean(c.finding), *(100 * s for s in (c.predicted.share, c.predicted.low, c.predicted.high)))
@@ -76,20 +75,18 @@ def _unfinished(tuning: Tuning) -> Exhibit:
 
 
 def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
-    sentences = [phrases.tuning_headline(answer), *_of_kept(answer)]
+    sentences = [phrases.tuning_headline(answer)]
+    if kept_ones := [
+        tried for tried in answer.tried if tried.state == KEPT
+    ]:  # does training give the same result with it?
+        sentences.append(_sentence(phrases.results_words(kept_ones[-1].results)))
     if words := phrases.limits_words(answer):
         sentences.append(_sentence(words))
     sentences.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")
-    rows = [
-        (
-            name,
-            typed(value) if isinstance(value, (str, bool)) else value,
-            clean(c.at) or "the whole process",
-            clean(c.finding),
-        )
-        for c in answer.chosen
-        for name, value in c.values.items()
-    ]
+    rows = []
+    for c in answer.chosen:
+        made = (clean(c.at) or "the whole process", clean(c.finding))
+        rows += [(n, typed(v) if isinstance(v, (str, bool)) else v, *made) for n, v in c.values.items()]
     kept = sheet(("keep", "value", "made at", "finding"), rows)
     listings: tuple[Listing, ...] = ()
     if answer.verdict == KEEP:
@@ -98,13 +95,6 @@ def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
     elif answer.verdict == UNDECIDED:
         listings = _resume(tuning)
     return Exhibit("tuning", _WHICH, ". ".join(sentences) + ".", kept, listings=listings)
-
-
-def _of_kept(answer: TuningAnswer) -> Iterator[str]:
-    """A sentence on whether training with the kept settings gives the same result, from their last run."""
-    kept = [tried for tried in answer.tried if tried.state == KEPT]
-    if kept:
-        yield _sentence(phrases.results_words(kept[-1].results))
 
 
 def _sentence(words: str) -> str:
@@ -158,10 +148,8 @@ def _memory(answer: TuningAnswer) -> Iterator[Exhibit]:
         Part("reserved", "reserved at most", "compute", [memory.peak_bytes / GIB for _, memory in measured]),
         Part("free", "free", "line", [max(0, _spare(memory)) / GIB for _, memory in measured]),
     ]
-    table = sheet(
-        ("settings", "reserved at most (bytes)", "device (bytes)", "free (bytes)"),
-        [(name, memory.peak_bytes, memory.device_bytes, _spare(memory)) for name, memory in measured],
-    )
+    sizes = [(name, memory.peak_bytes, memory.device_bytes, _spare(memory)) for name, memory in measured]
+    table = sheet(("settings", "reserved at most (bytes)", "device (bytes)", "free (bytes)"), sizes)
     chart = Stacked([name for name, _ in measured], parts, "GiB")
     yield Exhibit("tuning-memory", "How much memory of the device is left?", f"{words}.", table, chart)
 
@@ -187,7 +175,12 @@ def _runs(tuning: Tuning) -> Exhibit:
     """Every trial in order."""
     trials = tuning.document.trials
     columns = ("run", "settings", "step (ms)", "timed steps", "took (s)", "remark")
-    rows = [(number, *_run(trial)) for number, trial in enumerate(trials)]
+    rows = []
+    for number, trial in enumerate(trials):
+        step_ms = None if trial.step_us is None else trial.step_us / 1e3
+        remark = trial.failed or trial.note or ("traced" if trial.label == DIAGNOSIS else "")
+        timed = (step_ms, len(trial.steps_us) or None, trial.took_s)
+        rows.append((number, clean(trial.label), *timed, clean(remark)))
     plain = [trial.step_us for trial in trials if not trial.settings and trial.label != DIAGNOSIS and trial.step_us]
     reading = f"{len(trials)} run{'s' * (len(trials) != 1)}, in the order in which they were made."
     if len(plain) > 1:
@@ -197,12 +190,6 @@ def _runs(tuning: Tuning) -> Exhibit:
             f"{len(plain)} runs, {format_share(apart)} apart."
         )
     return Exhibit("tuning-runs", "Which runs were made?", reading, sheet(columns, rows))
-
-
-def _run(trial: Trial) -> tuple[object, ...]:
-    step_ms = None if trial.step_us is None else trial.step_us / 1e3
-    remark = trial.failed or trial.note or ("traced" if trial.label == DIAGNOSIS else "")
-    return (clean(trial.label), step_ms, len(trial.steps_us) or None, trial.took_s, clean(remark))
 
 
 def _resume(tuning: Tuning) -> tuple[Listing, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ddprof.analyzers.settings.knobs import Knob, Setting
-from ddprof.analyzers.settings.predict import Prediction, predict
+from ddprof.analyzers.settings.predict import Prediction
+from ddprof.analyzers.settings.predict import predict as replay
 from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
@@ -22,16 +24,13 @@ ALONE_FACTOR = 2  # how many times faster, where a setting is a factor
 
 def exhibits(view: View) -> list[Exhibit]:
     """The report's own predictions with the commands that try them, and the trials so far."""
-    return [_predictions(view.opened), *_tried(view.opened)]
-
-
-def _tried(opened: OpenRun) -> list[Exhibit]:
-    trials = by_gain([tried for _, tried in tried_of(opened)])
-    if not trials:
-        return []
-    names = list(dict.fromkeys(name for name, _ in tried_of(opened)))
-    reading = f"What ddprof tune measured on this run's command, in {', '.join(names)}; the page Tuning has more."
-    return [Exhibit("what-if-tried", "What was tried already?", reading, trial_sheet(trials), forecast_chart(trials))]
+    predicted, named = _predictions(view.opened), tried_of(view.opened)
+    if not named:
+        return [predicted]
+    trials, names = by_gain([tried for _, tried in named]), ", ".join(dict.fromkeys(name for name, _ in named))
+    reading = f"What ddprof tune measured on this run's command, in {names}; the page Tuning has more."
+    question = "What was tried already?"
+    return [predicted, Exhibit("what-if-tried", question, reading, trial_sheet(trials), forecast_chart(trials))]
 
 
 def _predictions(opened: OpenRun) -> Exhibit:
@@ -51,11 +50,11 @@ def _predictions(opened: OpenRun) -> Exhibit:
 
 def settings_alone(opened: OpenRun) -> Exhibit:
     """Every setting of the page replayed alone, for a file that cannot replay."""
-    replays = [(setting, knob, _alone(opened, setting)) for knob, setting in _each_alone(opened)]
-    predictions = [(_words(knob, setting), p, knob.assumption) for setting, knob, p in replays if p is not None]
-    rows = [
-        (words, p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, assumption) for words, p, assumption in predictions
-    ]
+    predictions = []
+    for knob, setting in _each_alone(opened):
+        with suppress(DdprofError):  # the run cannot be replayed, or the change is not possible in it
+            predictions.append((_words(knob, setting), predict(opened, [setting]), knob.assumption))
+    rows = [(words, p.after_us / 1e3, p.low_us / 1e3, p.high_us / 1e3, assumes) for words, p, assumes in predictions]
     question = "What would each change alone save?"
     table = sheet(("change", "step after (ms)", "low (ms)", "high (ms)", "assumes"), rows)
     if not rows:
@@ -95,12 +94,9 @@ def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Range
     return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")
 
 
-def _alone(opened: OpenRun, setting: Setting) -> Prediction | None:
-    """The prediction; None where the run cannot be replayed or the change is invalid for it."""
-    try:
-        return predict(opened.pricer, [setting], present(opened.measures, {}))
-    except DdprofError:
-        return None
+def predict(opened: OpenRun, settings: Sequence[Setting]) -> Prediction:
+    """All settings replayed together. Raises DdprofError where the run cannot be replayed, or not with one of them."""
+    return replay(opened.pricer, settings, present(opened.measures, {}))
 
 
 def _words(knob: Knob, setting: Setting) -> str:

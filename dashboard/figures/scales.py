@@ -48,12 +48,8 @@ def strengths(chart: Heat) -> Array:
 
 def cell_digits(values: Array) -> int:
     """Decimals of the numbers in cells: enough to give the largest three digits."""
-    return min(6, max(0, 2 - math.floor(math.log10(_largest(values)))))
-
-
-def _largest(values: Array) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.abs(finite).max(initial=0.0)) or 1.0
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    return min(6, max(0, 2 - math.floor(math.log10(largest))))
 
 
 def short_number(value: float) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from ddprof.dashboard.assets import plotly_script
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind
 from ddprof.dashboard.figures.charts import Chart
-from ddprof.dashboard.figures.plotly.base import Drawn, Key
+from ddprof.dashboard.figures.plotly.base import Key
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.report.html.markup import Markup, join, tag
 
@@ -41,9 +41,8 @@ def _numbers(exhibit: Exhibit) -> Markup | None:
     if not exhibit.sheet.rows:
         return None
     body = (tag("summary", "Numbers"), *sheet_table(exhibit.sheet, exhibit.question))
-    return tag(
-        "details", *body, class_="numbers", open="open" if exhibit.chart is None or exhibit.sheet.is_tool else None
-    )
+    is_open = exhibit.chart is None or exhibit.sheet.is_tool
+    return tag("details", *body, class_="numbers", open="open" if is_open else None)
 
 
 def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
@@ -69,7 +68,9 @@ def _cell(value: object, column: str, kind: str | None) -> Markup:
 def _chart_block(chart: Chart, name: str, words: str) -> Markup:
     """A place for the chart, its data (`name`) and its legend; `words` are for screen readers."""
     drawn = draw(chart)
-    plot = tag("div", class_="plot", role="img", aria_label=words, style=_size(drawn))
+    sizes = {"height": drawn.height_px, "max-width": drawn.most_width_px, "min-width": drawn.least_width_px}
+    style = ";".join(f"{side}:{px}px" for side, px in sizes.items() if px is not None)
+    plot = tag("div", class_="plot", role="img", aria_label=words, style=style)
     # A wide one is scrolled, which the keyboard must reach.
     frame = tag("div", plot, class_="plot-frame", tabindex=None if drawn.least_width_px is None else "0")
     text = json.dumps(drawn.figure, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
@@ -81,11 +82,6 @@ def _chart_block(chart: Chart, name: str, words: str) -> Markup:
 def library() -> Markup:
     """plotly.js, once for all charts of the file."""
     return packed("plotly", plotly_script().encode())
-
-
-def _size(drawn: Drawn) -> str:
-    sizes = {"height": drawn.height_px, "max-width": drawn.most_width_px, "min-width": drawn.least_width_px}
-    return ";".join(f"{name}:{px}px" for name, px in sizes.items() if px is not None)
 
 
 def _legend(keys: Sequence[Key]) -> Markup | None:

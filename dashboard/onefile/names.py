@@ -12,21 +12,10 @@ from ddprof.dashboard.figures.charts import Dumbbells, Flame, FlameFrame, Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.report.redaction.redact import Redaction, rewritten
 
+# Customary names of groups and of axes of device meshes; hashing "data" would also hit the data loader.
 _MESH_WORDS = frozenset(
-    {
-        "default_pg",
-        "world",
-        "data",
-        "model",
-        "tensor",
-        "pipeline",
-        "expert",
-        "context",
-        "sequence",
-        "replicate",
-        "shard",
-    }
-    | {"dp", "tp", "pp", "ep", "cp", "sp", "fsdp"}
+    {"default_pg", "world", "data", "model", "tensor", "pipeline", "expert", "context", "sequence", "replicate"}
+    | {"shard", "dp", "tp", "pp", "ep", "cp", "sp", "fsdp"}
 )
 
 
@@ -38,7 +27,9 @@ def further_names(opened: OpenRun) -> dict[str, str]:
     for facts in job.ranks:
         kinds[facts.identity.host or ""] = "host"
         kinds[facts.path] = kinds[PurePath(facts.path).name] = "path"
-    kinds.update({str(name): "group" for name in job.groups["name"] if not _is_public_group(str(name))})
+    for name in map(str, job.groups["name"]):
+        if not name.isdigit() and name not in _MESH_WORDS:
+            kinds[name] = "group"
     kinds.pop("", None)
     return kinds
 
@@ -46,11 +37,6 @@ def further_names(opened: OpenRun) -> dict[str, str]:
 def redaction_of(opened: OpenRun, key: bytes) -> Redaction:
     """Redaction of the names of a run and of its traces."""
     return Redaction(opened.report, key, further_names(opened))
-
-
-def _is_public_group(name: str) -> bool:
-    """True for numbers and customary axis names of device meshes; hashing "data" would also hit the data loader."""
-    return name.isdigit() or name in _MESH_WORDS
 
 
 def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
@@ -63,13 +49,11 @@ def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
     if exhibit.id in NAMED_BY_TRACES:
         lines = [[_event(value, redaction) for value in row] for row in exhibit.sheet.rows]
         exhibit = replace(exhibit, sheet=replace(exhibit.sheet, rows=tuple(map(tuple, lines)), commands=()))
-        if isinstance(exhibit.chart, Ranges | Dumbbells):
-            exhibit = replace(
-                exhibit, chart=replace(exhibit.chart, labels=list(map(redaction.event, exhibit.chart.labels)))
-            )
-        if isinstance(exhibit.chart, Flame):
-            hidden = [_frame(frame, redaction) for frame in exhibit.chart.frames]
-            exhibit = replace(exhibit, chart=replace(exhibit.chart, frames=hidden))
+        if isinstance(chart := exhibit.chart, Ranges | Dumbbells):
+            exhibit = replace(exhibit, chart=replace(chart, labels=list(map(redaction.event, chart.labels))))
+        if isinstance(chart, Flame):
+            hidden = [_frame(frame, redaction) for frame in chart.frames]
+            exhibit = replace(exhibit, chart=replace(chart, frames=hidden))
     return rewritten(replace(exhibit, listings=()), redaction.text)
 
 

@@ -38,7 +38,10 @@ MAX_PATH = 4_000  # stretches of the critical path
 def timeline_section(view: View, event: Callable[[str], str], text: Callable[[str], str]) -> list[Markup]:
     """The page's content. `event` and `text` map names of events and other text (identity, or redaction)."""
     lanes = _embedded_lanes(view.opened.timeline, configuration(view)["culprits"])
-    timeline = _renamed(view.opened.timeline, event, text)
+    timeline = view.opened.timeline
+    renamed = tuple(replace(lane, host=text(lane.host), label=text(lane.label)) for lane in timeline.lanes)
+    names = tuple(name if name in _OWN or _STEP.fullmatch(name) else event(name) for name in timeline.names)
+    timeline = replace(timeline, names=names, lanes=renamed)
     held = json.dumps(_held(view, timeline, lanes, text), allow_nan=False, separators=(",", ":")).encode()
     index = timeline.index
     bins = min(MAX_BINS, max(LEAST_BINS, BINNED_BYTES // 2 // max(1, len(lanes))))
@@ -63,11 +66,9 @@ def spans_exhibit(view: View) -> Exhibit:
         for e in f.evidence
         if e.start_us is not None
     ]
-    columns = ("finding", "rank", "from (ms)", "to (ms)", "what")
+    table = sheet(("finding", "rank", "from (ms)", "to (ms)", "what"), rows)
     spoken = "Spans of the findings' evidence, shaded above; times since the first step mark."
-    return Exhibit(
-        "spans", "Where are the findings seen?", spoken if rows else "No finding names a span.", sheet(columns, rows)
-    )
+    return Exhibit("spans", "Where are the findings seen?", spoken if rows else "No finding names a span.", table)
 
 
 def _embedded_lanes(timeline: Timeline, culprits: Collection[int]) -> list[int]:
@@ -80,15 +81,10 @@ def _embedded_lanes(timeline: Timeline, culprits: Collection[int]) -> list[int]:
     return sorted(sorted(range(len(timeline.lanes)), key=place)[:MAX_LANES])
 
 
-def _renamed(timeline: Timeline, event: Callable[[str], str], text: Callable[[str], str]) -> Timeline:
-    lanes = tuple(replace(lane, host=text(lane.host), label=text(lane.label)) for lane in timeline.lanes)
-    names = tuple(name if name in _OWN or _STEP.fullmatch(name) else event(name) for name in timeline.names)
-    return replace(timeline, names=names, lanes=lanes)
-
-
 def _held(view: View, timeline: Timeline, lanes: list[int], text: Callable[[str], str]) -> dict[str, Any]:
     opened, kept = view.opened, set(lanes)
-    info, steps = timeline_info(timeline), _steps(timeline)
+    info, most = timeline_info(timeline), MAX_STEPS // max(1, len(timeline.steps))  # as few steps as can be embedded
+    steps = [one_step(timeline.steps, number) for number in range(min(most, step_count(timeline.steps)))]
     info["lanes"] = [lane for lane in info["lanes"] if lane["id"] in kept]
     waits = largest_waits(opened.job, timeline.index.lo_ns, timeline.index.hi_ns)
     return {
@@ -101,12 +97,6 @@ def _held(view: View, timeline: Timeline, lanes: list[int], text: Callable[[str]
         "arrangement": arrangement(opened.job),
         "counters": [{**track, "label": text(track["label"])} for track in opened.counters],
     }
-
-
-def _steps(timeline: Timeline) -> list[dict[str, Any]]:
-    """The steps to choose from, where they are few enough to embed."""
-    held = MAX_STEPS // max(1, len(timeline.steps))
-    return [one_step(timeline.steps, number) for number in range(min(held, step_count(timeline.steps)))]
 
 
 def _path(view: View) -> list[list[float]]:

@@ -21,7 +21,7 @@ from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Key, themed
 from ddprof.dashboard.figures.plotly.draw import draw
 from ddprof.dashboard.runs.view import View
-from ddprof.findings import Finding, Fix, Remark
+from ddprof.findings import Finding, Fix
 from ddprof.report import phrases
 from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.style import DARK, LIGHT, colour
@@ -65,24 +65,12 @@ def exhibit_card(exhibit: Exhibit, page: str, view: View) -> Component:
     scope = unfiltered_words([name for name in view.filtered if name not in exhibit.follows])
     label = [html.Span(scope, className="scope")] if scope else []
     reading = html.P([exhibit.reading, *([" "] if label else []), *label], className="reading")
-    return html.Section(
-        [
-            html.H2(exhibit.question),
-            reading,
-            shown,
-            *_ways(exhibit, page, view),
-            fold(exhibit, page, view),
-            *map(listing, exhibit.listings),
-        ],
-        className="exhibit",
-        id=f"exhibit-{exhibit.id}",
-    )
-
-
-def _ways(exhibit: Exhibit, page: str, view: View) -> list[Component]:
     elsewhere = [way for way in exhibit.ways if way.path != page]
     links = [dcc.Link(way.words, href=view.link(way.path, **dict(way.query))) for way in elsewhere]
-    return [html.Div(links, className="links")] if links else []
+    ways = [html.Div(links, className="links")] if links else []
+    numbers = (fold(exhibit, page, view), *map(listing, exhibit.listings))
+    content = [html.H2(exhibit.question), reading, shown, *ways, *numbers]
+    return html.Section(content, className="exhibit", id=f"exhibit-{exhibit.id}")
 
 
 def picture(chart: Chart, name: str, view: View, words: str) -> Component:
@@ -161,24 +149,15 @@ def step_bar(row: dict[str, float], words: str, view: View) -> Component:
         )
         for cause, share in parts.items()
     ]
-    legend = [
-        html.Li(
-            [
-                html.Span(CAUSES[cause].letter, className="swatch", style={"background": colour(cause)}),
-                _told_cause(legend_words(row, cause), cause, view),
-            ]
-        )
-        for cause, share in parts.items()
-        if share > phrases.LEAST_SHARE
-    ]
+    legend = []
+    for cause in (cause for cause, share in parts.items() if share > phrases.LEAST_SHARE):
+        swatch = html.Span(CAUSES[cause].letter, className="swatch", style={"background": colour(cause)})
+        told = legend_words(row, cause)
+        link = dcc.Link(told, href=view.link(page_of_cause(cause))) if view.opened.has_traces else told
+        legend.append(html.Li([swatch, link]))
     return html.Div(
         [html.Div(bar, className="stepbar", role="img", **aria(label=words)), html.Ul(legend, className="legend")]
     )
-
-
-def _told_cause(words: str, cause: str, view: View) -> Component | str:
-    path = page_of_cause(cause)
-    return dcc.Link(words, href=view.link(path)) if view.opened.has_traces else words
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
@@ -207,14 +186,12 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
 
 def remark_cards(report: Report) -> list[Component]:
     """Cards of remarks that may spoil the training and cost no time, under a heading; none without remarks."""
-    cards = [_remark_card(remark) for remark in report.training.remarks]
+    cards = []
+    for remark in report.training.remarks:
+        rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
+        rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
+        cards.append(_card(remark.severity, (f" {phrases.remark_words(remark)}",), rows, remark.fixes))
     return [html.H2(phrases.TRAINING_TITLE), *cards] if cards else []
-
-
-def _remark_card(remark: Remark) -> Component:
-    rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
-    rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
-    return _card(remark.severity, (f" {phrases.remark_words(remark)}",), rows, remark.fixes)
 
 
 def _card(
@@ -239,14 +216,10 @@ def _links(view: View, number: int, finding: Finding, full: bool) -> list[Compon
         title, path = evidence
         links.append(dcc.Link(f"More on {title}", href=view.link(path)))
     if view.opened.has_traces:
-        links.append(dcc.Link("What if it were fixed", href=view.link("/what-if", **_remedy(view, number))))
+        chosen = [offer.suggested for offer in view.opened.offers if offer.because == number and offer.suggested]
+        remedy = {setting.key: text_of(setting).partition("=")[2] for setting in chosen}
+        links.append(dcc.Link("What if it were fixed", href=view.link("/what-if", **remedy)))
     return links
-
-
-def _remedy(view: View, number: int) -> dict[str, str]:
-    """Parameters of the What-if page for a finding's suggested settings; none without any."""
-    chosen = [offer.suggested for offer in view.opened.offers if offer.because == number and offer.suggested]
-    return {setting.key: text_of(setting).partition("=")[2] for setting in chosen}
 
 
 def whole_run(view: View, what: str) -> list[Component]:

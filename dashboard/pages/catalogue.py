@@ -33,17 +33,12 @@ def _findings(view: View) -> list[Component]:
 
 
 def _tuning(view: View) -> list[Component]:
-    """Tuning: which settings are worth keeping? One of the tunings of the run's command."""
+    """Tuning: which settings are worth keeping? One of the tunings of the run's command, with links to the others."""
     cards = [exhibit_card(exhibit, "/tuning", view) for exhibit in tuning_exhibits(view)]
-    return [html.H1("Tuning"), *whole_run(view, "Tuning"), *_tunings(view), *cards]
-
-
-def _tunings(view: View) -> list[Component]:
-    """Links to all tunings of this command, where there are several."""
     tunings, chosen = view.opened.tunings, shown(view)
     if len(tunings) < 2 or chosen is None:
-        return []
-    items = [
+        return [html.H1("Tuning"), *whole_run(view, "Tuning"), *cards]
+    links = [
         html.Li(
             f"{clean(tuning.name)}: shown"
             if tuning.folder == chosen.folder
@@ -51,7 +46,7 @@ def _tunings(view: View) -> list[Component]:
         )
         for tuning in tunings
     ]
-    return [html.Ul(items, className="choices")]
+    return [html.H1("Tuning"), *whole_run(view, "Tuning"), html.Ul(links, className="choices"), *cards]
 
 
 def _compare(view: View) -> list[Component]:
@@ -74,10 +69,8 @@ def _both(view: View) -> Component:
     after = against(view)
     saved = [view.names[n] for n in (view.run, after) if not view.runs[n].has_traces]
     if saved:
-        words = (
-            f"No timeline of the two: {' and '.join(saved)} {'is a saved report' if len(saved) < 2 else 'are saved'}."
-        )
-        return html.P(words, className="reading")
+        are = "is a saved report" if len(saved) < 2 else "are saved"
+        return html.P(f"No timeline of the two: {' and '.join(saved)} {are}.", className="reading")
     link = view.link("/timeline", beside=view.ids[after])
     return html.P(dcc.Link("Show both in the timeline, aligned by step", href=link))
 

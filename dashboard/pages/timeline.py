@@ -52,12 +52,9 @@ def _of_two(view: View, after: int) -> list[Component]:
         f"After: {view.names[after]}. Before: {view.names[view.run]}. Every step of a rank begins at the same place in "
         "both; colours say how much longer all calls of a name in a lane's kind took in that step."
     )
-    return [*head, _legend(), *_canvas(side_by_side(view, after)), html.P(clean(words), className="reading"), back]
-
-
-def _legend() -> Component:
     entries = [
         html.Li([html.Span(className=f"tl-swatch {color}"), f" {letter} {CATEGORY_WORDS[name]}"])
         for name, (color, letter) in DIFFERENCE_LOOKS.items()
     ]
-    return html.Ul(entries, className="tl-legend")
+    legend, reading_of_two = html.Ul(entries, className="tl-legend"), html.P(clean(words), className="reading")
+    return [*head, legend, *_canvas(side_by_side(view, after)), reading_of_two, back]

@@ -14,11 +14,10 @@ from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.analyzers.settings.knobs import BY_KEY, Setting, parse_setting
 from ddprof.analyzers.settings.offers import Offer, text_of
 from ddprof.analyzers.settings.predict import Level, Prediction
-from ddprof.analyzers.settings.predict import predict as replay
 from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import sheet
-from ddprof.dashboard.exhibits.what_if import exhibits
+from ddprof.dashboard.exhibits.what_if import exhibits, predict
 from ddprof.dashboard.figures.charts import Waterfall
 from ddprof.dashboard.pages.cards import aria, exhibit_card, listing, notice, picture, table, whole_run
 from ddprof.dashboard.runs.open_run import OpenRun
@@ -68,15 +67,8 @@ def _warning(opened: OpenRun) -> list[Component]:
     error = opened.pricer.error
     if error is None:
         return [notice("This run could not be replayed: predictions are not possible.", "error")]
-    if error > LOW_CONFIDENCE_ERROR:
-        return [
-            notice(
-                f"Replaying the unmodified run misses the measured step by {format_share(error)}: "
-                "predictions are uncertain.",
-                "error",
-            )
-        ]
-    return []
+    misses = f"Replaying the unmodified run misses the measured step by {format_share(error)}"
+    return [notice(f"{misses}: predictions are uncertain.", "error")] if error > LOW_CONFIDENCE_ERROR else []
 
 
 def values_of(view: View) -> dict[str, str]:
@@ -120,60 +112,45 @@ def _value(setting: Setting | None) -> str:
     return "" if setting is None else text_of(setting).partition("=")[2]
 
 
-def predict(opened: OpenRun, settings: Sequence[Setting]) -> Prediction:
-    """All settings replayed together. Raises NoUsableInput where the run cannot be replayed."""
-    return replay(opened.pricer, settings, present(opened.measures, {}))
-
-
 def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
     """The prediction for some values with its commands, or one line on why there is none."""
     try:
         wanted = wanted_settings(view.opened, values)
         refused = [notice(phrases.clean(why), "error") for why in wanted.refused]
-        prediction = result(view, predict(view.opened, wanted.settings))
+        together = result(view, predict(view.opened, wanted.settings))
         commands = try_it.of_settings(view.opened, wanted.settings) if wanted.settings else ()
-        return [*refused, *prediction, *map(listing, commands), *_unnamed(view.opened, wanted.settings)]
+        shown = [*refused, *together, *map(listing, commands)]
+        if wanted.settings and not view.opened.argument:
+            words = "No single path names this run, so there is no command that replays it."
+            shown.append(html.P(words, className="quiet"))
+        return shown
     except DdprofError as error:
         return [notice(str(error), "error")]
 
 
-def _unnamed(opened: OpenRun, settings: Sequence[Setting]) -> list[Component]:
-    if opened.argument or not settings:
-        return []
-    words = "No single path names this run, so there is no command that replays it."
-    return [html.P(words, className="quiet")]
-
-
 def result(view: View, prediction: Prediction) -> list[Component]:
-    """The prediction as a sentence with its range, and a waterfall."""
+    """The prediction as a sentence with its range and how often such ranges held, and a waterfall."""
     before, after = prediction.before_us, prediction.after_us
     if not prediction.levels:
         words = f"The step takes {format_us(before)} as recorded. Change a setting to replay the run with it."
         return [html.H2(words, className="prediction")]
     ratio = f", {before / after:.2f}× the speed" if after > 0 else ""
-    share, word = (
-        format_share(abs(prediction.gain_us) / before if before else 0.0),
-        "less" if prediction.gain_us >= 0 else "more",
-    )
+    share = format_share(abs(prediction.gain_us) / before if before else 0.0)
+    word = "less" if prediction.gain_us >= 0 else "more"
     gain = format_us(abs(prediction.gain_us))
     reading = f"{format_us(before)} → {format_us(after)} per step: {gain} ({share}) {word}{ratio}."
     names = [_level_words(level) for level in prediction.levels]
     levels = [("as recorded", before), *zip(names, (level.step_us for level in prediction.levels), strict=True)]
     chart = Waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], "ms per step")
     numbers = table(sheet(("change", "step (ms)"), [(w, us / 1e3) for w, us in levels]))
+    past = calibration_words(like(view.opened.records, (), [change.kind for change in prediction.changes]))
+    bounds = f"Range of the step after: {format_us(prediction.low_us)} to {format_us(prediction.high_us)}{past}."
     return [
         html.H2(reading, className="prediction"),
-        html.P(f"{_range_words(view.opened, prediction)}.", className="reading"),
+        html.P(bounds, className="reading"),
         picture(chart, "what-if-figure", view, reading),
         html.Details([html.Summary("Numbers"), numbers]),
     ]
-
-
-def _range_words(opened: OpenRun, prediction: Prediction) -> str:
-    """The range, and how often the ranges of earlier predictions of these kinds held."""
-    records = like(opened.records, (), [change.kind for change in prediction.changes])
-    low, high = format_us(prediction.low_us), format_us(prediction.high_us)
-    return f"Range of the step after: {low} to {high}{calibration_words(records)}"
 
 
 def _level_words(level: Level) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,15 +119,11 @@ def _rates(before: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tup
         ("network", ("received_bytes", "sent_bytes")),
         ("infiniband", ("port_rcv_data", "port_xmit_data")),
     ):
-        for name in _names(sample, kind):
+        names = sample.get(kind)
+        for name in names if isinstance(names, dict) else ():
             grown = _grown(_inner(before, kind, name), _inner(sample, kind, name))
             if set(keys) <= set(grown):
                 yield f"{kind} {clean(name)[:20]}", "MB/s", sum(grown[key] for key in keys) / seconds / 1e6
-
-
-def _names(sample: Mapping[str, Any], kind: str) -> Iterable[str]:
-    counters = sample.get(kind)
-    return counters if isinstance(counters, dict) else ()
 
 
 def _inner(sample: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
@@ -144,6 +140,6 @@ def _grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, flo
 
 def _number(of: Any, key: str) -> float | None:
     value = of.get(key) if isinstance(of, dict) else None
-    return (
-        float(value) if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e18 else None
-    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e18 else None

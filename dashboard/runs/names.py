@@ -23,7 +23,11 @@ def run_ids(reports: Sequence[Report]) -> list[str]:
     that a link holds on every server and while the job still writes. Several readings of one folder are numbered by
     step time.
     """
-    stems = [_run_id(report) for report in reports]
+    stems = []
+    for report in reports:
+        digest = hashlib.sha256(repr((report.run.name, _folder(report))).encode("utf-8", "surrogatepass")).hexdigest()
+        words = re.sub(r"[^A-Za-z0-9]+", "-", report.run.name).strip("-")[:40].strip("-")
+        stems.append(f"{words or 'run'}-{digest[:_DIGITS]}")
     order = sorted(range(len(stems)), key=lambda at: (stems[at], reports[at].steps.wall_us, at))
     taken: Counter[str] = Counter()
     ids = list(stems)
@@ -32,12 +36,6 @@ def run_ids(reports: Sequence[Report]) -> list[str]:
         if taken[stems[at]] > 1:
             ids[at] = f"{stems[at]}-{taken[stems[at]]}"
     return ids
-
-
-def _run_id(report: Report) -> str:
-    digest = hashlib.sha256(repr((report.run.name, _folder(report))).encode("utf-8", "surrogatepass")).hexdigest()
-    words = re.sub(r"[^A-Za-z0-9]+", "-", report.run.name).strip("-")[:40].strip("-")
-    return f"{words or 'run'}-{digest[:_DIGITS]}"
 
 
 def named_run(text: str, reports: Sequence[Report]) -> int | None:
@@ -51,8 +49,6 @@ def run_names(reports: Sequence[Report]) -> list[str]:
     names = [clean(report.run.name) or "run" for report in reports]
     folders = [_folder(report) for report in reports]
     for depth in range(1, max(map(len, folders), default=0) + 1):
-        if not _alike(names):
-            break
         again = _alike(names)
         names = [
             clean("/".join(folder[-depth:])) if name in again and folder else name

@@ -17,7 +17,6 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
-from ddprof.model import RankTrace
 from ddprof.readers import read
 from ddprof.report.export.perfetto import write_perfetto
 from ddprof.report.export.slices import RankSlices, arrows_of
@@ -82,15 +81,11 @@ def _slices(
         facts, shift_ns = opened.job.ranks[position], opened.job.shift_ns(position)
         trace = read(opened.sources[facts.path])
         trace = redacted_trace(trace, redaction) if redaction else trace
-        if window_ns is not None:
-            trace = _within(trace, window_ns[0] + shift_ns, window_ns[1] + shift_ns)
+        if window_ns is not None:  # the events that touch it, whole
+            start_ns, end_ns = trace.events["ts_ns"], trace.events["ts_ns"] + trace.events["dur_ns"]
+            kept = (start_ns < window_ns[1] + shift_ns) & (end_ns > window_ns[0] + shift_ns)
+            trace = replace(trace, events=trace.events.take(kept))
         yield RankSlices(rank, trace, shift_ns, facts.steps)
-
-
-def _within(trace: RankTrace, lo_ns: int, hi_ns: int) -> RankTrace:
-    """The events that touch a window, whole."""
-    start = trace.events["ts_ns"]
-    return replace(trace, events=trace.events.take((start < hi_ns) & (start + trace.events["dur_ns"] > lo_ns)))
 
 
 def hand_over(opened: OpenRun, ranks: Numbers | Collection[int], lo_ns: int, hi_ns: int) -> tuple[bytes, str]:

@@ -33,21 +33,19 @@ class Tuning:
 
 def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
     """The tunings of a run: the one that it is a trial of first, then the latest. Unreadable folders are skipped."""
-    own_folder = _own(Path(run_folder))
+    trials = Path(run_folder).parent.parent  # a trial's run is TUNING/trials/NUMBER/run
+    own_folder = trials.parent if trials.name == TRIALS and (trials.parent / FILE).is_file() else None
     tunings = [tuning for tuning in [_read(own_folder)] if tuning is not None] if own_folder is not None else []
     for folder in _beside(own_folder or Path(run_folder)):
         if len(tunings) == MOST:
             break
         tuning = _read(folder)
-        if tuning is not None and launch is not None and _is_of(tuning.document, launch):
+        if tuning is None or launch is None:
+            continue
+        of = shlex.join(tuning.document.options.command), tuning.document.cwd
+        if of == (launch.command, launch.cwd):
             tunings.append(tuning)
     return tunings
-
-
-def _own(run_folder: Path) -> Path | None:
-    """TUNING, for a run in TUNING/trials/NUMBER/run."""
-    trials = run_folder.parent.parent
-    return trials.parent if trials.name == TRIALS and (trials.parent / FILE).is_file() else None
 
 
 def _beside(folder: Path) -> Iterator[Path]:
@@ -63,10 +61,6 @@ def _beside(folder: Path) -> Iterator[Path]:
         if number == _MOST_BESIDE:
             return
         yield path
-
-
-def _is_of(document: TuneDocument, launch: Launch) -> bool:
-    return (shlex.join(document.options.command), document.cwd) == (launch.command, launch.cwd)
 
 
 def _read(folder: Path) -> Tuning | None:

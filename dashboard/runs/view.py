@@ -1,7 +1,4 @@
-"""The view that an address selects: run, ranks, steps, colours.
-
-A copied link shows the same.
-"""
+"""The view that an address selects: run, ranks, steps, colours. A copied link shows the same."""
 
 from __future__ import annotations
 

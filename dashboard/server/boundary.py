@@ -85,16 +85,11 @@ def _check_call(app: Dash) -> None:
             if [(p.id, p.property) for p in sent] != [(w["id"], w["property"]) for w in wanted]:
                 abort(400, "the inputs are not those of the callback")
             for item in sent:
-                _check_value(item)
+                msgspec.convert(item.value, _VALUES.get(f"*.{item.property}") or _VALUES[f"{item.id}.{item.property}"])
+                if isinstance(item.value, str):
+                    item.value.encode()  # half a surrogate is not text
     except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
         abort(400, f"not a call of this page: {error}")
-
-
-def _check_value(item: _Property) -> None:
-    """Raise ValidationError or UnicodeError where a property has a wrong type; half a surrogate is not text."""
-    msgspec.convert(item.value, _VALUES.get(f"*.{item.property}") or _VALUES[f"{item.id}.{item.property}"])
-    if isinstance(item.value, str):
-        item.value.encode()
 
 
 def _listed(value: Any) -> list[Any]:

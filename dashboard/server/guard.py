@@ -56,7 +56,7 @@ class Access:
 
         A page elsewhere can point its own name at this address (DNS rebinding), but not a number.
         """
-        name = _host_name(host)
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()
         if is_loopback(name) or name in self.names:
             return True
         if is_loopback(self.host):
@@ -75,13 +75,22 @@ class Access:
 
 def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None:
     """Install the checks. With a token every request must carry it, once as ?token=, then as a cookie."""
-    policy = _policy(script_hashes)
+    scripts = " ".join(["'self'", *script_hashes])
+    # Everything from this server only. Dash's one inline script is named by its hash; plotly sets styles inline.
+    policy = (
+        f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "font-src 'self' data:; connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
+        "form-action 'self'"
+    )
 
     def check() -> Response | None:
         """An answer that sets the cookie, or None for a request that may pass. Aborts others with 401 or 403."""
         if not access.is_ours(request.host):
             abort(403, "this server answers to its own names only: see ddprof serve --allow-host")
-        query = _query()
+        try:
+            query = parse_query(request.query_string.decode("latin-1"))
+        except UsageError as error:
+            abort(400, str(error))
         if request.method == "GET" and access.is_token(query.pop("token", "")):
             return _entrance(access, query)
         if _is_foreign():
@@ -104,13 +113,6 @@ def protect(server: Flask, access: Access, script_hashes: Sequence[str]) -> None
 
     server.before_request(check)
     server.after_request(seal)
-
-
-def _query() -> dict[str, str]:
-    try:
-        return parse_query(request.query_string.decode("latin-1"))
-    except UsageError as error:
-        abort(400, str(error))
 
 
 def _entrance(access: Access, query: dict[str, str]) -> Response:
@@ -141,22 +143,6 @@ def _netloc(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
-
-
-def _policy(script_hashes: Sequence[str]) -> str:
-    """Everything from this server only. Dash's one inline script is named by its hash; plotly sets styles inline."""
-    scripts = " ".join(["'self'", *script_hashes])
-    return (
-        f"default-src 'self'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-        "font-src 'self' data:; connect-src 'self'; object-src 'none'; frame-ancestors 'none'; base-uri 'none'; "
-        "form-action 'self'"
-    )
-
-
-def _host_name(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
 
 
 def _is_number(name: str) -> bool:

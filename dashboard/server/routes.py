@@ -86,15 +86,19 @@ def routes(runs: Runs) -> Blueprint:
 
         add(name, typed)
 
-    add_typed("lanes", LanesAsked, lambda o, a: _info(_timeline(o, a), a), _info)
-    add_typed("overview", LanesAsked, lambda o, a: _overview(o.timeline, a), _overview)
-    add_typed("tile", TileAsked, lambda o, a: _tile(_timeline(o, a), a), _tile)
-    add_typed("slice", SliceAsked, lambda o, a: slice_details(_timeline(o, a), o.job, a.row), _difference)
-    add_typed("statistics", StatisticsAsked, lambda o, a: _statistics(_timeline(o, a), a), _statistics)
+    def add_drawn(name: str, kind: type[Kind], answer: Callable[[Timeline, Kind], Answer]) -> None:
+        """Add a route whose answer is of a timeline alone, that of a run or of two."""
+        add_typed(name, kind, lambda opened, of: answer(_timeline(opened, of), of), answer)
+
+    add_drawn("lanes", LanesAsked, lambda t, a: timeline_info(t, parse_numbers(a.ranks)))
+    add_drawn("overview", LanesAsked, lambda t, a: overview(t, parse_numbers(a.ranks)))
+    add_drawn("tile", TileAsked, _tile)
+    add_drawn("statistics", StatisticsAsked, _statistics)
+    add_drawn("step", StepAsked, lambda t, a: one_step(t.steps, a.number))
+    add_typed("slice", SliceAsked, _slice, lambda t, a: difference_details(t, a.row))
     add_typed("search", SearchAsked, _search)
     add_typed("places", PlacesAsked, _places)
     add_typed("waits", WindowAsked, lambda o, a: largest_waits(o.job, a.lo, a.hi))
-    add_typed("step", StepAsked, lambda o, a: _step(o.timeline, a), _step)
     add_typed("counters", Asked, lambda o, a: o.counters)
     add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.job, o.critical))
@@ -119,22 +123,6 @@ def _both(view: View, beside: str) -> Timeline:
     return view.opened.beside(view.runs[number])
 
 
-def _info(timeline: Timeline, of: LanesAsked) -> dict[str, Any]:
-    return timeline_info(timeline, parse_numbers(of.ranks))
-
-
-def _overview(timeline: Timeline, of: LanesAsked) -> dict[str, Any]:
-    return overview(timeline, parse_numbers(of.ranks))
-
-
-def _difference(timeline: Timeline, of: SliceAsked) -> dict[str, Any]:
-    return difference_details(timeline, of.row)
-
-
-def _step(timeline: Timeline, of: StepAsked) -> dict[str, Any]:
-    return one_step(timeline.steps, of.number)
-
-
 def _tile(timeline: Timeline, of: TileAsked) -> Response:
     body = encode(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.bins)
     return Response(body, mimetype="application/octet-stream")
@@ -142,6 +130,10 @@ def _tile(timeline: Timeline, of: TileAsked) -> Response:
 
 def _statistics(timeline: Timeline, of: StatisticsAsked) -> dict[str, Any]:
     return selection_statistics(timeline, of.lanes_of(timeline.index), of.lo, of.hi, of.step)
+
+
+def _slice(opened: OpenRun, of: SliceAsked) -> dict[str, Any]:
+    return slice_details(_timeline(opened, of), opened.job, of.row)
 
 
 def _search(opened: OpenRun, of: SearchAsked) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 
@@ -38,11 +38,8 @@ class Uploads:
     def __init__(self, runs: Runs, limit_bytes: int) -> None:
         self._runs, self._limit_bytes = runs, limit_bytes
         self._kept, self._lock = 0, threading.Lock()
-
-    @cached_property
-    def _private(self) -> tempfile.TemporaryDirectory[str]:
-        """A folder for this user only (mode 0700), removed when the interpreter ends."""
-        return tempfile.TemporaryDirectory(prefix="ddprof-")
+        # Made when it is needed: a folder for this user only (mode 0700), removed when the interpreter ends.
+        self._private = cache(partial(tempfile.TemporaryDirectory, prefix="ddprof-"))
 
     def add(self, files: Sequence[FileStorage]) -> int:
         """Analyze files as one input; the number of the first new run. Raises NoUsableInput, in one line."""
@@ -51,7 +48,7 @@ class Uploads:
                 words = f"{MAX_UPLOADS} uploads are open, no more are kept: start ddprof serve again to drop them"
                 raise NoUsableInput(words)
             # The parent of the upload's own folder has a name of its own: nothing an upload leaves is in another's way.
-            place = attempt(lambda: tempfile.mkdtemp(dir=self._private.name))
+            place = attempt(lambda: tempfile.mkdtemp(dir=self._private().name))
             folder = Path(place) / f"upload-{self._kept + 1}"
             number = None
             try:

@@ -70,7 +70,7 @@ def _parts(run: Timeline, side: int, steps: RankSteps, names: dict[str, int], sl
         groups = run.index.groups_of(np.array([number])) if lane.rank == steps.rank else np.empty(0, np.int64)
         if not len(groups):
             continue
-        rows = np.concatenate([np.arange(run.index.first[g], run.index.first[g + 1]) for g in groups.tolist()])
+        rows = run.index.rows_of(groups)
         start = run.index.start_ns(rows)
         order = np.argsort(start, kind="stable")
         rows, start = rows[order], start[order]

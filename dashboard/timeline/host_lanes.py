@@ -39,15 +39,10 @@ def host_lanes(trace: RankTrace, codes: Array, category: dict[str, int]) -> Iter
         lookup[kind] = category[name]
     on_host = trace.tracks["device"][events["track"]] == NULL
     kept = np.flatnonzero(on_host & (lookup[events["kind"]] >= 0) & (events["dur_ns"] > 0))
-    for track in _by_busy_time(events["track"][kept], events["dur_ns"][kept]):
-        on_track = kept[events["track"][kept] == track]
-        yield from _thread(trace, on_track, track, codes, lookup)
-
-
-def _by_busy_time(track: Array, dur_ns: Array) -> list[int]:
-    tracks, inverse = np.unique(track, return_inverse=True)
-    busy = np.bincount(inverse, weights=dur_ns)
-    return [int(t) for t in tracks[np.argsort(-busy, kind="stable")]]
+    tracks, which = np.unique(events["track"][kept], return_inverse=True)
+    busy_ns = np.bincount(which, weights=events["dur_ns"][kept])
+    for row in np.argsort(-busy_ns, kind="stable").tolist():
+        yield from _thread(trace, kept[which == row], int(tracks[row]), codes, lookup)
 
 
 def _thread(
@@ -63,9 +58,8 @@ def _thread(
         label = words if not depth else f"  depth {depth + 1}"
         if depth == MAX_DEPTH - 1 and len(rows) > MAX_DEPTH:
             label += f" of {len(rows)}"
-        part = Slices(
-            start[row], end[row], lookup[events["kind"][of]], codes[events["name"][of]], np.full(len(of), NULL)
-        )
+        kind, name = lookup[events["kind"][of]], codes[events["name"][of]]
+        part = Slices(start[row], end[row], kind, name, np.full(len(of), NULL))
         yield ("workers" if is_worker else "ops"), label, part
 
 

@@ -75,6 +75,10 @@ class SliceIndex:
         wanted = (lanes[:, None] * self.categories + np.arange(self.categories)).reshape(-1)
         return np.asarray(wanted[self.counts[wanted] > 0])
 
+    def rows_of(self, groups: Array) -> Array:
+        """All rows of some groups, in order."""
+        return np.concatenate([np.arange(self.first[g], self.first[g + 1]) for g in groups.tolist()])
+
     def start_ns(self, row: Array) -> Array:
         """Starts of slices."""
         return np.asarray(self.key[row] - self.group(row) * self._span + self.lo_ns)

@@ -25,7 +25,7 @@ def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]
     """
     lane, shown = shown_slice(timeline, row)
     facts, ref = job.ranks[lane.position], int(timeline.index.ref[row])
-    comm = _comm_of(lane, facts, ref)
+    comm = ref if lane.kind == "comm" else int(facts.device_ops["comm"][ref]) if lane.kind == "stream" else NULL
     sentences = [*_device_words(lane, facts, ref), *_comm_words(job, lane.position, comm)]
     return shown | {"facts": sentences, "members": _members(job, lane.position, comm)}
 
@@ -48,15 +48,6 @@ def shown_slice(timeline: Timeline, row: int) -> tuple[Lane, dict[str, Any]]:
     }
 
 
-def _comm_of(lane: Lane, facts: RankFacts, ref: int) -> int | None:
-    if lane.kind == "comm":
-        return ref
-    if lane.kind != "stream":
-        return None
-    comm = int(facts.device_ops["comm"][ref])
-    return None if comm == NULL else comm
-
-
 def _device_words(lane: Lane, facts: RankFacts, ref: int) -> list[str]:
     if lane.kind != "stream":
         return []
@@ -73,8 +64,8 @@ def _device_words(lane: Lane, facts: RankFacts, ref: int) -> list[str]:
     return words
 
 
-def _comm_words(job: JobFacts, position: int, comm: int | None) -> list[str]:
-    if comm is None:
+def _comm_words(job: JobFacts, position: int, comm: int) -> list[str]:
+    if comm == NULL:
         return []
     facts = job.ranks[position]
     op, size = COLLECTIVE_OPS[int(facts.comms["op"][comm])], int(facts.comms["size_bytes"][comm])
@@ -93,26 +84,18 @@ def _instance(job: JobFacts, position: int, comm: int) -> int | None:
     return int(job.members["instance"][members[0]]) if len(members) else None
 
 
-def _members(job: JobFacts, position: int, comm: int | None) -> list[dict[str, Any]]:
+def _members(job: JobFacts, position: int, comm: int) -> list[dict[str, Any]]:
     """Every rank's part in the collective, aligned: own arrival, last arrival, end."""
-    instance = None if comm is None else _instance(job, position, comm)
+    instance = None if comm == NULL else _instance(job, position, comm)
     if instance is None:
         return []
-    return [_member(job, row) for row in np.flatnonzero(job.members["instance"] == instance).tolist()]
-
-
-def _member(job: JobFacts, row: int) -> dict[str, Any]:
-    members, position = job.members, int(job.members["rank"][row])
-    shift = job.shift_ns(position)
-    start, ready, end = (int(members[c][row]) - shift for c in ("start_ns", "ready_ns", "end_ns"))
-    late = int(job.instances["late"][int(members["instance"][row])])
-    return {
-        "rank": job.rank_ids[position],
-        "start_us": start / 1e3,
-        "ready_us": ready / 1e3,
-        "end_us": end / 1e3,
-        "late": late == position,
-    }
+    late, shown = int(job.instances["late"][instance]), []
+    for row in np.flatnonzero(job.members["instance"] == instance).tolist():
+        at = int(job.members["rank"][row])
+        shift_ns = job.shift_ns(at)
+        times = {f"{c}_us": (int(job.members[f"{c}_ns"][row]) - shift_ns) / 1e3 for c in ("start", "ready", "end")}
+        shown.append({"rank": job.rank_ids[at], **times, "late": late == at})
+    return shown
 
 
 def largest_waits(job: JobFacts, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:

@@ -113,12 +113,16 @@ def _rank_lanes(
 ) -> Iterator[tuple[str, str, Slices]]:
     codes, shift_ns = names.table(facts.strings), job.shift_ns(position)
     ready = ready_by_comm(job.members, position, facts)
+    operators: Iterator[tuple[str, str, Slices]] = iter(())
+    if source is not None:
+        trace = read(source)
+        operators = host_lanes(trace, names.table(trace.strings), CATEGORY)
     parts = [
         ("causes", "time goes to", _causes(facts, ready, names)),
         ("steps", "step", _steps(facts, names)),
         *(("phases", "phases", p) for p in _phases(facts, codes)),
         *(("host", label, p) for label, p in _host(facts, codes)),
-        *(_operators(source, names) if source is not None else ()),
+        *operators,
         *_streams(facts, ready, codes),
         *(("comm", "communication", p) for p in _host_comms(facts, ready, codes)),
     ]
@@ -126,11 +130,6 @@ def _rank_lanes(
         if len(part):
             moved = (part.start_ns - shift_ns, part.end_ns - shift_ns)
             yield kind, label, Slices(*moved, part.category, part.name, part.ref)
-
-
-def _operators(source: Source, names: _Names) -> Iterator[tuple[str, str, Slices]]:
-    trace = read(source)
-    return host_lanes(trace, names.table(trace.strings), CATEGORY)
 
 
 def _sorted(start: Array, end: Array, category: Array, name: Array, ref: Array) -> Slices:
@@ -170,28 +169,19 @@ def _host(facts: RankFacts, codes: Array) -> Iterator[tuple[str, Slices]]:
         words = f"host: {thread_words(facts.tracks, thread)}"
         for row in disjoint_rows(table["start_ns"][on_thread], table["end_ns"][on_thread]):
             rows = on_thread[row]
-            cause = table["cause"][rows].astype(np.int64)
-            yield (
-                words,
-                _sorted(table["start_ns"][rows], table["end_ns"][rows], cause, codes[table["name"][rows]], rows),
-            )
+            cause, name = table["cause"][rows].astype(np.int64), codes[table["name"][rows]]
+            yield words, _sorted(table["start_ns"][rows], table["end_ns"][rows], cause, name, rows)
 
 
 def _streams(facts: RankFacts, ready: Array, codes: Array) -> Iterator[tuple[str, str, Slices]]:
     ops = facts.device_ops
     for track in np.unique(ops["track"]).tolist():
         on_stream = np.flatnonzero(ops["track"] == track)
-        words = f"{stream_words(facts.tracks, track)}: {_work_words(ops['work'][on_stream])}"
+        most = int(np.bincount(ops["work"][on_stream], minlength=3).argmax())
+        words = f"{stream_words(facts.tracks, track)}: {('compute', 'communication', 'copies')[most]}"
         for depth, row in enumerate(disjoint_rows(ops["start_ns"][on_stream], ops["end_ns"][on_stream])):
-            yield (
-                "stream",
-                words if not depth else f"{words} ({depth + 1})",
-                _device(facts, on_stream[row], ready, codes),
-            )
-
-
-def _work_words(work: Array) -> str:
-    return ("compute", "communication", "copies")[int(np.bincount(work, minlength=3).argmax())]
+            label = words if not depth else f"{words} ({depth + 1})"
+            yield "stream", label, _device(facts, on_stream[row], ready, codes)
 
 
 def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices:
@@ -199,19 +189,22 @@ def _device(facts: RankFacts, rows: Array, ready: Array, codes: Array) -> Slices
     ops = facts.device_ops
     start, end, name = ops["start_ns"][rows], ops["end_ns"][rows], codes[ops["name"][rows]]
     category = np.array([CAUSE_CODE["compute"], CAUSE_CODE["comm_transfer"], CAUSE_CODE["memcpy"]])[ops["work"][rows]]
-    is_comm = ops["comm"][rows] != NULL
-    split = (
-        np.where(is_comm, np.clip(ready[np.where(is_comm, ops["comm"][rows], 0)], start, end), start)
-        if len(ready)
-        else start
-    )
-    waiting = np.full(int(is_comm.sum()), CAUSE_CODE["comm_wait"])
+    is_comm, moves = ops["comm"][rows] != NULL, start.copy()
+    moves[is_comm] = ready[ops["comm"][rows][is_comm]]
+    return _split(start, moves, end, category, name, rows)
+
+
+def _split(start: Array, moves: Array, end: Array, category: Array, name: Array, rows: Array) -> Slices:
+    """The work of each row from where it `moves` on, and before that waiting; sorted."""
+    moves = np.clip(moves, start, end)
+    waits = np.flatnonzero(moves > start)
+    waiting = np.full(len(waits), CAUSE_CODE["comm_wait"])
     return _sorted(
-        np.concatenate((split, start[is_comm])),
-        np.concatenate((end, split[is_comm])),
+        np.concatenate((moves, start[waits])),
+        np.concatenate((end, moves[waits])),
         np.concatenate((category, waiting)),
-        np.concatenate((name, name[is_comm])),
-        np.concatenate((rows, rows[is_comm])),
+        np.concatenate((name, name[waits])),
+        np.concatenate((rows, rows[waits])),
     )
 
 
@@ -221,13 +214,5 @@ def _host_comms(facts: RankFacts, ready: Array, codes: Array) -> Iterator[Slices
     on_host = np.flatnonzero(comms["device_op"] == NULL)
     for row in disjoint_rows(comms["start_ns"][on_host], comms["end_ns"][on_host]):
         rows = on_host[row]
-        start, end = comms["start_ns"][rows], comms["end_ns"][rows]
-        split, name = np.clip(ready[rows], start, end), codes[comms["name"][rows]]
-        move, wait = np.full(len(rows), CAUSE_CODE["comm_transfer"]), np.full(len(rows), CAUSE_CODE["comm_wait"])
-        yield _sorted(
-            np.concatenate((split, start)),
-            np.concatenate((end, split)),
-            np.concatenate((move, wait)),
-            np.concatenate((name, name)),
-            np.concatenate((rows, rows)),
-        )
+        category, name = np.full(len(rows), CAUSE_CODE["comm_transfer"]), codes[comms["name"][rows]]
+        yield _split(comms["start_ns"][rows], ready[rows], comms["end_ns"][rows], category, name, rows)

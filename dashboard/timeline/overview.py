@@ -16,24 +16,26 @@ MAX_STEPS = 400  # marks that can still be told apart there
 
 def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
     """Share of the ranks' time in each bin, 0 to 255, by category; and number and start of steps, in us."""
-    index = timeline.index
-    lanes = [
-        n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and (ranks is None or lane.rank in ranks)
-    ]
+    index, chosen = timeline.index, [ranks is None or lane.rank in ranks for lane in timeline.lanes]
+    lanes = [n for n, lane in enumerate(timeline.lanes) if lane.kind == "causes" and chosen[n]]
     edges = np.linspace(index.lo_ns, index.hi_ns, BINS + 1)
     whole = np.diff(edges) * max(1, len(lanes))
     groups = index.groups_of(np.array(lanes, np.int64))
     category = groups % index.categories
     shares = {}
     for code in np.unique(category).tolist():
-        of_category = groups[category == code]
-        parts = [np.arange(index.first[g], index.first[g + 1]) for g in of_category.tolist()]
-        rows = np.concatenate(parts)
+        rows = index.rows_of(groups[category == code])
         start = index.start_ns(rows)
         # Total length of all slices before each edge, overlapping or not.
         covered = np.diff(_reached(start, edges) - _reached(start + index.dur_ns(rows), edges))
         shares[code] = np.clip(np.ceil(covered / whole * 255), 0, 255).astype(int).tolist()
-    return {"bins": BINS, "shares": shares, "steps": _steps(timeline)}
+    # Number and start of steps on the rank that begins them first; evenly chosen ones of many.
+    most = max((len(of.marked) for of in timeline.steps), default=0)
+    steps = [
+        [number, min(float(of.start_ns[number]) for of in timeline.steps if number < len(of.marked)) / 1e3]
+        for number in np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
+    ]
+    return {"bins": BINS, "shares": shares, "steps": steps}
 
 
 def _reached(since_ns: Array, at_ns: Array) -> Array:
@@ -41,16 +43,6 @@ def _reached(since_ns: Array, at_ns: Array) -> Array:
     before = np.searchsorted(ordered, at_ns, side="right")
     total = np.concatenate(([0.0], np.cumsum(ordered - at_ns[0])))
     return np.asarray(before * (at_ns - at_ns[0]) - total[before])
-
-
-def _steps(timeline: Timeline) -> list[list[float]]:
-    """Number and start of steps on the rank that begins them first; evenly chosen ones of many."""
-    most = max((len(of.marked) for of in timeline.steps), default=0)
-    chosen = np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
-    return [
-        [number, min(float(of.start_ns[number]) for of in timeline.steps if number < len(of.marked)) / 1e3]
-        for number in chosen
-    ]
 
 
 def spots(start_ns: Array, end_ns: Array, lo_ns: int, hi_ns: int, bins: int) -> list[int]:

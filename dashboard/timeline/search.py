@@ -69,7 +69,18 @@ def search(
     on = np.unique(np.array([timeline.lanes[n].rank for n in np.unique(lane).tolist()], np.int64))
     counts = {way: int(np.count_nonzero(ways == code)) for code, way in enumerate(_WAYS)}
     is_rank = asked.rank in searched and not asked.words and asked.step is None
-    hits = f"{len(rows):,} {'hit' if len(rows) == 1 else 'hits'} on {_of(len(on), len(searched))}"
+    hits = [
+        {
+            "row": row,
+            "lane": number,
+            "rank": timeline.lanes[number].rank,
+            "name": timeline.names[int(index.name[row])],
+            "start_us": start_ns / 1e3,
+            "dur_us": (end_ns - start_ns) / 1e3,
+        }
+        for row, number, start_ns, end_ns in zip(*listed, strict=True)
+    ]
+    on_ranks = f"{len(rows):,} {'hit' if len(rows) == 1 else 'hits'} on {_of(len(on), len(searched))}"
     by = ", ".join(f"{n:,} by {way}" for way, n in counts.items() if n)
     return {
         "count": len(rows),
@@ -78,10 +89,12 @@ def search(
         "ranks": on.tolist(),
         "rank": asked.rank if is_rank else None,
         "first": first,
-        "hits": [_hit(timeline, *of) for of in zip(*listed, strict=True)],
+        "hits": hits,
         "bins": WHOLE_BINS,
         "places": spots(starts, ends, index.lo_ns, index.hi_ns, WHOLE_BINS),
-        "said": f"{hits}, {format_us(total_us)} in all ({by})" if len(rows) else _none(timeline, job, asked, searched),
+        "said": f"{on_ranks}, {format_us(total_us)} in all ({by})"
+        if len(rows)
+        else _none(timeline, job, asked, searched),
     }
 
 
@@ -205,17 +218,6 @@ def _calls(timeline: Timeline, rows: Array, ways: Array) -> tuple[Array, Array, 
     return rows[kept], ways[kept], start[kept], ends
 
 
-def _hit(timeline: Timeline, row: int, lane: int, start_ns: int, end_ns: int) -> dict[str, Any]:
-    return {
-        "row": row,
-        "lane": lane,
-        "rank": timeline.lanes[lane].rank,
-        "name": timeline.names[int(timeline.index.name[row])],
-        "start_us": start_ns / 1e3,
-        "dur_us": (end_ns - start_ns) / 1e3,
-    }
-
-
 def _of(some: int, all_of_them: int) -> str:
     noun = "rank" if all_of_them == 1 else "ranks"
     return f"{all_of_them:,} {noun}" if some == all_of_them else f"{some:,} of {all_of_them:,} {noun}"
@@ -232,10 +234,8 @@ def _none(timeline: Timeline, job: JobFacts, asked: Sought, searched: list[int])
         most = max(len(facts.steps) for facts in job.ranks)
         if asked.step >= most and not any((facts.steps["index"] == asked.step).any() for facts in job.ranks):
             return f"No step {asked.step}: the run was recorded for steps 0 to {most - 1}"
-    within = "".join(
-        (f" on rank {asked.rank}" if asked.rank is not None else f" on {_of(len(searched), len(searched))}")
-        + (f" in step {asked.step}" if asked.step is not None else "")
-    )
+    on = f"rank {asked.rank}" if asked.rank is not None else _of(len(searched), len(searched))
+    within = f" on {on}" + (f" in step {asked.step}" if asked.step is not None else "")
     has_modules = any(len(facts.module_spans) for facts in job.ranks)
     behind = "operators and modules" if has_modules else "operators"
     parts = f"kernels and copies, the {behind} that launched them, collectives, phases, host ranges"

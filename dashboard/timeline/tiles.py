@@ -44,14 +44,13 @@ def encode(
     rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
     category, share = _bins(index, binned, np.linspace(lo_ns, hi_ns, bins + 1).astype(np.int64))
     shown = np.unique(rows.name)
+    counts = np.bincount(np.searchsorted(exact, rows.lane), minlength=len(exact))
     header = {
         "lo_ns": lo_ns,
         "hi_ns": hi_ns,
         "bins": bins,
         "exact": exact.tolist(),
-        "counts": np.bincount(np.searchsorted(np.sort(exact), rows.lane), minlength=len(exact)).tolist()
-        if len(exact)
-        else [],
+        "counts": counts.tolist(),
         "binned": binned.tolist(),
         "names": {int(n): timeline.names[n][:NAME_CHARS] for n in shown},
     }
@@ -60,11 +59,13 @@ def encode(
         (rows.dur_ns / 1e3).astype("<f4"),
         rows.name.astype("<u4"),
         rows.row.astype("<u4"),
-        _padded(rows.category.astype("u1")),
+        np.concatenate((rows.category, np.zeros(-len(rows.category) % 8))).astype("u1"),  # padded
         category,
         share,
     )
-    return _pack(header, arrays)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % 8)
+    return b"".join((MAGIC, struct.pack("<I", len(text)), text, *(np.ascontiguousarray(a).tobytes() for a in arrays)))
 
 
 def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: int) -> tuple[Array, Array]:
@@ -87,37 +88,19 @@ def _divide(timeline: Timeline, lanes: Array, lo_ns: int, hi_ns: int, budget: in
 
 def _bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Array]:
     """Dominant category and busy share (0 to 255) of each bin, shape (lanes, bins); a few lanes at a time."""
-    count = len(edges_ns) - 1
+    count, width = len(edges_ns) - 1, np.maximum(np.diff(edges_ns), 1)
     category, share = np.zeros((len(lanes), count), "u1"), np.zeros((len(lanes), count), "u1")
     at_once = max(1, CELLS_AT_ONCE // (index.categories * count))
     for first in range(0, len(lanes), at_once):
-        part = slice(first, first + at_once)
-        category[part], share[part] = _some_bins(index, lanes[part], edges_ns)
+        some = lanes[first : first + at_once]
+        groups = index.groups_of(some)
+        busy = index.busy(groups, edges_ns)
+        for line, lane in enumerate(some.tolist(), first):
+            of_lane = np.flatnonzero(groups // index.categories == lane)
+            if not len(of_lane):
+                continue
+            total = busy[of_lane].sum(axis=0)
+            category[line] = (groups[of_lane] % index.categories)[busy[of_lane].argmax(axis=0)]
+            # Whatever is there at all stays visible: a share above zero never rounds to zero.
+            share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
     return category, share
-
-
-def _some_bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Array]:
-    count = len(edges_ns) - 1
-    category, share = np.zeros((len(lanes), count), "u1"), np.zeros((len(lanes), count), "u1")
-    groups = index.groups_of(lanes)
-    busy = index.busy(groups, edges_ns)
-    width = np.maximum(np.diff(edges_ns), 1)
-    for line, lane in enumerate(lanes.tolist()):
-        of_lane = np.flatnonzero(groups // index.categories == lane)
-        if not len(of_lane):
-            continue
-        total = busy[of_lane].sum(axis=0)
-        category[line] = (groups[of_lane] % index.categories)[busy[of_lane].argmax(axis=0)]
-        # Whatever is there at all stays visible: a share above zero never rounds to zero.
-        share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
-    return category, share
-
-
-def _padded(data: Array) -> Array:
-    return np.concatenate((data, np.zeros(-len(data) % 8, data.dtype)))
-
-
-def _pack(header: dict[str, object], arrays: Sequence[Array]) -> bytes:
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + 8) % 8)
-    return b"".join((MAGIC, struct.pack("<I", len(text)), text, *(np.ascontiguousarray(a).tobytes() for a in arrays)))

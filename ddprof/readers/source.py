@@ -70,7 +70,7 @@ def notes_by_run(inventory: Inventory) -> list[tuple[HealthNote, ...]]:
     folders = [_common([source.path for source in sources]) for _, sources in inventory.runs]
     notes: list[list[HealthNote]] = [[] for _ in folders]
     for note in inventory.health:
-        near = [_shared(folder, _parts(note.where)[:-1]) if note.where else 0 for folder in folders]
+        near = [common_length(folder, _parts(note.where)[:-1]) if note.where else 0 for folder in folders]
         for of_run, length in zip(notes, near, strict=True):
             if length == max(near):
                 of_run.append(note)
@@ -81,11 +81,11 @@ def _common(paths: Sequence[str]) -> list[str]:
     """The deepest folder that holds all these files, as path parts."""
     folders = [_parts(path)[:-1] for path in dict.fromkeys(paths)]
     first, last = min(folders), max(folders)
-    return first[: _shared(first, last)]
+    return first[: common_length(first, last)]
 
 
-def _shared(a: Sequence[str], b: Sequence[str]) -> int:
-    """Number of leading parts that two paths share."""
+def common_length(a: Sequence[str], b: Sequence[str]) -> int:
+    """Number of leading parts that two paths share, or of characters that two names do."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 
 from ddprof.report.model import Report
 from ddprof.units import format_ranks, format_us
@@ -24,16 +23,13 @@ def health_words(report: Report) -> list[tuple[str, str]]:
         if not ranks or file not in names:
             file, said = "", issue
         alike.setdefault((severity, said, effect), []).append((file, ranks))
-    return [
-        (severity, clean(f"{_where(places)}{issue}; {effect}")) for (severity, issue, effect), places in alike.items()
-    ]
-
-
-def _where(places: Sequence[tuple[str, list[int]]]) -> str:
-    """The ranks and the files of a note, before it; "" for a note on the run."""
-    ranks, files = sorted(rank for _, which in places for rank in which), [file for file, _ in places if file]
-    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-    return (f"{format_ranks(ranks)}: " if ranks else "") + (f"{files[0]}{more}: " if files else "")
+    sentences = []
+    for (severity, issue, effect), places in alike.items():  # behind the ranks and files that have it
+        ranks, files = sorted(rank for _, which in places for rank in which), [file for file, _ in places if file]
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        where = (f"{format_ranks(ranks)}: " if ranks else "") + (f"{files[0]}{more}: " if files else "")
+        sentences.append((severity, clean(f"{where}{issue}; {effect}")))
+    return sentences
 
 
 def health_groups(report: Report) -> dict[tuple[str, str, str], list[int]]:

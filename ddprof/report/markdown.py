@@ -31,7 +31,10 @@ def render_markdown(report: Report, next_commands: Sequence[str] = (), full: boo
         parts.append(escape(before))
     if trust:
         parts.append(f"**{'Confidence' if phrases.leading(report) else 'Basis'}** {escape(trust)}")
-    parts += [_step(report), _findings(report, full), *_details(report), _training(report), _limits(report, full)]
+    first = report.ranked_findings()[: phrases.MAX_FINDINGS]
+    told = [f for f in first if report.severity_of(f) != "info" and (f.fixes or f.evidence)]
+    parts += [_step(report), _findings(report, full), *(_detail(report, finding) for finding in told)]
+    parts += [_training(report), _limits(report, full)]
     parts += [f"Next: {_code(command)}" for command in next_commands]
     return clean_lines("\n\n".join(part for part in parts if part)) + "\n"
 
@@ -58,30 +61,20 @@ def _findings(report: Report, full: bool) -> str:
     shown = ranked if full else ranked[: phrases.MAX_FINDINGS]
     if not shown:
         return f"**No finding.** {phrases.nothing_found_words(report)}"
-    rows = [_row(report, number, finding) for number, finding in enumerate(shown, 1)]
+    rows = []
+    for number, finding in enumerate(shown, 1):
+        cells = (
+            _SEVERITY_MARK[report.severity_of(finding)],
+            f"{number}. {_code(finding.id)} {escape(finding.summary)}",
+            escape(phrases.who_words(finding)),
+            escape(phrases.gain_words(report, finding)),
+            phrases.confidence_word(finding),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
     if len(ranked) > len(shown):
         rows.append(f"\n{len(ranked) - len(shown)} smaller findings: `--all` shows them.")
     head = "| severity | finding | who | gain | confidence |"
     return "\n".join([head, "| --- | --- | --- | --- | --- |", *rows])
-
-
-def _row(report: Report, number: int, finding: Finding) -> str:
-    cells = (
-        _SEVERITY_MARK[report.severity_of(finding)],
-        f"{number}. {_code(finding.id)} {escape(finding.summary)}",
-        escape(phrases.who_words(finding)),
-        escape(phrases.gain_words(report, finding)),
-        phrases.confidence_word(finding),
-    )
-    return f"| {' | '.join(cells)} |"
-
-
-def _details(report: Report) -> list[str]:
-    return [
-        _detail(report, finding)
-        for finding in report.ranked_findings()[: phrases.MAX_FINDINGS]
-        if report.severity_of(finding) != "info" and (finding.fixes or finding.evidence)
-    ]
 
 
 def _detail(report: Report, finding: Finding) -> str:

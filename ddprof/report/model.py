@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddprof.findings import Abstention, Finding, Remark, culprit, differs, severity_of
+from ddprof.sidecar import Rank
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
@@ -165,7 +166,7 @@ class AppliedSetting:
     before: str | None = None  # what the script has there
     applied: bool = True
     why: str = ""
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[Rank, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from ddprof.findings import (
     Evidence,
     Finding,
     Fix,
-    Recoverable,
     Remark,
 )
 from ddprof.report.model import AppliedSetting, Calibration, Report
@@ -97,17 +96,14 @@ def before_words(report: Report) -> str:
 
 def applied_words(report: Report) -> str:
     """The settings that `ddprof run` applied and those it did not; "" where none were asked for."""
-    done = dict.fromkeys(_applied(setting) for setting in report.applied if setting.applied)
+    done = {}
+    for setting in (setting for setting in report.applied if setting.applied):
+        was = "so already" if setting.before == setting.value else f"was {setting.before}"
+        done[_place(setting) if setting.before is None else f"{_place(setting)} ({was})"] = True
     failed = dict.fromkeys(f"{_place(setting)} ({setting.why})" for setting in report.applied if not setting.applied)
     parts = [f"Applied by ddprof run: {', '.join(done) if done else 'nothing'}"]
     parts += [f"not applied: {', '.join(failed)}"] if failed else []
     return clean("; ".join(parts)) if report.applied else ""
-
-
-def _applied(setting: AppliedSetting) -> str:
-    if setting.before is None:
-        return _place(setting)
-    return f"{_place(setting)} ({'so already' if setting.before == setting.value else f'was {setting.before}'})"
 
 
 def _place(setting: AppliedSetting) -> str:
@@ -128,11 +124,8 @@ def run_words(report: Report) -> str:
     """The run in one line: name, ranks, hosts, device, framework, steps."""
     run, steps = report.run, report.steps
     hosts = len(set(run.hosts.values()))
-    ranks = (
-        f"{len(run.ranks)} of {run.world_size} ranks"
-        if len(run.ranks) != run.world_size
-        else format_count(run.world_size, "rank")
-    )
+    is_whole = len(run.ranks) == run.world_size
+    ranks = format_count(run.world_size, "rank") if is_whole else f"{len(run.ranks)} of {run.world_size} ranks"
     parts = [
         run.name,
         ranks + (f" on {hosts} hosts" if hosts > 1 else ""),
@@ -189,12 +182,10 @@ def gain_words(report: Report, finding: Finding) -> str:
     """The gain of a fix with range and share, and the step time after it."""
     gain, step_us = finding.recoverable_us, report.steps.wall_us
     if not gain.value >= LEAST_SHARE * step_us:
-        alone = finding.alone_us
-        return (
-            f"{_share_words(alone, step_us)} if fixed alone; nothing extra after the larger findings"
-            if alone
-            else NO_GAIN + (": other ranks are just as late" if finding.waited_us and _is_judged(report) else "")
-        )
+        if alone := finding.alone_us:
+            share = f" ({format_share(alone.value / step_us)} of the step)" if step_us > 0 else ""
+            return f"{format_us(alone.value)}{share} if fixed alone; nothing extra after the larger findings"
+        return NO_GAIN + (": other ranks are just as late" if finding.waited_us and _is_judged(report) else "")
     words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
     if not step_us > 0:
         return words
@@ -245,11 +236,6 @@ def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> 
 def prices_differ(finding: Finding) -> bool:
     """True where the second price of a finding is far enough off to be shown beside the gain."""
     return Doubt.PRICES_DIFFER.value in finding.doubts
-
-
-def _share_words(gain: Recoverable, step_us: float) -> str:
-    share = f" ({format_share(gain.value / step_us)} of the step)" if step_us > 0 else ""
-    return format_us(gain.value) + share
 
 
 def ledger_words(finding: Finding) -> str:
@@ -313,7 +299,8 @@ def abstention_words(report: Report) -> list[tuple[str, str]]:
     """(finding ids that share a reason, reason) for causes that could not be judged, in the report's order."""
     ids = abstentions_by_reason(report)
     every = not report.checked and not report.findings and len(ids) == 1
-    return [("every cause" if every else clean(_few(of)), reason) for reason, of in ids.items()]
+    few = {reason: ", ".join(of) if len(of) <= MAX_FINDINGS else f"{len(of)} causes" for reason, of in ids.items()}
+    return [("every cause" if every else clean(words), reason) for reason, words in few.items()]
 
 
 def abstentions_by_reason(report: Report) -> dict[str, list[str]]:
@@ -322,11 +309,6 @@ def abstentions_by_reason(report: Report) -> dict[str, list[str]]:
     for abstention in report.abstentions:
         ids.setdefault(clean(abstention.reason), []).append(clean(abstention.id))
     return ids
-
-
-def _few(ids: list[str]) -> str:
-    """Identifiers in a sentence; only their number where there are many."""
-    return ", ".join(ids) if len(ids) <= MAX_FINDINGS else f"{len(ids)} causes"
 
 
 def nothing_found_words(report: Report) -> str:

@@ -69,11 +69,8 @@ def _host_or_rank(opened: OpenRun, positions: list[int], charged_ms: Array) -> s
             continue
         if len(named) == len(host_ranks) > 1:
             return f"Finding {number} ({finding.id}) names all of its ranks: look at the host."
-        of = (
-            f"{format_ranks(named)} of its {len(host_ranks)}"
-            if len(host_ranks) > 1
-            else f"its only one, {format_ranks(named)}"
-        )
+        some = f"{format_ranks(named)} of its {len(host_ranks)}"
+        of = some if len(host_ranks) > 1 else f"its only one, {format_ranks(named)}"
         return f"Finding {number} ({finding.id}) names {of}: look at that device or process first."
     most = max(positions, key=lambda p: float(charged_ms[p]))
     return f"No finding names a rank of it; most of it is rank {opened.job.rank_ids[most]}'s."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,9 +64,8 @@ def _units(view: View) -> MatrixLines | None:
     chosen = [position for position, rank in enumerate(job.rank_ids) if view.shows(rank)]
     unit_of = np.full(len(job.rank_ids), OUTSIDE, np.int64)
     if len(chosen) <= MOST_RANKS:
-        chosen.sort(
-            key=lambda position: (list(hosts).index(host_of[position]) if position in host_of else -1, position)
-        )
+        place = {position: at for at, positions in enumerate(hosts.values()) for position in positions}
+        chosen.sort(key=lambda position: (place.get(position, -1), position))
         unit_of[chosen] = np.arange(len(chosen))
         blocks = tuple(host_of.get(position, "") if len(hosts) > 1 else "" for position in chosen)
         return MatrixLines(tuple(f"rank {job.rank_ids[p]}" for p in chosen), unit_of, blocks, False)
@@ -158,11 +157,8 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
         f"both take part in, without waiting, collectives as bus bandwidth.{unknown}"
     )
     if slow > (1 - ALIKE) * reference:  # nothing to tell apart
-        least_most = sheet(
-            ("pairs", "slowest (GB/s)", "fastest (GB/s)"),
-            [(int(np.triu(np.isfinite(values)).sum()), slow, float(np.nanmax(values)))],
-        )
-        return Exhibit("rates", question, reading, least_most)
+        row = (int(np.triu(np.isfinite(values)).sum()), slow, float(np.nanmax(values)))
+        return Exhibit("rates", question, reading, sheet(("pairs", "slowest (GB/s)", "fastest (GB/s)"), [row]))
     below = np.maximum(0.0, 100 * (1 - values / reference))
     chart = _heat(units, below, f"% below {format_rate(reference * 1e9)}", 100.0, "")
     return Exhibit("rates", question, reading, table, chart)
@@ -186,14 +182,8 @@ def _heat(units: MatrixLines, values: Array, unit: str, critical: float, axis: s
     starts = [i for i, host in enumerate(units.blocks) if i == 0 or host != units.blocks[i - 1]]
     parted = np.insert(np.insert(values, starts, np.nan, axis=0), starts, np.nan, axis=1)
     hosts = [units.blocks[i] or "host not recorded" for i in starts]
-    columns, lines = (_parted(names, starts, hosts) for names in (short, units.names))
+    columns, lines = (np.insert(np.array(names, object), starts, hosts).tolist() for names in (short, units.names))
     return Heat(parted, columns, lines, unit, critical, axis=axis, is_amount=is_amount)
-
-
-def _parted(names: Sequence[str], starts: Sequence[int], hosts: Sequence[str]) -> list[str]:
-    """The names, with the host before the first name of each block."""
-    host_at = dict(zip(starts, hosts, strict=True))
-    return [text for i, name in enumerate(names) for text in ([host_at[i]] if i in host_at else []) + [name]]
 
 
 def _largest(values: Array) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ddprof.causes import CAUSES
 from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked, StageChart, Waterfall
-from ddprof.dashboard.figures.plotly.base import PALE, Drawn, Key, label, layout, lines, var
+from ddprof.dashboard.figures.plotly.base import PALE, Drawn, Key, label, layout, lines, var, whiskers
 
 UPRIGHT_PX, MOST_LYING_PX = 300, 900
 GAP = 0.28  # of a line, above and below its bar together
@@ -76,20 +76,13 @@ def _letter(part: Part) -> str:
 def ranges(chart: Ranges) -> Drawn:
     """One bar per label with a whisker from low to high."""
     ends = list(zip(chart.low, chart.value, chart.high, strict=True))
+    above, below = [h - v if h > lo else None for lo, v, h in ends], [v - lo if h > lo else None for lo, v, h in ends]
     bars = {
         **_solid("h", "accent"),
         "x": list(chart.value),
         "y": list(range(len(chart.labels))),
         "customdata": [[label(n), lo, hi] for n, (lo, _, hi) in zip(chart.labels, ends, strict=True)],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [h - v if h > lo else None for lo, v, h in ends],
-            "arrayminus": [v - lo if h > lo else None for lo, v, h in ends],
-            "color": var("text"),
-            "thickness": 1.6,
-            "width": 4,
-        },
+        "error_x": whiskers("text", above, below),
         "hovertemplate": "%{x:.4g} " + chart.unit + " (%{customdata[1]:.4g} to %{customdata[2]:.4g})"
         "<extra>%{customdata[0]}</extra>",
     }

@@ -72,14 +72,22 @@ def themed(figure: Any, theme: Mapping[str, str]) -> Any:
     if isinstance(figure, Mapping):
         return {key: themed(value, theme) for key, value in figure.items()}
     if isinstance(figure, list):
-        return [themed(value, theme) for value in figure] if _has_text(figure) else figure
+        has_text = any(not isinstance(value, int | float | None) for value in figure)
+        return [themed(value, theme) for value in figure] if has_text else figure
     if isinstance(figure, str) and (match := _NAME.fullmatch(figure)):
         return theme[match[1]]
     return figure
 
 
-def _has_text(values: Sequence[Any]) -> bool:
-    return any(not isinstance(value, int | float | None) for value in values)
+def scatter(mode: str, x: Sequence[Any], y: Sequence[Any], **looks: Any) -> dict[str, Any]:
+    """Points, lines or text ("markers", "lines", "text") at places."""
+    return {"type": "scatter", "mode": mode, "x": list(x), "y": list(y), **looks}
+
+
+def whiskers(color: str, above: Sequence[float | None], below: Sequence[float | None] | None = None) -> dict[str, Any]:
+    """Lines along the axis of x from each value to the end of its interval; without `below` as far to both sides."""
+    ends = {"array": above} if below is None else {"symmetric": False, "array": above, "arrayminus": below}
+    return {"type": "data", **ends, "color": var(color), "thickness": 1.6, "width": 4}
 
 
 def layout(height_px: int, x_title: str = "", y_title: str = "") -> dict[str, Any]:
@@ -122,7 +130,11 @@ def lines(
     Lines have numbers for places: plotly draws what has one name, or one name once it is cut, on one line, and would
     stack two bars there.
     """
-    words = ["<br>".join(plain(part) for part in _two_lines(clean(name), line_chars)) for name in names]
+    words = []
+    for name in names:
+        parts = textwrap.wrap(clean(name), line_chars, break_long_words=False, break_on_hyphens=False) or [""]
+        two = parts[:1] + [" ".join(parts[1:])] * (len(parts) > 1)
+        words.append("<br>".join(plain(_cut(part, line_chars)) for part in two))
     each_px = max(line_px, TWO_LINES_PX) if any("<br>" in name for name in words) else line_px
     tall = each_px * len(names) + BELOW_PX
     made = layout(tall if most_px is None else min(tall, most_px), x_title)
@@ -157,11 +169,6 @@ def dashed(axis: str, at: float) -> dict[str, Any]:
         **ends,
         "line": line,
     }
-
-
-def _two_lines(name: str, most: int) -> list[str]:
-    parts = textwrap.wrap(name, most, break_long_words=False, break_on_hyphens=False) or [""]
-    return [_cut(part, most) for part in parts[:1] + [" ".join(parts[1:])] * (len(parts) > 1)]
 
 
 def _cut(text: str, most: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.dashboard.figures.charts import Heat
-from ddprof.dashboard.figures.plotly.base import BELOW_PX, MOST_WIDTH_PX, Drawn, Key, label, layout, var
+from ddprof.dashboard.figures.plotly.base import BELOW_PX, MOST_WIDTH_PX, Drawn, Key, label, layout, scatter, var
 from ddprof.dashboard.figures.scales import cell_digits, strengths
 from ddprof.tables import Array
 
@@ -62,15 +62,9 @@ def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any
     """Texts on the cells."""
     digits = cell_digits(values)
     lines, columns = np.nonzero(np.isfinite(values))
-    return {
-        "type": "scatter",
-        "mode": "text",
-        "x": [heads[j] for j in columns.tolist()],
-        "y": [names[i] for i in lines.tolist()],
-        "text": [f"{value:.{digits}f}" for value in values[lines, columns].tolist()],
-        "textfont": {"size": 12, "color": var("text")},
-        "hoverinfo": "skip",
-    }
+    x, y = [heads[j] for j in columns.tolist()], [names[i] for i in lines.tolist()]
+    text = [f"{value:.{digits}f}" for value in values[lines, columns].tolist()]
+    return scatter("text", x, y, text=text, textfont={"size": 12, "color": var("text")}, hoverinfo="skip")
 
 
 def _plain(values: Array) -> list[list[float | None]]:

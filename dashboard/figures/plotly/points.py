@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Intervals
-from ddprof.dashboard.figures.plotly.base import Drawn, Key, dashed, label, layout, lines, var
+from ddprof.dashboard.figures.plotly.base import Drawn, Key, dashed, label, layout, lines, scatter, var, whiskers
 from ddprof.dashboard.figures.scales import (
     CURVE_COLORS,
     SERIES_COLOR,
@@ -34,17 +34,10 @@ def step_dots(chart: Dots) -> Drawn:
     kinds = (("circle", "accent", False), ("diamond", "critical", True))
     for symbol, color, stands_out in kinds:
         places = [i for i in range(len(at)) if (i in outliers) is stands_out]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [round(at[i], 3) for i in places],
-                "y": [float(f"{chart.values[i] * scale:.6g}") for i in places],
-                "text": [words[i] for i in places],
-                "marker": {"size": 9 if stands_out else 6.5, "color": var(color), "symbol": symbol, "opacity": 0.8},
-                "hovertemplate": f"%{{text}}: %{{y:.4g}} {unit}<extra></extra>",
-            }
-        )
+        x, y = [round(at[i], 3) for i in places], [float(f"{chart.values[i] * scale:.6g}") for i in places]
+        marker = {"size": 9 if stands_out else 6.5, "color": var(color), "symbol": symbol, "opacity": 0.8}
+        hover = f"%{{text}}: %{{y:.4g}} {unit}<extra></extra>"
+        data.append(scatter("markers", x, y, text=[words[i] for i in places], marker=marker, hovertemplate=hover))
     made["shapes"] = [dashed("y", chart.median * scale)]
     made["yaxis"]["rangemode"] = "tozero"
     made["xaxis"] |= {"tickformat": "d", "showgrid": False, "zeroline": False}
@@ -62,17 +55,10 @@ def size_against_bandwidth(chart: Bandwidths) -> Drawn:
     data, key = [], []
     for number, (name, (sizes, rates)) in enumerate(chart.series.items()):
         every, mark = math.ceil(len(sizes) / MAX_POINTS) or 1, number % len(_SYMBOLS)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": list(sizes)[::every],
-                "y": list(rates)[::every],
-                "name": label(name),
-                "marker": {"symbol": _SYMBOLS[mark], "size": 8, "opacity": 0.7, "color": var(SERIES_COLOR)},
-                "hovertemplate": "%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>",
-            }
-        )
+        marker = {"symbol": _SYMBOLS[mark], "size": 8, "opacity": 0.7, "color": var(SERIES_COLOR)}
+        looks = {"name": label(name), "marker": marker}
+        hover = "%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>"
+        data.append(scatter("markers", sizes[::every], rates[::every], **looks, hovertemplate=hover))
         key.append(Key(SERIES_COLOR, _MARKS[mark], name))
     # A trace and no shape: on a logarithmic axis plotly places a shape at 10 to the power of y.
     below = _log_axis([v for sizes, _ in chart.series.values() for v in sizes])
@@ -86,10 +72,7 @@ def _level(ends: Sequence[float], at: float, words: str, color: str) -> dict[str
     """A dashed line across the plot."""
     line = {"color": var(color), "dash": "dash", "width": 1.5}
     hover = "%{y:.4g}<extra>%{fullData.name}</extra>"
-    name = label(words)
-    return {"type": "scatter", "mode": "lines", "x": list(ends), "y": [at, at], "name": name, "line": line} | {
-        "hovertemplate": hover
-    }
+    return scatter("lines", ends, [at, at], name=label(words), line=line, hovertemplate=hover)
 
 
 def _log_axis(values: Sequence[float]) -> dict[str, Any]:
@@ -103,17 +86,13 @@ def intervals(chart: Intervals) -> Drawn:
     """One point per label with its error to both sides, zero marked."""
     made = lines(chart.labels, chart.unit)
     made["shapes"] = [dashed("x", 0)]
-    points = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": list(chart.middle),
-        "y": list(range(len(chart.labels))),
+    looks = {
         "customdata": [[label(n), half] for n, half in zip(chart.labels, chart.half, strict=True)],
         "marker": {"size": 8, "color": var("accent")},
-        "error_x": {"type": "data", "array": list(chart.half), "color": var("text"), "thickness": 1.6, "width": 4},
+        "error_x": whiskers("text", list(chart.half)),
         "hovertemplate": "%{x:.4g} ± %{customdata[1]:.3g} " + chart.unit + "<extra>%{customdata[0]}</extra>",
     }
-    return Drawn([points], made)
+    return Drawn([scatter("markers", chart.middle, range(len(chart.labels)), **looks)], made)
 
 
 def dumbbells(chart: Dumbbells) -> Drawn:
@@ -121,33 +100,18 @@ def dumbbells(chart: Dumbbells) -> Drawn:
     made = lines(chart.labels, chart.unit)
     places, names = list(range(len(chart.labels))), [label(n) for n in chart.labels]
     made["xaxis"]["rangemode"] = "tozero"
-    joined: dict[str, Any] = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [x for a, b in zip(chart.before, chart.after, strict=True) for x in (a, b, None)],
-        "y": [y for place in places for y in (place, place, None)],
-        "line": {"color": var("line"), "width": 4},
-        "hoverinfo": "skip",
-    }
-    data = [joined]
+    x = [x for a, b in zip(chart.before, chart.after, strict=True) for x in (a, b, None)]
+    y = [y for place in places for y in (place, place, None)]
+    data = [scatter("lines", x, y, line={"color": var("line"), "width": 4}, hoverinfo="skip")]
     for words, values, symbol in (("before", chart.before, "circle-open"), ("after", chart.after, "diamond")):
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": list(values),
-                "y": places,
-                "customdata": names,
-                "marker": {
-                    "size": 9,
-                    "symbol": symbol,
-                    "color": var("accent"),
-                    "line": {"width": 2, "color": var("accent")},
-                },
-                "hovertemplate": f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>",
-            }
-        )
+        hover = f"{words}: %{{x:.4g}} {chart.unit}<extra>%{{customdata}}</extra>"
+        looks = {"customdata": names, "marker": _outlined(symbol, "accent")}
+        data.append(scatter("markers", values, places, **looks, hovertemplate=hover))
     return Drawn(data, made, (Key("accent", "○", "before"), Key("accent", "◆", "after")))
+
+
+def _outlined(symbol: str, color: str) -> dict[str, Any]:
+    return {"size": 9, "symbol": symbol, "color": var(color), "line": {"width": 2, "color": var(color)}}
 
 
 _SHORT_LINE_CHARS = 22  # where a line is high enough for two: leaves room for the marks on a phone
@@ -167,27 +131,17 @@ def forecasts(chart: Forecasts) -> Drawn:
     )
     for words, estimates, symbol, color, beside in kinds:
         placed = [(place, estimate) for place, estimate in enumerate(estimates) if estimate is not None]
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": [estimate.value for _, estimate in placed],
-                "y": [place + beside for place, _ in placed],
-                "customdata": [[names[place], *estimate.ends] for place, estimate in placed],
-                "marker": {"size": 9, "symbol": symbol, "color": var(color), "line": {"width": 2, "color": var(color)}},
-                "error_x": {
-                    "type": "data",
-                    "symmetric": False,
-                    "array": [estimate.ends[1] - estimate.value for _, estimate in placed],
-                    "arrayminus": [estimate.value - estimate.ends[0] for _, estimate in placed],
-                    "color": var(color),
-                    "thickness": 1.6,
-                    "width": 4,
-                },
-                "hovertemplate": f"{words}: %{{x:.4g}} {chart.unit} (%{{customdata[1]:.4g}} to "
-                "%{customdata[2]:.4g})<extra>%{customdata[0]}</extra>",
-            }
-        )
+        above = [estimate.ends[1] - estimate.value for _, estimate in placed]
+        below = [estimate.value - estimate.ends[0] for _, estimate in placed]
+        looks = {
+            "customdata": [[names[place], *estimate.ends] for place, estimate in placed],
+            "marker": _outlined(symbol, color),
+            "error_x": whiskers(color, above, below),
+            "hovertemplate": f"{words}: %{{x:.4g}} {chart.unit} (%{{customdata[1]:.4g}} to "
+            "%{customdata[2]:.4g})<extra>%{customdata[0]}</extra>",
+        }
+        y = [place + beside for place, _ in placed]
+        data.append(scatter("markers", [estimate.value for _, estimate in placed], y, **looks))
     key = (Key("quiet", "○", "predicted, with its range"), Key("accent", "◆", "measured, with its interval"))
     return Drawn(data, made, key)
 
@@ -200,17 +154,10 @@ def curves(chart: Curves) -> Drawn:
     for number, curve in enumerate(chart.curves):
         color = CURVE_COLORS[number % len(CURVE_COLORS)]
         every = math.ceil(len(curve.x) / MAX_POINTS) or 1
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": list(curve.x)[::every],
-                "y": list(curve.y)[::every],
-                "name": label(curve.words),
-                "line": {"color": var(color), "width": 2, "dash": "dot" if curve.dotted else "solid"},
-                "hovertemplate": "%{x:.4g}: %{y:.4g}<extra>%{fullData.name}</extra>",
-            }
-        )
+        line = {"color": var(color), "width": 2, "dash": "dot" if curve.dotted else "solid"}
+        hover = "%{x:.4g}: %{y:.4g}<extra>%{fullData.name}</extra>"
+        looks = {"name": label(curve.words), "line": line}
+        data.append(scatter("lines", curve.x[::every], curve.y[::every], **looks, hovertemplate=hover))
         key.append(Key(color, "┄" if curve.dotted else "━", curve.words))
     ends = [at for curve in chart.curves if len(curve.x) for at in (min(curve.x), max(curve.x))]
     if chart.limit is not None and ends:

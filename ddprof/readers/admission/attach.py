@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ddprof.model import HealthNote
 from ddprof.readers.files.names import file_name, process_in_name, rank_in_name
 from ddprof.readers.side_files.manifests import manifests_of
-from ddprof.readers.source import Source
+from ddprof.readers.source import Source, common_length
 
 _CAPTURED = ("kineto", "tensorflow")  # formats that capture writes, with companions
 
@@ -24,6 +23,7 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     traces = [s for s in sources if s.format not in ("flight_recorder", "run_file")]
     dumps = [s for s in sources if s.format == "flight_recorder"]
     ours = [s for s in sources if s.format == "run_file"]
+    sidecars = [s for s in ours if "sidecar" in file_name(s.path)]
     folders = {_folder(s) for s in traces if s.format == "kineto"}
     manifests: dict[str, list[str]] = {}
     for file in ours:
@@ -33,9 +33,11 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
         replace(
             trace,
             flight_recorder_path=_companion(trace, dumps),
-            sidecar_path=_companion(trace, [s for s in ours if "sidecar" in file_name(s.path)]),
-            manifest_paths=_manifests(trace, manifests),
+            sidecar_path=_companion(trace, sidecars),
+            manifest_paths=manifests_of(trace.path, manifests.get(_folder(trace), [])),
         )
+        if trace.member is None and trace.format in _CAPTURED
+        else trace
         for trace in traces
     ]
     used = {s.flight_recorder_path for s in attached}
@@ -49,17 +51,11 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
         # What a traced process of a run folder left at its end is evidence of its failure, read there.
         and (_folder(d), process_in_name(d.path)) not in processes
     ]
-    return attached + alone, notes + _packed_notes(ours)
-
-
-def _packed_notes(ours: list[Source]) -> list[HealthNote]:
-    """Notes on archives of a run folder that hold other files beside the traces, which are not read."""
-    counts = Counter(file.path for file in ours if file.member is not None)
     effect = "not used: unpack the archive to add settings, step timers and machines"
-    return [
-        HealthNote(f"{path}: {count} files of ddprof beside the traces, inside an archive", effect, where=path)
-        for path, count in counts.items()
-    ]
+    for path, count in Counter(file.path for file in ours if file.member is not None).items():
+        issue = f"{path}: {count} files of ddprof beside the traces, inside an archive"
+        notes.append(HealthNote(issue, effect, where=path))
+    return attached + alone, notes
 
 
 def _folder(source: Source) -> str:
@@ -71,26 +67,13 @@ def _companion(trace: Source, candidates: list[Source]) -> str | None:
     """The candidate in the same folder with the longest common prefix, of the same rank and, where both names state
     one, the same process, as a folder may hold two runs; None without one.
     """
-    if trace.member is not None or trace.format not in _CAPTURED:
-        return None
     rank, name = rank_in_name(trace.path), file_name(trace.path)
     near = [c for c in candidates if _folder(c) == _folder(trace) and rank is not None and rank_in_name(c.path) == rank]
     process = process_in_name(trace.path)
     near = [c for c in near if process is None or process_in_name(c.path) in (process, None)]
     if not near:
         return None
-    return max(near, key=lambda c: (_common_length(name, file_name(c.path)), c.path)).path
-
-
-def _manifests(trace: Source, by_folder: Mapping[str, list[str]]) -> tuple[str, ...]:
-    if trace.member is not None or trace.format not in _CAPTURED:
-        return ()
-    return manifests_of(trace.path, by_folder.get(_folder(trace), []))
-
-
-def _common_length(a: str, b: str) -> int:
-    """Length of the common prefix of two names."""
-    return next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    return max(near, key=lambda c: (common_length(name, file_name(c.path)), c.path)).path
 
 
 def _one_per_rank(dumps: list[Source]) -> list[Source]:

@@ -16,7 +16,7 @@ from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.admission.attach import attach
 from ddprof.readers.admission.parts import together
-from ddprof.readers.admission.runs import group_runs
+from ddprof.readers.admission.runs import absolute, group_runs
 from ddprof.readers.admission.sniff import TAR, TEXTS, UNREMARKABLE, ZIP, Sniffed, sniff
 from ddprof.readers.admission.walk import is_skipped, may_be_anything, walk
 from ddprof.readers.files.archives import ZIP_MAGIC_BYTES, is_zip, open_archive, open_member, shown_members
@@ -205,7 +205,7 @@ def _ignored_notes(files: list[Found]) -> list[HealthNote]:
     notes = []
     other: Counter[tuple[str, str]] = Counter()
     for item in files:
-        where = item.source.path
+        where, is_other = item.source.path, item.sniffed.format is None
         if item.source.member and item.sniffed.what in (TAR, ZIP):
             issue = f"{item.source.label}: an archive inside an archive"
             notes.append(HealthNote(issue, "left out: unpack the outer one", where=where))
@@ -213,20 +213,14 @@ def _ignored_notes(files: list[Found]) -> list[HealthNote]:
             issue = f"{item.source.label}: an execution trace, which has no timeline"
             effect = "left out: capture one with torch.profiler or `ddprof run`"
             notes.append(HealthNote(issue, effect, where=where))
-        elif _is_unremarkable(item):
-            other[item.sniffed.what, item.root] += 1
-        elif item.sniffed.format is None and not (may_be_anything(where) and _absolute(item.root) != where):
+        elif is_other and item.sniffed.what in UNREMARKABLE and not is_name_of_trace(item.source.member or where):
+            other[item.sniffed.what, item.root] += 1  # what lies beside traces as it should
+        elif is_other and not (may_be_anything(where) and absolute(item.root) != where):
             notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out", where=where))
     for (what, root), count in other.items():
         issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
-        notes.append(HealthNote(issue, "left out", "info", where=f"{_absolute(root)}/"))
+        notes.append(HealthNote(issue, "left out", "info", where=f"{absolute(root)}/"))
     return notes
-
-
-def _is_unremarkable(file: Found) -> bool:
-    """True for what lies beside traces as it should: not where the name says that it should be one."""
-    named = is_name_of_trace(file.source.member or file.source.path)
-    return file.sniffed.format is None and file.sniffed.what in UNREMARKABLE and not named
 
 
 def _holds_events(file: Found) -> bool | None:
@@ -250,11 +244,6 @@ def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
     return notes
 
 
-def _absolute(root: str) -> str:
-    """The given path as the paths of files below it begin."""
-    return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
-
-
 def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes: list[HealthNote]) -> str:
     if files and all(item.sniffed.format == "execution_trace" for item in files):
         which = "this is an execution trace" if len(files) == 1 else f"{len(files)} files are execution traces"
@@ -273,9 +262,15 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes:
 
 def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     """One source per worker, and notes on files left out as unreadable or superseded."""
-    kept, notes = _chosen(sources)
     result: list[Source] = []
-    for source in kept:
+    notes: list[HealthNote] = []
+    for name, form in formats().items():
+        of_format = [s for s in sources if s.format == name]
+        if form.chosen and of_format:
+            kept, left_out = form.chosen(of_format)
+            sources = [s for s in sources if s.format != name] + kept
+            notes += left_out
+    for source in sources:
         names = formats()[source.format].parts
         parts: list[str] | list[None] = [None]
         try:
@@ -285,14 +280,3 @@ def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]
             continue
         result += [replace(source, part=part) for part in parts]
     return result, notes
-
-
-def _chosen(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
-    notes: list[HealthNote] = []
-    for name, choosy in formats().items():
-        of_format = [s for s in sources if s.format == name]
-        if choosy.chosen and of_format:
-            kept, left_out = choosy.chosen(of_format)
-            sources = [s for s in sources if s.format != name] + kept
-            notes += left_out
-    return sources, notes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -82,17 +82,11 @@ def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tup
     if named is not None and named not in taken and (world is None or named < world):
         return named, f"its name says {named}"
     vacant = sorted(set(range(world or 0)) - taken)
-    if len(vacant) == 1 and not _same_process(result, at, claimed):
+    others = [i for other, i in enumerate(result) if i.rank == claimed and other != at and i.pid is not None]
+    is_same_process = any((i.pid, i.host) == (identity.pid, identity.host) for i in others)
+    if len(vacant) == 1 and not is_same_process:
         return vacant[0], f"it is the only rank missing of {world}"
     return None, "it may be another window of the same rank"
-
-
-def _same_process(result: list[Identity], at: int, rank: int) -> bool:
-    identity = result[at]
-    return any(
-        i.rank == rank and other != at and i.pid is not None and (i.pid, i.host) == (identity.pid, identity.host)
-        for other, i in enumerate(result)
-    )
 
 
 def _duplicate_note(path: str, rank: int, new: int | None, why: str) -> HealthNote:
@@ -110,7 +104,8 @@ def _fill_missing(result: list[Identity], paths: Sequence[str]) -> list[HealthNo
     by_pid = len(unknown) > 1 and all(result[at].pid is not None for at in unknown)
     by_pid = by_pid and len({result[at].pid for at in unknown}) == len(unknown)
     unknown.sort(key=lambda at: ((result[at].pid or 0) if by_pid else 0, _counted(paths[at])))
-    free, world = _vacant_ranks(result), _world_size(result)
+    taken = {i.rank for i in result if i.rank is not None}
+    free, world = (rank for rank in count() if rank not in taken), _world_size(result)
     notes = []
     for at in list(unknown):
         rank = next(free)
@@ -136,11 +131,6 @@ def _counted(path: str) -> list[tuple[str, int, str]]:
     """A sort key by which worker-2 precedes worker-10: where each host runs one process, all may have one pid."""
     parts = ((text, digits.lstrip("0")) for text, digits in re.findall(r"(\D*)(\d*)", path))
     return [(text, len(number), number) for text, number in parts]
-
-
-def _vacant_ranks(result: Sequence[Identity]) -> Iterator[int]:
-    taken = {i.rank for i in result if i.rank is not None}
-    return (rank for rank in count() if rank not in taken)
 
 
 def _world_size(result: Sequence[Identity]) -> int | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, product
 
 from ddprof.model import HealthNote, Identity
 from ddprof.readers.files.names import file_name, rank_in_name
@@ -55,18 +56,16 @@ class Recording:
         """True where the file, or its sidecar, states its rank and job."""
         return self.identity.source in ("distributedInfo", "sidecar") and self.identity.rank is not None
 
-    def overlaps(self, other: Recording) -> bool | None:
-        """True where both were recorded at the same time; None where their times are not comparable."""
+    def overlap_ns(self, other: Recording) -> int | None:
+        """Time in which both were recorded, negative: between them; None where their times are not comparable."""
         if self.window_ns is None or other.window_ns is None:
             return None
-        return max(self.window_ns[0], other.window_ns[0]) < min(self.window_ns[1], other.window_ns[1])
+        return min(self.window_ns[1], other.window_ns[1]) - max(self.window_ns[0], other.window_ns[0])
 
-    def lies_within(self, other: Recording) -> bool:
-        """True where most of the shorter recording overlaps the other."""
-        if self.window_ns is None or other.window_ns is None:
-            return False
-        both = min(self.window_ns[1], other.window_ns[1]) - max(self.window_ns[0], other.window_ns[0])
-        return 2 * both > min(end - begin for begin, end in (self.window_ns, other.window_ns))
+    @property
+    def length_ns(self) -> int:
+        """Length of the window; 0 where its times are not unix time."""
+        return self.window_ns[1] - self.window_ns[0] if self.window_ns else 0
 
 
 def split_jobs(recordings: Sequence[Recording]) -> list[list[int]]:
@@ -89,7 +88,9 @@ def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recordin
         why = f"they state different world sizes ({', '.join(map(str, worlds))})"
     else:
         why = "no stated rank, process group or collective connects them"
-        why += ", and they were recorded at different times" if _apart(jobs, recordings) else ""
+        pairs = (pair for one, other in combinations(jobs, 2) for pair in product(one, other))
+        apart = not any(_may_overlap(recordings[a], recordings[b]) for a, b in pairs)
+        why += ", and they were recorded at different times" if apart else ""
     issue = f"the {len(recordings)} files of this folder are not of one job: {why}"
     effect = f"analyzed as {len(jobs)} separate runs; `ddprof compare A B` compares two"
     return [HealthNote(issue, effect)]
@@ -114,8 +115,15 @@ def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Reco
     if any(_contradict(a, b) for a, b in pairs):
         return False
     if at_one_time:
-        return any(_belong(a, b) for a, b in pairs if a.overlaps(b) is not False)
-    return not any(_same_rank(a, b) for a, b in pairs) and any(_belong_by_content(a, b) for a, b in pairs)
+        return any(_belong(a, b) for a, b in pairs if _may_overlap(a, b))
+    same_rank = any(a.identity.rank is not None and a.identity.rank == b.identity.rank for a, b in pairs)
+    return not same_rank and any(_belong_by_content(a, b) for a, b in pairs)
+
+
+def _may_overlap(a: Recording, b: Recording) -> bool:
+    """True where both were recorded at the same time, or their times are not comparable."""
+    overlap_ns = a.overlap_ns(b)
+    return overlap_ns is None or overlap_ns > 0
 
 
 def _spokesmen(job: Sequence[int]) -> Sequence[int]:
@@ -126,28 +134,24 @@ def _spokesmen(job: Sequence[int]) -> Sequence[int]:
 def _contradict(a: Recording, b: Recording) -> bool:
     worlds = {r.identity.world_size for r in (a, b) if r.identity.world_size}
     shared = a.numbered.keys() & b.numbered.keys()
-    different = 0 if a.numbered == b.numbered else sum(_differ(a, b, key) for key in shared)
+    different = 0 if a.numbered == b.numbered else sum(_differ(a.numbered[key], b.numbered[key]) for key in shared)
     return (
         len(worlds) > 1
         or different > _DIFFERENT * max(1, len(shared))
         or _met_never(a, b)
         or _members_without_a_group(a, b)
-        or (a.folder != b.folder and _far_apart(a, b))
+        or (a.folder != b.folder and (a.overlap_ns(b) or 0) < -NODES_JOIN_S * 1e9)  # no node waits so long for another
     )
 
 
-def _far_apart(a: Recording, b: Recording) -> bool:
-    """True where two recordings are further apart in time than a node waits for another."""
-    if a.window_ns is None or b.window_ns is None:
-        return False
-    return max(a.window_ns[0], b.window_ns[0]) - min(a.window_ns[1], b.window_ns[1]) > NODES_JOIN_S * 1e9
-
-
 def _met_never(a: Recording, b: Recording) -> bool:
-    """True where both called collectives of the same groups at the same time, but none in common."""
-    groups = a.sequences.keys() & b.sequences.keys()
+    """True where both called collectives of the same groups at the same time (most of the shorter recording), but none
+    in common.
+    """
+    groups, both_ns = a.sequences.keys() & b.sequences.keys(), a.overlap_ns(b)
     pairs = [(a.sequences[group], b.sequences[group]) for group in groups]
-    return bool(pairs) and a.lies_within(b) and all(max(x[0], y[0]) > min(x[1], y[1]) for x, y in pairs)
+    is_one_time = both_ns is not None and 2 * both_ns > min(a.length_ns, b.length_ns)
+    return bool(pairs) and is_one_time and all(max(x[0], y[0]) > min(x[1], y[1]) for x, y in pairs)
 
 
 def _members_without_a_group(a: Recording, b: Recording) -> bool:
@@ -159,31 +163,22 @@ def _members_without_a_group(a: Recording, b: Recording) -> bool:
     return bool(of_both[0] | of_both[1]) and not of_both[0] & of_both[1]
 
 
-def _differ(a: Recording, b: Recording, key: tuple[str, int]) -> bool:
-    (op, size), (other_op, other_size) = a.numbered[key], b.numbered[key]
-    return op != other_op or (size is not None and other_size is not None and size != other_size)
-
-
-def _same_rank(a: Recording, b: Recording) -> bool:
-    return a.identity.rank is not None and a.identity.rank == b.identity.rank
+def _differ(one: CollectiveCall, other: CollectiveCall) -> bool:
+    return one[0] != other[0] or (one[1] != other[1] and None not in (one[1], other[1]))
 
 
 def _belong(a: Recording, b: Recording) -> bool:
-    """True with positive evidence that two recordings of one time, or of unknown times, are of one job."""
-    return _belong_by_content(a, b) or _share_group(a, b) or _are_numbered(a, b)
+    """True with positive evidence that two recordings of one time, or of unknown times, are of one job. One is a common
+    process group: the same members, or where these are unknown the same name and size.
+    """
+    in_one_group = a.communications and b.communications and (a.group_ranks & b.group_ranks or a.groups & b.groups)
+    return _belong_by_content(a, b) or bool(in_one_group) or _are_numbered(a, b)
 
 
 def _belong_by_content(a: Recording, b: Recording) -> bool:
     """Evidence without a clock: both state a rank of a job of one size, or hold the same collectives."""
     stated = a.states_rank and b.states_rank and a.identity.world_size == b.identity.world_size
     return bool(stated and a.identity.world_size != 1) or bool(a.numbered.keys() & b.numbered.keys())
-
-
-def _share_group(a: Recording, b: Recording) -> bool:
-    """True with a common process group: the same members, or where these are unknown the same name and size."""
-    if not (a.communications and b.communications):
-        return False
-    return bool(a.group_ranks & b.group_ranks or a.groups & b.groups)
 
 
 def _are_numbered(a: Recording, b: Recording) -> bool:
@@ -195,13 +190,3 @@ def _are_numbered(a: Recording, b: Recording) -> bool:
     patterns = {_DIGITS.sub("#", name) for name in names}
     has_peers = all(r.communications > 0 or (r.identity.world_size or 1) > 1 for r in (a, b))
     return len(patterns) == 1 and has_peers
-
-
-def _apart(jobs: Sequence[Sequence[int]], recordings: Sequence[Recording]) -> bool:
-    return all(
-        recordings[a].overlaps(recordings[b]) is False
-        for position, one in enumerate(jobs)
-        for other in jobs[position + 1 :]
-        for a in one
-        for b in other
-    )

@@ -13,7 +13,7 @@ from functools import cache, partial
 
 from ddprof.errors import UsageError
 from ddprof.model import HealthNote
-from ddprof.readers.files.names import file_name, rank_in_name, stem, without_stamp
+from ddprof.readers.files.names import file_name, name_of_ours, rank_in_name, stem, without_stamp
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.formats import formats
 from ddprof.readers.source import Source
@@ -23,7 +23,7 @@ from ddprof.untrusted.plain_text import encodable
 _PER_RANK_FOLDER = re.compile(
     r"^(?:(?:node|host|machine|worker|rank|gpu|trainer|proc|global_rank)[_\-.]?\d+)$", re.IGNORECASE
 )
-_RESTART = re.compile(r"^(?P<rank>rank\d+\.[^.]+)\.(?P<pid>\d+)\.(?P<restart>\d+)(?:\.(?P<window>\d+))?\.")
+
 Run = tuple[str, tuple[Source, ...]]
 _LEAST_STEM = 4  # letters that two forms of a word share: "profiles", "profiler"
 
@@ -74,9 +74,14 @@ def _own_run(source: Source) -> str:
     return stem(source.path) if formats()[source.format].is_run and source.sidecar_path is None else ""
 
 
+def absolute(root: str) -> str:
+    """The given path as the paths of files below it begin."""
+    return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
+
+
 def _label(folder: str, roots: list[str]) -> str:
     for root in roots:
-        base = root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
+        base = absolute(root)
         if folder == base or folder.startswith(base.rstrip("/") + "/"):
             return os.path.relpath(folder, base) if folder != base else ""
     return os.path.basename(folder)
@@ -99,36 +104,27 @@ def _one_window(members: list[Source], window: int | None, notes: list[HealthNot
         raise UsageError(f"--window {window}: this run has {format_count(dropped + 1, 'window')}")
     if dropped:
         issue = f"{os.path.dirname(members[0].path)}: {dropped + 1} trace windows"
-        notes.append(
-            HealthNote(
-                issue,
-                f"only {'the last' if window is None else f'window {window}'} is analyzed; --window chooses one",
-                "info",
-                where=members[0].path,
-            )
-        )
+        which = "the last" if window is None else f"window {window}"
+        effect = f"only {which} is analyzed; --window chooses one"
+        notes.append(HealthNote(issue, effect, "info", where=members[0].path))
     return kept
 
 
 def _writer(source: Source) -> str:
     name = source.member or source.path
-    ours = _RESTART.match(file_name(name))
+    ours = name_of_ours(name)
     if ours:
         return ours["rank"]
-    folder = os.path.dirname(name)
     # Two files that differ in a time stamp only were written by one process; a bare stamp says nothing about who
     # wrote it.
     plain = without_stamp(name)
-    return (
-        f"{folder}/{plain}"
-        if plain and (rank_in_name(name) is not None or plain != stem(name))
-        else f"{folder}/{file_name(name)}"
-    )
+    is_telling = plain and (rank_in_name(name) is not None or plain != stem(name))
+    return f"{os.path.dirname(name)}/{plain if is_telling else file_name(name)}"
 
 
 def _process(source: Source) -> str:
     """The process that wrote a file, by capture's name for it; "" for other names."""
-    ours = _RESTART.match(file_name(source.member or source.path))
+    ours = name_of_ours(source.member or source.path)
     return ours["pid"] if ours else ""
 
 
@@ -136,7 +132,7 @@ def _order(newest: Mapping[str, int], source: Source) -> tuple[int, int, int, li
     """The place of a file in its rank's sequence. `newest`: the last time that each process wrote: of a job that was
     started again in the same folder, no number says which attempt was the last.
     """
-    ours = _RESTART.match(file_name(source.member or source.path))
+    ours = name_of_ours(source.member or source.path)
     if ours:
         return int(ours["restart"]), newest[ours["pid"]], int(ours["window"] or 0), [], source.mtime_ns
     return 0, 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.path))], source.mtime_ns
@@ -149,13 +145,10 @@ def labels(full: Sequence[str], given: Sequence[str]) -> list[str]:
     A folder named `traces` distinguishes no run. Words that describe the format ("a PyTorch profiler trace") are no
     run's name.
     """
-    short = [_telling(label) or _last_telling(path) for label, path in zip(full, given, strict=True)]
+    last = (file_name(_telling(path)) or file_name(path) for path in given)
+    short = [_telling(label) or other for label, other in zip(full, last, strict=True)]
     alike = {label for label, count in Counter(short).items() if count > 1}
     return [one if one not in alike else path or one for one, path in zip(short, full, strict=True)]
-
-
-def _last_telling(path: str) -> str:
-    return file_name(_telling(path)) or file_name(path)
 
 
 def _telling(path: str) -> str:

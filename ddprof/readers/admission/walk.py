@@ -47,11 +47,8 @@ def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
         return
 
     def unreadable(error: OSError) -> None:
-        notes.append(
-            HealthNote(
-                f"{error.filename}: this folder cannot be read: {one_line(error)}", _LEFT_OUT, where=str(error.filename)
-            )
-        )
+        issue = f"{error.filename}: this folder cannot be read: {one_line(error)}"
+        notes.append(HealthNote(issue, _LEFT_OUT, where=str(error.filename)))
 
     for folder, folders, names in os.walk(path, onerror=unreadable):
         folders[:] = sorted(f for f in folders if not f.startswith((".", "__")))
@@ -91,9 +88,8 @@ def _stated(path: str, notes: list[HealthNote]) -> Iterator[Source]:
         notes.append(HealthNote(f"{path}: {why}", _LEFT_OUT, "info" if gone else "warning", where=path))
         return
     if not stat.S_ISREG(status.st_mode):
-        notes.append(
-            HealthNote(f"{path}: {kind_words(status.st_mode)}, not a regular file", _LEFT_OUT, "info", where=path)
-        )
+        issue = f"{path}: {kind_words(status.st_mode)}, not a regular file"
+        notes.append(HealthNote(issue, _LEFT_OUT, "info", where=path))
     elif not is_skipped(path):
         yield _source(path, status)
 

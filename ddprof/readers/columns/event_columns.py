@@ -164,6 +164,12 @@ class EventColumns:
         self.rows += n
         return first
 
+    def mark_steps(self, tid: str, start_ns: Array, end_ns: Array, numbers: Sequence[int] = ()) -> None:
+        """Append steps on a track of the host; without `numbers` they are counted from 0."""
+        names = [f"ProfilerStep#{number}" for number in numbers or range(len(start_ns))]
+        self.append(Kind.ANNOTATION, names, [("host", tid)] * len(names), start_ns, end_ns - start_ns)
+        self.name_track("host", tid, tid)
+
     def name_track(self, pid: Any, tid: Any, name: str, device: int = NULL, stream: int = NULL) -> None:
         """Name a track, and set device and stream of a device track."""
         self.thread_names[pid, tid] = name

@@ -14,7 +14,10 @@ _RANK = (
     re.compile(r"(?:^|[_\-.])(?:r|gpu|dev(?:ice)?|node0?_gpu)[_\-=]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
     re.compile(r"^trace[_\-]?(\d{1,5})(?=$|[_\-.])", re.IGNORECASE),
 )
-_PROCESS = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+(?=\.)")  # of a run folder: rank, host, process, restart
+# What capture writes: rank, host, process, restart, and of a trace its window. Host and process identify a rank's life.
+_OURS = re.compile(
+    r"^(?P<life>(?P<rank>rank\d+\.(?P<host>[^.]+))\.(?P<pid>\d+)\.(?P<restart>\d+))(?:\.(?P<window>\d+))?\."
+)
 # What tensorboard_trace_handler writes: host, process, time. Digits in it are those of the host ("gpu-worker-00").
 _HOST_AND_PID = re.compile(r"^(?P<host>.+)_\d+\.\d{12,}$")
 _COUNTER = re.compile(r"(?:step|iter(?:ation)?|epoch|window)$", re.IGNORECASE)
@@ -57,10 +60,17 @@ def _own_stem(path: str) -> str:
     return stem(path.rpartition("!")[2])
 
 
+def name_of_ours(path: str) -> re.Match[str] | None:
+    """The groups of a name that capture gave: `rank` (with `host`), `pid`, `restart`, all of these as `life`, `window`;
+    None for other names.
+    """
+    return _OURS.match(file_name(path))
+
+
 def process_in_name(path: str) -> str | None:
     """The job's process in the name of a file of a run folder; None without one."""
-    match = _PROCESS.match(file_name(path))
-    return match[0] if match else None
+    ours = name_of_ours(path)
+    return ours["life"] if ours else None
 
 
 def without_stamp(path: str) -> str:
@@ -86,11 +96,7 @@ def host_in_name(path: str, pid: int | None) -> str | None:
     return match["host"] if match and pid is not None and int(match["pid"]) == pid else None
 
 
-# `ddprof run` writes rank0.HOST.PID.RESTART...
-_OURS = re.compile(r"^rank\d+\.(?P<host>[^.]+)\.\d+\.\d+\.")
-
-
 def host_in_any_name(path: str) -> str | None:
     """Host in the name of a file of a run folder or of tensorboard_trace_handler; unverified, for selection only."""
-    match = _OURS.match(file_name(path)) or _TENSORBOARD.match(file_name(path))
+    match = name_of_ours(path) or _TENSORBOARD.match(file_name(path))
     return match["host"] if match else None

@@ -38,10 +38,7 @@ _PICKLED_MARKS = (b"pg_config", b"collective_seq_id")
 
 
 def read_dump(source: Source) -> RankTrace:
-    """The collectives of one rank as events at their issue times.
-
-    Raises NoUsableInput where the dump is unusable.
-    """
+    """The collectives of one rank as events at their issue times. Raises NoUsableInput where the dump is unusable."""
     try:
         dump, unfit = load_dump(read_small(source.path, source.member), Dump)
     except (ValueError, TypeError, UnsafePickle) as error:
@@ -58,25 +55,18 @@ def read_dump(source: Source) -> RankTrace:
     timed = _fill(columns, issued, members)
     rank = rank_in_name(source.member or source.path)
     world = max((len(m) for m in members.values()), default=0)
-    identity = Identity(
-        rank, "file name" if rank is not None else "order", world or None, backend="nccl" if is_nccl else "gloo"
-    )
-    notes = [
-        HealthNote(
-            f"{source.label}: a flight-recorder dump holds collectives only", "computation cannot be judged", "info"
-        )
-    ]
-    notes += unfit_note(source.label, unfit)
+    source_of_rank = "file name" if rank is not None else "order"
+    identity = Identity(rank, source_of_rank, world or None, backend="nccl" if is_nccl else "gloo")
+    issue = f"{source.label}: a flight-recorder dump holds collectives only"
+    notes = [HealthNote(issue, "computation cannot be judged", "info"), *unfit_note(source.label, unfit)]
     if len(issued) < len(dump.entries):
         issue = f"{source.label}: {len(dump.entries) - len(issued)} of {len(dump.entries)} collectives have no time"
         notes.append(HealthNote(issue, "left out"))
     if not timed:
         effect = "late ranks are judged, durations of collectives are not"
         notes.append(HealthNote(f"{source.label}: no start and completion times (backend without them)", effect))
-    trace = finish(
-        source, columns, identity, Device("cuda" if is_nccl else "cpu"), notes, 0, {"records": "communication"}
-    )
-    return replace(trace, flight_recorder=issued)
+    device, top = Device("cuda" if is_nccl else "cpu"), {"records": "communication"}
+    return replace(finish(source, columns, identity, device, notes, 0, top), flight_recorder=issued)
 
 
 def _fill(columns: EventColumns, issued: Sequence[Recorded], members: Mapping[str, tuple[int, ...]]) -> int:

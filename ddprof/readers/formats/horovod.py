@@ -80,9 +80,8 @@ def load(path: str, member: str | None, state: tuple[int, str]) -> _Timeline:
     negotiations.sort(key=lambda n: n.start_ns)
     if torn:
         severity = "error" if torn > LOST_SHARE * (len(negotiations) + torn) else "warning"
-        issue = (
-            f"{path}: {torn} begins, ends or marks of ranks are missing beside {len(negotiations)} whole collectives"
-        )
+        missing = f"{torn} begins, ends or marks of ranks are missing"
+        issue = f"{path}: {missing} beside {len(negotiations)} whole collectives"
         notes = [*notes, HealthNote(issue, "the others are left out", severity)]
     named = np.array(sorted({rank for n in negotiations for rank in n.ready_ns}), np.int64)
     ranks = named[without_holes(named)].tolist()
@@ -140,7 +139,8 @@ def read_horovod(source: Source) -> RankTrace:
     rank = int(source.part.split()[-1]) if source.part else ranks[0]
     world_size = max(ranks) + 1
     columns = EventColumns()
-    _mark_steps(columns, negotiations)
+    marks = np.array([*_step_starts(negotiations), max(n.end_ns for n in negotiations)], np.int64)
+    columns.mark_steps("timeline", marks[:-1], marks[1:])  # the same on every rank, each up to the next
     of_rank = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
     start = np.array([n.ready_ns[rank] for _, n in of_rank], np.int64)
     end = np.array([n.end_ns for _, n in of_rank], np.int64)
@@ -176,15 +176,6 @@ def _lanes(start_ns: Array, end_ns: Array) -> list[int]:
     return [int(lane) for lane in lanes]
 
 
-def _mark_steps(columns: EventColumns, negotiations: tuple[Negotiation, ...]) -> None:
-    """Add steps, the same on every rank, each from its beginning to that of the next."""
-    marks = np.array([*_step_starts(negotiations), max(n.end_ns for n in negotiations)], np.int64)
-    names = [f"ProfilerStep#{number}" for number in range(len(marks) - 1)]
-    track = ("host", "timeline")
-    columns.append(Kind.ANNOTATION, names, [track] * len(names), marks[:-1], np.diff(marks))
-    columns.name_track(*track, "timeline")
-
-
 def _step_starts(negotiations: tuple[Negotiation, ...]) -> list[int]:
     """Start of each step, ns: every step reduces the same tensors once each.
 
@@ -211,9 +202,8 @@ def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[H
         notes += _once_note(source, timeline.negotiations)
     missing, all_ = len(timeline.negotiations) - named, len(timeline.negotiations)
     if missing:
-        issue = (
-            f"{source.label}: the timeline does not say when rank {rank} was ready for {missing} of {all_} operations"
-        )
+        unknown = f"when rank {rank} was ready for {missing} of {all_} operations"
+        issue = f"{source.label}: the timeline does not say {unknown}"
         notes.append(HealthNote(issue, "its waiting there is unknown", "info", rank))
     return notes
 

@@ -10,7 +10,7 @@ A size is count times type as the call has them: one rank's part of an AllGather
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,11 +88,12 @@ def read_nccl_inspector(source: Source) -> RankTrace:
     timed = sorted((d for d, ok in zip(timed, near.tolist(), strict=True) if ok), key=lambda d: d.start_ns)
     notes = [*notes, *_losses(source, loaded, stated, orphans)]
     if len(timed) < len(stated):
-        notes = [
-            *notes,
-            HealthNote(f"{source.label}: {len(stated) - len(timed)} collectives without times", "left out"),
-        ]
-    rank, world = _world(timed)
+        issue = f"{source.label}: {len(stated) - len(timed)} collectives without times"
+        notes = [*notes, HealthNote(issue, "left out")]
+    # The largest communicator is taken for the job's; its rank where there is only one.
+    world = max((done.members for done in timed if done.members), default=None)
+    ranks = {done.rank for done in timed if done.members == world and done.rank is not None}
+    rank = ranks.pop() if len(ranks) == 1 else None
     columns = EventColumns()
     _fill(columns, timed, world)
     issue = f"{source.label}: a log of NCCL Inspector holds communication only"
@@ -156,11 +157,8 @@ def _losses(
     logged = sum(map(len, numbers.values()))
     if logged < called - overwritten:
         issue = f"{source.label}: {logged} of {called} collectives are in the log"
-        effect = (
-            "a sample: the share of communication is unknown (v4.0 and RCCL keep the latest of each "
-            "interval; NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES leaves small ones out)"
-        )
-        yield HealthNote(issue, effect)
+        why = "v4.0 and RCCL keep the latest of each interval; NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES leaves small ones out"
+        yield HealthNote(issue, f"a sample: the share of communication is unknown ({why})")
 
 
 def _performances(records: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
@@ -212,19 +210,10 @@ def _span(times: Any) -> tuple[int, int] | None:
     return (start, end) if 0 < start <= end < MAX_NS // _US else None
 
 
-def _world(timed: list[_Done]) -> tuple[int | None, int | None]:
-    """Rank and size in the largest communicator, taken for the job's; rank None where there are several."""
-    world = max((done.members for done in timed if done.members), default=None)
-    ranks = Counter(done.rank for done in timed if done.members == world and done.rank is not None)
-    return (ranks.most_common(1)[0][0] if len(ranks) == 1 else None), world
-
-
 def _fill(columns: EventColumns, timed: list[_Done], world: int | None) -> None:
     start = np.array([done.start_ns for done in timed], np.int64)
     dur = np.array([done.dur_ns for done in timed], np.int64)
-    mark, first_ns, last_ns = ("host", "log"), int(start.min()), int((start + dur).max())
-    columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [mark], np.array([first_ns]), np.array([last_ns - first_ns]))
-    columns.name_track(*mark, "log")
+    columns.mark_steps("log", start.min(keepdims=True), (start + dur).max(keepdims=True))
     tracks = [("device", done.communicator) for done in timed]
     first = columns.append(Kind.KERNEL, [f"ncclDevKernel_{done.op}" for done in timed], tracks, start, dur)
     for stream, track in enumerate(dict.fromkeys(tracks)):

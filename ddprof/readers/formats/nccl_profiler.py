@@ -115,7 +115,10 @@ def read_nccl_profiler(source: Source) -> RankTrace:
     calls = [r for r in records if r.kind == "ncclProfileColl"]
     device = one_int(kernels[0].values.get("deviceId")) if kernels else NULL
     timed = "KERNEL" if kernels else "ncclProfileColl"
-    _window(columns, [r for theirs in by_rank.values() for r in theirs if r.kind == timed])
+    all_timed = [r for theirs in by_rank.values() for r in theirs if r.kind == timed]
+    if all_timed:  # one step from the first to the last: the program outside communication is unknown
+        first, last = min(r.start_ns for r in all_timed), max(r.start_ns + max(r.dur_ns, 0) for r in all_timed)
+        columns.mark_steps("log", np.array([first]), np.array([last]))
     _kernels(columns, kernels, calls, device, _world_size(records))
     identity = Identity(
         rank=rank,
@@ -133,15 +136,6 @@ def read_nccl_profiler(source: Source) -> RankTrace:
     return finish(source, columns, identity, Device("cuda"), notes, top={"records": "communication"})
 
 
-def _window(columns: EventColumns, kernels: list[_Record]) -> None:
-    """Add one step from the first to the last kernel, as the program outside communication is unknown."""
-    if kernels:
-        mark = ("host", "log")
-        first, last = min(r.start_ns for r in kernels), max(r.start_ns + max(r.dur_ns, 0) for r in kernels)
-        columns.append(Kind.ANNOTATION, ["ProfilerStep#0"], [mark], np.array([first]), np.array([last - first]))
-        columns.name_track(*mark, "log")
-
-
 def _call_name(record: _Record) -> str:
     function = as_text(record.details.get("func"))
     return f"nccl{function}" if function else record.kind.removeprefix("ncclProfile")
@@ -150,10 +144,7 @@ def _call_name(record: _Record) -> str:
 def _kernels(
     columns: EventColumns, kernels: list[_Record], calls: list[_Record], device: int, world: int | None
 ) -> None:
-    """Kernels with the arguments of their collectives, in order.
-
-    Without kernels, the collectives themselves.
-    """
+    """Kernels with the arguments of their collectives, in order. Without kernels, the collectives themselves."""
     timed = kernels or calls
     start, dur = (np.array(column, np.int64) for column in ([r.start_ns for r in timed], [r.dur_ns for r in timed]))
     names = [_demangled(as_text(r.values.get("name")) or _call_name(r)) for r in timed]
@@ -166,18 +157,14 @@ def _kernels(
     for row, call in enumerate(calls, first):
         details = call.details
         dtype = as_text(details.get("dtype")) or ""
-        size = _bytes(details.get("count"), dtype)
+        digits, count = re.search(r"(\d+)", dtype), one_int(details.get("count"))
+        width = _ELEMENT_BYTES.get(digits[1]) if digits else None
+        size = count * width if width and 0 <= count < _MOST_ELEMENTS else NULL
         ranks = tuple(range(world)) if world else ()
         group = ProcessGroup(as_text(call.values.get("commId")) or "", "", ranks, world, "nccl")
         op = as_text(details.get("func")) or ""
         seq = number_in_communicator(op, one_int(details.get("seq")))
         columns.arguments.add_collective(row, op, group, seq, (size, NULL), dtype.removeprefix("nccl"))
-
-
-def _bytes(count: Any, dtype: str) -> int:
-    digits, number = re.search(r"(\d+)", dtype), one_int(count)
-    width = _ELEMENT_BYTES.get(digits[1]) if digits else None
-    return number * width if width and 0 <= number < _MOST_ELEMENTS else NULL
 
 
 def _world_size(records: list[_Record]) -> int | None:

@@ -11,14 +11,13 @@ import os
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
 from ddprof.readers.columns.assemble import DAY_NS
-from ddprof.readers.columns.event_columns import EventColumns
+from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.files.names import stem
 from ddprof.readers.files.opening import one_line
@@ -136,7 +135,8 @@ def _from_parquet(path: str) -> TimelineOperations:
 
     try:
         table = pq.read_table(path, columns=list(_PARQUET_COLUMNS))
-        numbers = {name: _floats(table.column(name)) for name in _PARQUET_COLUMNS if name != "optype"}
+        columns = {name: table.column(name).cast("float64") for name in _PARQUET_COLUMNS if name != "optype"}
+        numbers = {name: np.asarray(column.to_numpy(), np.float64) for name, column in columns.items()}  # NaN: null
     except (pa.ArrowException, OSError, ValueError) as error:
         raise NoUsableInput(f"{path}: cannot be read as a parquet table of operations: {one_line(error)}") from error
     return TimelineOperations(
@@ -147,11 +147,6 @@ def _from_parquet(path: str) -> TimelineOperations:
         start_ns=_whole(numbers["start_ts"] * 1e9),
         dur_ns=_whole(numbers["duration"] * 1e9),
     )
-
-
-def _floats(column: Any) -> Array:
-    """A numeric column as floats; NaN for nulls. Raises ArrowException or ValueError."""
-    return np.asarray(column.cast("float64").to_numpy(), np.float64)
 
 
 def _whole(values: Array) -> Array:
@@ -172,12 +167,17 @@ def read_op_timeline(source: Source) -> RankTrace:
         raise NoUsableInput(f"{source.label}: no such worker")
     start_ns = of_worker.start_ns if of_worker.states_waits else _with_waits(of_worker, marks)
     columns = EventColumns()
-    _host_marks(columns, marks, of_worker)
+    _, begun, ended = (np.array(column, np.int64) for column in zip(*marks, strict=True))
+    columns.mark_steps("main", begun, ended, [number for number, _, _ in marks])
+    collected = np.flatnonzero(of_worker.name == "gc")
+    lengths_ns, track = of_worker.dur_ns[collected], ("host", "main")
+    columns.append(
+        Kind.PYTHON, [GC_NAME] * len(collected), [track] * len(collected), of_worker.start_ns[collected], lengths_ns
+    )
     groups = _Groups(columns, rank, dp_size, pp_size)
     end_ns = of_worker.start_ns + of_worker.dur_ns
     names = [str(n) for n in of_worker.name]
-    keep = np.array([n != "gc" for n in names])
-    rows = np.flatnonzero(keep)
+    rows = np.flatnonzero(of_worker.name != "gc")
     names = [names[r] for r in rows]
     tracks = [("device", _stream(n)) for n in names]
     first = columns.append(Kind.KERNEL, names, tracks, start_ns[rows], (end_ns - start_ns)[rows])
@@ -186,15 +186,12 @@ def read_op_timeline(source: Source) -> RankTrace:
     for number, (pid, tid) in enumerate(sorted(set(tracks))):
         columns.name_track(pid, tid, tid, device=0, stream=number)
     columns.categories.update(names)
-    health = list(whole.notes) if rank == _first_rank(whole) else []  # once per file
+    first_rank = int((whole.stage * dp_size + whole.dp).min())
+    health = list(whole.notes) if rank == first_rank else []  # once per file
     health += [] if of_worker.states_waits or rank else [_WAITS_NOTE]
     identity = Identity(rank, "content", dp_size * pp_size, host=stem(source.path), backend="nccl")
     top = {"dp_size": dp_size, "pp_size": pp_size, "pipeline_stage": stage, "dp_rank": dp}
     return finish(source, columns, identity, Device("cuda"), health, top=top)
-
-
-def _first_rank(whole: TimelineOperations) -> int:
-    return int((whole.stage * whole.sizes[0] + whole.dp).min())
 
 
 _WAITS_NOTE = HealthNote(
@@ -205,10 +202,7 @@ _WAITS_NOTE = HealthNote(
 
 
 def _consecutive_steps(whole: TimelineOperations) -> tuple[TimelineOperations, list[tuple[int, int, int]]]:
-    """Steps laid end to end (the file's sampled steps lie at arbitrary times).
-
-    The moved operations, and (number, start, end) each.
-    """
+    """The operations with the steps, which lie at arbitrary times, laid end to end; (number, start, end) of each."""
     order = np.argsort(whole.step, kind="stable")
     numbers, first_rows, counts = np.unique(whole.step[order], return_index=True, return_counts=True)
     first = np.minimum.reduceat(whole.start_ns[order], first_rows)
@@ -242,24 +236,6 @@ def _with_waits(ops: TimelineOperations, marks: list[tuple[int, int, int]]) -> A
 def _last(at_ns: Array, value_ns: Array, until_ns: Array) -> Array:
     """The value at the last of some sorted instants up to each of others; the first value where all are later."""
     return np.asarray(value_ns[np.maximum(np.searchsorted(at_ns, until_ns, side="right") - 1, 0)])
-
-
-def _host_marks(columns: EventColumns, marks: list[tuple[int, int, int]], ops: TimelineOperations) -> None:
-    track = ("host", "main")
-    starts = np.array([start for _, start, _ in marks], np.int64)
-    ends = np.array([end for _, _, end in marks], np.int64)
-    columns.append(
-        Kind.ANNOTATION, [f"ProfilerStep#{n}" for n, _, _ in marks], [track] * len(marks), starts, ends - starts
-    )
-    collections = np.flatnonzero(ops.name == "gc")
-    columns.append(
-        Kind.PYTHON,
-        ["Python GC"] * len(collections),
-        [track] * len(collections),
-        ops.start_ns[collections],
-        ops.dur_ns[collections],
-    )
-    columns.name_track(*track, "main")
 
 
 def _stream(name: str) -> str:

@@ -17,7 +17,8 @@ class Damage:
     """Events that could not be read, and those kept with a defect.
 
     `lost_events` counts recognisable remains of events in abandoned text. `first_us`, `last_us`: their times as
-    written. `mended`: events kept without a value that was invalid or of the wrong type.
+    written. `mended`: events kept without a value that was invalid or of the wrong type. `packing`: the defect at which
+    the file could not be unpacked further.
     """
 
     first_offset: int | None = None
@@ -31,6 +32,7 @@ class Damage:
     mended: int = 0
     kept_events: int = 0
     seen_bytes: int = 0
+    packing: str | None = None
     _lost_until: int = -1
 
     def add(self, offset: int, text: bytes) -> None:
@@ -50,6 +52,8 @@ class Damage:
     def notes(self, label: str) -> list[HealthNote]:
         """A note on lost events, and one on missing or odd values in the kept ones."""
         notes = []
+        if self.packing:
+            notes.append(HealthNote(f"{label}: {self.packing}", "events after that point are missing", "error"))
         if self.truncated:
             where = f" after byte {self.first_offset:,}" if self.first_offset is not None and self.spots == 1 else ""
             issue = f"{label}: the file ends inside the event list{where}"

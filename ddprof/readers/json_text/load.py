@@ -93,18 +93,14 @@ def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, A
                     break
         except NoUsableInput as error:
             raise NoUsableInput(f"{label}: {error}") from error
-        notes = _packing_notes(label, blocks.damage)
+        stream.damage.packing = blocks.damage
     records = [value for value in values[:MOST_EVENTS] if isinstance(value, dict)]
-    return records, [*notes, *stream.damage.notes(label), *_left_out(label, len(values), len(records))]
+    return records, [*stream.damage.notes(label), *_left_out(label, len(values), len(records))]
 
 
 def _record(value: dict[str, Any]) -> dict[str, Any] | None:
     """An object of damaged text if it has a time or a kind, as events do; else None."""
     return value if value.keys() & _MARKS else None
-
-
-def _packing_notes(label: str, packing: str | None) -> list[HealthNote]:
-    return [HealthNote(f"{label}: {packing}", "events after that point are missing", "error")] if packing else []
 
 
 def _left_out(label: str, count: int, kept: int) -> list[HealthNote]:

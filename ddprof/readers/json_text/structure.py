@@ -1,7 +1,4 @@
-"""Starts and ends of objects in JSON text.
-
-Brace depth outside strings in one vectorised pass; never text patterns.
-"""
+"""Starts and ends of objects in JSON text. Brace depth outside strings in one vectorised pass; never text patterns."""
 
 from __future__ import annotations
 

@@ -35,11 +35,9 @@ class Delta:
     after_us: float
     low_us: float | None
     high_us: float | None
-    outcome: (
-        # "slower" | "faster" | "same" (too small to matter) | "noise" (may be chance) | "unknown" (too few steps)
-        # | "disagree" (the timers of the whole run say one, the traced steps the other)
-        str
-    )
+    # "slower" | "faster" | "same" (too small to matter) | "noise" (may be chance) | "unknown" (too few steps)
+    # | "disagree" (the timers of the whole run say one, the traced steps the other)
+    outcome: str
 
     @property
     def change_us(self) -> float:
@@ -76,12 +74,24 @@ def compare(before: Report, after: Report) -> Comparison:
     for report in (before, after):
         if not (math.isfinite(report.steps.wall_us) and report.steps.wall_us > 0):
             raise NoUsableInput(f"{report.run.name or 'a run'} has no measured step: nothing to compare")
-    scale_us = before.steps.wall_us
     traced = _traced_step(before, after)
     step = _timed_step(before, after, traced) or traced
-    causes = _cause_deltas(before, after, scale_us)
+    first, second, jobs = step_causes(before), step_causes(after), (before.ledger.job, after.ledger.job)
+    causes = []
+    for cause in CAUSES:
+        was_us, now_us = (job.get(cause, 0.0) for job in jobs)
+        if was_us > 0 or now_us > 0:
+            steps = first.get(cause, ()), second.get(cause, ())
+            causes.append(delta_of(cause, was_us, now_us, *steps, before.steps.wall_us))
     old, fresh = _serious(before), _serious(after)
-    scaled = scaling(before, after)
+    scaled, run, other = scaling(before, after), before.run, after.run
+    pairs = (
+        ("ranks", run.world_size, other.world_size),
+        ("device", run.device, other.device),
+        ("device", run.device_name, other.device_name),
+        ("backend", run.backend, other.backend),
+        ("parallelism", " + ".join(run.framework), " + ".join(other.framework)),
+    )
     return Comparison(
         before=before,
         after=after,
@@ -89,7 +99,7 @@ def compare(before: Report, after: Report) -> Comparison:
         causes=tuple(sorted(causes, key=lambda d: -abs(d.change_us))),
         gone=tuple(f for key, f in old.items() if key not in fresh),
         new=tuple(f for key, f in fresh.items() if key not in old),
-        differences=tuple(_differences(before, after)),
+        differences=tuple(f"{what}: {one} against {two}" for what, one, two in pairs if one and two and one != two),
         notes=(*_notes(before, after, scaled), *_timer_notes(before, after, step, traced)),
         scaling=scaled,
         traced=traced,
@@ -97,19 +107,15 @@ def compare(before: Report, after: Report) -> Comparison:
 
 
 def _traced_step(before: Report, after: Report) -> Delta:
+    """The change of the traced step, its interval widened by the time that a busy machine may have cost either run."""
     first, second = before.steps, after.steps
     delta = delta_of("step", first.wall_us, second.wall_us, first.per_step_us, second.per_step_us, first.wall_us)
-    return _widened(delta, max(waited_us(before), waited_us(after)))
-
-
-def _widened(delta: Delta, margin_us: float) -> Delta:
-    """The change with its interval widened by the time that a busy machine may have cost either run."""
+    margin_us = max(waited_us(before), waited_us(after))
     if delta.low_us is None or delta.high_us is None or not margin_us:
         return delta
-    interval = delta.low_us - margin_us, delta.high_us + margin_us
-    return replace(
-        delta, low_us=interval[0], high_us=interval[1], outcome=_outcome(delta.change_us, interval, delta.before_us)
-    )
+    low_us, high_us = delta.low_us - margin_us, delta.high_us + margin_us
+    outcome = _outcome(delta.change_us, (low_us, high_us), delta.before_us)
+    return replace(delta, low_us=low_us, high_us=high_us, outcome=outcome)
 
 
 def _timed_step(before: Report, after: Report, traced: Delta) -> Delta | None:
@@ -155,16 +161,6 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     return masked_data(document)
 
 
-def _cause_deltas(before: Report, after: Report, scale_us: float) -> list[Delta]:
-    first, second = step_causes(before), step_causes(after)
-    old, new = before.ledger.job, after.ledger.job
-    return [
-        delta_of(c, old.get(c, 0.0), new.get(c, 0.0), first.get(c, ()), second.get(c, ()), scale_us)
-        for c in CAUSES
-        if old.get(c, 0.0) > 0 or new.get(c, 0.0) > 0
-    ]
-
-
 def delta_of(
     name: str, before_us: float, after_us: float, first: Sequence[float], second: Sequence[float], scale_us: float
 ) -> Delta:
@@ -189,27 +185,13 @@ def _serious(report: Report) -> dict[tuple[str, tuple[int, ...]], Finding]:
     return {(f.id, f.ranks): f for f in report.ranked_findings() if report.severity_of(f) != "info"}
 
 
-def _differences(before: Report, after: Report) -> list[str]:
-    first, second = before.run, after.run
-    pairs = [
-        ("ranks", first.world_size, second.world_size),
-        ("device", first.device, second.device),
-        ("device", first.device_name, second.device_name),
-        ("backend", first.backend, second.backend),
-        ("parallelism", " + ".join(first.framework), " + ".join(second.framework)),
-    ]
-    return [f"{what}: {old} against {new}" for what, old, new in pairs if old and new and old != new]
-
-
 def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
     notes = [] if scaled is None else [scaling_words(scaled)]
-    batch = batch_words(before, after)
-    notes += [batch] if batch else []
+    notes += filter(None, [batch_words(before, after)])
     for label, report in (("before", before), ("after", after)):
         if report.steps.count < LEAST_STEPS:
-            notes.append(
-                f"{label}: only {report.steps.count} step(s), so the noise is unknown; trace {LEAST_STEPS} or more"
-            )
+            only = f"{label}: only {report.steps.count} step(s), so the noise is unknown"
+            notes.append(f"{only}; trace {LEAST_STEPS} or more")
         if report.run.missing_ranks:
             notes.append(f"{label}: {len(report.run.missing_ranks)} of {report.run.world_size} ranks are missing")
     if before.steps.source != after.steps.source:
@@ -220,18 +202,10 @@ def _notes(before: Report, after: Report, scaled: Scaling | None) -> list[str]:
 
 
 def _delta_json(delta: Delta) -> dict[str, Any]:
-    rounded = [
-        None if v is None else round(v, 3) for v in (delta.before_us, delta.after_us, delta.low_us, delta.high_us)
-    ]
-    return {
-        "name": delta.name,
-        "before_us": rounded[0],
-        "after_us": rounded[1],
-        "change_us": round(delta.change_us, 3),
-        "low_us": rounded[2],
-        "high_us": rounded[3],
-        "outcome": delta.outcome,
-    }
+    sides, bounds = (delta.before_us, delta.after_us, delta.change_us), (delta.low_us, delta.high_us)
+    rounded = [None if value is None else round(value, 3) for value in (*sides, *bounds)]
+    names = ("before_us", "after_us", "change_us", "low_us", "high_us")
+    return {"name": delta.name, **dict(zip(names, rounded, strict=True)), "outcome": delta.outcome}
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,10 @@ _MAX_CAUSES = 8
 def comparison_headline(comparison: Comparison) -> str:
     """The comparison in one sentence."""
     step = comparison.step
-    size = f"{_signed(step.change_us)} per step ({_signed_share(step.change_us / step.before_us)})"
+    share = step.change_us / step.before_us
+    size = f"{_signed(step.change_us)} per step ({'+' if share >= 0 else '-'}{format_share(abs(share))})"
     if step.outcome in {"slower", "faster"}:
-        size = f"{format_us(abs(step.change_us))} per step ({format_share(abs(step.change_us / step.before_us))})"
+        size = f"{format_us(abs(step.change_us))} per step ({format_share(abs(share))})"
         leading = next((d for d in comparison.causes if d.change_us * step.change_us > 0 and d.outcome != "same"), None)
         cause = f", mostly {CAUSES[leading.name].label} {_signed(leading.change_us)}" if leading else ""
         return f"{step.outcome.capitalize()} by {size}{cause}"
@@ -51,18 +52,11 @@ def render_text(comparison: Comparison) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as GitHub-flavoured Markdown."""
-    lines = [
-        f"### {escape(comparison_headline(comparison))}",
-        "",
-        *(f"- {escape(line)}" for line in _names(comparison)),
-        "",
-    ]
+    names = (f"- {escape(line)}" for line in _names(comparison))
+    lines = [f"### {escape(comparison_headline(comparison))}", "", *names, ""]
     lines += [f"> **Not comparable as they stand**: {escape(text)}" for text in comparison.differences]
-    lines += [
-        "",
-        "| per step | before | after | change | 95 % interval | |",
-        "| --- | ---: | ---: | ---: | ---: | --- |",
-    ]
+    lines += ["", "| per step | before | after | change | 95 % interval | |"]
+    lines += ["| --- | ---: | ---: | ---: | ---: | --- |"]
     rows = [("**step**", comparison.step)]
     rows += [(CAUSES[d.name].label, d) for d in comparison.causes[:_MAX_CAUSES]]
     lines += [f"| {' | '.join((name, *row_words(d)))} |" for name, d in rows]
@@ -92,7 +86,3 @@ def _names(comparison: Comparison) -> list[str]:
 
 def _signed(value_us: float) -> str:
     return f"{'+' if value_us >= 0 else '-'}{format_us(abs(value_us))}"
-
-
-def _signed_share(share: float) -> str:
-    return f"{'+' if share >= 0 else '-'}{format_share(abs(share))}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ddprof.causes import CAUSES
@@ -21,20 +22,11 @@ RANK_CAUSES = Schema(
         Column("share", "float64", "share of the rank's step, 0 to 1", nullable=True),
     ),
 )
+_STEP = Column("step", "int64", "position of the step in the run")
+STEPS = Schema("steps", (_STEP, Column("wall_us", "float64", "microseconds", nullable=True)))
 STEP_CAUSES = Schema(
     "step_causes",
-    (
-        Column("step", "int64", "position of the step in the run"),
-        Column("cause", "str", "ledger cause"),
-        Column("mean_us", "float64", "microseconds, mean over ranks"),
-    ),
-)
-STEPS = Schema(
-    "steps",
-    (
-        Column("step", "int64", "position of the step in the run"),
-        Column("wall_us", "float64", "microseconds", nullable=True),
-    ),
+    (_STEP, Column("cause", "str", "ledger cause"), Column("mean_us", "float64", "microseconds, mean over ranks")),
 )
 FINDINGS = Schema(
     "findings",
@@ -72,7 +64,10 @@ def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[P
     for name, table in tables.items():
         file = folder / f"{name}.{form}"
         if form == "csv":
-            _as_text(table).to_pandas().to_csv(file, index=False)
+            texts = {
+                c.name: list(map(text_cell, map(str, table[c.name]))) for c in table.schema.columns if c.dtype == "str"
+            }
+            table.replace(**texts).to_pandas().to_csv(file, index=False)
         else:
             file.write_bytes(to_parquet(table))
         written.append(file)
@@ -81,70 +76,44 @@ def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[P
     return [*written, guide]
 
 
-def _as_text(table: Table) -> Table:
-    """The table with text cells that no spreadsheet executes; numbers are unchanged."""
-    texts = {
-        c.name: [text_cell(str(value)) for value in table[c.name]] for c in table.schema.columns if c.dtype == "str"
-    }
-    return table.replace(**texts) if texts else table
-
-
 def _guide(tables: Mapping[str, Table]) -> str:
     lines = ["# Columns", ""]
     for name, table in tables.items():
         lines += [f"## {name}", "", "| column | type | meaning |", "| --- | --- | --- |"]
-        lines += [
-            f"| {c.name} | {c.dtype}{', may be null' if c.nullable else ''} | {c.meaning} |"
-            for c in table.schema.columns
-        ]
+        for c in table.schema.columns:
+            lines.append(f"| {c.name} | {c.dtype}{', may be null' if c.nullable else ''} | {c.meaning} |")
         lines.append("")
     return "\n".join(lines)
 
 
 def _findings(report: Report) -> Table:
-    ranked = report.ranked_findings()
-    return FINDINGS.table(
-        {
-            "place": range(1, len(ranked) + 1),
-            "id": [f.id for f in ranked],
-            "severity": [report.severity_of(f) for f in ranked],
-            "ranks": [",".join(map(str, f.ranks)) for f in ranked],
-            "lost_us": [f.lost_us for f in ranked],
-            "recoverable_us": [f.recoverable_us.value for f in ranked],
-            "low_us": [f.recoverable_us.low for f in ranked],
-            "high_us": [f.recoverable_us.high for f in ranked],
-            "confidence": [f.confidence for f in ranked],
-            "summary": [f.summary for f in ranked],
-        }
-    )
+    lines = []
+    for place, f in enumerate(report.ranked_findings(), 1):
+        gain = (f.recoverable_us.value, f.recoverable_us.low, f.recoverable_us.high)
+        named = (place, f.id, report.severity_of(f), ",".join(map(str, f.ranks)))
+        lines.append((*named, f.lost_us, *gain, f.confidence, f.summary))
+    return _of_lines(FINDINGS, lines)
 
 
 def _rank_causes(report: Report) -> Table:
-    cells = [(rank, cause, row) for rank, row in sorted(report.ledger.per_rank.items()) for cause in CAUSES]
-    return RANK_CAUSES.table(
-        {
-            "rank": [rank for rank, _, _ in cells],
-            "host": [report.run.hosts.get(rank, "") for rank, _, _ in cells],
-            "cause": [cause for _, cause, _ in cells],
-            "mean_us": [row.get(cause, 0.0) for _, cause, row in cells],
-            "share": [_share(row.get(cause, 0.0), row.get("wall_us", 0.0)) for _, cause, row in cells],
-        }
-    )
-
-
-def _share(value_us: float, wall_us: float) -> float:
-    return value_us / wall_us if wall_us > 0 else float("nan")
+    lines = []
+    for rank, row in sorted(report.ledger.per_rank.items()):
+        host, wall_us = report.run.hosts.get(rank, ""), row.get("wall_us", 0.0)
+        for cause in CAUSES:
+            value_us = row.get(cause, 0.0)
+            lines.append((rank, host, cause, value_us, value_us / wall_us if wall_us > 0 else math.nan))
+    return _of_lines(RANK_CAUSES, lines)
 
 
 def _step_causes(report: Report) -> Table:
-    cells = [(step, cause, value) for cause, values in step_causes(report).items() for step, value in enumerate(values)]
-    return STEP_CAUSES.table(
-        {
-            "step": [step for step, _, _ in cells],
-            "cause": [cause for _, cause, _ in cells],
-            "mean_us": [value for _, _, value in cells],
-        }
-    )
+    causes = step_causes(report).items()
+    return _of_lines(STEP_CAUSES, [(at, cause, us) for cause, values in causes for at, us in enumerate(values)])
+
+
+def _of_lines(schema: Schema, lines: Sequence[tuple[object, ...]]) -> Table:
+    """A table from its lines, each with a value per column."""
+    columns = zip(*lines, strict=True) if lines else [()] * len(schema.columns)
+    return schema.table({column.name: values for column, values in zip(schema.columns, columns, strict=True)})
 
 
 def text_cell(text: str) -> str:

@@ -7,12 +7,10 @@ one at a time, so memory is bounded by one rank. Format: "Trace Event Format", G
 from __future__ import annotations
 
 import gzip
-import io
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
@@ -35,13 +33,11 @@ def write_perfetto(path: Path, report: Report, ranks: Iterable[RankSlices], arro
     if path.name.removesuffix(".gz").endswith(".pftrace"):
         with gzip.open(path, "wb", compresslevel=4) if path.name.endswith(".gz") else path.open("wb") as packets:
             return write_packets(packets, report, ranks, arrows)
-    with _opened(path) as out:
+    with gzip.open(path, "wt", 4, "utf-8") if path.name.endswith(".gz") else path.open("w", encoding="utf-8") as out:
         other = {"ddprof": __version__, "clock": report.clock.method, "run": report.run.name}
         out.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(other)},"traceEvents":[\n')
         for item in ranks:
-            for entry in _rank_metadata(report, item):
-                out.write(json.dumps(entry) + ",\n")
-            for entry in _step_slices(item):
+            for entry in (*_rank_metadata(report, item), *_step_slices(item)):
                 out.write(json.dumps(entry) + ",\n")
             count += len(item.trace.events)
             for block in _event_blocks(item):
@@ -53,16 +49,6 @@ def write_perfetto(path: Path, report: Report, ranks: Iterable[RankSlices], arro
         closing = _meta("process_name", FINDINGS_PROCESS, 0, {"name": "ddprof findings"})
         out.write(json.dumps(closing) + "\n]}\n")
     return count
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[TextIO]:
-    if not path.name.endswith(".gz"):
-        with path.open("w", encoding="utf-8") as plain:
-            yield plain
-        return
-    with gzip.open(path, "wb", compresslevel=4) as packed, io.TextIOWrapper(packed, encoding="utf-8") as out:
-        yield out
 
 
 def _rank_metadata(report: Report, item: RankSlices) -> Iterator[dict[str, Any]]:
@@ -94,9 +80,8 @@ def _event_blocks(item: RankSlices) -> Iterator[str]:
         starts_us = ((events["ts_ns"][rows] - item.shift_ns) / 1e3).tolist()
         lengths_us = (events["dur_ns"][rows] / 1e3).tolist()
         tracks = (events["track"][rows].astype(np.int64) + 1).tolist()
-        columns = zip(
-            starts_us, lengths_us, tracks, events["kind"][rows].tolist(), events["name"][rows].tolist(), strict=True
-        )
+        kind, name = events["kind"][rows].tolist(), events["name"][rows].tolist()
+        columns = zip(starts_us, lengths_us, tracks, kind, name, strict=True)
         yield "".join(
             f'{{"ph":"X","pid":{process},"tid":{track},"ts":{start:.3f},"dur":{length:.3f},'
             f'"cat":{kinds[kind]},"name":{names[name]}}},\n'
@@ -128,15 +113,8 @@ def _finding_slices(report: Report) -> Iterator[dict[str, Any]]:
 def _slice(
     process: int, thread: int, start_ns: float, length_ns: float, name: str, args: dict[str, Any]
 ) -> dict[str, Any]:
-    return {
-        "ph": "X",
-        "pid": process,
-        "tid": thread,
-        "ts": round(start_ns / 1e3, 3),
-        "dur": round(length_ns / 1e3, 3),
-        "name": name,
-        "args": args,
-    }
+    times = {"ts": round(start_ns / 1e3, 3), "dur": round(length_ns / 1e3, 3)}
+    return {"ph": "X", "pid": process, "tid": thread, **times, "name": name, "args": args}
 
 
 def _meta(kind: str, process: int, thread: int, args: dict[str, Any]) -> dict[str, Any]:

@@ -171,14 +171,8 @@ def _pair(sequence: int, track: int, bounds_ns: Array, name: str, details: dict[
 def _arrow(number: int, arrow: Arrow) -> bytes:
     # Two clocks agree to within their error only: an arrow never runs backwards.
     times_ns = np.array([arrow.from_ns, max(arrow.from_ns, arrow.to_ns)])
-    parts = []
-    for stamp, rank, row, ends in zip(
-        protobuf.stamps(times_ns),
-        (arrow.from_rank, arrow.to_rank),
-        (arrow.from_track, arrow.to_track),
-        (False, True),
-        strict=True,
-    ):
+    parts, ends_of = [], ((arrow.from_rank, arrow.from_track, False), (arrow.to_rank, arrow.to_track, True))
+    for stamp, (rank, row, ends) in zip(protobuf.stamps(times_ns), ends_of, strict=True):
         event = protobuf.flow_event(_track(rank, row), "waits for", number, ends)
         before, behind = protobuf.around(rank + 1, event)
         parts.append(before + stamp + behind)

@@ -21,9 +21,10 @@ Child = str | None
 
 def tag(name: str, /, *children: Child, **attributes: str | float | None) -> Markup:
     """One element. `class_` loses its underscore, other names turn `_` into `-`; an attribute of None is left out."""
+    texts = {key: f"{value:.6g}" if isinstance(value, int | float) else value for key, value in attributes.items()}
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(clean(_value(value)), quote=True)}"'
-        for key, value in attributes.items()
+        f' {key.rstrip("_").replace("_", "-")}="{escape(clean(value), quote=True)}"'
+        for key, value in texts.items()
         if value is not None
     )
     if name in _VOID and not children:
@@ -36,15 +37,9 @@ def join(*children: Child) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else escape(clean(child)) for child in children if child))
 
 
-def _value(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.6g}"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
     """A table of text with one header row, scrolling sideways where it is wide."""
     header = tag("tr", *(tag("th", name, scope="col") for name in head))
     body = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
-    whole = tag("table", tag("thead", header), tag("tbody", *body))
-    return tag(
-        "div", whole, class_="scroll", tabindex="0", role="region", aria_label="table: " + ", ".join(filter(None, head))
-    )
+    whole, named = tag("table", tag("thead", header), tag("tbody", *body)), ", ".join(filter(None, head))
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=f"table: {named}")

@@ -35,13 +35,8 @@ def page(
         tag("title", title),
         tag("style", Markup(STYLE + style)),
     )
-    buttons = tag(
-        "span",
-        tag("button", "Light / dark", id="theme", type="button"),
-        " ",
-        tag("button", "Save JSON", id="save", type="button"),
-        class_="no-print",
-    )
+    theme, save = (tag("button", t, id=i, type="button") for t, i in (("Light / dark", "theme"), ("Save JSON", "save")))
+    buttons = tag("span", theme, " ", save, class_="no-print")
     footer = tag("footer", f"ddprof {__version__}. This file makes no request and holds all its data.")
     header = tag("header", tag("span", subtitle), buttons)
     body = tag("body", header, navigation, tag("main", *sections), footer, data, tag("script", Markup(SCRIPT + script)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ddprof.findings import Finding, Fix, Remark
+from ddprof.findings import Finding, Fix
 from ddprof.report import data_notes, phrases
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import STYLE
@@ -25,12 +25,8 @@ def render_summary(report: Report) -> str:
 
 def verdict(report: Report, heading: Markup | None = None) -> list[Markup]:
     """Doubts about the result, the verdict as the heading (or `heading`), and the confidence."""
-    trust = phrases.trust_words(report)
-    confidence = (
-        tag("p", tag("strong", "Confidence: " if phrases.leading(report) else "Basis: "), trust, class_="quiet")
-        if trust
-        else Markup()
-    )
+    trust, label = phrases.trust_words(report), "Confidence: " if phrases.leading(report) else "Basis: "
+    confidence = tag("p", tag("strong", label), trust, class_="quiet") if trust else Markup()
     doubts = [tag("p", words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
     check_first = phrases.check_first_words(report)
     first = [tag("p", tag("strong", check_first), class_="severity critical")] if check_first else []
@@ -42,10 +38,9 @@ def step(report: Report) -> Markup:
     job = report.ledger.job
     if not job.get("wall_us", 0.0) > 0:
         return tag("section", tag("h2", "Where the step goes"), tag("p", "Unknown: no step could be measured."))
-    words = (
-        f"The mean step, {phrases.time_words(job['wall_us'])}, by cause. Communication hidden under compute is free."
-    )
-    bar = step_bar(job, f"The mean step of {phrases.time_words(job['wall_us'])} by cause")
+    mean = phrases.time_words(job["wall_us"])
+    words = f"The mean step, {mean}, by cause. Communication hidden under compute is free."
+    bar = step_bar(job, f"The mean step of {mean} by cause")
     return tag("section", tag("h2", "Where the step goes"), tag("p", words, class_="quiet"), bar, legend(job))
 
 
@@ -54,14 +49,10 @@ def _findings(report: Report) -> Markup:
     if not ranked:
         return tag("section", tag("h2", "Findings"), tag("p", phrases.nothing_found_words(report)))
     shown, rest = ranked[: phrases.MAX_FINDINGS], ranked[phrases.MAX_FINDINGS :]
-    more = None
-    if rest:
-        last = len(shown) + 1
-        more = tag(
-            "details", tag("summary", f"{len(rest)} more"), *(card(report, f, n) for n, f in enumerate(rest, last))
-        )
     words = "By the step time that fixing them saves. Gains overlap; never add them."
-    cards = [card(report, finding, number) for number, finding in enumerate(shown, 1)]
+    cards = [card(report, finding, number) for number, finding in enumerate(ranked, 1)]
+    cards, left = cards[: len(shown)], cards[len(shown) :]
+    more = tag("details", tag("summary", f"{len(rest)} more"), *left) if rest else None
     return tag("section", tag("h2", "Findings"), tag("p", words, class_="quiet"), *cards, more)
 
 
@@ -72,11 +63,12 @@ def card(
     fixes, patches and evidence; `tried`: rows on trials of its fixes; `links` end the card.
     """
     severity = report.severity_of(finding)
+    is_checked = finding.by_ledger_us is not None and (full or phrases.prices_differ(finding))
     rows = [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
         *((("Cost", cost),) if (cost := phrases.cost_words(report, finding)) else ()),
-        *((("Checked", phrases.ledger_words(finding)),) if _is_checked(finding, full) else ()),
+        *((("Checked", phrases.ledger_words(finding)),) if is_checked else ()),
         ("Confidence", phrases.confidence_words(finding)),
         *(("Do", phrases.fix_words(fix)) for fix in finding.fixes[: None if full else 1]),
         *tried,
@@ -96,25 +88,14 @@ def _card(
     return tag("article", head, facts, *patches, links, class_=f"card {severity}")
 
 
-def _is_checked(finding: Finding, full: bool) -> bool:
-    """True where the second price is shown: with full details, or where it differs."""
-    return finding.by_ledger_us is not None and (full or phrases.prices_differ(finding))
-
-
 def training(report: Report) -> Markup:
     """Remarks that may spoil the training and cost no time; empty without any."""
-    remarks = report.training.remarks
-    if not remarks:
-        return Markup()
-    return tag("section", tag("h2", phrases.TRAINING_TITLE), *map(_remark, remarks))
-
-
-def _remark(remark: Remark) -> Markup:
-    rows = [
-        *(("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence),
-        *(("Do", phrases.fix_words(fix)) for fix in remark.fixes),
-    ]
-    return _card(remark.severity, (" ", phrases.remark_words(remark)), rows, remark.fixes)
+    cards = []
+    for remark in report.training.remarks:
+        rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
+        rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
+        cards.append(_card(remark.severity, (" ", phrases.remark_words(remark)), rows, remark.fixes))
+    return tag("section", tag("h2", phrases.TRAINING_TITLE), *cards) if cards else Markup()
 
 
 def folded(head: str, items: Sequence[Markup]) -> Markup:

@@ -30,12 +30,8 @@ def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Mark
 
 def legend(row: Mapping[str, float]) -> Markup:
     """The bar's causes with letter, words, time and share."""
-    items = [
-        tag(
-            "li",
-            tag("span", CAUSES[cause].letter, class_="swatch", style=f"background:{colour(cause)}"),
-            legend_words(row, cause),
-        )
-        for cause in shares(row)
-    ]
+    items = []
+    for cause in shares(row):
+        swatch = tag("span", CAUSES[cause].letter, class_="swatch", style=f"background:{colour(cause)}")
+        items.append(tag("li", swatch, legend_words(row, cause)))
     return tag("ul", *items, class_="legend")

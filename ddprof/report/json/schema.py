@@ -1,14 +1,16 @@
 """The report contract as types, against which a document is checked: finite numbers, bounded ranks.
 
-Names are those of the JSON. Unknown keys are ignored, as newer versions add some.
+Names are those of the JSON where no other is stated. Unknown keys are ignored, as newer versions add some.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from ddprof.findings import Abstention
+from ddprof.report.model import AppliedSetting, Verdict
 from ddprof.sidecar import Count, Rank, Real
 
 Number: TypeAlias = Real | None  # null: not known
@@ -75,7 +77,7 @@ class StepsDocument(Struct):
     source: str
     wall_us: Number
     per_step_us: tuple[Number, ...]
-    untraced_us: Number = None
+    unprofiled_us: Number = field(default=None, name="untraced_us")
     left_out: tuple[LeftOutDocument, ...] = ()
     timed_us: tuple[Number, ...] = ()
     timed: Count = 0
@@ -140,9 +142,9 @@ class FindingDocument(Struct):
     evidence: tuple[EvidenceDocument, ...]
     fixes: tuple[FixDocument, ...]
     summary: str | None = None
-    recoverable_untraced_us: GainDocument | None = None
-    recoverable_by_ledger_us: GainDocument | None = None
-    recoverable_alone_us: GainDocument | None = None
+    unprofiled_us: GainDocument | None = field(default=None, name="recoverable_untraced_us")
+    by_ledger_us: GainDocument | None = field(default=None, name="recoverable_by_ledger_us")
+    alone_us: GainDocument | None = field(default=None, name="recoverable_alone_us")
     waited_us: Number = None
     calibration: CalibrationDocument | None = None
     basis: str = ""
@@ -163,20 +165,6 @@ class ReplayDocument(Struct):
     """`replay`."""
 
     error: Number
-
-
-class VerdictDocument(Struct):
-    """`verdict`."""
-
-    bound: str
-    headline: str
-
-
-class AbstentionDocument(Struct):
-    """One of `abstentions`."""
-
-    id: str
-    reason: str
 
 
 class FailureDocument(Struct):
@@ -209,19 +197,6 @@ class TrainingDocument(Struct, frozen=True):
     remarks: tuple[RemarkDocument, ...] = ()
 
 
-class AppliedDocument(Struct):
-    """One of `applied`."""
-
-    setting: str
-    value: str
-    at: str = ""
-    object: str = ""
-    before: str | None = None
-    applied: bool = True
-    why: str = ""
-    ranks: tuple[Rank, ...] = ()
-
-
 class ReportDocument(Struct):
     """The document of one run."""
 
@@ -235,11 +210,11 @@ class ReportDocument(Struct):
     findings: tuple[FindingDocument, ...]
     what_if: tuple[WhatIfDocument, ...]
     replay: ReplayDocument
-    verdict: VerdictDocument
-    abstentions: tuple[AbstentionDocument, ...] = ()
+    verdict: Verdict
+    abstentions: tuple[Abstention, ...] = ()
     checked: tuple[str, ...] = ()
     training: TrainingDocument = TrainingDocument()
-    applied: tuple[AppliedDocument, ...] = ()
+    applied: tuple[AppliedSetting, ...] = ()
     failure: FailureDocument | None = None
 
     def __post_init__(self) -> None:

@@ -72,21 +72,14 @@ def _is_plain(compound: str) -> bool:
         parts = compound.split("/")
         return kind == "path" and all(part in _PAIRED or part.replace(".", "").isdecimal() for part in parts)
     pieces = [piece for part in JOINT.split(compound) for piece in _SIGNS.split(part) if piece]
-    numbers = [_is_number(piece) for piece in pieces]
+    numbers = [bool(_NUMBER.fullmatch(piece) or _MEASURE.fullmatch(piece)) for piece in pieces]
     if all(numbers):
         return True
     # A number behind a word, as in rank-3 or kernel.17, makes a name of it; before a word it counts: 4-way, 16-bit.
     if any(later and not before for before, later in pairwise(numbers)):
         return False
-    return all(number or _is_word(piece) for piece, number in zip(pieces, numbers, strict=True))
-
-
-def _is_number(piece: str) -> bool:
-    return bool(_NUMBER.fullmatch(piece) or _MEASURE.fullmatch(piece))
-
-
-def _is_word(piece: str) -> bool:
-    return piece.lower() in _vocabulary() or is_public(piece)
+    words = (piece for piece, number in zip(pieces, numbers, strict=True) if not number)
+    return all(word.lower() in _vocabulary() or is_public(word) for word in words)
 
 
 @cache

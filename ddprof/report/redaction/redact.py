@@ -16,7 +16,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from ddprof.causes import CAUSE_IDS
-from ddprof.findings import Evidence, Finding
+from ddprof.findings import Finding
 from ddprof.model import RankTrace
 from ddprof.report.model import Failure, Report
 from ddprof.report.redaction.names import is_public, renamed
@@ -73,6 +73,9 @@ class Redaction:
         report, alias = self._source, self._alias
         run = report.run
         shown = rewritten(replace(report, tables={}, findings=(), failure=None), self.text)
+        if (failure := report.failure) is not None:
+            document = rewritten(dict(failure.document), self.text, keys=False)
+            failure = Failure({**document, "schema": failure.document["schema"], "kind": failure.kind})
         return replace(
             shown,
             run=replace(
@@ -82,7 +85,7 @@ class Redaction:
                 paths=tuple(alias("path", path) for path in run.paths),
                 commit=alias("commit", run.commit) if run.commit else "",
             ),
-            failure=report.failure and self._failure(report.failure),
+            failure=failure,
             applied=tuple(
                 replace(row, setting=source.setting, value=source.value, object=source.object)  # words of torch's
                 for row, source in zip(shown.applied, report.applied, strict=True)
@@ -97,20 +100,14 @@ class Redaction:
         hide = self.event if of_events else self.text
         return table.replace(**{name: [hide(str(value)) for value in column] for name, column in texts.items()})
 
-    def _failure(self, failure: Failure) -> Failure:
-        shown = rewritten(dict(failure.document), self.text, keys=False)
-        return Failure({**shown, "schema": failure.document["schema"], "kind": failure.kind})
-
     def _finding(self, finding: Finding) -> Finding:
         shown = rewritten(finding, self.text)
-        evidence = tuple(self._evidence(*pair) for pair in zip(shown.evidence, finding.evidence, strict=True))
+        events = [source.event and self.event(source.event) for source in finding.evidence]
+        evidence = tuple(replace(e, event=event) for e, event in zip(shown.evidence, events, strict=True))
         # The source of a fix is public documentation, as ddprof's own texts name it; no path of this site.
         sources = (hidden(fix.source, lambda name: self._alias("name", name)) for fix in finding.fixes)
         fixes = tuple(replace(fix, source=source) for fix, source in zip(shown.fixes, sources, strict=True))
         return replace(shown, evidence=evidence, fixes=fixes)
-
-    def _evidence(self, shown: Evidence, source: Evidence) -> Evidence:
-        return shown if source.event is None else replace(shown, event=self.event(source.event))
 
 
 def redaction_key() -> bytes:
@@ -133,10 +130,7 @@ def redacted_trace(trace: RankTrace, redaction: Redaction) -> RankTrace:
 
 
 def redacted_data(data: Something, key: bytes, names: Mapping[str, str] | None = None) -> Something:
-    """Plain data outside any report, redacted.
-
-    `names`: further secrets -> their kind.
-    """
+    """Plain data outside any report, redacted. `names`: further secrets -> their kind."""
     return rewritten(data, _scrubber(names or {}, (), _Aliases(key).of))
 
 
@@ -146,16 +140,12 @@ def _known(report: Report) -> dict[str, str]:
     kinds.update(dict.fromkeys(report.run.paths, "path"))
     kinds.update({path.replace("\\", "/").rsplit("/", 1)[-1]: "path" for path in report.run.paths})
     # A run called like one of ddprof's own words ("sync") would take that word out of every sentence.
-    if report.run.name and not is_public(report.run.name) and report.run.name not in _own_words(report):
-        kinds[report.run.name] = "run"
-    return kinds
-
-
-def _own_words(report: Report) -> set[str]:
-    """Words of causes and rule ids, split at dots."""
     ids = {*CAUSE_IDS, *(finding.id for finding in report.findings), *report.checked}
     ids |= {abstained.id for abstained in report.abstentions}
-    return ids | {word for name in ids for word in re.split(r"[._]", name)} | {n.partition(".")[2] for n in ids}
+    own = ids | {word for name in ids for word in re.split(r"[._]", name)} | {n.partition(".")[2] for n in ids}
+    if report.run.name and not is_public(report.run.name) and report.run.name not in own:
+        kinds[report.run.name] = "run"
+    return kinds
 
 
 def _scrubber(

@@ -19,24 +19,9 @@ _MOST_BYTES = 4 << 20
 _LONGEST_VALUE = 1 << 20  # bytes of one value, where values are looked up
 _SPELLINGS = 3  # how often a name is looked up: it may occur in other values before
 _KEPT = (
-    *(
-        "schemaVersion",
-        "record_shapes",
-        "with_stack",
-        "with_flops",
-        "with_modules",
-        "profile_memory",
-        "displayTimeUnit",
-    ),
-    *(
-        "cupti_version",
-        "cuda_runtime_version",
-        "cuda_driver_version",
-        "roctracer_version",
-        "hip_runtime_version",
-        "traceName",
-    ),
-    *("hip_driver_version", "trace_id", "host_name", "ddprof"),
+    *("schemaVersion", "record_shapes", "with_stack", "with_flops", "with_modules", "profile_memory"),
+    *("displayTimeUnit", "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version"),
+    *("hip_runtime_version", "traceName", "hip_driver_version", "trace_id", "host_name", "ddprof"),
 )
 _USED = (*_KEPT, "distributedInfo", "deviceProperties", "baseTimeNanoseconds", "hostname", "INFO")
 _STOPPED_EARLY = re.compile(r"CUPTI stopped early\? = 1")

@@ -22,7 +22,6 @@ from ddprof.readers.columns.kinds import DEVICE_FLOWS
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto.header import Header, parse_header
-from ddprof.readers.json_text.damage import Damage
 from ddprof.readers.json_text.scanned import Block, Decoder
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
@@ -53,9 +52,13 @@ def read_kineto(source: Source) -> RankTrace:
             _fill(columns, stream, decoder)
         except NoUsableInput as error:
             raise NoUsableInput(f"{source.label}: {error}") from error
-        packing = blocks.damage
+        stream.damage.packing = blocks.damage
     values, whole = parse_header(stream.header, stream.footer)
-    return _trace(source, columns, Header(values), _damage_notes(source.label, stream.damage, packing, whole))
+    health = stream.damage.notes(source.label)
+    if not whole and not stream.damage.truncated:
+        issue = f"{source.label}: the values around the event list are damaged"
+        health.append(HealthNote(issue, "identity and clock base may be missing"))
+    return _trace(source, columns, Header(values), health)
 
 
 def _fill(columns: EventColumns, stream: Events, decoder: Decoder) -> None:
@@ -81,13 +84,14 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         sidecar_notes = [*sidecar_notes, *sample_notes]
     columns.arguments.groups.add_config(header.distributed.get("pg_config"), header.backend or "")
     recorder, recorder_notes = read_flight_recorder(source.flight_recorder_path)
-    device_index = _most_common(_device_column(events, tracks))
+    on_device = of_kinds(events["kind"], DEVICE_KINDS)
+    device_index = _most_common(tracks["device"][events["track"][on_device]]) if on_device.any() else None
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
     notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
     arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
     notes += lengthless_note(events, source.label)
     has_device = device_index is not None or arrows > 0
-    has_device |= bool(of_kinds(events["kind"], DEVICE_KINDS).any()) or calls_device(events, built.strings)
+    has_device |= bool(on_device.any()) or calls_device(events, built.strings)
     unrecorded = not has_device and runs_on_device(events, built.strings, header.backend)
     notes += missing_device_note(events, built.strings, arrows, source.label, unrecorded)
     if header.stopped_early:
@@ -184,11 +188,6 @@ def _rank_in_arguments(columns: EventColumns, world_size: int | None) -> int | N
     return ranks.pop() if len(ranks) == 1 and whole and largest > 1 else None
 
 
-def _device_column(events: Table, tracks: Table) -> Any:
-    rows = of_kinds(events["kind"], DEVICE_KINDS)
-    return tracks["device"][events["track"][rows]] if rows.any() else np.empty(0, np.int64)
-
-
 def _most_common_pid(events: Table, tracks: Table) -> int | None:
     rows = of_kinds(events["kind"], (Kind.CPU_OP, Kind.RUNTIME, Kind.ANNOTATION))
     if not rows.any():
@@ -205,20 +204,6 @@ def _most_common(values: Any) -> int | None:
         return None
     unique, counts = np.unique(values, return_counts=True)
     return int(unique[np.argmax(counts)])
-
-
-def _damage_notes(label: str, damage: Damage, packing: str | None, whole: bool) -> list[HealthNote]:
-    notes = []
-    if packing:
-        notes.append(HealthNote(f"{label}: {packing}", "events after that point are missing", "error"))
-    notes += damage.notes(label)
-    if not whole and not damage.truncated:
-        notes.append(
-            HealthNote(
-                f"{label}: the values around the event list are damaged", "identity and clock base may be missing"
-            )
-        )
-    return notes
 
 
 def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None:
@@ -238,8 +223,5 @@ def _add_lanes(columns: EventColumns, fetches: Array, base_time_ns: int) -> None
 
 def _span_of(columns: EventColumns) -> tuple[int, int]:
     """First start and last end of the trace's events, on its own base."""
-    starts = [block[3] for block in columns.blocks if len(block[3])]
-    if not starts:
-        return 0, -1
-    ends = [(block[3] + block[4]).max() for block in columns.blocks if len(block[3])]
-    return int(min(start.min() for start in starts)), int(max(ends))
+    spans = [(ts_ns, ts_ns + dur_ns) for _, _, _, ts_ns, dur_ns, *_ in columns.blocks if len(ts_ns)]
+    return min((int(start.min()) for start, _ in spans), default=0), max((int(e.max()) for _, e in spans), default=-1)

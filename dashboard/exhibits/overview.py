@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, following, sheet
@@ -197,8 +198,8 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     if len(outliers):
         worst = int(outliers[np.abs(values[outliers] - np.median(values)).argmax()])
         reading += (
-            f" {len(outliers)} of {len(values)} dots stand out, farthest rank {of_rank[worst]} in step "
-            f"{of_step[worst]}: {format_us(values[worst] * 1e3)}."
+            f" {len(outliers)} of {len(values)} dots stand out, farthest rank {of_rank[worst]} in "
+            f"{numbers.step_name(job, int(of_step[worst]))}: {format_us(values[worst] * 1e3)}."
         )
     drawn = _drawn(values)
     if len(drawn) < len(values):
@@ -208,18 +209,18 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     # The median of the job, as in the words.
     median_ms = statistics.median(measured_ms) if measured_ms else float(np.median(values))
     dots = Dots(of_step[drawn].tolist(), values[drawn].tolist(), median_ms, of_rank[drawn].tolist(), places)
-    chart, ways = dots if len(values) > 1 else None, _step_ways(steps, job_us)
+    chart, ways = dots if len(values) > 1 else None, _step_ways(job, steps, job_us)
     return Exhibit("steps", _QUESTION, reading, table, chart, ways=ways)
 
 
-def _step_ways(steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
+def _step_ways(job: JobFacts, steps: Sequence[int], job_us: Sequence[float]) -> tuple[Way, ...]:
     """Link to the longest of the steps."""
     measured = [step for step in steps if step < len(job_us) and math.isfinite(job_us[step])]
     if len(measured) < 2:
         return ()
     longest = max(measured, key=lambda step: job_us[step])
     return (
-        Way(f"Longest: step {longest}, in the timeline", "/timeline", (("steps", str(longest)),)),
+        Way(f"Longest: {numbers.step_name(job, longest)}, in the timeline", "/timeline", (("steps", str(longest)),)),
         Way("What makes it long", "/ranks"),
     )
 

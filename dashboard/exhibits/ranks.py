@@ -138,7 +138,7 @@ def _steps(view: View) -> Exhibit:
     extra = CAUSE_IDS[int((causes[slow] - np.median(causes, axis=0)).argmax())]
     reading = (
         f"Median {format_us(np.median(total) * 1e3)}, 95th percentile "
-        f"{format_us(np.percentile(total, 95) * 1e3)}; step {steps[slow]} is the longest, mostly by "
+        f"{format_us(np.percentile(total, 95) * 1e3)}; {numbers.step_name(job, steps[slow])} is the longest, mostly by "
         f"{CAUSES[extra].label}."
     )
     chart = Stacked([str(s) for s in steps], all_cause_parts(causes), "ms", horizontal=False, axis="step")

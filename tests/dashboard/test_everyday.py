@@ -18,7 +18,7 @@ from ddprof.analyzers.kernel_table.merged import merged
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.exhibit import short_name
-from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
+from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, step_name
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
@@ -155,7 +155,7 @@ def test_what_the_late_rank_does_meanwhile_and_where_the_longer_steps_are(reader
     one = reader(TODAY)
     steps = one.view.opened.report.steps.per_step_us
     longest = max(range(len(steps)), key=lambda step: steps[step])
-    one.click(f"Longest: step {longest}, in the timeline")
+    one.click(f"Longest: {step_name(one.view.opened.job, longest)}, in the timeline")
     one.page.wait("return ddprof.timeline && ddprof.timeline.tile")
     lo, hi = one.page.view
     ranks = one.view.opened.timeline.steps

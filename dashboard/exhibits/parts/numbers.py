@@ -17,6 +17,7 @@ from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.runs.view import View
+from ddprof.dashboard.timeline.steps import step_words
 from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array
 
@@ -65,6 +66,12 @@ def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
 def step_count(job: JobFacts) -> int:
     """Number of steps that every rank has."""
     return min(len(f.steps) for f in job.ranks)
+
+
+def step_name(job: JobFacts, step: int) -> str:
+    """A step in words, with its number in the traces where the pages count otherwise: "step 3 (marked 9)"."""
+    marked = {int(facts.steps["index"][step]) for facts in job.ranks}
+    return step_words(step, marked.pop() if len(marked) == 1 else step)
 
 
 def rank_steps_us(job: JobFacts) -> Array:

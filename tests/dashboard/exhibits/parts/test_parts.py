@@ -25,7 +25,7 @@ from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
 from ddprof.dashboard.exhibits.parts.flame import BY, LEAST_SHARE, TreeFrame, frames
-from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times
+from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times, step_name
 from ddprof.dashboard.exhibits.parts.trials import short_names
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report.model import HealthItem
@@ -133,6 +133,7 @@ def test_communication_outside_the_steps_is_in_no_group_and_makes_nobody_late(st
     assert cut.calls == pytest.approx(whole.calls)  # per step, and there is one step less
     assert cut.transfer_us == pytest.approx(whole.transfer_us, rel=0.1)
     np.testing.assert_allclose(lateness_us(less), lateness_us(job)[:, :-1], equal_nan=True)
+    assert step_name(less, 0) == f"step 0 (marked {job.ranks[0].steps['index'][0]})"
 
 
 def test_of_two_ranks_each_is_held_against_the_other(sample: Sample) -> None:

@@ -56,8 +56,7 @@ def find_gaps(
     tables = [_pieces(copies, "memcpy")]
     if len(idle[0]):
         tables += _attribute(idle, _next_launch(ops, idle), spans, "other" if streams_wait else "unknown")
-    gaps = concat(GAPS, tables)
-    gaps = gaps.take(np.argsort(gaps["start_ns"], kind="stable"))
+    gaps = concat(GAPS, tables).ordered()
     return gaps.replace(next_op=_next_op(ops, gaps["end_ns"]))
 
 

@@ -59,8 +59,7 @@ def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], thre
         first_runs(trace, threads, spans),
         _rows(*capturing(trace), Once.CAPTURE, 0),
     ]
-    table = concat(ONCE, parts)
-    return table.take(np.argsort(table["start_ns"], kind="stable"))
+    return concat(ONCE, parts).ordered()
 
 
 def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Table:
@@ -163,5 +162,4 @@ def book_start_up(gaps: Table, starting: Intervals) -> Table:
         start, end, row, _ = intervals.intersect_rows(split.bounds, part)
         taken = split.take(row).replace(start_ns=start, end_ns=end)
         pieces.append(taken if cause is None else taken.replace(cause=np.full(len(row), cause)))
-    booked = concat(GAPS, pieces)
-    return booked.take(np.argsort(booked["start_ns"], kind="stable"))
+    return concat(GAPS, pieces).ordered()

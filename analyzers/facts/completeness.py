@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.device import launch_rows, lookup
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.analyzers.facts.stepping.first_runs import captures
@@ -108,15 +108,15 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
     ended = np.zeros(count, bool)
     for kind in (Kind.RUNTIME, Kind.CPU_OP) if count else ():
         at = events["ts_ns"][events["kind"] == kind]
-        step = np.searchsorted(steps["start_ns"], at, side="right") - 1
-        inside = (step >= 0) & (at < steps["end_ns"][step])
-        held = np.bincount(step[inside], minlength=count)
+        step = intervals.row_at(steps.bounds, at)
+        at, step = at[step >= 0], step[step >= 0]
+        held = np.bincount(step, minlength=count)
         if not held.any():
             continue
         last = int(np.flatnonzero(held)[-1])
         ended[last + 1 :] = True
         last_ns = np.full(count, np.iinfo(np.int64).min)
-        np.maximum.at(last_ns, step[inside], at[inside])
+        np.maximum.at(last_ns, step, at)
         tail_ns = steps["end_ns"] - last_ns
         before = np.flatnonzero(held[:last])
         fewer = len(before) and held[last] < (1 - FEWER_SHARE) * held[before].min()
@@ -144,8 +144,8 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
     captured = ~linked & intervals.contains(captures(trace), events["ts_ns"][calls])
     calls, linked = calls[~captured], linked[~captured]
     at, unlinked = events["ts_ns"][calls], ~linked
-    step = np.searchsorted(steps["start_ns"], at, side="right") - 1
-    inside = (step >= 0) & (at < steps["end_ns"][step])
+    step = intervals.row_at(steps.bounds, at)
+    inside = step >= 0
     work, graphs = np.ones(len(calls), np.int64), np.flatnonzero(~launches_one[events["name"][calls]])
     if len(graphs):
         work[graphs] = _work_of_a_call(events["name"][calls[graphs]], events["correlation"][calls[graphs]], done)
@@ -160,10 +160,7 @@ def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
     whole. `done`: correlation of each piece of work.
     """
     number, times = np.unique(done, return_counts=True)
-    pieces = np.zeros(len(correlation), np.int64)
-    if len(number):
-        at = np.minimum(np.searchsorted(number, correlation), len(number) - 1)
-        pieces = np.where(number[at] == correlation, times[at], 0)
+    pieces = np.maximum(lookup(number, times, correlation), 0)
     work = np.zeros(len(pieces), np.int64)
     for each in np.unique(name).tolist():
         linked = pieces[(name == each) & (pieces > 0)]

@@ -16,7 +16,13 @@ def rows_of(trace: RankTrace, kind: Kind, named: Array, threads: Array | None = 
     return np.flatnonzero(is_one if threads is None else is_one & among(events["track"], threads))
 
 
-def times(events: Table, rows: Array) -> Intervals:
-    """Start and end of each of some events (rows or a mask), ns."""
+def times(events: Table, rows: Array | slice = slice(None)) -> Intervals:
+    """Start and end of each event, or of some (rows or a mask), ns."""
     start = events["ts_ns"][rows]
     return start, start + events["dur_ns"][rows]
+
+
+def on_threads(events: Table, rows: Array) -> dict[str, Array]:
+    """Columns start_ns, end_ns, thread and name of some events (rows)."""
+    start, end = times(events, rows)
+    return {"start_ns": start, "end_ns": end, "thread": events["track"][rows], "name": events["name"][rows]}

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.completeness import LOST_SHARE, MIN_LOST
 from ddprof.analyzers.facts.cpu.operators import shapes_of
 from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.events import rows_of
 from ddprof.analyzers.facts.names import is_launch
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, distinct, of_kinds, stable_order
@@ -45,9 +47,8 @@ def _calls(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
     events = trace.events
     at_ns, external = events["ts_ns"], events["external_id"]
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (external != NULL))
-    step = np.searchsorted(steps["mark_ns"], at_ns[rows], side="right") - 1
-    inside = (step >= 0) & (at_ns[rows] < steps["mark_end_ns"][np.maximum(step, 0)])
-    rows, step = rows[inside], step[inside]
+    step = intervals.row_at((steps["mark_ns"], steps["mark_end_ns"]), at_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
     _, kind = distinct(events["name"][rows], shapes_of(trace, rows))
     order = stable_order(kind)
     part = kind[order] * len(steps) + step[order]
@@ -67,5 +68,5 @@ def _above_work(trace: RankTrace) -> Array:
     events, external = trace.events, trace.events["external_id"]
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     launch = launch_rows(trace)[rows]
-    called = (events["kind"] == Kind.RUNTIME) & is_launch(trace.strings)[events["name"]]
+    called = rows_of(trace, Kind.RUNTIME, is_launch(trace.strings))
     return np.unique(np.concatenate((external[rows], external[launch[launch >= 0]], external[called])))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase, occupied
 from ddprof.analyzers.facts.names import is_dataloader, matches
 from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
@@ -123,7 +124,8 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
     events, makes = trace.events, matches(MAKES_BATCHES, trace.strings)
     of_values = np.array([text == OF_VALUES for text in trace.strings], bool)
     rows = np.flatnonzero((events["track"] == track) & makes[events["name"]])
-    rows = rows[~intervals.contains(_fetches(trace, track), events["ts_ns"][rows])]
+    fetches = np.flatnonzero((events["track"] == track) & is_dataloader(trace.strings)[events["name"]])
+    rows = rows[~intervals.contains(intervals.union(*times(events, fetches)), events["ts_ns"][rows])]
     at, is_of_values = events["ts_ns"][rows], of_values[events["name"][rows]]
     done = at + np.maximum(events["dur_ns"][rows], 0)
     start, end = phases.feeding
@@ -134,13 +136,6 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
     np.maximum.at(last, of[inside], np.minimum(done, end[np.maximum(of, 0)])[inside])
     made = intervals.union(np.minimum(begin, last), last)
     return intervals.intersect(intervals.union(begin, end), feeding), intervals.intersect(made, feeding)
-
-
-def _fetches(trace: RankTrace, track: int) -> Intervals:
-    """Intervals in which a thread fetches from a loader."""
-    events = trace.events
-    rows = np.flatnonzero((events["track"] == track) & is_dataloader(trace.strings)[events["name"]])
-    return intervals.union(events["ts_ns"][rows], events["ts_ns"][rows] + np.maximum(events["dur_ns"][rows], 0))
 
 
 def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
@@ -160,9 +155,8 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     """
     operators = operators.take(~matches(CARRIES, trace.strings)[operators["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
-    if not len(operators) or any(
-        operators[of][is_making].sum() < MAKING_SHARE * operators[of].sum() for of in ("count", "time_ns")
-    ):
+    columns = operators["count"], operators["time_ns"]
+    if not len(operators) or any(each[is_making].sum() < MAKING_SHARE * each.sum() for each in columns):
         return None
     if matches(_COMMUNICATES, trace.strings)[operators["name"]].any():
         return None

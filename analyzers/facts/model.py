@@ -16,7 +16,7 @@ import numpy as np
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
 from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS, UNIT_HOOKS
 from ddprof.causes import CAUSE_CODE
-from ddprof.intervals import Intervals, contains, subtract, union
+from ddprof.intervals import Intervals, contains, overlap, subtract, union
 from ddprof.model import (
     MODULE_SPANS,
     MODULE_STACKS,
@@ -299,6 +299,14 @@ class RankFacts:
     def marks(self) -> Intervals:
         """The host's time of each step, from mark to mark."""
         return self.steps["mark_ns"], self.steps["mark_end_ns"]
+
+    def per_step_us(self, spans: Intervals) -> float:
+        """Time of spans on the device inside the steps, us per step."""
+        return float(overlap(spans, *self.steps.bounds).sum()) / len(self.steps) / 1e3
+
+    def host_us(self, spans: Intervals) -> float:
+        """Time of spans on the host inside the steps, us per step."""
+        return float(overlap(spans, *self.marks).sum()) / len(self.steps) / 1e3
 
     def phase_time(self, phase: Phase) -> Intervals:
         """Intervals of the host in this phase; of optimizers without the passes of closures that these call."""

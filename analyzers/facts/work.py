@@ -72,10 +72,8 @@ def step_compute_ns(facts: RankFacts) -> Array:
     """Compute time of each step, ns, shape (steps,). A kernel counts in full in the step that launched it."""
     if not facts.is_device_rank:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
-    ops, count = facts.device_ops, len(facts.steps)
-    step = step_of_launch(facts)
-    in_steps = (ops["work"] == Work.COMPUTE) & (step >= 0)
-    return np.bincount(step[in_steps], weights=(ops["end_ns"] - ops["start_ns"])[in_steps], minlength=count)
+    ops, (rows, step) = facts.device_ops, computed_in_steps(facts)
+    return np.bincount(step, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=len(facts.steps))
 
 
 @remembered
@@ -86,6 +84,14 @@ def step_of_launch(facts: RankFacts) -> Array:
     """
     step = intervals.row_at(facts.marks, issued_ns(facts.device_ops))
     return np.where(is_early(facts.device_ops), -1, step)
+
+
+def computed_in_steps(facts: RankFacts, steps: int | None = None) -> tuple[Array, Array]:
+    """Rows of the compute kernels that the first `steps` steps launched, or all steps, and the step of each."""
+    step = step_of_launch(facts)
+    inside = (facts.device_ops["work"] == Work.COMPUTE) & (step >= 0) & (step < (steps or len(facts.steps)))
+    rows = np.flatnonzero(inside)
+    return rows, step[rows]
 
 
 @remembered

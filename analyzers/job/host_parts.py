@@ -21,7 +21,7 @@ def part_by_step_ns(facts: RankFacts, part: str) -> Array:
 
 def part_us(facts: RankFacts, part: str) -> float:
     """Time of the host in a part, us per step."""
-    return float(part_by_step_ns(facts, part).sum()) / 1e3 / len(facts.steps)
+    return facts.host_us(part_of(facts, part))
 
 
 def part_of(facts: RankFacts, part: str) -> Intervals:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.work import free_host
 from ddprof.tables import Array, distinct
@@ -160,9 +160,8 @@ def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Piece
 
 def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> Pieces:
     """Pieces inside steps, numbered by kind."""
-    steps = facts.steps
-    step = np.searchsorted(steps["start_ns"], start_ns, side="right") - 1
-    inside = np.flatnonzero((step >= 0) & (start_ns < np.append(steps["end_ns"], 0)[step]))
+    step = intervals.row_at(facts.steps.bounds, start_ns)
+    inside = np.flatnonzero(step >= 0)
     order = inside[np.lexsort((start_ns[inside], step[inside], kind[inside]))]
     _, group = distinct(kind[order], step[order])
     number = np.arange(len(order)) - np.searchsorted(group, group)

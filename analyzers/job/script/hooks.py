@@ -13,9 +13,7 @@ from ddprof.intervals import Intervals
 
 def in_hooks(facts: RankFacts) -> Intervals:
     """Intervals of the host in hooks outside calls of and waits in collectives; on the rank's own clock."""
-    comms = facts.comms
-    has_call = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
-    calls = intervals.union(comms["launch_ns"][has_call], comms["launch_end_ns"][has_call])
+    calls = facts.comms["launch_ns"], facts.comms["launch_end_ns"]  # both are missing, and equal, where there was none
     return intervals.subtract(intervals.union(*facts.comm_hooks.bounds), intervals.merge(calls, blocked(facts)))
 
 
@@ -26,7 +24,7 @@ def held_by_hooks_us(facts: RankFacts) -> float:
     held = in_hooks(facts)
     if not computes(facts):
         held = intervals.intersect(held, facts.gaps_of("host_launch").bounds)
-    return float(intervals.overlap(held, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
+    return facts.per_step_us(held)
 
 
 def longest_hook(facts: RankFacts) -> str:

@@ -156,11 +156,11 @@ def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
     operator in more than one step."""
     ops = facts.host_operators
     start, end = between_operators(facts)
-    step = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
+    step = intervals.row_at(facts.steps.bounds, start)
     if not len(start):
         return EMPTY
     least_ns = min(MOST_LAUNCHES * float(np.median(end - start)), DEAREST_LAUNCH_NS)
-    keep = (end - start >= least_ns) & (step >= 0) & (start < np.append(facts.steps["end_ns"], 0)[step])
+    keep = (end - start >= least_ns) & (step >= 0)
     start, end, step = start[keep], end[keep], step[keep]
     ended = ops["start_ns"] + ops["dur_ns"]
     order = np.argsort(ended, kind="stable")

@@ -139,7 +139,7 @@ class RankPaths:
         """All script time beside the phases, us per step; None where the phases are not known."""
         if self.beside is None or not len(self.beside.every[0]):
             return None
-        return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
+        return self.facts.host_us(self.beside.every)
 
     def held_us(self, phase: str) -> float:
         """Python between operators in forward or backward passes or beside the phases (`phase`), us per step; 0 on a

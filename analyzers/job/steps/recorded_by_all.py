@@ -13,6 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.completeness import FEWER_SHARE as FEWER_EVENTS
 from ddprof.analyzers.facts.completeness import LOST_SHARE, longest_run
 from ddprof.analyzers.facts.early import early_comms, is_early
@@ -286,10 +287,8 @@ def _column(facts: RankFacts, table: Table, early: Array, numbers: Array) -> Arr
 
 def _steps_at(facts: RankFacts, at_ns: Array, numbers: Array) -> Array:
     """Position in `numbers` of the step that holds each time; -1 where none does."""
-    start, end = facts.marks
-    step = np.searchsorted(start, at_ns, side="right") - 1
-    inside = (step >= 0) & (at_ns < end[np.maximum(step, 0)])
-    return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
+    column = np.append(np.searchsorted(numbers, facts.steps["index"]), -1)
+    return column[intervals.row_at(facts.marks, at_ns)]  # row -1 is none
 
 
 def _block(whole: Array) -> tuple[list[int], int, int]:

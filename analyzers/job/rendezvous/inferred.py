@@ -91,10 +91,8 @@ class _Search:
         accepted: list[_Seen] = []
         of_groups: list[list[_Seen]] = []
         for group, members in self._groups.items():
-            left = [
-                (position, row) for _, position, row in seeds if position in members and (position, row) not in used
-            ]
-            met = self._of_group(place, group, members, left)
+            left = [(position, row) for _, position, row in seeds if position in members]
+            met = self._of_group(place, group, members, [each for each in left if each not in used])
             if met:
                 of_groups.append(met)
                 used |= {standstill for seen in met for standstill in seen.standstills}
@@ -230,13 +228,13 @@ def _with(seen: _Seen, rank: int, position: int, member: _Member) -> _Seen:
     """The meeting with one more member."""
     met = seen.meeting
     resumed_ns = max(member.resumed_ns, member.arrived_ns) + member.offset_ns
-    meeting = Meeting(
+    meeting = replace(
+        met,
         group=tuple(sorted((*met.group, rank))),
         members=(*met.members, position),
         arrived_ns=(*met.arrived_ns, member.arrived_ns + member.offset_ns),
         resumed_ns=(*met.resumed_ns, resumed_ns),
         launch_ns=(*met.launch_ns, member.launch_ns),
-        on_host=met.on_host,
     )
     stood = () if member.standstill is None else ((position, member.standstill),)
     return replace(seen, meeting=meeting, standstills=(*seen.standstills, *stood))
@@ -257,10 +255,6 @@ def find_meetings(
     numbers = [p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(ranks)]
     meet = {g: at for g, at in traced.items() if len(at) > 1}
     search = _Search(standstills, PlaceClocks(ranks, clock, standstills), numbers, meet)
-    return [meeting for place in _worth(standstills, worth_ns) for meeting in search.meet_at(place, worth_ns)]
-
-
-def _worth(standstills: Sequence[Standstills], worth_ns: float) -> list[int]:
-    """Places where some rank stands still for long."""
-    long = [np.unique(p.events.place[p.event[p.idle_ns >= worth_ns]]) for p in standstills]
-    return np.unique(np.concatenate(long)).tolist() if long else []
+    # Places where some rank stands still for long.
+    worth = np.unique(np.concatenate([p.events.place[p.event[p.idle_ns >= worth_ns]] for p in standstills]))
+    return [meeting for place in worth.tolist() for meeting in search.meet_at(place, worth_ns)]

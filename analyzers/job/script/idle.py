@@ -99,9 +99,8 @@ def script_time(facts: RankFacts) -> ScriptTime:
             stepping = spans_of(spans, stepping_ns > 0)
             delays = every = intervals.merge(delays, intervals.intersect(beside, in_user_code), stepping)
             is_own = is_own | (stepping_ns > 0)
-        return ScriptTime(
-            delays, intervals.merge(delays, every), 1.0, np.where(is_own, time_by_stack(facts, delays), 0.0)
-        )
+        stack_ns = np.where(is_own, time_by_stack(facts, delays), 0.0)
+        return ScriptTime(delays, intervals.merge(delays, every), 1.0, stack_ns)
     where = beside if computes(facts) else intervals.intersect(between, beside)
     time_ns = np.where(is_own, time_beside(facts, tree, where), 0.0)
     if computes(facts):  # a device runs what an optimizer calls: compute.unfused_optimizer

@@ -141,7 +141,8 @@ def _messages(job: JobFacts) -> _Messages:
     instance = members["instance"][rows[:, 0]]
     rank = np.sort(members["rank"][rows], axis=1)
     dur_ns = (members["end_ns"] - members["start_ns"])[rows].min(axis=1)
-    shares = _payloads(members["rank"], members["comm"])[rows].max(axis=1)
+    _, kernel = distinct(members["rank"], members["comm"])
+    shares = np.bincount(kernel)[kernel][rows].max(axis=1)  # messages that the kernel of either side carries
     hosts = np.unique(np.array(job.clock.domain_of), return_inverse=True)[1]
     crosses = hosts[rank[:, 0]] != hosts[rank[:, 1]]
     size = instances["size_bytes"][instance]
@@ -149,13 +150,6 @@ def _messages(job: JobFacts) -> _Messages:
     alike = np.unique(np.column_stack((size, shares, between)), axis=0, return_inverse=True)[1].reshape(-1)
     in_steps = instances_in_steps(job)[instance]
     return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], 2 * alike + crosses, dur_ns, in_steps, crosses, alike)
-
-
-def _payloads(rank: Array, comm: Array) -> Array:
-    """Number of messages that the kernel of each membership carries."""
-    _, kernel = distinct(rank, comm)
-    payloads: Array = np.bincount(kernel)[kernel]
-    return payloads
 
 
 def _stage_of(job: JobFacts) -> Array:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.operation_tables import KERNEL_GROUPS
 from ddprof.model import RankTrace, element_bytes
 from ddprof.tables import NULL, Array, Table
 

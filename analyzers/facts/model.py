@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS, UNIT_HOOKS
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, contains, overlap, subtract, union
 from ddprof.model import (
@@ -218,6 +217,39 @@ SCRIPT_OPERATORS = Schema(
     Column("in_optimizer", "bool", "called in the optimizer's step; else outside forward, loss and backward too"),
     Column("count", "int64", "calls inside steps"),
     Column("time_ns", "int64", "their time on the host"),
+)
+
+HOST_WORK = Schema(
+    "host_work",
+    Column("start_ns", "int64", "start of busy time on the training threads of a CPU rank"),
+    Column("end_ns", "int64", "end"),
+)
+
+HOST_OPERATORS = Schema(
+    "host_operators",
+    Column("start_ns", "int64", "start of an operator of a CPU rank that no other operator called"),
+    Column("dur_ns", "int64", "duration"),
+    Column("name", "int32", "operator"),
+    Column("shape", "int32", "its shapes; -2147483648 if not recorded"),
+)
+
+UNIT_HOOKS = Schema(
+    "unit_hooks",
+    Column("start_ns", "int64", "FSDP's Python around the passes of one unit begins (torch's own range)"),
+    Column("end_ns", "int64", "it ends"),
+)
+
+KERNEL_GROUPS = Schema(
+    "kernel_groups",
+    Column("name", "int32", "kernel"),
+    Column("shape", "int32", "shapes of the operator above it; -2147483648 if not recorded"),
+    Column("count", "int64", "launches inside steps"),
+    Column("total_ns", "int64", "time"),
+    Column("median_ns", "int64", "median duration"),
+    Column("flops", "float64", "floating-point operations, from shapes", nullable=True),
+    Column("element_bytes", "int64", "of the first operand, from its recorded type", nullable=True),
+    Column("is_gemm", "bool", "matrix product or convolution"),
+    Column("is_fp32", "bool", "a gemm whose operands are single precision"),
 )
 
 NO_STRING = -(2**31)

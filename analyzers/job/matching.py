@@ -13,9 +13,9 @@ import numpy as np
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups.groups import GroupKey, global_peers
-from ddprof.analyzers.job.message_order import numbers_in_order
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
@@ -23,6 +23,9 @@ from ddprof.tables import NULL, Array
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
 NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
+FEWEST = 3  # messages that both ends recorded
+NEARLY = 0.9  # of these arrive after they were sent: an event may be lost
+ENOUGH = 0.5  # of the shorter side: at larger shifts most of it has no other end
 _ENDS = ("src", "dst", "group", "tag")  # of a message
 
 
@@ -72,7 +75,7 @@ def match(
     else:
         pair = _keys(messages, _ENDS)
         ordinal = _running_count(_combine(_combine(pair, messages["rank"]), messages["side"]))
-        key = _combine(pair, numbers_in_order(ranks, messages, pair, ordinal))
+        key = _combine(pair, _numbers_in_order(ranks, messages, pair, ordinal))
     is_timed = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
     messages = {name: values[is_timed] for name, values in messages.items()}
     matched = _instances(messages, key[is_timed])
@@ -245,3 +248,44 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
             }
         )
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _numbers_in_order(ranks: Sequence[RankFacts], messages: dict[str, Array], pair: Array, ordinal: Array) -> Array:
+    """The `ordinal` of each message of its pair and side, of receivers shifted to the send that it belongs to.
+
+    A stage of a pipeline written by hand receives before its first forward pass, with which its step begins: its first
+    message lies in the step before, or before the window. The messages of a pair arrive in the order in which they are
+    sent, and none before it is sent; of the shifts that allow it the one with the shortest way is the true one.
+
+    `messages`: rows in call order per rank; `pair`: equal for rows with the same two ends, group and tag.
+    """
+    numbers = ordinal.copy()
+    start, end = (_times(ranks, messages, name) for name in ("start_ns", "end_ns"))
+    is_kept = ~messages["lost"].astype(bool)
+    is_send = messages["side"] == 1
+    for each in np.unique(pair):
+        sent, received = (np.flatnonzero((pair == each) & side) for side in (is_send, ~is_send))
+        if len(sent) and len(received):
+            shift = _shift(start[sent], end[received], is_kept[sent], is_kept[received])
+            numbers[received] += shift
+    return numbers
+
+
+def _times(ranks: Sequence[RankFacts], messages: dict[str, Array], name: str) -> Array:
+    times = np.zeros(len(messages["rank"]), np.int64)
+    for position, facts in enumerate(ranks):
+        of_rank = messages["rank"] == position
+        times[of_rank] = facts.comms[name][messages["comm"][of_rank]]
+    return times
+
+
+def _shift(sent_ns: Array, received_ns: Array, is_sent: Array, is_received: Array) -> int:
+    """Number of sends before the one that the first receive belongs to; 0 where no shift is possible."""
+    least = max(FEWEST, int(ENOUGH * min(len(sent_ns), len(received_ns))))
+    for shift in range(len(sent_ns) - least, least - len(received_ns) - 1, -1):
+        first, last = max(0, -shift), min(len(received_ns), len(sent_ns) - shift)
+        here, there = slice(first, last), slice(first + shift, last + shift)
+        both = is_received[here] & is_sent[there]
+        if both.sum() >= FEWEST and (received_ns[here] + RESOLUTION_NS >= sent_ns[there])[both].mean() >= NEARLY:
+            return shift
+    return 0

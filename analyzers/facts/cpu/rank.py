@@ -18,9 +18,8 @@ from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, NO_STRING, of_cause
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, NO_STRING, of_cause
 from ddprof.analyzers.facts.names import ENGINE, OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
-from ddprof.analyzers.facts.operation_tables import HOST_WORK
 from ddprof.analyzers.facts.stepping.steps import step_marks
 from ddprof.causes import HOST_OCCUPANTS
 from ddprof.intervals import Intervals

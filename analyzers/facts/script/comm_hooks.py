@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 
 from ddprof.analyzers.facts.events import on_threads, rows_of, times
-from ddprof.analyzers.facts.model import COMM_HOOKS, RankFacts
+from ddprof.analyzers.facts.model import COMM_HOOKS, UNIT_HOOKS, RankFacts
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.operation_tables import UNIT_HOOKS
 from ddprof.intervals import union
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Table

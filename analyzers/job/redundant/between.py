@@ -113,8 +113,7 @@ def _places(facts: RankFacts) -> Array:
     """Place of each row of script_calls between the passes."""
     at_ns = facts.script_calls["start_ns"]
     spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
-    start = np.concatenate([span[0] for span in spans.values()])
-    end = np.concatenate([span[1] for span in spans.values()])
+    start, end = map(np.concatenate, zip(*spans.values(), strict=True))
     phase = np.repeat(list(spans), [len(span[0]) for span in spans.values()])
     by_end, by_start = np.argsort(end, kind="stable"), np.argsort(start, kind="stable")
     last = np.append(phase[by_end], -1)[np.searchsorted(end[by_end], at_ns, side="right") - 1]

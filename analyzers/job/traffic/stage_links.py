@@ -13,8 +13,8 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
 from ddprof.analyzers.job.traffic.links import MIN_RATIO
+from ddprof.analyzers.job.waiting.members import instances_in_steps
 from ddprof.tables import NULL, Array, distinct
 
 MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does not move

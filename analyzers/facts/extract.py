@@ -7,7 +7,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.anomaly import anomaly_work
 from ddprof.analyzers.facts.comms import device_comms
-from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note
+from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note, lost_pairs_note
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
@@ -16,7 +16,6 @@ from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplain
 from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_ranges, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
-from ddprof.analyzers.facts.lost_pairs import lost_pairs_note
 from ddprof.analyzers.facts.memory import device_memory
 from ddprof.analyzers.facts.model import DEVICE_OPS, SCRIPT_OPERATORS, TABLES, RankFacts, Work, of_cause
 from ddprof.analyzers.facts.names import is_wait_event

@@ -19,6 +19,8 @@ def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_neede
     for words, columns in wrong.items():
         with pytest.raises(ValueError, match=words):
             TWO.table(columns)
+    one_name = TWO.table({"at_ns": [2, 1], "name": "a"})  # one value for all rows
+    assert (one_name["name"].tolist(), one_name.ordered("at_ns")["at_ns"].tolist()) == (["a", "a"], [1, 2])
     empty = TWO.empty()
     assert (list(empty.columns), len(empty)) == (["at_ns", "name"], 0)
     assert (empty["at_ns"].dtype, empty["name"].dtype) == (np.int64, object)

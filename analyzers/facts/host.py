@@ -69,15 +69,15 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     in_phase = phase_ranges(phases(trace))
     trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
+    named = _without_those_inside(named, is_evaluation_fetch(strings)[named["name"]], "dataloader")
+    is_fetch = named["cause"] == CAUSE_CODE["dataloader"]
     tables = [
-        _without_those_inside(named, is_evaluation_fetch(strings)[named["name"]], "dataloader"),
+        _without_those_inside(named, is_fetch, "checkpoint"),  # `torch.load` may read a pickled sample
         *_blocking(ops, threads),
         script_occupants(trace, threads, marks_ns),
         taken_from_queue(trace, threads, in_phase, marks_ns),
         _prepared_batches(trace, threads, ops, marks_ns),
     ]
-    # `torch.load` may read a pickled sample.
-    tables[0] = _without_those_inside(tables[0], tables[0]["cause"] == CAUSE_CODE["dataloader"], "checkpoint")
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, in_phase, marks_ns))
     return _with_operators(trace, concat(HOST_SPANS, tables).ordered())
@@ -122,14 +122,11 @@ def _blocking(ops: Table, threads: Array) -> list[Table]:
     done, and for their own kernels; until a kernel begins, a call takes what it takes anyway.
     """
     here = among(ops["thread"], threads)
-    copies, kernels = (
-        ops.take((ops["work"] == Work.COPY) & waited_for(ops) & here),
-        ops.take(waiting_launches(ops) & here),
-    )
-    calls = copies["launch_ns"], copies["launch_end_ns"]
+    copies = ops.take((ops["work"] == Work.COPY) & waited_for(ops) & here)
+    kernels = ops.take(waiting_launches(ops) & here)
     return [
-        occupied("host_sync", spans, waits["thread"], waits["name"])
-        for waits, spans in ((copies, calls), (kernels, kernels.bounds))
+        occupied("host_sync", (copies["launch_ns"], copies["launch_end_ns"]), copies["thread"], copies["name"]),
+        occupied("host_sync", kernels.bounds, kernels["thread"], kernels["name"]),
     ]
 
 

@@ -120,13 +120,18 @@ def overlap(a: Intervals, lo_ns: Int64, hi_ns: Int64) -> Int64:
     return at_ns[len(lo_ns) :] - at_ns[: len(lo_ns)]
 
 
-def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
-    """Mask of the instants in `at_ns` that lie inside `a`."""
+def row_at(a: Intervals, at_ns: Int64) -> Int64:
+    """Row of the member of `a` that holds each instant of `at_ns`; -1 where none does."""
     start, end = a
     if not len(start):
-        return np.zeros(len(at_ns), bool)
+        return np.full(len(at_ns), -1)
     row = np.searchsorted(start, at_ns, side="right") - 1
-    return np.asarray((row >= 0) & (at_ns < end[np.maximum(row, 0)]))
+    return np.where((row >= 0) & (at_ns < end[row]), row, -1)
+
+
+def contains(a: Intervals, at_ns: Int64) -> npt.NDArray[np.bool_]:
+    """Mask of the instants in `at_ns` that lie inside `a`."""
+    return np.asarray(row_at(a, at_ns) >= 0)
 
 
 def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
@@ -149,6 +154,11 @@ def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
         around[left] = here[np.searchsorted(here, left) - 1]
         end_ns[left] = np.minimum(end_ns[left], end_ns[around[left]])
     return end_ns, parent, depth
+
+
+def outermost(start_ns: Int64, end_ns: Int64) -> npt.NDArray[np.bool_]:
+    """Mask of a thread's frames that begin after all earlier ones have ended. `start_ns`: sorted as for `nested`."""
+    return np.append(True, start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1])[: len(start_ns)]
 
 
 def innermost(start_ns: Int64, end_ns: Int64, parent: Int64) -> tuple[Int64, Int64, Int64]:

@@ -39,158 +39,129 @@ DEVICE_KINDS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 
 EVENTS = Schema(
     "events",
-    (
-        Column("kind", "uint8", "model.Kind"),
-        Column("name", "int32", "index into RankTrace.strings"),
-        Column("track", "int32", "row of the tracks table"),
-        Column("ts_ns", "int64", "start"),
-        Column("dur_ns", "int64", "duration, >= 0"),
-        Column("correlation", "int64", "joins a runtime call and the device operation it launched", nullable=True),
-        Column(
-            "external_id",
-            "int64",
-            "joins a device operation or runtime call and the CPU operator above it",
-            nullable=True,
-        ),
+    Column("kind", "uint8", "model.Kind"),
+    Column("name", "int32", "index into RankTrace.strings"),
+    Column("track", "int32", "row of the tracks table"),
+    Column("ts_ns", "int64", "start"),
+    Column("dur_ns", "int64", "duration, >= 0"),
+    Column("correlation", "int64", "joins a runtime call and the device operation it launched", nullable=True),
+    Column(
+        "external_id",
+        "int64",
+        "joins a device operation or runtime call and the CPU operator above it",
+        nullable=True,
     ),
 )
 
 TRACKS = Schema(
     "tracks",
-    (
-        Column("pid", "str", "process as written in the trace; the device number for device tracks"),
-        Column("tid", "str", "thread as written in the trace; the stream number for device tracks"),
-        Column("name", "str", "thread_name metadata, '' if there is none"),
-        Column("device", "int64", "device index of a device track", nullable=True),
-        Column("stream", "int64", "stream of a device track", nullable=True),
-    ),
+    Column("pid", "str", "process as written in the trace; the device number for device tracks"),
+    Column("tid", "str", "thread as written in the trace; the stream number for device tracks"),
+    Column("name", "str", "thread_name metadata, '' if there is none"),
+    Column("device", "int64", "device index of a device track", nullable=True),
+    Column("stream", "int64", "stream of a device track", nullable=True),
 )
 
 COLLECTIVES = Schema(
     "collectives",
-    (
-        Column(
-            "row", "int64", "event that carries the arguments: a record_param_comms operator, a kernel or an annotation"
-        ),
-        Column(
-            "op", "int32", "index into strings: the collective name as written (allreduce, _allgather_base, send, ...)"
-        ),
-        Column("group", "int32", "index into RankTrace.process_groups; missing: -2147483648"),
-        Column("seq", "int64", "sequence number within the group", nullable=True),
-        Column("in_bytes", "int64", "input message of this rank", nullable=True),
-        Column("out_bytes", "int64", "output message of this rank", nullable=True),
-        Column("dtype", "int32", "index into strings; '' if unknown"),
-        Column("group_size", "int64", "ranks in the group", nullable=True),
-        Column("src", "int64", "source rank of a point-to-point operation, global where known", nullable=True),
-        Column("dst", "int64", "destination rank of a point-to-point operation, global where known", nullable=True),
+    Column(
+        "row", "int64", "event that carries the arguments: a record_param_comms operator, a kernel or an annotation"
     ),
+    Column("op", "int32", "index into strings: the collective name as written (allreduce, _allgather_base, send, ...)"),
+    Column("group", "int32", "index into RankTrace.process_groups; missing: -2147483648"),
+    Column("seq", "int64", "sequence number within the group", nullable=True),
+    Column("in_bytes", "int64", "input message of this rank", nullable=True),
+    Column("out_bytes", "int64", "output message of this rank", nullable=True),
+    Column("dtype", "int32", "index into strings; '' if unknown"),
+    Column("group_size", "int64", "ranks in the group", nullable=True),
+    Column("src", "int64", "source rank of a point-to-point operation, global where known", nullable=True),
+    Column("dst", "int64", "destination rank of a point-to-point operation, global where known", nullable=True),
 )
 
 MESSAGE_CALLS = Schema(
     "message_calls",
-    (
-        Column("row", "int64", "c10d operator that sends or receives one message"),
-        Column("peer", "int64", "the other rank's place in the group; missing: received from anybody", nullable=True),
-        Column("tag", "int64", "what tells messages of one pair apart", nullable=True),
-    ),
+    Column("row", "int64", "c10d operator that sends or receives one message"),
+    Column("peer", "int64", "the other rank's place in the group; missing: received from anybody", nullable=True),
+    Column("tag", "int64", "what tells messages of one pair apart", nullable=True),
 )
 
 COPIES = Schema(
     "copies",
-    (Column("row", "int64", "memcpy or memset event"), Column("size_bytes", "int64", "bytes moved", nullable=True)),
+    Column("row", "int64", "memcpy or memset event"),
+    Column("size_bytes", "int64", "bytes moved", nullable=True),
 )
 
 OPERATORS = Schema(
     "operators",
-    (
-        Column("row", "int64", "CPU operator with recorded shapes"),
-        Column("dims", "int32", "index into strings: JSON text of 'Input Dims'"),
-        Column("types", "int32", "index into strings: JSON text of 'Input type'"),
-    ),
+    Column("row", "int64", "CPU operator with recorded shapes"),
+    Column("dims", "int32", "index into strings: JSON text of 'Input Dims'"),
+    Column("types", "int32", "index into strings: JSON text of 'Input type'"),
 )
 
 SYNCS = Schema(
     "syncs",
-    (
-        Column("row", "int64", "cuda_sync event or the runtime call it describes"),
-        Column("wait_stream", "int64", "stream whose work is waited for", nullable=True),
-        Column("wait_correlation", "int64", "correlation of the cudaEventRecord that is waited for", nullable=True),
-    ),
+    Column("row", "int64", "cuda_sync event or the runtime call it describes"),
+    Column("wait_stream", "int64", "stream whose work is waited for", nullable=True),
+    Column("wait_correlation", "int64", "correlation of the cudaEventRecord that is waited for", nullable=True),
 )
 
 MEMORY = Schema(
     "memory",
-    (
-        Column("ts_ns", "int64", "when"),
-        Column("device", "int64", "device index; missing for host memory", nullable=True),
-        Column("allocated_bytes", "int64", "held by tensors", nullable=True),
-        Column("reserved_bytes", "int64", "held by the caching allocator", nullable=True),
-    ),
+    Column("ts_ns", "int64", "when"),
+    Column("device", "int64", "device index; missing for host memory", nullable=True),
+    Column("allocated_bytes", "int64", "held by tensors", nullable=True),
+    Column("reserved_bytes", "int64", "held by the caching allocator", nullable=True),
 )
 
 
 # What the host threads ran, by the line of the script: Python frames of the trace, or samples of a running process.
 SCRIPT_FRAMES = Schema(
     "script_frames",
-    (
-        Column("file", "str", "as recorded, without a prefix of sys.path; '' for what is not written in Python"),
-        Column(
-            "line", "int64", "traced: where the function is defined; sampled: the line it was in most", nullable=True
-        ),
-        Column("function", "str", "function, method or built-in"),
-        Column("is_user", "bool", "the user's own code: no library, launcher or part of Python"),
-        Column("is_generator", "bool", "a function that yields, by its samples; never known of traced frames"),
-    ),
+    Column("file", "str", "as recorded, without a prefix of sys.path; '' for what is not written in Python"),
+    Column("line", "int64", "traced: where the function is defined; sampled: the line it was in most", nullable=True),
+    Column("function", "str", "function, method or built-in"),
+    Column("is_user", "bool", "the user's own code: no library, launcher or part of Python"),
+    Column("is_generator", "bool", "a function that yields, by its samples; never known of traced frames"),
 )
 
 SCRIPT_STACKS = Schema(
     "script_stacks",
-    (
-        Column("frame", "int64", "row of script_frames: the innermost function"),
-        Column("outer", "int64", "row of script_stacks that called it, an earlier one", nullable=True),
-    ),
+    Column("frame", "int64", "row of script_frames: the innermost function"),
+    Column("outer", "int64", "row of script_stacks that called it, an earlier one", nullable=True),
 )
 
 SCRIPT_SPANS = Schema(
     "script_spans",
-    (
-        Column("start_ns", "int64", "from here the thread is in this stack"),
-        Column("end_ns", "int64", "to here; the spans of one thread do not overlap"),
-        Column("track", "int32", "host thread, as a row of the tracks table"),
-        Column("stack", "int64", "row of script_stacks"),
-        Column("resolution_ns", "int64", "0: traced; else the time between two samples, for which one sample stands"),
-    ),
+    Column("start_ns", "int64", "from here the thread is in this stack"),
+    Column("end_ns", "int64", "to here; the spans of one thread do not overlap"),
+    Column("track", "int32", "host thread, as a row of the tracks table"),
+    Column("stack", "int64", "row of script_stacks"),
+    Column("resolution_ns", "int64", "0: traced; else the time between two samples, for which one sample stands"),
 )
 
 # Calls of nn.Module, which torch.profiler records beside the Python frames (with_stack=True).
 MODULE_STACKS = Schema(
     "module_stacks",
-    (
-        Column("name", "str", "class and number of the innermost module: Linear_3"),
-        Column("outer", "int64", "row of module_stacks that called it, an earlier one", nullable=True),
-    ),
+    Column("name", "str", "class and number of the innermost module: Linear_3"),
+    Column("outer", "int64", "row of module_stacks that called it, an earlier one", nullable=True),
 )
 
 MODULE_SPANS = Schema(
     "module_spans",
-    (
-        Column("start_ns", "int64", "from here the thread is in this module's call"),
-        Column("end_ns", "int64", "to here; the spans of one thread do not overlap"),
-        Column("track", "int32", "host thread, as a row of the tracks table"),
-        Column("stack", "int64", "row of module_stacks"),
-    ),
+    Column("start_ns", "int64", "from here the thread is in this module's call"),
+    Column("end_ns", "int64", "to here; the spans of one thread do not overlap"),
+    Column("track", "int32", "host thread, as a row of the tracks table"),
+    Column("stack", "int64", "row of module_stacks"),
 )
 
 SCRIPT_TOTALS = Schema(
     "script_totals",
-    (
-        Column("thread", "str", "'': the training thread; else another thread's name, or 'worker N' of the loader"),
-        Column("phase", "str", "what the training thread was in: data, ..., rest (between them), or start-up"),
-        Column("stack", "int64", "row of script_stacks"),
-        Column("samples", "int64", "how often it was seen there, over the whole run"),
-        Column("time_ns", "int64", "the time that these samples stand for"),
-        Column("late_ns", "int64", "time for which the training thread did not answer: it, or this one, held the GIL"),
-    ),
+    Column("thread", "str", "'': the training thread; else another thread's name, or 'worker N' of the loader"),
+    Column("phase", "str", "what the training thread was in: data, ..., rest (between them), or start-up"),
+    Column("stack", "int64", "row of script_stacks"),
+    Column("samples", "int64", "how often it was seen there, over the whole run"),
+    Column("time_ns", "int64", "the time that these samples stand for"),
+    Column("late_ns", "int64", "time for which the training thread did not answer: it, or this one, held the GIL"),
 )
 
 
@@ -252,7 +223,9 @@ class Device:
 
 @dataclass(frozen=True)
 class RankTrace:
-    """One rank's trace as columns. `events` is sorted by start; sparse argument tables point into it by row."""
+    """One rank's trace as columns. `events` is sorted by start, the longest first among equals; sparse argument tables
+    point into it by row.
+    """
 
     identity: Identity
     device: Device

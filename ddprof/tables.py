@@ -38,20 +38,21 @@ def _schema(name: str) -> Schema:
     return _SCHEMAS[name]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Schema:
     """The columns of a table, in order. Drives empty tables, validation, parquet and the columns page of the docs."""
 
     name: str
     columns: tuple[Column, ...]
 
-    def __post_init__(self) -> None:
-        _SCHEMAS.setdefault(self.name, self)
+    def __init__(self, name: str, *columns: Column) -> None:
+        vars(self).update(name=name, columns=columns)
+        _SCHEMAS.setdefault(name, self)
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """Pickle by name where it is known, so that tables of other processes share this process's schemas."""
         is_known = _SCHEMAS.get(self.name) is self
-        return (_schema, (self.name,)) if is_known else (Schema, (self.name, self.columns))
+        return (_schema, (self.name,)) if is_known else (Schema, (self.name, *self.columns))
 
     def empty(self) -> Table:
         """A table with these columns and no rows."""
@@ -63,7 +64,7 @@ class Schema:
         return {c.name: np.dtype(object if c.dtype == "str" else c.dtype) for c in self.columns}
 
     def table(self, columns: Mapping[str, Any]) -> Table:
-        """A table of this schema from one array-like per column, cast to the schema's types.
+        """A table of this schema from one array-like per column, or one value for all rows, cast to the schema's types.
 
         Raises ValueError where a column is missing, unknown, or of another length.
         """
@@ -71,9 +72,11 @@ class Schema:
         if dtypes.keys() != columns.keys():
             raise ValueError(f"{self.name}: columns differ from the schema: {sorted(dtypes.keys() ^ columns.keys())}")
         arrays = {name: np.asarray(columns[name], dtype) for name, dtype in dtypes.items()}
-        if len(set(map(len, arrays.values()))) > 1:
+        lengths = {len(array) for array in arrays.values() if array.ndim}
+        if len(lengths) != 1:
             raise ValueError(f"{self.name}: columns of unequal length")
-        return Table(self, arrays)
+        rows = lengths.pop()
+        return Table(self, {name: array if array.ndim else np.full(rows, array) for name, array in arrays.items()})
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,10 @@ class Table:
         if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
             return self
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
+
+    def ordered(self, by: str = "start_ns") -> Table:
+        """The rows in the order of a column; those with equal values keep their order."""
+        return self.take(np.argsort(self.columns[by], kind="stable"))
 
     def replace(self, **columns: Any) -> Table:
         """The table with some columns replaced."""

@@ -43,6 +43,14 @@ def test_operations_are_those_of_sets(first: list[tuple[int, int]], second: list
     assert (start == np.maximum(a[0][of_a], b[0][of_b])).all() and (end == np.minimum(a[1][of_a], b[1][of_b])).all()
 
 
+@given(PAIRS)
+def test_an_instant_has_the_row_of_the_interval_that_holds_it(pairs: list[tuple[int, int]]) -> None:
+    a, every = made(pairs), np.arange(TOP + 1)
+    rows = intervals.row_at(a, every)
+    assert set(every[rows >= 0].tolist()) == instants(a)
+    assert all(a[0][row] <= at < a[1][row] for at, row in zip(every, rows, strict=True) if row >= 0)
+
+
 @given(PAIRS, st.integers(0, TOP), st.integers(0, TOP))
 def test_clip_and_complement_fill_the_window(pairs: list[tuple[int, int]], one: int, other: int) -> None:
     lo, hi = sorted((one, other))
@@ -71,6 +79,7 @@ def test_each_instant_is_held_by_the_interval_that_ends_last(pairs: list[tuple[i
 
 def test_calls_nest_and_the_bounds_of_inner_ones_lie_inside() -> None:
     start, end = np.array([0, 10, 20, 60]), np.array([50, 40, 40, 80])
+    assert intervals.outermost(start, end).tolist() == [True, False, False, True]
     end, parent, depth = intervals.nested(start, end)
     assert end.tolist() == [50, 40, 40, 80] and parent.tolist() == [-1, 0, 1, -1] and depth.tolist() == [1, 2, 3, 1]
     at, owner, is_start = intervals.bounds(np.zeros(4, np.int64), start, end)

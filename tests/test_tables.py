@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.tables import NULL, Column, Schema, among, distinct, first_rows, stable_order
 
-TWO = Schema("two columns of a test", (Column("at_ns", "int64", ""), Column("name", "str", "")))
+TWO = Schema("two columns of a test", Column("at_ns", "int64", ""), Column("name", "str", ""))
 
 
 def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_needed() -> None:
@@ -19,6 +19,8 @@ def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_neede
     for words, columns in wrong.items():
         with pytest.raises(ValueError, match=words):
             TWO.table(columns)
+    one_name = TWO.table({"at_ns": [2, 1], "name": "a"})  # one value for all rows
+    assert (one_name["name"].tolist(), one_name.ordered("at_ns")["at_ns"].tolist()) == (["a", "a"], [1, 2])
     empty = TWO.empty()
     assert (list(empty.columns), len(empty)) == (["at_ns", "name"], 0)
     assert (empty["at_ns"].dtype, empty["name"].dtype) == (np.int64, object)
@@ -26,7 +28,7 @@ def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_neede
 
 def test_a_table_that_was_sent_has_the_schema_of_this_process_and_a_second_one_its_own() -> None:
     assert pickle.loads(pickle.dumps(STEPS.empty())).schema is STEPS
-    second = Schema(STEPS.name, TWO.columns)
+    second = Schema(STEPS.name, *TWO.columns)
     assert pickle.loads(pickle.dumps(second)) == second != STEPS
 
 

@@ -12,12 +12,13 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.names import ENGINE, matches
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, Table, among, concat
+from ddprof.tables import Array, Table, concat
 
 _NODE = re.compile(f"^{ENGINE}(?!torch::autograd::AccumulateGrad$)")
 # torch/csrc/autograd/engine.cpp, call_function: isnan, _is_any_true, item; in older versions isnan, any, is_nonzero.
@@ -37,34 +38,27 @@ def anomaly_work(trace: RankTrace, phases: Table, threads: Array) -> Table:
     searches = matches(_SEARCH, trace.strings)
     if not searches.any():
         return ANOMALY_WORK.empty()
-    nodes = _rows(trace, matches(_NODE, trace.strings))
+    nodes = rows_of(trace, Kind.CPU_OP, matches(_NODE, trace.strings))
     checks = _checks(trace, nodes, searches)
     if len(checks) <= MOST * len(nodes):
         return ANOMALY_WORK.empty()
-    events = trace.events
-    passes = events["ts_ns"][nodes], events["ts_ns"][nodes] + events["dur_ns"][nodes]
+    passes = times(trace.events, nodes)
     updates = phases.take(phases["phase"] == Phase.OPTIMIZER).bounds
-    work = concat(ANOMALY_WORK, [checks, _writes(trace, intervals.merge(passes), updates, len(nodes), threads)])
-    return work.take(np.argsort(work["start_ns"], kind="stable"))
-
-
-def _rows(trace: RankTrace, named: Array) -> Array:
-    """Rows of the operators with some names (mask of the trace's strings), by start."""
-    return np.flatnonzero((trace.events["kind"] == Kind.CPU_OP) & named[trace.events["name"]])
+    writes = _writes(trace, intervals.merge(passes), updates, len(nodes), threads)
+    return concat(ANOMALY_WORK, [checks, writes]).ordered()
 
 
 def _checks(trace: RankTrace, nodes: Array, searches: Array) -> Table:
     """ANOMALY_WORK of the checks: one row for each node that has some."""
     names = {trace.strings[name].removeprefix(ENGINE) for name in np.unique(trace.events["name"][nodes]).tolist()}
-    ran = _rows(trace, np.array([text in names for text in trace.strings], bool))
-    checks, track = _rows(trace, matches(_CHECK, trace.strings)), trace.events["track"]
+    ran = rows_of(trace, Kind.CPU_OP, np.array([text in names for text in trace.strings], bool))
+    checks, track = rows_of(trace, Kind.CPU_OP, matches(_CHECK, trace.strings)), trace.events["track"]
     bounds = [np.empty((2, 0), np.int64)]
     for one in np.unique(track[nodes]).tolist():
         here, ran_here, of_them = (rows[track[rows] == one] for rows in (nodes, ran, checks))
         bounds += [_checked(trace, here, ran_here, of_them, searches)]
     start, end = np.concatenate(bounds, axis=1)
-    is_all = np.ones(len(start))
-    return ANOMALY_WORK.table({"start_ns": start, "end_ns": end, "share": is_all, "is_check": is_all.astype(bool)})
+    return ANOMALY_WORK.table({"start_ns": start, "end_ns": end, "share": 1.0, "is_check": True})
 
 
 def _checked(trace: RankTrace, nodes: Array, ran: Array, checks: Array, searches: Array) -> Array:
@@ -90,8 +84,7 @@ def _writes(trace: RankTrace, passes: Intervals, updates: Intervals, nodes: int,
     `updates` that is as long as a stack takes at least, and calls no other such operator.
     """
     events = trace.events
-    rows = _rows(trace, matches(_OPERATOR, trace.strings))
-    rows = rows[among(events["track"][rows], threads)]
+    rows = rows_of(trace, Kind.CPU_OP, matches(_OPERATOR, trace.strings), threads)
     start, dur = events["ts_ns"][rows], events["dur_ns"][rows]
     is_view, inside = matches(_VIEW, trace.strings)[events["name"][rows]], intervals.contains(passes, start)
     outside = ~inside & ~intervals.contains(intervals.union(*updates), start)
@@ -107,5 +100,4 @@ def _writes(trace: RankTrace, passes: Intervals, updates: Intervals, nodes: int,
     calls = np.append((start[1:] < start[:-1] + dur[:-1]) & (track[1:] == track[:-1]), False)
     start, dur = start[~calls], dur[~calls]
     share = np.minimum(1.0, min(1.0, nodes / max(1, len(start))) * each_ns / dur)
-    columns = {"start_ns": start, "end_ns": start + dur, "share": share, "is_check": np.zeros(len(start), bool)}
-    return ANOMALY_WORK.table(columns)
+    return ANOMALY_WORK.table({"start_ns": start, "end_ns": start + dur, "share": share, "is_check": False})

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import lookup
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
 from ddprof.analyzers.facts.named_messages import named_messages
 from ddprof.analyzers.facts.names import (
@@ -33,21 +34,26 @@ def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Tabl
     if not len(at):
         return ops, COMMS.empty(), MESSAGES.empty()
     args = _argument_rows(trace, rows[at], ops["launch_ns"][at], ops["thread"][at])
-    column = _Arguments(trace, args)
     op = _operation(trace, ops, at, args)
+
+    def column(name: str, default: int) -> Array:
+        return np.append(trace.collectives[name].astype(np.int64), default)[args]  # row -1 is none
+
+    sent = column("in_bytes", NULL)
     comms = COMMS.table(
         {
             "op": op,
-            "group": column.of("group", NO_STRING),
-            "seq": column.of("seq", NULL),
+            "group": column("group", NO_STRING),
+            "seq": column("seq", NULL),
             "start_ns": ops["start_ns"][at],
             "end_ns": ops["end_ns"][at],
             "launch_ns": ops["launch_ns"][at],
             "launch_end_ns": ops["launch_end_ns"][at],
-            "size_bytes": _total_bytes(op, column),
-            "in_bytes": column.of("in_bytes", NULL),
-            "group_size": column.of("group_size", NULL),
-            "dtype": column.of("dtype", NO_STRING),
+            # As nccl-tests counts it: the output of an all-gather, the input of everything else.
+            "size_bytes": np.where((op == _GATHER) | (sent == NULL), column("out_bytes", NULL), sent),
+            "in_bytes": sent,
+            "group_size": column("group_size", NULL),
+            "dtype": column("dtype", NO_STRING),
             "name": ops["name"][at],
             "device_op": at,
             "track": ops["track"][at],
@@ -58,25 +64,12 @@ def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Tabl
     return ops.replace(comm=comm_column), comms, _messages(trace, comms, args, rows[at])
 
 
-class _Arguments:
-    """Columns of the collectives table by argument row, with a default where an operation has none."""
-
-    def __init__(self, trace: RankTrace, args: Array) -> None:
-        self._table, self._args = trace.collectives, args
-
-    def of(self, name: str, default: int) -> Array:
-        if not len(self._table):
-            return np.full(len(self._args), default, np.int64)
-        return np.where(self._args >= 0, self._table[name][self._args].astype(np.int64), default)
-
-
 def _argument_rows(trace: RankTrace, events: Array, launch_ns: Array, thread: Array) -> Array:
     """Row of the collectives table for each kernel: its own, its operator's, or that of the call around its launch; -1
     for none.
     """
     table = trace.collectives
-    rows = lookup(table["row"], np.arange(len(table)), events)
-    external = trace.events["external_id"]
+    rows, external = lookup(table["row"], np.arange(len(table)), events), trace.events["external_id"]
     if len(table):
         by_id = lookup(external[table["row"]], np.arange(len(table)), external[events])
         rows = np.where(rows < 0, by_id, rows)
@@ -92,9 +85,9 @@ def _spanning(trace: RankTrace, candidates: Array, at_ns: Array, thread: Array) 
         asked = np.flatnonzero((thread == track) & (at_ns != NULL))
         if not len(on_thread) or not len(asked):
             continue
-        start, dur = (events[name][candidates[on_thread]] for name in ("ts_ns", "dur_ns"))
-        order = np.lexsort((-dur, start))
-        start, end = start[order], (start + dur)[order]
+        start, end = times(events, candidates[on_thread])
+        order = np.lexsort((-end, start))
+        start, end = start[order], end[order]
         _, outer, _ = intervals.nested(start, end)
         at = np.searchsorted(start, at_ns[asked], side="right") - 1
         while (ended := (at >= 0) & (end[at] < at_ns[asked])).any():
@@ -107,31 +100,19 @@ def _operation(trace: RankTrace, ops: Table, at: Array, args: Array) -> Array:
     """Canonical operation of each kernel: by its arguments, else the range around its launch, else its name."""
     code_of = np.fromiter((collective_op(s) for s in trace.strings), np.int64, len(trace.strings))
     by_name = code_of[ops["name"][at]]
-    annotations = np.flatnonzero(
-        ((trace.events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[trace.events["name"]])
-        | ((trace.events["kind"] == Kind.CPU_OP) & matches(_C10D, trace.strings)[trace.events["name"]])
-    )
+    ranges = rows_of(trace, Kind.ANNOTATION, is_comm_annotation(trace.strings))
+    annotations = np.union1d(ranges, rows_of(trace, Kind.CPU_OP, matches(_C10D, trace.strings)))
     around = _spanning(trace, annotations, ops["launch_ns"][at], ops["thread"][at])
     # NCCL runs all_to_all as SendRecv kernels: only the call above them says which it is.
-    by_call = np.where(around >= 0, code_of[trace.events["name"][annotations[around]]] if len(annotations) else 0, 0)
-    table = trace.collectives
-    by_args = np.where(args >= 0, code_of[table["op"][args]] if len(table) else 0, 0)
+    call = np.append(trace.events["name"][annotations], -1)[around]  # row -1 is none
+    stated = np.append(trace.collectives["op"], -1)[args]
+    by_call, by_args = (np.append(code_of, OP_CODE["unknown"])[names] for names in (call, stated))
     op = np.where(by_args > 0, by_args, np.where(by_call > 0, by_call, by_name))
     # "coalesced" alone may be several collectives, or messages: then the kernel's own name says which.
-    stated = np.where(by_args > 0, table["op"][args] if len(table) else 0, 0)
-    stated = np.where(
-        (by_args == 0) & (by_call > 0), trace.events["name"][annotations[around]] if len(annotations) else 0, stated
-    )
-    vague = (op != by_name) & (by_name > 0) & matches(_COALESCED, trace.strings)[stated]
+    is_coalesced = np.append(matches(_COALESCED, trace.strings), False)
+    vague = (op != by_name) & (by_name > 0) & is_coalesced[np.where(by_args > 0, stated, call)]
     op = np.where(vague, by_name, op)
-    point = np.isin(op, POINT_TO_POINT)
-    return np.where(point, OP_CODE["send_recv"], op)
-
-
-def _total_bytes(op: Array, column: _Arguments) -> Array:
-    """Message size as nccl-tests counts it: the output of an all-gather, the input of everything else."""
-    sent, received = column.of("in_bytes", NULL), column.of("out_bytes", NULL)
-    return np.where(op == _GATHER, received, np.where(sent == NULL, received, sent))
+    return np.where(np.isin(op, POINT_TO_POINT), OP_CODE["send_recv"], op)
 
 
 def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Table:
@@ -142,14 +123,13 @@ def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Tab
         return MESSAGES.empty()
     if not len(table):
         return named_messages(trace, comms)
-    code_of = {int(n): collective_op(trace.strings[n]) for n in np.unique(table["op"])}
-    code = np.array([code_of[int(n)] for n in table["op"]], np.int64)
+    ops, which = np.unique(table["op"], return_inverse=True)
+    code = np.array([collective_op(trace.strings[name]) for name in ops.tolist()], np.int64)[which]
     is_call = trace.events["kind"][table["row"]] != Kind.KERNEL
     calls = np.flatnonzero(is_call & np.isin(code, (OP_CODE["send"], OP_CODE["recv"])))
     if not len(calls):  # kernel arguments only
         described = p2p[args[p2p] >= 0]
-        unknown = np.full(len(described), NULL)
-        return _message_table(table, args[described], described, code, unknown, np.zeros(len(described), bool))
+        return _message_table(table, args[described], described, code, NULL, False)
     calls = calls[np.argsort(trace.events["ts_ns"][table["row"][calls]], kind="stable")]
     launched = _own_kernels(trace, table["row"][calls], p2p, events[p2p])
     called_ns = trace.events["ts_ns"][table["row"][calls]]
@@ -158,9 +138,8 @@ def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Tab
         of_group = np.flatnonzero(table["group"][calls] == group)
         kernels = p2p[(comms["group"][p2p] == group) & (comms["launch_ns"][p2p] != NULL)]
         kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
-        owner[of_group], lost[of_group] = _carriers(
-            launched[of_group], called_ns[of_group], kernels, comms["launch_ns"][kernels]
-        )
+        launch_ns = comms["launch_ns"][kernels]
+        owner[of_group], lost[of_group] = _carriers(launched[of_group], called_ns[of_group], kernels, launch_ns)
     kept = owner >= 0
     return _message_table(table, calls[kept], owner[kept], code, called_ns[kept], lost[kept])
 
@@ -170,9 +149,7 @@ def _own_kernels(trace: RankTrace, calls: Array, p2p: Array, kernels: Array) -> 
     none. `calls`, `kernels`: event rows; `kernels` of the communications `p2p`.
     """
     external = trace.events["external_id"]
-    launches = np.flatnonzero(
-        (trace.events["kind"] == Kind.RUNTIME) & is_launch(trace.strings)[trace.events["name"]] & (external != NULL)
-    )
+    launches = rows_of(trace, Kind.RUNTIME, is_launch(trace.strings))
     call_ids = np.where(external[calls] > 0, external[calls], NULL)
     kernel = lookup(external[kernels], p2p, call_ids)
     launched = lookup(external[launches], launches, call_ids) >= 0
@@ -196,7 +173,9 @@ def _carriers(launched: Array, called_ns: Array, kernels: Array, launch_ns: Arra
     return np.where(carrier == LOST, last, carrier), carrier == LOST
 
 
-def _message_table(table: Table, args: Array, owner: Array, code: Array, called_ns: Array, lost: Array) -> Table:
+def _message_table(
+    table: Table, args: Array, owner: Array, code: Array, called_ns: Array | int, lost: Array | bool
+) -> Table:
     is_send = code[args] == OP_CODE["send"]
     return MESSAGES.table(
         {
@@ -205,7 +184,7 @@ def _message_table(table: Table, args: Array, owner: Array, code: Array, called_
             "peer": np.where(is_send, table["dst"][args], table["src"][args]),
             "group": table["group"][args],
             "size_bytes": table["in_bytes"][args],
-            "tag": np.full(len(args), NULL),  # NCCL has none
+            "tag": NULL,  # NCCL has none
             "called_ns": called_ns,
             "is_lost": lost,
         }

@@ -12,12 +12,14 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.cpu.operators import shapes_of
+from ddprof.analyzers.facts.device import launch_rows, lookup
 from ddprof.analyzers.facts.early import is_early
+from ddprof.analyzers.facts.events import rows_of
 from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.analyzers.facts.stepping.first_runs import captures
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, of_kinds
+from ddprof.tables import NULL, Array, Table, distinct, of_kinds, stable_order
 from ddprof.units import format_share
 
 _GRAPH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch", re.IGNORECASE)
@@ -98,6 +100,62 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
     return [HealthNote(issue, "calls are missing, so no rank is blamed for host time", "error")]
 
 
+def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
+    """A note where over LOST_SHARE of the launching calls, and MIN_LOST in two steps, launched in only one of the two,
+    equally often in either: launch calls are missing together with their kernels.
+
+    Where a buffer drops both, no record lacks its other half, and an idle device looks like a slow host. Operators
+    reveal it: of two calls of one operator with equal shapes at the same place in two steps, one launched work and the
+    other did not. Extra work in one step (a library that tries kernels) is one-sided; lost records leave holes in both.
+    """
+    if not len(steps):
+        return []
+    call, step, launched = _operators_by_step(trace, steps)
+    order = stable_order(call)
+    call, step, launched = call[order], step[order], launched[order]
+    again = (call[1:] == call[:-1]) & (step[1:] == step[:-1] + 1)
+    one, two, at = launched[:-1][again], launched[1:][again], step[1:][again]
+    either = [np.bincount(at[only], minlength=len(steps)) for only in (one & ~two, two & ~one)]
+    lost, launches = 2 * int(np.minimum(*either).sum()), int((one | two).sum())
+    if lost < MIN_LOST * max(len(steps) - 1, 1) or lost <= LOST_SHARE * launches:
+        return []
+    issue = f"{trace.path}: {format_share(lost / launches)} of the operators that launch work did so in one step only"
+    return [HealthNote(issue, "launches are missing, so no finding about the host uses this time", "error")]
+
+
+def _operators_by_step(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:
+    """Calls of operators in steps, by time: each as a number that its likes in other steps have too, its step, and
+    whether it launched work. An operator that is called more often, with these shapes, in another step has other
+    numbers there.
+    """
+    events = trace.events
+    at_ns, external = events["ts_ns"], events["external_id"]
+    rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (external != NULL))
+    step = intervals.row_at((steps["mark_ns"], steps["mark_end_ns"]), at_ns[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    _, kind = distinct(events["name"][rows], shapes_of(trace, rows))
+    order = stable_order(kind)
+    part = kind[order] * len(steps) + step[order]
+    first = np.flatnonzero(np.diff(part, prepend=-1))
+    count = np.diff(first, append=len(rows))
+    (_, times), alike = distinct(part[first] // max(len(steps), 1), count)
+    numbers = np.cumsum(times) - times  # the first of each kind that is called so many times
+    call = np.empty(len(rows), np.int64)
+    call[order] = np.arange(len(rows)) + np.repeat(numbers[alike] - first, count)
+    return call, step, np.isin(external[rows], _above_work(trace))
+
+
+def _above_work(trace: RankTrace) -> Array:
+    """External ids of the operators above each device operation and each launch call: one half suffices, as a record
+    lost at random leaves the other.
+    """
+    events, external = trace.events, trace.events["external_id"]
+    rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
+    launch = launch_rows(trace)[rows]
+    called = rows_of(trace, Kind.RUNTIME, is_launch(trace.strings))
+    return np.unique(np.concatenate((external[rows], external[launch[launch >= 0]], external[called])))
+
+
 def _ended_early(trace: RankTrace, steps: Table) -> Array:
     """Mask of steps in which the record of runtime calls, or of operators, has ended; shape (steps,).
 
@@ -108,15 +166,15 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
     ended = np.zeros(count, bool)
     for kind in (Kind.RUNTIME, Kind.CPU_OP) if count else ():
         at = events["ts_ns"][events["kind"] == kind]
-        step = np.searchsorted(steps["start_ns"], at, side="right") - 1
-        inside = (step >= 0) & (at < steps["end_ns"][step])
-        held = np.bincount(step[inside], minlength=count)
+        step = intervals.row_at(steps.bounds, at)
+        at, step = at[step >= 0], step[step >= 0]
+        held = np.bincount(step, minlength=count)
         if not held.any():
             continue
         last = int(np.flatnonzero(held)[-1])
         ended[last + 1 :] = True
         last_ns = np.full(count, np.iinfo(np.int64).min)
-        np.maximum.at(last_ns, step[inside], at[inside])
+        np.maximum.at(last_ns, step, at)
         tail_ns = steps["end_ns"] - last_ns
         before = np.flatnonzero(held[:last])
         fewer = len(before) and held[last] < (1 - FEWER_SHARE) * held[before].min()
@@ -144,8 +202,8 @@ def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]
     captured = ~linked & intervals.contains(captures(trace), events["ts_ns"][calls])
     calls, linked = calls[~captured], linked[~captured]
     at, unlinked = events["ts_ns"][calls], ~linked
-    step = np.searchsorted(steps["start_ns"], at, side="right") - 1
-    inside = (step >= 0) & (at < steps["end_ns"][step])
+    step = intervals.row_at(steps.bounds, at)
+    inside = step >= 0
     work, graphs = np.ones(len(calls), np.int64), np.flatnonzero(~launches_one[events["name"][calls]])
     if len(graphs):
         work[graphs] = _work_of_a_call(events["name"][calls[graphs]], events["correlation"][calls[graphs]], done)
@@ -160,10 +218,7 @@ def _work_of_a_call(name: Array, correlation: Array, done: Array) -> Array:
     whole. `done`: correlation of each piece of work.
     """
     number, times = np.unique(done, return_counts=True)
-    pieces = np.zeros(len(correlation), np.int64)
-    if len(number):
-        at = np.minimum(np.searchsorted(number, correlation), len(number) - 1)
-        pieces = np.where(number[at] == correlation, times[at], 0)
+    pieces = np.maximum(lookup(number, times, correlation), 0)
     work = np.zeros(len(pieces), np.int64)
     for each in np.unique(name).tolist():
         linked = pieces[(name == each) & (pieces > 0)]

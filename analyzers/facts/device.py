@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import DEVICE_OPS, NO_STRING, Work
 from ddprof.analyzers.facts.names import is_comm_kernel, matches
 from ddprof.derived_once import remembered
@@ -43,27 +44,23 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
     launch = launch_rows(trace)[rows]
     has_launch = launch >= 0
-    size_bytes = np.full(len(rows), NULL, np.int64)
-    if len(trace.copies):
-        at = np.searchsorted(trace.copies["row"], rows)
-        at = np.minimum(at, len(trace.copies) - 1)
-        hit = trace.copies["row"][at] == rows
-        size_bytes[hit] = trace.copies["size_bytes"][at[hit]]
-    start = events["ts_ns"][rows]
+    copy = lookup(trace.copies["row"], np.arange(len(trace.copies)), rows)
+    start, end = times(events, rows)
+    called, returned = times(events, launch)
     table = DEVICE_OPS.table(
         {
             "start_ns": start,
-            "end_ns": start + events["dur_ns"][rows],
+            "end_ns": end,
             "track": events["track"][rows],
             "work": _work(trace, rows),
             "name": events["name"][rows],
-            "launch_ns": np.where(has_launch, events["ts_ns"][launch], NULL),
-            "launch_end_ns": np.where(has_launch, events["ts_ns"][launch] + events["dur_ns"][launch], NULL),
+            "launch_ns": np.where(has_launch, called, NULL),
+            "launch_end_ns": np.where(has_launch, returned, NULL),
             "thread": np.where(has_launch, events["track"][launch].astype(np.int64), NULL),
             "operator": _operators(trace, rows, launch),
             "shape": _shapes(trace, rows),
-            "comm": np.full(len(rows), NULL, np.int64),
-            "size_bytes": size_bytes,
+            "comm": NULL,
+            "size_bytes": np.append(trace.copies["size_bytes"], NULL)[copy],  # row -1 is none
         }
     )
     return table, rows
@@ -118,9 +115,6 @@ def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
 
 def _shapes(trace: RankTrace, rows: Array) -> Array:
     """Recorded shapes (string index) of each operation's operator; NO_STRING where none were recorded."""
-    operators = trace.operators
-    if not len(operators):
-        return np.full(len(rows), NO_STRING, np.int64)
-    external = trace.events["external_id"]
+    external, operators = trace.events["external_id"], trace.operators
     at = lookup(external[operators["row"]], np.arange(len(operators)), external[rows])
-    return np.where(at >= 0, operators["dims"][at].astype(np.int64), NO_STRING)
+    return np.append(operators["dims"], NO_STRING)[at]  # row -1 is none

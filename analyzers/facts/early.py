@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING
 from ddprof.tables import NULL, Array, Table, concat
 
@@ -68,9 +69,8 @@ def describe_early(comms: Table, messages: Table, steps: Table, early: Array) ->
 
 def _period(launch_ns: Array, steps: Table) -> int:
     """Communications of a stream that each step launches; 0 where steps differ."""
-    step = np.searchsorted(steps["start_ns"], launch_ns, side="right") - 1
-    inside = (step >= 0) & (launch_ns < steps["end_ns"][np.maximum(step, 0)]) if len(steps) else np.zeros(0, bool)
-    counts = np.bincount(step[inside], minlength=len(steps)) if len(steps) else np.zeros(1, np.int64)
+    step = intervals.row_at(steps.bounds, launch_ns)
+    counts = np.bincount(step[step >= 0], minlength=max(1, len(steps)))
     return int(counts[0]) if (counts == counts[0]).all() else 0
 
 
@@ -92,5 +92,4 @@ def _messages_of(messages: Table, twin: Array, owner: Array) -> Table:
     begin, end = np.searchsorted(ordered, twin), np.searchsorted(ordered, twin, side="right")
     rows = [order[b:e] for b, e in zip(begin.tolist(), end.tolist(), strict=True)]
     taken = messages.take(np.concatenate(rows) if rows else np.empty(0, np.int64))
-    count = len(taken)
-    return taken.replace(comm=np.repeat(owner, end - begin), called_ns=np.full(count, NULL))
+    return taken.replace(comm=np.repeat(owner, end - begin), called_ns=NULL)

@@ -7,32 +7,19 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.anomaly import anomaly_work
 from ddprof.analyzers.facts.comms import device_comms
-from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note
+from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note, lost_pairs_note
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
+from ddprof.analyzers.facts.events import rows_of
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
 from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_ranges, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
-from ddprof.analyzers.facts.lost_pairs import lost_pairs_note
 from ddprof.analyzers.facts.memory import device_memory
-from ddprof.analyzers.facts.model import (
-    COMMS,
-    DEVICE_OPS,
-    EXPOSED,
-    GAPS,
-    MESSAGES,
-    SCRIPT_OPERATORS,
-    SILENCES,
-    STALLS,
-    RankFacts,
-    Work,
-    of_cause,
-)
+from ddprof.analyzers.facts.model import DEVICE_OPS, SCRIPT_OPERATORS, TABLES, RankFacts, Work, of_cause
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.numbered import numbered_by_group
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS
 from ddprof.analyzers.facts.script.barriers import meeting_calls
 from ddprof.analyzers.facts.script.calls import call_waits, script_calls
 from ddprof.analyzers.facts.script.comm_hooks import comm_hooks, unit_hooks
@@ -62,15 +49,18 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     marked, (steps, whole, incomplete) = steps, complete_steps(trace, steps)
     torn = np.setdiff1d(marked["index"], steps["index"])
     # Without marks, or other steps to compare with, nothing says which steps a damaged file's missing events were of.
-    whole = whole and not (_is_damaged(trace) and (source == "inferred" or len(steps) == 1))
+    is_damaged = any(note.severity == "error" for note in trace.health)
+    whole = whole and not (is_damaged and (source == "inferred" or len(steps) == 1))
+    tables = {name: schema.empty() for name, schema in TABLES.items() if name != "steps"}
     if is_device:
-        tables, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)
+        made, steps = _device_tables(trace, steps, main, source != "inferred" or len(steps) > 1)
     else:
-        tables = _host_tables(trace, steps, main)
-    lost = _lost_notes(trace, source, marked, steps, tables["device_ops"])
+        made = _host_tables(trace, steps, main)
+    tables |= made
+    lost = lost_marks_note(trace, marked, steps, tables["device_ops"]) if source == "profiler_step" else []
+    lost += lost_calls_note(trace, steps, tables["device_ops"]) + lost_pairs_note(trace, steps)
     notes, whole = [*notes, *unnumbered, *incomplete, *lost], whole and not lost
-    counts = _counts(trace, tables["device_ops"], whole)
-    counts["operators_per_step"] = _operators_per_step(trace, steps)
+    counts = _counts(trace, tables["device_ops"], steps, whole)
     if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":
         tables["gaps"] = unexplained(tables["gaps"])
     threads = _launching_threads(tables["device_ops"], main)
@@ -83,7 +73,6 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     notes += _busy_before_note(steps, tables["device_ops"]) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
-    marked = phases(trace)
     return RankFacts(
         identity=trace.identity,
         device=device,
@@ -95,12 +84,6 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         is_device_rank=is_device,
         main_thread=main,
         steps=steps,
-        phases=marked,
-        tracks=trace.tracks,
-        engine_passes=engine_passes(trace, marked),
-        anomaly_work=anomaly_work(trace, marked, threads),
-        gradients=gradients(trace, marked, threads),
-        stream_waits=stream_waits(trace, threads),
         process_groups=trace.process_groups,
         memory=device_memory(trace, tables["device_ops"], steps),
         counts=counts,
@@ -108,28 +91,27 @@ def rank_facts(trace: RankTrace) -> RankFacts:
         sidecar=trace.sidecar,
         top=trace.top,
         health=(*trace.health, *notes),
-        **_calls(trace, threads),
-        script_operators=_operators(trace, main, marked, steps),
-        **_stacks(trace, threads),
-        **tables,
+        **(tables | _of_host(trace, main, threads, steps)),
     )
 
 
-def _stacks(trace: RankTrace, threads: Array) -> dict[str, Table]:
-    """Tables of the launching threads' Python by script line and by module."""
+def _of_host(trace: RankTrace, main: int | None, threads: Array, steps: Table) -> dict[str, Table]:
+    """Tables that no device has a part in: phases, gradients, named calls, and Python by script line and by module."""
+    marked = phases(trace)
     return {
+        "phases": marked,
+        "tracks": trace.tracks,
+        "engine_passes": engine_passes(trace, marked),
+        "anomaly_work": anomaly_work(trace, marked, threads),
+        "gradients": gradients(trace, marked, threads),
+        "stream_waits": stream_waits(trace, threads),
+        "script_operators": _operators(trace, main, marked, steps),
         "script_spans": trace.script_spans.take(among(trace.script_spans["track"], threads)),
         "script_stacks": trace.script_stacks,
         "script_frames": trace.script_frames,
         "script_totals": trace.script_totals,
         "module_spans": trace.module_spans.take(among(trace.module_spans["track"], threads)),
         "module_stacks": trace.module_stacks,
-    }
-
-
-def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
-    """Tables of named calls that the script, or DistributedDataParallel for it, makes."""
-    return {
         "meetings": meeting_calls(trace, threads),
         "script_calls": script_calls(trace, threads),
         "call_waits": call_waits(trace, threads),
@@ -139,25 +121,12 @@ def _calls(trace: RankTrace, threads: Array) -> dict[str, Table]:
     }
 
 
-def _counts(trace: RankTrace, ops: Table, whole: bool) -> dict[str, int]:
-    kernels = int((trace.events["kind"] == Kind.KERNEL).sum())
-    return {"events": len(trace.events), "device_ops": len(ops), "kernels": kernels, "whole": int(whole)}
-
-
-def _operators_per_step(trace: RankTrace, steps: Table) -> int:
-    """Mean number of operators recorded in a step of the host."""
-    at_ns = trace.events["ts_ns"][trace.events["kind"] == Kind.CPU_OP]
-    inside = intervals.contains(intervals.union(steps["mark_ns"], steps["mark_end_ns"]), at_ns)
-    return int(inside.sum()) // max(1, len(steps))
-
-
-def _lost_notes(trace: RankTrace, source: str, marked: Table, steps: Table, ops: Table) -> list[HealthNote]:
-    marks = lost_marks_note(trace, marked, steps, ops) if source == "profiler_step" else []
-    return marks + lost_calls_note(trace, steps, ops) + lost_pairs_note(trace, steps)
-
-
-def _is_damaged(trace: RankTrace) -> bool:
-    return any(note.severity == "error" for note in trace.health)
+def _counts(trace: RankTrace, ops: Table, steps: Table, whole: bool) -> dict[str, int]:
+    """Numbers of events of the file by kind, the mean number of operators in a step of the host, and 1 for `whole`."""
+    kind, marks = trace.events["kind"], intervals.union(steps["mark_ns"], steps["mark_end_ns"])
+    inside = intervals.contains(marks, trace.events["ts_ns"][kind == Kind.CPU_OP])
+    counts = {"events": len(kind), "device_ops": len(ops), "kernels": int((kind == Kind.KERNEL).sum())}
+    return {**counts, "whole": int(whole), "operators_per_step": int(inside.sum()) // max(1, len(steps))}
 
 
 def _operators(trace: RankTrace, main: int | None, ranges: Table, steps: Table) -> Table:
@@ -199,19 +168,15 @@ def _device_tables(
         "messages": messages,
         "host_spans": spans,
         **_stops(trace, threads, ops, spans),
-        "host_work": HOST_WORK.empty(),
-        "host_operators": HOST_OPERATORS.empty(),
     }
     steps = in_device_time(steps, ops, are_marked)
     tables["kernel_groups"] = kernel_groups(trace, ops, steps)
     if not len(steps):
-        return {**tables, "exposed": EXPOSED.empty(), "gaps": GAPS.empty()}, steps
-    marks = step_marks(steps)
+        return tables, steps
     tables["exposed"] = exposed_comm(comms, busy(ops, Work.COMPUTE))
-    runtime = trace.events["kind"] == Kind.RUNTIME
-    waits = bool((runtime & is_wait_event(trace.strings)[trace.events["name"]]).any())
+    waits = len(rows_of(trace, Kind.RUNTIME, is_wait_event(trace.strings))) > 0
     comm = intervals.union(*comms.bounds)
-    tables["gaps"] = find_gaps(ops, spans, marks, comm, streams_wait=waits)
+    tables["gaps"] = find_gaps(ops, spans, step_marks(steps), comm, streams_wait=waits)
     return tables, steps
 
 
@@ -221,26 +186,10 @@ def _stops(trace: RankTrace, threads: Array, ops: Table, spans: Table) -> dict[s
 
 
 def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, Table]:
-    empty = {
-        "device_ops": DEVICE_OPS.empty(),
-        "kernel_groups": KERNEL_GROUPS.empty(),
-        "stalls": STALLS.empty(),
-        "silences": SILENCES.empty(),
-    }
-    if not len(steps) or main is None:
-        threads = np.array([] if main is None else [main], np.int64)
-        spans = host_spans(trace, threads, DEVICE_OPS.empty(), np.empty(0, np.int64))
-        return {
-            **empty,
-            "comms": COMMS.empty(),
-            "messages": MESSAGES.empty(),
-            "host_spans": spans,
-            "host_work": HOST_WORK.empty(),
-            "host_operators": HOST_OPERATORS.empty(),
-            "exposed": EXPOSED.empty(),
-            "gaps": GAPS.empty(),
-        }
-    return {**empty, **cpu_facts(trace, steps, main)}
+    if len(steps) and main is not None:
+        return cpu_facts(trace, steps, main)
+    threads = np.array([] if main is None else [main], np.int64)
+    return {"host_spans": host_spans(trace, threads, DEVICE_OPS.empty(), np.empty(0, np.int64))}
 
 
 def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
@@ -250,11 +199,11 @@ def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
         return []
     if met_ns(ops, steps.replace(start_ns=steps["mark_ns"])) == int(steps["start_ns"][0]):
         issue = f"the first communication took until {format_us(held_ns / 1e3)}, the same one later takes far less"
-        return [
-            HealthNote(issue, "it waited for ranks whose profilers started later; the step starts after it", "info")
-        ]
-    issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
-    return [HealthNote(issue, "that work is not in the file; the step starts after it", "info")]
+        why = "it waited for ranks whose profilers started later"
+    else:
+        issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
+        why = "that work is not in the file"
+    return [HealthNote(issue, f"{why}; the step starts after it", "info")]
 
 
 def _silent_note(gaps: Table, silences: Table, steps: Table) -> list[HealthNote]:
@@ -277,10 +226,5 @@ def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:
     share = 1 - intervals.length(inside) / total if total else 0.0
     if share <= OUTSIDE_SHARE:
         return []
-    return [
-        HealthNote(
-            f"{format_share(share)} of the device work was launched before the first or after the last step",
-            "it is excluded from this report",
-            "info",
-        )
-    ]
+    issue = f"{format_share(share)} of the device work was launched before the first or after the last step"
+    return [HealthNote(issue, "it is excluded from this report", "info")]

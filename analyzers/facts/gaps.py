@@ -20,8 +20,7 @@ MAX_LAUNCH_LATENCY_NS = 200_000
 
 def busy(ops: Table, work: Work) -> Intervals:
     """Intervals in which any operation of this kind runs on the device (union over streams)."""
-    is_of_kind = ops["work"] == work
-    return intervals.union(ops["start_ns"][is_of_kind], ops["end_ns"][is_of_kind])
+    return intervals.union(*ops.take(ops["work"] == work).bounds)
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:
@@ -56,33 +55,23 @@ def find_gaps(
     tables = [_pieces(copies, "memcpy")]
     if len(idle[0]):
         tables += _attribute(idle, _next_launch(ops, idle), spans, "other" if streams_wait else "unknown")
-    gaps = concat(GAPS, tables)
-    gaps = gaps.take(np.argsort(gaps["start_ns"], kind="stable"))
+    gaps = concat(GAPS, tables).ordered()
     return gaps.replace(next_op=_next_op(ops, gaps["end_ns"]))
 
 
 def unexplained(gaps: Table) -> Table:
     """The gaps, all with cause "unknown", for traces that record nothing else of device and host."""
-    return gaps.replace(cause=np.full(len(gaps), CAUSE_CODE["unknown"]))
+    return gaps.replace(cause=CAUSE_CODE["unknown"])
 
 
 def _pieces(part: Intervals, cause: str) -> Table:
-    count = len(part[0])
-    return GAPS.table(
-        {
-            "start_ns": part[0],
-            "end_ns": part[1],
-            "cause": np.full(count, CAUSE_CODE[cause]),
-            "next_op": np.full(count, NULL),
-        }
-    )
+    return GAPS.table({"start_ns": part[0], "end_ns": part[1], "cause": CAUSE_CODE[cause], "next_op": NULL})
 
 
 def _next_op(ops: Table, at_ns: Array) -> Array:
     """Row of the first operation that starts at or after each instant; NULL after the last."""
     order = np.argsort(ops["start_ns"], kind="stable")
-    at = np.searchsorted(ops["start_ns"][order], at_ns)
-    return np.where(at < len(order), order[np.minimum(at, len(order) - 1)] if len(order) else 0, NULL)
+    return np.append(order, NULL)[np.searchsorted(ops["start_ns"][order], at_ns)]
 
 
 def _next_launch(ops: Table, idle: Intervals) -> Array:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work
+from ddprof.analyzers.facts.events import rows_of, times
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work, occupied
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
     is_checkpoint,
@@ -63,22 +63,24 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
         ("gc", annotated & is_gc(strings)[name]),
         ("checkpoint", annotated & is_checkpoint(strings)[name]),
     )
-    named = _spans(trace, [(np.flatnonzero(mask), cause) for cause, mask in selected])
+    by_cause = [(cause, np.flatnonzero(mask)) for cause, mask in selected]
+    each = [occupied(cause, times(events, rows), events["track"][rows], name[rows]) for cause, rows in by_cause]
+    named = concat(HOST_SPANS, each)
     in_phase = phase_ranges(phases(trace))
     trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
-    tables = [_without_what_loaders_read(_without_fetches_to_evaluate(named, is_evaluation_fetch(strings)))]
-    tables += [
-        _blocking_copies(ops, threads),
-        _blocking_launches(ops, threads),
+    named = _without_those_inside(named, is_evaluation_fetch(strings)[named["name"]], "dataloader")
+    is_fetch = named["cause"] == CAUSE_CODE["dataloader"]
+    tables = [
+        _without_those_inside(named, is_fetch, "checkpoint"),  # `torch.load` may read a pickled sample
+        *_blocking(ops, threads),
         script_occupants(trace, threads, marks_ns),
+        taken_from_queue(trace, threads, in_phase, marks_ns),
+        _prepared_batches(trace, threads, ops, marks_ns),
     ]
-    tables.append(taken_from_queue(trace, threads, in_phase, marks_ns))
-    tables.append(_prepared_batches(trace, threads, ops, marks_ns))
     if not len(ops):  # a CPU rank: its operators are its compute
         tables.append(prepared_in_loop(trace, threads, in_phase, marks_ns))
-    spans = concat(HOST_SPANS, tables)
-    return _with_operators(trace, spans.take(np.argsort(spans["start_ns"], kind="stable")))
+    return _with_operators(trace, concat(HOST_SPANS, tables).ordered())
 
 
 def _with_operators(trace: RankTrace, spans: Table) -> Table:
@@ -91,12 +93,11 @@ def _with_operators(trace: RankTrace, spans: Table) -> Table:
         calls = np.flatnonzero(blocks & (spans["thread"] == thread))
         begin, finish = spans["start_ns"][calls], spans["end_ns"][calls]
         rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == thread))
-        start, end = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
+        start, end = times(events, rows)
         following = np.minimum(np.searchsorted(begin, start), len(calls) - 1)
         rows = rows[(begin[following] >= start) & (finish[following] <= end)]
-        rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
-        start = events["ts_ns"][rows]
-        end, parent, _ = intervals.nested(start, start + events["dur_ns"][rows])
+        start, end = times(events, rows)
+        end, parent, _ = intervals.nested(start, end)
         end, parent = np.append(end, np.iinfo(np.int64).max), np.append(parent, -1)  # row -1 is none
         around = np.searchsorted(start, begin, side="right") - 1
         while (is_over := end[around] < finish).any():
@@ -106,73 +107,27 @@ def _with_operators(trace: RankTrace, spans: Table) -> Table:
     return spans.replace(operator=operator)
 
 
-def _without_fetches_to_evaluate(spans: Table, evaluation: Array) -> Table:
-    """HOST_SPANS without fetches inside an evaluation, which belong to it. `evaluation`: mask of the trace's strings
-    that name one.
+def _without_those_inside(spans: Table, around: Array, cause: str) -> Table:
+    """HOST_SPANS without spans of a cause inside others (`around`: mask) of their thread, to which they belong."""
+    is_inside, length = np.zeros(len(spans), bool), spans["end_ns"] - spans["start_ns"]
+    for thread in np.unique(spans["thread"][around]).tolist():
+        on_thread = spans["thread"] == thread
+        outer = intervals.union(*spans.take(around & on_thread).bounds)
+        is_inside |= on_thread & (intervals.overlap(outer, *spans.bounds) == length)
+    return spans.take(~is_inside | (spans["cause"] != CAUSE_CODE[cause]))
+
+
+def _blocking(ops: Table, threads: Array) -> list[Table]:
+    """HOST_SPANS in which calls wait: for copies, as even an asynchronous copy of pageable memory returns only when
+    done, and for their own kernels; until a kernel begins, a call takes what it takes anyway.
     """
-    is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
-    is_inside = np.zeros(len(spans), bool)
-    evaluating = evaluation[spans["name"]]
-    for thread in np.unique(spans["thread"][evaluating]).tolist():
-        on_thread = spans["thread"] == thread
-        fetches = intervals.union(*spans.take(evaluating & on_thread).bounds)
-        is_inside |= on_thread & (intervals.overlap(fetches, *spans.bounds) == spans["end_ns"] - spans["start_ns"])
-    return spans.take(~(is_inside & is_fetch))
-
-
-def _without_what_loaders_read(spans: Table) -> Table:
-    """HOST_SPANS without saves and loads inside a loader's fetch: `torch.load` may read a pickled sample."""
-    is_fetch = spans["cause"] == CAUSE_CODE["dataloader"]
-    is_inside = np.zeros(len(spans), bool)
-    for thread in np.unique(spans["thread"][is_fetch]).tolist():
-        on_thread = spans["thread"] == thread
-        fetches = intervals.union(*spans.take(is_fetch & on_thread).bounds)
-        length = spans["end_ns"] - spans["start_ns"]
-        is_inside |= on_thread & (intervals.overlap(fetches, *spans.bounds) == length)
-    return spans.take(~is_inside | (spans["cause"] != CAUSE_CODE["checkpoint"]))
-
-
-def _blocking_copies(ops: Table, threads: Array) -> Table:
-    """Copy calls that blocked; even an asynchronous copy of pageable memory returns only when done."""
-    copies = ops.take((ops["work"] == Work.COPY) & waited_for(ops) & among(ops["thread"], threads))
-    return _waits(copies, copies["launch_ns"], copies["launch_end_ns"])
-
-
-def _blocking_launches(ops: Table, threads: Array) -> Table:
-    """Waits of launch calls for their own kernels; until a kernel begins, a call takes what it takes anyway."""
-    kernels = ops.take(waiting_launches(ops) & among(ops["thread"], threads))
-    return _waits(kernels, *kernels.bounds)
-
-
-def _waits(ops: Table, start_ns: Array, end_ns: Array) -> Table:
-    """HOST_SPANS in which the host waits for these operations."""
-    return HOST_SPANS.table(
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "thread": ops["thread"],
-            "cause": np.full(len(ops), CAUSE_CODE["host_sync"]),
-            "name": ops["name"],
-            "operator": np.full(len(ops), NO_STRING),
-        }
-    )
-
-
-def _spans(trace: RankTrace, by_cause: Sequence[tuple[Array, str]]) -> Table:
-    """HOST_SPANS of some events (rows of the trace) by cause."""
-    events = trace.events
-    rows = np.concatenate([rows for rows, _ in by_cause])
-    cause = np.repeat([CAUSE_CODE[cause] for _, cause in by_cause], [len(rows) for rows, _ in by_cause])
-    return HOST_SPANS.table(
-        {
-            "start_ns": events["ts_ns"][rows],
-            "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
-            "thread": events["track"][rows],
-            "cause": cause,
-            "name": events["name"][rows],
-            "operator": np.full(len(rows), NO_STRING),
-        }
-    )
+    here = among(ops["thread"], threads)
+    copies = ops.take((ops["work"] == Work.COPY) & waited_for(ops) & here)
+    kernels = ops.take(waiting_launches(ops) & here)
+    return [
+        occupied("host_sync", (copies["launch_ns"], copies["launch_end_ns"]), copies["thread"], copies["name"]),
+        occupied("host_sync", kernels.bounds, kernels["thread"], kernels["name"]),
+    ]
 
 
 @remembered
@@ -181,17 +136,10 @@ def phases(trace: RankTrace) -> Table:
     events = trace.events
     tables = []
     for phase, pattern in _PHASES:
-        rows = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & matches(pattern, trace.strings)[events["name"]])
-        start = events["ts_ns"][rows]
-        columns = {
-            "start_ns": start,
-            "end_ns": start + events["dur_ns"][rows],
-            "phase": np.full(len(rows), phase),
-            "name": events["name"][rows],
-        }
-        tables.append(PHASES.table(columns))
-    table = concat(PHASES, tables)
-    return table.take(np.argsort(table["start_ns"], kind="stable"))
+        rows = rows_of(trace, Kind.ANNOTATION, matches(pattern, trace.strings))
+        start, end = times(events, rows)
+        tables.append(PHASES.table({"start_ns": start, "end_ns": end, "phase": phase, "name": events["name"][rows]}))
+    return concat(PHASES, tables).ordered()
 
 
 def phase_ranges(ranges: Table) -> dict[Phase, Intervals]:
@@ -202,22 +150,17 @@ def phase_ranges(ranges: Table) -> dict[Phase, Intervals]:
 def stream_waits(trace: RankTrace, threads: Array) -> Table:
     """cudaStreamWaitEvent calls of the training threads, except those that launch a collective."""
     events = trace.events
-    rows = np.flatnonzero((events["kind"] == Kind.RUNTIME) & is_wait_event(trace.strings)[events["name"]])
-    rows = rows[among(events["track"][rows], threads)]
+    rows = rows_of(trace, Kind.RUNTIME, is_wait_event(trace.strings), threads)
     launching = np.zeros(len(rows), bool)
-    comm = np.flatnonzero((events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]])
+    comm = rows_of(trace, Kind.ANNOTATION, is_comm_annotation(trace.strings))
     comm = np.union1d(comm, trace.collectives["row"][events["kind"][trace.collectives["row"]] == Kind.CPU_OP])
     for track in np.unique(events["track"][rows]):
         ranges = comm[events["track"][comm] == track]
         on_track = events["track"][rows] == track
-        start, reach = (
-            events["ts_ns"][ranges],
-            np.maximum.accumulate(events["ts_ns"][ranges] + events["dur_ns"][ranges]),
-        )
-        at = np.searchsorted(start, events["ts_ns"][rows[on_track]], side="right") - 1
-        launching[on_track] = (
-            (at >= 0) & (reach[np.maximum(at, 0)] >= events["ts_ns"][rows[on_track]]) if len(ranges) else False
-        )
+        start, end = times(events, ranges)
+        called_ns = events["ts_ns"][rows[on_track]]
+        at = np.searchsorted(start, called_ns, side="right") - 1
+        launching[on_track] = np.append(np.maximum.accumulate(end), NULL)[at] >= called_ns
     rows = rows[~launching]
     return STREAM_WAITS.table({"call_ns": events["ts_ns"][rows], "thread": events["track"][rows]})
 
@@ -247,10 +190,15 @@ def _prepared_batches(trace: RankTrace, threads: Array, ops: Table, marks_ns: Ar
         first = np.append(kernels, np.iinfo(np.int64).max)[np.searchsorted(kernels, begin)]
         last_copy = np.searchsorted(copies, np.minimum(first, marks_ns[1:])) - 1
         until = np.where(last_copy >= 0, copies[np.maximum(last_copy, 0)], begin)
-        start, end = events["ts_ns"][work], events["ts_ns"][work] + events["dur_ns"][work]
+        start, end = times(events, work)
         step = np.searchsorted(begin, start, side="right") - 1
         inside = (step >= 0) & (end <= until[np.maximum(step, 0)])
-        tables += [_span(trace, work[inside & (step == number)]) for number in np.unique(step[inside]).tolist()]
+        for number in np.unique(step[inside]).tolist():
+            rows = work[inside & (step == number)]
+            made = times(events, rows)
+            longest = rows[int(np.argmax(events["dur_ns"][rows]))]
+            whole = np.array([made[0].min()]), np.array([made[1].max()])
+            tables.append(occupied("dataloader", whole, thread, int(events["name"][longest])))
     return concat(HOST_SPANS, tables)
 
 
@@ -260,21 +208,5 @@ def _computing(trace: RankTrace, thread: int, launches_ns: Array) -> Array:
     rows = np.flatnonzero(
         (events["kind"] == Kind.CPU_OP) & (events["track"] == thread) & (events["dur_ns"] >= MIN_WORK_NS)
     )
-    start = events["ts_ns"][rows]
-    end = start + events["dur_ns"][rows]
+    start, end = times(events, rows)
     return np.asarray(rows[np.searchsorted(launches_ns, start) == np.searchsorted(launches_ns, end)])
-
-
-def _span(trace: RankTrace, rows: Array) -> Table:
-    events = trace.events
-    longest = rows[int(np.argmax(events["dur_ns"][rows]))]
-    return HOST_SPANS.table(
-        {
-            "start_ns": [int(events["ts_ns"][rows].min())],
-            "end_ns": [int((events["ts_ns"][rows] + events["dur_ns"][rows]).max())],
-            "thread": [int(events["track"][longest])],
-            "cause": [CAUSE_CODE["dataloader"]],
-            "name": [int(events["name"][longest])],
-            "operator": [NO_STRING],
-        }
-    )

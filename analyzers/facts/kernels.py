@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.model import KERNEL_GROUPS, NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.operation_tables import KERNEL_GROUPS
 from ddprof.model import RankTrace, element_bytes
 from ddprof.tables import NULL, Array, Table
 
@@ -48,23 +47,21 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
     total_ns = np.add.reduceat(dur, first)
     names = [trace.strings[int(n)] for n in ops["name"][kernels][first]]
     does = _does_the_operators_work(operator, shape[first], total_ns, names)
-    flops = [_flops(trace, int(o), int(s)) for o, s in zip(operator, shape[first], strict=True)]
-    types = _types_by_shape(trace)
-    fp32 = [
-        _is_fp32(trace, int(n), types.get(int(s)))
-        for n, s in zip(ops["name"][kernels][first], shape[first], strict=True)
-    ]
+    shape = shape[first]
+    flops = [_flops(trace, int(o), int(s)) for o, s in zip(operator, shape, strict=True)]
+    by_shape = _types_by_shape(trace)
+    types = [by_shape.get(int(s), "") for s in shape]
     return KERNEL_GROUPS.table(
         {
             "name": ops["name"][kernels][first],
-            "shape": shape[first],
+            "shape": shape,
             "count": count,
             "total_ns": total_ns,
             "median_ns": dur[first + count // 2],
             "flops": np.where(does | np.isnan(flops), flops, 0.0) * count,
-            "element_bytes": [_element_bytes(types.get(int(s))) for s in shape[first]],
+            "element_bytes": [_element_bytes(each) for each in types],
             "is_gemm": is_gemm(names),
-            "is_fp32": fp32,
+            "is_fp32": [_is_fp32(name, each) for name, each in zip(names, types, strict=True)],
         }
     )
 
@@ -99,9 +96,8 @@ def groups_within(groups: Table, ops: Table, steps: Table) -> Table:
     kernels = np.flatnonzero((ops["work"] == Work.COMPUTE) & inside)
     key = _key(groups["name"], groups["shape"])
     order = np.argsort(key)
-    row = order[
-        np.minimum(np.searchsorted(key[order], _key(ops["name"][kernels], ops["shape"][kernels])), len(key) - 1)
-    ]
+    at = np.searchsorted(key[order], _key(ops["name"][kernels], ops["shape"][kernels]))
+    row = order[np.minimum(at, len(key) - 1)]
     count = np.bincount(row, minlength=len(groups))
     total = np.bincount(row, weights=(ops["end_ns"] - ops["start_ns"])[kernels], minlength=len(groups))
     flops = groups["flops"] / groups["count"] * count
@@ -119,20 +115,18 @@ def _types_by_shape(trace: RankTrace) -> dict[int, str]:
     return {int(d): trace.strings[t] for d, t in zip(dims, operators["types"][first], strict=True)}
 
 
-def _element_bytes(types: str | None) -> int:
+def _element_bytes(types: str) -> int:
     """Element size of the first tensor in a text of types (["c10::BFloat16", "Scalar"]); NULL if unknown."""
-    match = _QUOTED.search(types or "")
+    match = _QUOTED.search(types)
     size = element_bytes(match[1]) if match else None
     return NULL if size is None else size
 
 
-def _is_fp32(trace: RankTrace, name: int, types: str | None) -> bool:
+def _is_fp32(text: str, types: str) -> bool:
     """True for a matrix kernel on single-precision operands, by recorded types or the library's kernel name."""
-    text = trace.strings[name]
     if not is_gemm([text])[0]:
         return False
-    lowered = text.lower()
-    recorded = (types or "").lower()
+    lowered, recorded = text.lower(), types.lower()
     if any(mark in lowered for mark in _NARROW) or _TENSOR_CORES.search(lowered):
         return False
     if "c10::bfloat16" in recorded or "c10::half" in recorded:
@@ -190,11 +184,8 @@ def operator_flops(operator: str, tensors: list[list[int]]) -> float:
         keys = tensors[1][tokens]
         factor = 10.0 if "backward" in name else 4.0
         return float(factor * batch * heads * queries * keys * width)
-    if (
-        name.startswith(("conv", "cudnn_conv", "miopen_conv", "_convolution"))
-        and len(tensors) >= 2
-        and len(tensors[1]) >= 3
-    ):
+    is_convolution = name.startswith(("conv", "cudnn_conv", "miopen_conv", "_convolution"))
+    if is_convolution and len(tensors) >= 2 and len(tensors[1]) >= 3:
         image, weight = tensors[0], tensors[1]
         # Stride 1, same padding: an upper bound.
         return float(2.0 * image[0] * math.prod(weight) * math.prod(image[2:]))

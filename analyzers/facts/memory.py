@@ -189,14 +189,8 @@ def peak_parts(facts: RankFacts) -> PeakParts | None:
     for number, span in reversed(list(enumerate(spans))):
         phase[intervals.contains(span, at)] = number
     grown = np.bincount(phase[begin + 1 : top + 1], weights=change, minlength=len(PHASES))
-    return PeakParts(
-        int(held[top]),
-        step,
-        int(at[top]),
-        PHASES[int(phase[top])],
-        int(held[begin]),
-        tuple(int(value) for value in grown),
-    )
+    where = PHASES[int(phase[top])]
+    return PeakParts(int(held[top]), step, int(at[top]), where, int(held[begin]), tuple(map(int, grown)))
 
 
 def _curve(facts: RankFacts) -> tuple[Array, Array]:

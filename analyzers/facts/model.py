@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS, HOST_WORK, KERNEL_GROUPS, UNIT_HOOKS
 from ddprof.causes import CAUSE_CODE
-from ddprof.intervals import Intervals, contains, subtract, union
+from ddprof.intervals import Intervals, contains, overlap, subtract, union
 from ddprof.model import (
     MODULE_SPANS,
     MODULE_STACKS,
@@ -66,196 +65,191 @@ class Once(enum.IntEnum):
 
 STEPS = Schema(
     "steps",
-    (
-        Column("index", "int64", "step number as marked; 0, 1, ... where inferred"),
-        Column("start_ns", "int64", "start of the step: on a device of the work that its host launches in it"),
-        Column("end_ns", "int64", "start of the next step, or the end of this one"),
-        Column("mark_ns", "int64", "when the host passes the mark that opens the step"),
-        Column("mark_end_ns", "int64", "when the host passes the mark of the next step, or the end of this one"),
-    ),
+    Column("index", "int64", "step number as marked; 0, 1, ... where inferred"),
+    Column("start_ns", "int64", "start of the step: on a device of the work that its host launches in it"),
+    Column("end_ns", "int64", "start of the next step, or the end of this one"),
+    Column("mark_ns", "int64", "when the host passes the mark that opens the step"),
+    Column("mark_end_ns", "int64", "when the host passes the mark of the next step, or the end of this one"),
 )
 
 DEVICE_OPS = Schema(
     "device_ops",
-    (
-        Column("start_ns", "int64", "start on the device"),
-        Column("end_ns", "int64", "end on the device"),
-        Column("track", "int32", "stream, as a row of the trace's tracks"),
-        Column("work", "uint8", "facts.model.Work"),
-        Column("name", "int32", "kernel name"),
-        Column("launch_ns", "int64", "start of the host call that launched it", nullable=True),
-        Column("launch_end_ns", "int64", "end of that call", nullable=True),
-        Column("thread", "int64", "host track of that call", nullable=True),
-        Column("operator", "int32", "innermost CPU operator above the launch; -2147483648 if unknown"),
-        Column("shape", "int32", "shapes of that operator; -2147483648 if not recorded"),
-        Column("comm", "int64", "row of the comms table", nullable=True),
-        Column("size_bytes", "int64", "bytes of a copy", nullable=True),
-    ),
+    Column("start_ns", "int64", "start on the device"),
+    Column("end_ns", "int64", "end on the device"),
+    Column("track", "int32", "stream, as a row of the trace's tracks"),
+    Column("work", "uint8", "facts.model.Work"),
+    Column("name", "int32", "kernel name"),
+    Column("launch_ns", "int64", "start of the host call that launched it", nullable=True),
+    Column("launch_end_ns", "int64", "end of that call", nullable=True),
+    Column("thread", "int64", "host track of that call", nullable=True),
+    Column("operator", "int32", "innermost CPU operator above the launch; -2147483648 if unknown"),
+    Column("shape", "int32", "shapes of that operator; -2147483648 if not recorded"),
+    Column("comm", "int64", "row of the comms table", nullable=True),
+    Column("size_bytes", "int64", "bytes of a copy", nullable=True),
 )
 
 COMMS = Schema(
     "comms",
-    (
-        Column("op", "uint8", "index into names.COLLECTIVE_OPS"),
-        Column("group", "int32", "index into RankFacts.process_groups; -2147483648 if unknown"),
-        Column("seq", "int64", "sequence number within the group", nullable=True),
-        Column("start_ns", "int64", "start: of the kernel, or of the call on a CPU rank (its arrival)"),
-        Column("end_ns", "int64", "end"),
-        Column("launch_ns", "int64", "host call", nullable=True),
-        Column("launch_end_ns", "int64", "end of the host call", nullable=True),
-        Column("size_bytes", "int64", "message size S of the bus bandwidth rule (total array)", nullable=True),
-        Column("in_bytes", "int64", "input of this rank", nullable=True),
-        Column("group_size", "int64", "ranks that take part", nullable=True),
-        Column("dtype", "int32", "element type"),
-        Column("name", "int32", "kernel or annotation name"),
-        Column("device_op", "int64", "row of device_ops", nullable=True),
-        Column("track", "int32", "stream, or on a CPU rank the backend's thread that executed it"),
-    ),
+    Column("op", "uint8", "index into names.COLLECTIVE_OPS"),
+    Column("group", "int32", "index into RankFacts.process_groups; -2147483648 if unknown"),
+    Column("seq", "int64", "sequence number within the group", nullable=True),
+    Column("start_ns", "int64", "start: of the kernel, or of the call on a CPU rank (its arrival)"),
+    Column("end_ns", "int64", "end"),
+    Column("launch_ns", "int64", "host call", nullable=True),
+    Column("launch_end_ns", "int64", "end of the host call", nullable=True),
+    Column("size_bytes", "int64", "message size S of the bus bandwidth rule (total array)", nullable=True),
+    Column("in_bytes", "int64", "input of this rank", nullable=True),
+    Column("group_size", "int64", "ranks that take part", nullable=True),
+    Column("dtype", "int32", "element type"),
+    Column("name", "int32", "kernel or annotation name"),
+    Column("device_op", "int64", "row of device_ops", nullable=True),
+    Column("track", "int32", "stream, or on a CPU rank the backend's thread that executed it"),
 )
 
 MESSAGES = Schema(
     "messages",
-    (
-        Column("comm", "int64", "row of comms whose kernel carries the message"),
-        Column("is_send", "bool", "sent (true) or received (false)"),
-        Column("peer", "int64", "the other rank: its number, or its place in the group", nullable=True),
-        Column("group", "int32", "index into process_groups; -2147483648 if unknown"),
-        Column("size_bytes", "int64", "payload", nullable=True),
-        Column("tag", "int64", "messages of one pair match only within a tag", nullable=True),
-        Column("called_ns", "int64", "start of the host call that asked for it", nullable=True),
-        Column("is_lost", "bool", "its own kernel was not recorded: `comm` is the next one, and tells nothing of it"),
-    ),
+    Column("comm", "int64", "row of comms whose kernel carries the message"),
+    Column("is_send", "bool", "sent (true) or received (false)"),
+    Column("peer", "int64", "the other rank: its number, or its place in the group", nullable=True),
+    Column("group", "int32", "index into process_groups; -2147483648 if unknown"),
+    Column("size_bytes", "int64", "payload", nullable=True),
+    Column("tag", "int64", "messages of one pair match only within a tag", nullable=True),
+    Column("called_ns", "int64", "start of the host call that asked for it", nullable=True),
+    Column("is_lost", "bool", "its own kernel was not recorded: `comm` is the next one, and tells nothing of it"),
 )
 
 EXPOSED = Schema(
     "exposed",
-    (
-        Column("comm", "int64", "row of comms: the communication that holds the device"),
-        Column("start_ns", "int64", "no compute runs from here"),
-        Column("end_ns", "int64", "to here"),
-    ),
+    Column("comm", "int64", "row of comms: the communication that holds the device"),
+    Column("start_ns", "int64", "no compute runs from here"),
+    Column("end_ns", "int64", "to here"),
 )
 
 GAPS = Schema(
     "gaps",
-    (
-        Column("start_ns", "int64", "start of a piece of idle or copy time"),
-        Column("end_ns", "int64", "end"),
-        Column("cause", "uint8", "code of a cause (ddprof.causes)"),
-        Column("next_op", "int64", "device operation that ends the gap", nullable=True),
-    ),
+    Column("start_ns", "int64", "start of a piece of idle or copy time"),
+    Column("end_ns", "int64", "end"),
+    Column("cause", "uint8", "code of a cause (ddprof.causes)"),
+    Column("next_op", "int64", "device operation that ends the gap", nullable=True),
 )
 
 HOST_SPANS = Schema(
     "host_spans",
-    (
-        Column("start_ns", "int64", "start"),
-        Column("end_ns", "int64", "end"),
-        Column("thread", "int32", "host track"),
-        Column("cause", "uint8", "code of a cause, one of ddprof.causes.SPAN_CAUSES"),
-        Column("name", "int32", "range, call or operator"),
-        Column("operator", "int32", "innermost CPU operator above a call; -2147483648 if none"),
-    ),
+    Column("start_ns", "int64", "start"),
+    Column("end_ns", "int64", "end"),
+    Column("thread", "int32", "host track"),
+    Column("cause", "uint8", "code of a cause, one of ddprof.causes.SPAN_CAUSES"),
+    Column("name", "int32", "range, call or operator"),
+    Column("operator", "int32", "innermost CPU operator above a call; -2147483648 if none"),
 )
 
 ONCE = Schema(
     "once",
-    (
-        Column("start_ns", "int64", "start"),
-        Column("end_ns", "int64", "end"),
-        Column("kind", "uint8", "facts.model.Once"),
-        Column("name", "int32", "call, kernel or range; 0 where nothing names it"),
-    ),
+    Column("start_ns", "int64", "start"),
+    Column("end_ns", "int64", "end"),
+    Column("kind", "uint8", "facts.model.Once"),
+    Column("name", "int32", "call, kernel or range; 0 where nothing names it"),
 )
 
 STALLS = Schema(
     "stalls",
-    (
-        Column("start_ns", "int64", "from here the host does nothing that is recorded"),
-        Column("end_ns", "int64", "to here"),
-        Column("usual_ns", "int64", "how long the host usually takes at that place"),
-        Column("name", "int32", "innermost host event around; -2147483648 if none"),
-        Column("drains", "bool", "the device has begun all that was launched before the end: it waits for the host"),
-    ),
+    Column("start_ns", "int64", "from here the host does nothing that is recorded"),
+    Column("end_ns", "int64", "to here"),
+    Column("usual_ns", "int64", "how long the host usually takes at that place"),
+    Column("name", "int32", "innermost host event around; -2147483648 if none"),
+    Column("drains", "bool", "the device has begun all that was launched before the end: it waits for the host"),
 )
 
 MEETINGS = Schema(
     "meetings",
-    (
-        Column("start_ns", "int64", "the script calls a barrier or a collective of Python objects"),
-        Column("end_ns", "int64", "the call returns"),
-        Column("thread", "int32", "host track"),
-        Column("name", "int32", "the call; facts.script.meetings.called_name says which function it is"),
-    ),
+    Column("start_ns", "int64", "the script calls a barrier or a collective of Python objects"),
+    Column("end_ns", "int64", "the call returns"),
+    Column("thread", "int32", "host track"),
+    Column("name", "int32", "the call; facts.script.meetings.called_name says which function it is"),
 )
 
 SCRIPT_CALLS = Schema(
     "script_calls",
-    (
-        Column("start_ns", "int64", "the script calls a collective of tensors"),
-        Column("end_ns", "int64", "the call returns"),
-        Column("thread", "int32", "host track"),
-        Column("call", "uint8", "index into facts.script.calls.CALLS: which function of torch.distributed"),
-    ),
+    Column("start_ns", "int64", "the script calls a collective of tensors"),
+    Column("end_ns", "int64", "the call returns"),
+    Column("thread", "int32", "host track"),
+    Column("call", "uint8", "index into facts.script.calls.CALLS: which function of torch.distributed"),
 )
 
 CALL_WAITS = Schema(
     "call_waits",
-    (
-        Column("start_ns", "int64", "Python of the training thread waits for a communication that a call began"),
-        Column("end_ns", "int64", "it goes on"),
-    ),
+    Column("start_ns", "int64", "Python of the training thread waits for a communication that a call began"),
+    Column("end_ns", "int64", "it goes on"),
 )
 
 COMM_HOOKS = Schema(
     "comm_hooks",
-    (
-        Column("start_ns", "int64", "DistributedDataParallel calls a communication hook in Python"),
-        Column("end_ns", "int64", "the hook returns"),
-        Column("thread", "int32", "host track"),
-        Column("name", "int32", "the range; facts.script.comm_hooks.hook_name says which function it is"),
-    ),
+    Column("start_ns", "int64", "DistributedDataParallel calls a communication hook in Python"),
+    Column("end_ns", "int64", "the hook returns"),
+    Column("thread", "int32", "host track"),
+    Column("name", "int32", "the range; facts.script.comm_hooks.hook_name says which function it is"),
 )
 
 SILENCES = Schema(
     "silences",
-    (
-        Column(
-            "start_ns", "int64", "from here no call of the host is open, and nothing that is recorded begins or ends"
-        ),
-        Column("end_ns", "int64", "to here"),
-    ),
+    Column("start_ns", "int64", "from here no call of the host is open, and nothing that is recorded begins or ends"),
+    Column("end_ns", "int64", "to here"),
 )
 
 PHASES = Schema(
     "phases",
-    (
-        Column("start_ns", "int64", "start"),
-        Column("end_ns", "int64", "end"),
-        Column("phase", "uint8", "facts.model.Phase"),
-        Column("name", "int32", "range"),
-    ),
+    Column("start_ns", "int64", "start"),
+    Column("end_ns", "int64", "end"),
+    Column("phase", "uint8", "facts.model.Phase"),
+    Column("name", "int32", "range"),
 )
 
 STREAM_WAITS = Schema(
     "stream_waits",
-    (
-        Column("call_ns", "int64", "host call that makes a stream wait, outside any collective's own launch"),
-        Column("thread", "int32", "host track"),
-    ),
+    Column("call_ns", "int64", "host call that makes a stream wait, outside any collective's own launch"),
+    Column("thread", "int32", "host track"),
 )
 
 SCRIPT_OPERATORS = Schema(
     "script_operators",
-    (
-        Column(
-            "stack", "int64", "row of script_stacks: where the thread was; missing between two samples", nullable=True
-        ),
-        Column("name", "int32", "operator, of those that no other operator called"),
-        Column("in_optimizer", "bool", "called in the optimizer's step; else outside forward, loss and backward too"),
-        Column("count", "int64", "calls inside steps"),
-        Column("time_ns", "int64", "their time on the host"),
-    ),
+    Column("stack", "int64", "row of script_stacks: where the thread was; missing between two samples", nullable=True),
+    Column("name", "int32", "operator, of those that no other operator called"),
+    Column("in_optimizer", "bool", "called in the optimizer's step; else outside forward, loss and backward too"),
+    Column("count", "int64", "calls inside steps"),
+    Column("time_ns", "int64", "their time on the host"),
+)
+
+HOST_WORK = Schema(
+    "host_work",
+    Column("start_ns", "int64", "start of busy time on the training threads of a CPU rank"),
+    Column("end_ns", "int64", "end"),
+)
+
+HOST_OPERATORS = Schema(
+    "host_operators",
+    Column("start_ns", "int64", "start of an operator of a CPU rank that no other operator called"),
+    Column("dur_ns", "int64", "duration"),
+    Column("name", "int32", "operator"),
+    Column("shape", "int32", "its shapes; -2147483648 if not recorded"),
+)
+
+UNIT_HOOKS = Schema(
+    "unit_hooks",
+    Column("start_ns", "int64", "FSDP's Python around the passes of one unit begins (torch's own range)"),
+    Column("end_ns", "int64", "it ends"),
+)
+
+KERNEL_GROUPS = Schema(
+    "kernel_groups",
+    Column("name", "int32", "kernel"),
+    Column("shape", "int32", "shapes of the operator above it; -2147483648 if not recorded"),
+    Column("count", "int64", "launches inside steps"),
+    Column("total_ns", "int64", "time"),
+    Column("median_ns", "int64", "median duration"),
+    Column("flops", "float64", "floating-point operations, from shapes", nullable=True),
+    Column("element_bytes", "int64", "of the first operand, from its recorded type", nullable=True),
+    Column("is_gemm", "bool", "matrix product or convolution"),
+    Column("is_fp32", "bool", "a gemm whose operands are single precision"),
 )
 
 NO_STRING = -(2**31)
@@ -274,20 +268,20 @@ class RankFacts:
     step_source: str  # "profiler_step" | "annotation" | "inferred"
     is_device_rank: bool  # False: the training threads are the device (CPU run)
     main_thread: int | None
-    steps: Table
-    device_ops: Table
-    comms: Table
-    messages: Table
-    exposed: Table
-    gaps: Table
-    host_spans: Table
-    once: Table
-    stalls: Table
-    silences: Table
-    phases: Table
-    stream_waits: Table
-    kernel_groups: Table
-    host_work: Table
+    steps: Table = field(default_factory=STEPS.empty)
+    device_ops: Table = field(default_factory=DEVICE_OPS.empty)
+    comms: Table = field(default_factory=COMMS.empty)
+    messages: Table = field(default_factory=MESSAGES.empty)
+    exposed: Table = field(default_factory=EXPOSED.empty)
+    gaps: Table = field(default_factory=GAPS.empty)
+    host_spans: Table = field(default_factory=HOST_SPANS.empty)
+    once: Table = field(default_factory=ONCE.empty)
+    stalls: Table = field(default_factory=STALLS.empty)
+    silences: Table = field(default_factory=SILENCES.empty)
+    phases: Table = field(default_factory=PHASES.empty)
+    stream_waits: Table = field(default_factory=STREAM_WAITS.empty)
+    kernel_groups: Table = field(default_factory=KERNEL_GROUPS.empty)
+    host_work: Table = field(default_factory=HOST_WORK.empty)
     host_operators: Table = field(default_factory=HOST_OPERATORS.empty)
     meetings: Table = field(default_factory=MEETINGS.empty)
     script_calls: Table = field(default_factory=SCRIPT_CALLS.empty)
@@ -338,6 +332,14 @@ class RankFacts:
         """The host's time of each step, from mark to mark."""
         return self.steps["mark_ns"], self.steps["mark_end_ns"]
 
+    def per_step_us(self, spans: Intervals) -> float:
+        """Time of spans on the device inside the steps, us per step."""
+        return float(overlap(spans, *self.steps.bounds).sum()) / len(self.steps) / 1e3
+
+    def host_us(self, spans: Intervals) -> float:
+        """Time of spans on the host inside the steps, us per step."""
+        return float(overlap(spans, *self.marks).sum()) / len(self.steps) / 1e3
+
     def phase_time(self, phase: Phase) -> Intervals:
         """Intervals of the host in this phase; of optimizers without the passes of closures that these call."""
         spans = union(*self.phases.take(self.phases["phase"] == phase).bounds)
@@ -355,40 +357,14 @@ def of_cause(table: Table, *causes: str) -> Table:
     return table.take(is_one)
 
 
+def occupied(cause: str, spans: Intervals, thread: Array | int, name: Array | int) -> Table:
+    """HOST_SPANS of one cause, each on its thread and with its name, or all on one and with one."""
+    columns = {"start_ns": spans[0], "end_ns": spans[1], "thread": thread, "name": name}
+    return HOST_SPANS.table({**columns, "cause": CAUSE_CODE[cause], "operator": NO_STRING})
+
+
 TABLES: dict[str, Schema] = {
-    schema.name: schema
-    for schema in (
-        STEPS,
-        DEVICE_OPS,
-        COMMS,
-        MESSAGES,
-        EXPOSED,
-        GAPS,
-        HOST_SPANS,
-        ONCE,
-        STALLS,
-        SILENCES,
-        PHASES,
-        STREAM_WAITS,
-        KERNEL_GROUPS,
-        HOST_WORK,
-        HOST_OPERATORS,
-        MEETINGS,
-        SCRIPT_CALLS,
-        CALL_WAITS,
-        COMM_HOOKS,
-        UNIT_HOOKS,
-        ENGINE_PASSES,
-        ANOMALY_WORK,
-        UNUSED_SEARCHES,
-        GRADIENTS,
-        SCRIPT_SPANS,
-        SCRIPT_STACKS,
-        SCRIPT_FRAMES,
-        SCRIPT_OPERATORS,
-        SCRIPT_TOTALS,
-        MODULE_SPANS,
-        MODULE_STACKS,
-        TRACKS,
-    )
+    each.name: empty.schema
+    for each in fields(RankFacts)
+    if callable(each.default_factory) and isinstance(empty := each.default_factory(), Table)
 }

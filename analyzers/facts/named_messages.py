@@ -12,8 +12,9 @@ import re
 
 import numpy as np
 
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.model import MESSAGES, NO_STRING
-from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.facts.names import POINT_TO_POINT, matches
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table
 
@@ -23,7 +24,7 @@ _NAMED = re.compile(r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$")
 
 def named_messages(trace: RankTrace, comms: Table) -> Table:
     """MESSAGES from names; empty where peers are unknown, or names count ranks differently than the job."""
-    calls = _rows(trace, Kind.CPU_OP, _CALL)
+    calls = rows_of(trace, Kind.CPU_OP, matches(_CALL, trace.strings))
     kernels = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL))
     kernels = kernels[np.argsort(comms["launch_ns"][kernels], kind="stable")]
     owner = np.searchsorted(comms["launch_ns"][kernels], trace.events["ts_ns"][calls])
@@ -40,25 +41,16 @@ def named_messages(trace: RankTrace, comms: Table) -> Table:
             "comm": kernels[owner],
             "is_send": is_send,
             "peer": completed,
-            "group": np.full(len(calls), NO_STRING),
-            "size_bytes": np.full(len(calls), NULL),
-            "tag": np.full(len(calls), NULL),
-            "called_ns": np.full(len(calls), NULL),
-            "is_lost": np.zeros(len(calls), bool),
+            "group": NO_STRING,
+            **dict.fromkeys(("size_bytes", "tag", "called_ns"), NULL),
+            "is_lost": False,
         }
     )
 
 
-def _rows(trace: RankTrace, kind: Kind, pattern: re.Pattern[str]) -> Array:
-    """Rows of the events of a kind whose name matches, by start."""
-    named = np.array([pattern.match(s) is not None for s in trace.strings] or [False])
-    rows = np.flatnonzero((trace.events["kind"] == kind) & named[trace.events["name"]])
-    return rows[np.argsort(trace.events["ts_ns"][rows], kind="stable")]
-
-
 def _peers(trace: RankTrace, calls: Array) -> tuple[int | None, Array]:
     """This rank's number in the names, and the peer of each call; NULL where no range inside the call names one."""
-    ranges = _rows(trace, Kind.ANNOTATION, _NAMED)
+    ranges = rows_of(trace, Kind.ANNOTATION, matches(_NAMED, trace.strings))
     peer = np.full(len(calls), NULL)
     if not len(ranges):
         return None, peer
@@ -66,8 +58,7 @@ def _peers(trace: RankTrace, calls: Array) -> tuple[int | None, Array]:
     own_rank, other = (np.array([int(f[i]) for f in parsed if f], np.int64) for i in (1, 2))
     at = np.searchsorted(trace.events["ts_ns"][ranges], trace.events["ts_ns"][calls])
     inside = np.minimum(at, len(ranges) - 1)
-    ends = trace.events["ts_ns"][calls] + trace.events["dur_ns"][calls]
-    named = (at < len(ranges)) & (trace.events["ts_ns"][ranges[inside]] <= ends)
+    named = (at < len(ranges)) & (trace.events["ts_ns"][ranges[inside]] <= times(trace.events, calls)[1])
     peer[named] = other[inside[named]]
     return (int(own_rank[0]) if (own_rank == own_rank[0]).all() else None), peer
 

@@ -10,6 +10,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
 from ddprof.analyzers.facts.cpu.rank import training_threads
+from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import matches
 from ddprof.model import Kind, RankTrace
@@ -17,26 +18,22 @@ from ddprof.tables import NULL, Array, Column, Schema, Table, concat
 
 OPERATIONS = Schema(
     "operations",
-    (
-        Column("start_ns", "int64", "start"),
-        Column("end_ns", "int64", "end"),
-        Column("work", "uint8", "facts.model.Work"),
-        Column("name", "int32", "kernel; on a CPU rank an operator; -2147483648 for work of no operator"),
-        Column("operator", "int32", "innermost operator above the launch; on a CPU rank the outermost around"),
-        Column("shape", "int32", "shapes of that operator; -2147483648 if not recorded"),
-        Column("track", "int64", "stream or thread", nullable=True),
-        Column("called_ns", "int64", "when the host called it", nullable=True),
-        Column("thread", "int64", "host track of that call", nullable=True),
-    ),
+    Column("start_ns", "int64", "start"),
+    Column("end_ns", "int64", "end"),
+    Column("work", "uint8", "facts.model.Work"),
+    Column("name", "int32", "kernel; on a CPU rank an operator; -2147483648 for work of no operator"),
+    Column("operator", "int32", "innermost operator above the launch; on a CPU rank the outermost around"),
+    Column("shape", "int32", "shapes of that operator; -2147483648 if not recorded"),
+    Column("track", "int64", "stream or thread", nullable=True),
+    Column("called_ns", "int64", "when the host called it", nullable=True),
+    Column("thread", "int64", "host track of that call", nullable=True),
 )
 BUSY = Schema(
     "busy",
-    (
-        Column("start_ns", "int64", "from here, inside a step"),
-        Column("end_ns", "int64", "to here; no moment of a rank is in two rows"),
-        Column("operation", "int64", "row of operations that has this time"),
-        Column("step", "int64", "row of steps"),
-    ),
+    Column("start_ns", "int64", "from here, inside a step"),
+    Column("end_ns", "int64", "to here; no moment of a rank is in two rows"),
+    Column("operation", "int64", "row of operations that has this time"),
+    Column("step", "int64", "row of steps"),
 )
 Pieces = tuple[Array, Array, Array]  # start, end, row of operations; each moment in one piece
 
@@ -89,32 +86,25 @@ def _device_work(facts: RankFacts) -> RankWork:
 def _comm_operations(facts: RankFacts) -> Table:
     """COMMS as operations."""
     comms, ops = facts.comms, facts.device_ops
-    on_device = comms["device_op"] != NULL
-
-    def above(column: str, missing: int) -> Array:
-        values = np.full(len(comms), missing, np.int64)
-        values[on_device] = ops[column][comms["device_op"][on_device]]
-        return values
-
+    op = np.where(comms["device_op"] == NULL, -1, comms["device_op"])
     return OPERATIONS.table(
         {
             "start_ns": comms["start_ns"],
             "end_ns": comms["end_ns"],
-            "work": np.full(len(comms), Work.COMM),
+            "work": Work.COMM,
             "name": comms["name"],
-            "operator": above("operator", NO_STRING),
-            "shape": np.full(len(comms), NO_STRING),
+            "operator": np.append(ops["operator"], NO_STRING)[op],  # row -1 is none
+            "shape": NO_STRING,
             "track": comms["track"].astype(np.int64),
             "called_ns": comms["launch_ns"],
-            "thread": above("thread", NULL),
+            "thread": np.append(ops["thread"], NULL)[op],
         }
     )
 
 
-def _comm_pieces(facts: RankFacts, first: int) -> tuple[Array, Array, Array]:
+def _comm_pieces(facts: RankFacts, first: int) -> Pieces:
     """Exposed communication as pieces; `first`: first row of COMMS in the operations."""
-    exposed = facts.exposed
-    return exposed["start_ns"], exposed["end_ns"], exposed["comm"] + first
+    return *facts.exposed.bounds, facts.exposed["comm"] + first
 
 
 def _kernels(ops: Table) -> Table:
@@ -155,33 +145,29 @@ def _cpu_work(facts: RankFacts, trace: RankTrace) -> RankWork:
 def _own_time(trace: RankTrace, rows: Array, thread: int) -> tuple[Table, Pieces]:
     """Operators of a thread and their self time."""
     events = trace.events
-    rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
-    start_ns, dur_ns, name = events["ts_ns"][rows], events["dur_ns"][rows], events["name"][rows]
+    (start_ns, end_ns), name = times(events, rows), events["name"][rows]
     outermost, pieces = np.arange(len(rows)), (rows, rows, rows)
     if len(rows):
-        end_ns, parent, depth = intervals.nested(start_ns, start_ns + dur_ns)
+        until_ns, parent, depth = intervals.nested(start_ns, end_ns)
         for level in range(2, int(depth.max()) + 1):
             here = np.flatnonzero(depth == level)
             outermost[here] = outermost[parent[here]]
-        pieces = intervals.innermost(start_ns, end_ns, parent)
-    of_thread = np.full(len(rows), thread)
+        pieces = intervals.innermost(start_ns, until_ns, parent)
     table = {
         "start_ns": start_ns,
-        "end_ns": start_ns + dur_ns,
-        "work": np.full(len(rows), Work.COMPUTE),
+        "end_ns": end_ns,
+        "work": Work.COMPUTE,
         "name": name,
         "operator": name[outermost],
         "shape": shapes_of(trace, rows),
-        "track": of_thread,
+        "track": thread,
         "called_ns": start_ns,
-        "thread": of_thread,
+        "thread": thread,
     }
     return OPERATIONS.table(table), pieces
 
 
 def _of_nobody(left: intervals.Intervals) -> Table:
     """Compute time that no operator of a training thread covers."""
-    count = len(left[0])
-    columns = {c.name: np.full(count, NULL if c.nullable else NO_STRING) for c in OPERATIONS.columns}
-    columns |= {"start_ns": left[0], "end_ns": left[1], "work": np.full(count, Work.COMPUTE)}
-    return OPERATIONS.table(columns)
+    columns = {c.name: NULL if c.nullable else NO_STRING for c in OPERATIONS.columns}
+    return OPERATIONS.table({**columns, "start_ns": left[0], "end_ns": left[1], "work": Work.COMPUTE})

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.intervals import Intervals
@@ -51,8 +52,7 @@ def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
     events = trace.events
     is_host = of_kinds(events["kind"], _HOST) & among(events["track"], threads) & (events["dur_ns"] >= 0)
     rows = np.flatnonzero(is_host).astype(np.int32)
-    start = events["ts_ns"][rows]
-    at_ns = np.concatenate((start, start + events["dur_ns"][rows]))
+    at_ns = np.concatenate(times(events, rows))
     order = np.argsort(at_ns, kind="stable")
     begins, at_ns = order < len(rows), at_ns[order]
     np.subtract(order, len(rows), out=order, where=~begins)  # of millions of bounds: no copy
@@ -77,8 +77,9 @@ def host_stalls(trace: RankTrace, bounds: HostBounds, ops: Table, spans: Table) 
     order = order[ops["launch_ns"][order] != NULL]
     excused = waiting_launches(ops)[order]
     excused[first_rows(ops["name"][order])] = True
-    keep = ~_within(spans.bounds, start, end) & ~_within(_calls(ops, order[excused]), start, end)
-    keep &= drained | ~_within(_calls(ops, order), start, end)
+    calls = ops["launch_ns"][order], ops["launch_end_ns"][order]
+    keep = ~_within(spans.bounds, start, end) & ~_within((calls[0][excused], calls[1][excused]), start, end)
+    keep &= drained | ~_within(calls, start, end)
     kept = np.flatnonzero(keep)
     around = _innermost(trace, rows, start[kept], end[kept])
     placed = _is_placed(events["kind"], owner[long[kept]], owner[long[kept] + 1], around)
@@ -129,17 +130,10 @@ def _usual_of(key: Array, length: Array, long: Array) -> tuple[Array, Array]:
     return np.where(is_common, np.maximum(upper[at], 1), 0), is_common & (first[at] == long)
 
 
-def _calls(ops: Table, rows: Array) -> Intervals:
-    return ops["launch_ns"][rows], ops["launch_end_ns"][rows]
-
-
 def _within(spans: Intervals, start: Array, end: Array) -> Array:
     """Mask of stretches inside one of some spans, which are sorted by start and may overlap."""
-    if not len(spans[0]):
-        return np.zeros(len(start), bool)
-    reach = np.maximum.accumulate(spans[1])
-    at = np.searchsorted(spans[0], start, side="right") - 1
-    return np.asarray((at >= 0) & (reach[np.maximum(at, 0)] >= end))
+    reach = np.append(np.maximum.accumulate(spans[1]), NULL)
+    return np.asarray(reach[np.searchsorted(spans[0], start, side="right") - 1] >= end)
 
 
 def _is_drained(ops: Table, at_ns: Array) -> Array:
@@ -163,7 +157,7 @@ def _is_placed(kind: Array, before: Array, after: Array, around: Array) -> Array
 def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array:
     """Row of the innermost event around each stretch; -1 outside any."""
     events = trace.events
-    begun, ended = events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows]
+    begun, ended = times(events, rows)
     innermost = np.full(len(start), -1, np.int64)
     behind = np.searchsorted(begun, start, side="right")
     for stretch, (last, hi) in enumerate(zip(behind.tolist(), end.tolist(), strict=True)):  # stalls, not events

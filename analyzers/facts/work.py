@@ -17,9 +17,8 @@ from ddprof.tables import NULL, Array, Table
 
 ALONE = 0.05  # of an operation's time beside communication: below it the operation ran alone
 BESIDE = 0.8  # of an operation's time beside communication: above it the operation ran beside it
-FULL_QUEUE_NS = (
-    300_000  # a launch call takes about 3 us; one that takes longer found the queue full, or its thread stood still
-)
+# A launch call takes about 3 us; one that takes longer found the queue full, or its thread stood still.
+FULL_QUEUE_NS = 300_000
 
 
 def host_work(facts: RankFacts) -> Intervals:
@@ -73,10 +72,8 @@ def step_compute_ns(facts: RankFacts) -> Array:
     """Compute time of each step, ns, shape (steps,). A kernel counts in full in the step that launched it."""
     if not facts.is_device_rank:
         return intervals.overlap(host_work(facts), *facts.steps.bounds)
-    ops, count = facts.device_ops, len(facts.steps)
-    step = step_of_launch(facts)
-    in_steps = (ops["work"] == Work.COMPUTE) & (step >= 0)
-    return np.bincount(step[in_steps], weights=(ops["end_ns"] - ops["start_ns"])[in_steps], minlength=count)
+    ops, (rows, step) = facts.device_ops, computed_in_steps(facts)
+    return np.bincount(step, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=len(facts.steps))
 
 
 @remembered
@@ -85,10 +82,16 @@ def step_of_launch(facts: RankFacts) -> Array:
 
     Work launched before the recording belongs to no step, although it runs in the first ones.
     """
-    issued = issued_ns(facts.device_ops)
-    step = np.searchsorted(facts.steps["mark_ns"], issued, side="right") - 1
-    inside = (step >= 0) & (issued < facts.steps["mark_end_ns"][np.maximum(step, 0)]) & ~is_early(facts.device_ops)
-    return np.where(inside, step, -1)
+    step = intervals.row_at(facts.marks, issued_ns(facts.device_ops))
+    return np.where(is_early(facts.device_ops), -1, step)
+
+
+def computed_in_steps(facts: RankFacts, steps: int | None = None) -> tuple[Array, Array]:
+    """Rows of the compute kernels that the first `steps` steps launched, or all steps, and the step of each."""
+    step = step_of_launch(facts)
+    inside = (facts.device_ops["work"] == Work.COMPUTE) & (step >= 0) & (step < (steps or len(facts.steps)))
+    rows = np.flatnonzero(inside)
+    return rows, step[rows]
 
 
 @remembered
@@ -169,9 +172,7 @@ def _long_launches(ops: Table) -> Array:
 
 def launched_in(facts: RankFacts, phase: Phase) -> Array:
     """Mask of operations launched inside ranges of a phase, shape (device_ops,)."""
-    launch = facts.device_ops["launch_ns"]
-    start, end = facts.phase_time(phase)
-    if not len(start):
-        return np.zeros(len(launch), bool)
-    at = np.searchsorted(start, launch, side="right") - 1
-    return np.asarray((launch != NULL) & (at >= 0) & (end[np.maximum(at, 0)] >= launch))
+    launch, (start, end) = facts.device_ops["launch_ns"], facts.phase_time(phase)
+    return np.asarray(
+        (launch != NULL) & (np.append(end, NULL)[np.searchsorted(start, launch, side="right") - 1] >= launch)
+    )

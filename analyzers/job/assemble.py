@@ -19,13 +19,7 @@ from ddprof.analyzers.job.oversubscription import oversubscription_note, shared_
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
 from ddprof.analyzers.job.rendezvous.inferred import find_meetings
-from ddprof.analyzers.job.rendezvous.possible import (
-    NOT_THE_SAME,
-    disagreeing,
-    not_matched_note,
-    odd_ranks_note,
-    unmatched,
-)
+from ddprof.analyzers.job.rendezvous.possible import NOT_THE_SAME, disagreeing, odd_ranks_note, unmatched
 from ddprof.analyzers.job.rendezvous.record import inferred_note, with_meetings
 from ddprof.analyzers.job.steps.left_out import left_out_note, none_is_steady
 from ddprof.analyzers.job.steps.recorded_by_all import Comparable, comparable, left_out_ranks_note
@@ -129,10 +123,8 @@ def _checked_collectives(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     set_to = {facts.sidecar.communication_environment.get("TORCH_DISTRIBUTED_DEBUG", "").upper() for facts in ranks}
     if "DETAIL" not in set_to:
         return []
-    effect = (
-        "a barrier and two gathers of all ranks before each collective count as its time: unset it unless you debug"
-    )
-    return [HealthNote("TORCH_DISTRIBUTED_DEBUG=DETAIL is set", effect)]
+    costs = "a barrier and two gathers of all ranks before each collective count as its time"
+    return [HealthNote("TORCH_DISTRIBUTED_DEBUG=DETAIL is set", f"{costs}: unset it unless you debug")]
 
 
 def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ...]]:
@@ -184,7 +176,8 @@ def _met(compared: Comparable) -> _Met:
         return _met(replace(compared, ranks=rest, notes=(*notes, note)))
     # What left a mark on the collectives left its mark on all else: an idle device may be one whose events are missing.
     blank = tuple(replace(f, gaps=unexplained(f.gaps)) for f in ranks)
-    return _Met(blank, unmatched(matched), group_ids, keys, (*notes, not_matched_note()), NOT_THE_SAME)
+    note = HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")
+    return _Met(blank, unmatched(matched), group_ids, keys, (*notes, note), NOT_THE_SAME)
 
 
 def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[HealthNote]]:
@@ -231,23 +224,16 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
     notes = []
     if missing:
         shown = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-        notes.append(
-            HealthNote(
-                f"{len(missing)} of {world_size} ranks {'was' if len(missing) == 1 else 'were'} not traced: {shown}",
-                "waits for them are charged to no rank; if their node wrote to another folder, give both folders",
-            )
-        )
+        issue = f"{len(missing)} of {world_size} ranks {'was' if len(missing) == 1 else 'were'} not traced: {shown}"
+        effect = "waits for them are charged to no rank; if their node wrote to another folder, give both folders"
+        notes.append(HealthNote(issue, effect))
     counts = {len(f.steps) for f in ranks}
     if len(counts) > 1:
-        notes.append(
-            HealthNote(
-                f"ranks hold {min(counts)} to {max(counts)} steps", "means are over each rank's own steps", "info"
-            )
-        )
+        issue = f"ranks hold {min(counts)} to {max(counts)} steps"
+        notes.append(HealthNote(issue, "means are over each rank's own steps", "info"))
     if len(ranks) > 1 and all(hides_waits(f) for f in ranks):
-        notes.append(
-            HealthNote("no communication was recorded between the ranks", "waiting for other ranks counts as host time")
-        )
+        issue = "no communication was recorded between the ranks"
+        notes.append(HealthNote(issue, "waiting for other ranks counts as host time"))
     if any(f.step_source == "inferred" and len(f.steps) == 1 for f in ranks):
         notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))
     return notes

@@ -64,35 +64,30 @@ class SharedOperations:
         rows = rows[np.argsort(matched.rank[rows], kind="stable")]
         parts = np.split(rows, np.searchsorted(matched.rank[rows], np.arange(1, len(ranks))))
         self._instance = [matched.instance[of_rank] for of_rank in parts]
-        comms = list(zip(ranks, (matched.comm[of_rank] for of_rank in parts), strict=True))
-        self._start_ns = [facts.comms["start_ns"][comm] for facts, comm in comms]
-        self._end_ns = [facts.comms["end_ns"][comm] for facts, comm in comms]
+        comms = zip(ranks, (matched.comm[of_rank] for of_rank in parts), strict=True)
+        self._bounds = [[bound[comm] for bound in facts.comms.bounds] for facts, comm in comms]
 
     def compare(self, a: int, b: int) -> ClockDifference | None:
         """The clocks of two ranks (by position); None where they share no operation."""
         i, j = _in_both(self._instance[a], self._instance[b])
         if not len(i):
             return None
-        end_a, end_b = self._end_ns[a][i], self._end_ns[b][j]
-        return ClockDifference(end_b - end_a, end_a, self._start_ns[b][j] - end_a, end_b - self._start_ns[a][i])
+        (start_a, end_a), (start_b, end_b) = self._bounds[a], self._bounds[b]
+        start_a, end_a, start_b, end_b = start_a[i], end_a[i], start_b[j], end_b[j]
+        return ClockDifference(end_b - end_a, end_a, start_b - end_a, end_b - start_a)
 
     def compare_any(self, a: Sequence[int], b: Sequence[int]) -> ClockDifference | None:
         """The clocks of two domains, each given by some of its ranks; None without a shared operation."""
-        differences = [each for p in a for q in b if (each := self.compare(p, q)) is not None]
-        if not differences:
-            return None
-        return ClockDifference(
-            np.concatenate([each.difference_ns for each in differences]),
-            np.concatenate([each.when_ns for each in differences]),
-            np.concatenate([each.least_ns for each in differences]),
-            np.concatenate([each.most_ns for each in differences]),
-        )
+        each = [vars(difference).values() for p in a for q in b if (difference := self.compare(p, q)) is not None]
+        return ClockDifference(*map(np.concatenate, zip(*each, strict=True))) if each else None
 
 
 def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[HealthNote]]:
     """The clock of the job. Domains without a shared operation get offset 0 and an unknown error (None)."""
     members = SharedOperations(ranks, matched)
-    domain, notes = _split_domains(ranks, _domains(ranks), members)
+    # A rank whose host is unknown, or whose times are not unix times, is a domain of its own.
+    hosts = [f.identity.host or f"rank {f.identity.rank}" for f in ranks]
+    domain, notes = _split_domains(ranks, hosts, members)
     names = list(dict.fromkeys(domain))
     if len(names) == 1:
         return Clock({names[0]: HostClock()}, tuple(domain), "one clock, as all ranks are on one host"), notes
@@ -107,37 +102,27 @@ def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[Hea
     return Clock({n: clocks.get(n, HostClock(0, 0.0, None)) for n in names}, tuple(domain), method), notes
 
 
-def _domains(ranks: Sequence[RankFacts]) -> list[str]:
-    """Host of each rank; a rank whose host is unknown, or whose times are not unix times, is a domain of its own."""
-    return [f.identity.host if f.identity.host else f"rank {f.identity.rank}" for f in ranks]
-
-
 def _split_domains(
     ranks: Sequence[RankFacts], domain: list[str], members: SharedOperations
 ) -> tuple[list[str], list[HealthNote]]:
     """Give a rank its own domain where its end times contradict the clock its host is said to share."""
     notes, result = [], list(domain)
-    on_host: dict[str, list[int]] = {}
+    on_host: dict[str, list[int]] = defaultdict(list)
     for p, name in enumerate(domain):
-        on_host.setdefault(name, []).append(p)
+        on_host[name].append(p)
     for name, sharing in on_host.items():
-        offsets: dict[int, float] = {sharing[0]: 0.0}
+        lead_ns = dict.fromkeys(sharing, 0.0)
         for p in sharing[1:]:
             difference = members.compare(sharing[0], p)
             if difference is not None and difference.is_contradicted:
-                offsets[p] = float(np.median(difference.difference_ns))
-        typical = float(np.median([offsets.get(p, 0.0) for p in sharing]))
-        for p in sharing:
-            if abs(offsets.get(p, 0.0) - typical) > SAME_HOST_TOLERANCE_NS:
-                result[p] = f"{name} (rank {ranks[p].identity.rank})"
-                notes.append(
-                    HealthNote(
-                        f"clock of rank {ranks[p].identity.rank} is {(offsets.get(p, 0.0) - typical) / 1e9:+.3f} s "
-                        "off its host's",
-                        "its times were shifted to fit the collectives it shares",
-                        rank=ranks[p].identity.rank,
-                    )
-                )
+                lead_ns[p] = float(np.median(difference.difference_ns))
+        typical = float(np.median([*lead_ns.values()]))
+        for p, lead in lead_ns.items():
+            if abs(lead - typical) > SAME_HOST_TOLERANCE_NS:
+                rank = ranks[p].identity.rank
+                result[p] = f"{name} (rank {rank})"
+                issue = f"clock of rank {rank} is {(lead - typical) / 1e9:+.3f} s off its host's"
+                notes.append(HealthNote(issue, "its times were shifted to fit the collectives it shares", rank=rank))
     return result, notes
 
 
@@ -180,10 +165,8 @@ def _propagate(
             if difference is None:
                 continue
             offset, drift, error = _fit(difference)
-            base = clocks[here]
-            clocks[other] = HostClock(
-                base.offset_ns + sign * offset, base.drift_ppm + sign * drift, (base.error_ns or 0) + error
-            )
+            base, errors = clocks[here], (clocks[here].error_ns or 0) + error
+            clocks[other] = HostClock(base.offset_ns + sign * offset, base.drift_ppm + sign * drift, errors)
             queue.append(other)
     return {names[index]: clock for index, clock in clocks.items()}
 

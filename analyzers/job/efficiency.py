@@ -32,13 +32,15 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
     comm = min(1.0, float(compute.max() / step))
     ideal = max(transfer_free_step_us, float(compute.max())) if transfer_free_step_us else None
     transfer = min(1.0, ideal / step) if ideal else None
+    moving_us = sum(t.transfer_us for t in measures.comm.traffic)
     return {
         "parallel_efficiency": balance * comm,
         "load_balance": balance,
         "comm_efficiency": comm,
         "serialisation": comm / transfer if transfer else None,
         "transfer": transfer,
-        "overlap": _overlap(measures),
+        # Share of the transfer time that compute hides.
+        "overlap": sum(t.hidden_us for t in measures.comm.traffic) / moving_us if moving_us > 0 else None,
         "mfu": _mfu(measures),
         "bus_bandwidth_gbps": bus_bandwidth(measures),
         "last_arrivals": last_arrivals(measures),
@@ -82,12 +84,6 @@ def last_arrivals(measures: Measures) -> dict[str, Any]:
     positions, counts = np.unique(last, return_counts=True)
     ranks = measures.job.rank_ids
     return {"of": len(last), "by_rank": {ranks[int(p)]: int(n) for p, n in zip(positions, counts, strict=True)}}
-
-
-def _overlap(measures: Measures) -> float | None:
-    """Share of the transfer time that compute hides."""
-    total = sum(t.transfer_us for t in measures.comm.traffic)
-    return sum(t.hidden_us for t in measures.comm.traffic) / total if total > 0 else None
 
 
 def bus_bandwidth(measures: Measures) -> dict[str, float]:

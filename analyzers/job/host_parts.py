@@ -21,7 +21,7 @@ def part_by_step_ns(facts: RankFacts, part: str) -> Array:
 
 def part_us(facts: RankFacts, part: str) -> float:
     """Time of the host in a part, us per step."""
-    return float(part_by_step_ns(facts, part).sum()) / 1e3 / len(facts.steps)
+    return facts.host_us(part_of(facts, part))
 
 
 def part_of(facts: RankFacts, part: str) -> Intervals:
@@ -29,24 +29,15 @@ def part_of(facts: RankFacts, part: str) -> Intervals:
     return _PARTS[part](facts)
 
 
-def _compiling(facts: RankFacts) -> Intervals:
-    """torch.compile works, as its own records or first runs far longer than later ones tell."""
-    return intervals.union(*facts.once.take(facts.once["kind"] == Once.FIRST_RUN).bounds)
-
-
 def _unit_hooks(facts: RankFacts) -> Intervals:
     """FSDP's Python around the passes of its units, on a CPU rank: a device may hide its host's."""
     return intervals.subtract(intervals.union(*facts.unit_hooks.bounds), blocked(facts)) if computes(facts) else EMPTY
 
 
-def _stepping(facts: RankFacts) -> Intervals:
-    """Steps of optimizers on a CPU rank."""
-    return facts.phase_time(Phase.OPTIMIZER) if computes(facts) else EMPTY
-
-
 _PARTS: Mapping[str, Callable[[RankFacts], Intervals]] = {
-    COMPILING: _compiling,
+    # torch.compile works, as its own records or first runs far longer than later ones tell.
+    COMPILING: lambda facts: intervals.union(*facts.once.take(facts.once["kind"] == Once.FIRST_RUN).bounds),
     UNIT_HOOKS: _unit_hooks,
-    STEPPING: _stepping,
+    STEPPING: lambda facts: facts.phase_time(Phase.OPTIMIZER) if computes(facts) else EMPTY,  # on a CPU rank
     LOOPED: in_loops,
 }

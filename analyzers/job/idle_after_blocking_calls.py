@@ -47,4 +47,4 @@ def idle_from_calls_us(facts: RankFacts) -> float:
     since = stretch[np.maximum(np.searchsorted(stretch, start, side="right") - 1, 0)]
     follows = (before >= 0) & (left_ns[np.maximum(before, 0)] >= since)
     every = intervals.merge(intervals.union(*waiting.bounds), (start[follows], end[follows]))
-    return float(intervals.overlap(every, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
+    return facts.per_step_us(every)

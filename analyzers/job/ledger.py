@@ -58,52 +58,23 @@ def build_ledger(
     """
     tables = [LEDGER.empty()]
     for position, facts in enumerate(ranks):
-        booked = rank_ledger(facts, causes[position])
+        steps, bubble = facts.steps.bounds, np.zeros(len(facts.steps), np.int64)
+        booked = {cause: intervals.overlap(spans, *steps) for cause, spans in causes[position].items()}
         if bubble_ns[position] > 0:
-            _book_bubble(booked, stage_waits(facts, members, position), int(bubble_ns[position]))
-        tables.append(_rows(position, booked))
+            waits = intervals.overlap(stage_waiting(facts, members, position), *steps)
+            bubble = np.minimum(np.minimum(waits, booked["comm_wait"]), int(bubble_ns[position]))
+        booked |= {"pipeline_bubble": bubble, "comm_wait": booked["comm_wait"] - bubble}
+        rows = {
+            "rank": position,
+            "step": np.tile(np.arange(len(bubble)), len(CAUSES)),
+            "cause": np.repeat(np.arange(len(CAUSES)), len(bubble)),
+            "dur_ns": np.concatenate([booked[cause] for cause in CAUSES]),
+        }
+        tables.append(LEDGER.table(rows))
     return concat(LEDGER, tables)
-
-
-def rank_ledger(facts: RankFacts, causes: Mapping[str, Intervals]) -> dict[str, Array]:
-    """Nanoseconds per step for each cause, shape (steps,)."""
-    lo, hi = facts.steps.bounds
-    booked = {cause: intervals.overlap(a, lo, hi) for cause, a in causes.items()}
-    booked["pipeline_bubble"] = np.zeros(len(lo), np.int64)
-    return booked
-
-
-def stage_waits(facts: RankFacts, members: Table, position: int) -> Array:
-    """Exposed waiting inside point-to-point kernels per step, ns, shape (steps,)."""
-    return intervals.overlap(stage_waiting(facts, members, position), *facts.steps.bounds)
 
 
 def stage_waiting(facts: RankFacts, members: Table, position: int) -> Intervals:
     """Intervals in which a rank waits, exposed, inside point-to-point kernels, on its own clock."""
-    ready = ready_by_comm(members, position, facts)
-    row = facts.exposed["comm"]
-    message = np.zeros(len(facts.comms), bool)
-    message[facts.messages["comm"]] = True
-    keep = message[row]
-    return intervals.subtract(
-        facts.exposed.take(keep).bounds,
-        intervals.union(ready, facts.comms["end_ns"]),
-    )
-
-
-def _book_bubble(booked: dict[str, Array], waits: Array, allowance_ns: int) -> None:
-    bubble = np.minimum(np.minimum(waits, booked["comm_wait"]), allowance_ns)
-    booked["pipeline_bubble"] = bubble
-    booked["comm_wait"] = booked["comm_wait"] - bubble
-
-
-def _rows(position: int, booked: dict[str, Array]) -> Table:
-    steps = len(booked["compute"])
-    return LEDGER.table(
-        {
-            "rank": np.full(steps * len(CAUSES), position),
-            "step": np.tile(np.arange(steps), len(CAUSES)),
-            "cause": np.repeat(np.arange(len(CAUSES)), steps),
-            "dur_ns": np.concatenate([booked[cause] for cause in CAUSES]),
-        }
-    )
+    in_messages = facts.exposed.take(np.isin(facts.exposed["comm"], facts.messages["comm"]))
+    return intervals.subtract(in_messages.bounds, _moving(facts, ready_by_comm(members, position, facts)))

@@ -13,15 +13,19 @@ import numpy as np
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups.groups import GroupKey, global_peers
-from ddprof.analyzers.job.message_order import numbers_in_order
+from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array
 
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
 NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
+FEWEST = 3  # messages that both ends recorded
+NEARLY = 0.9  # of these arrive after they were sent: an event may be lost
+ENOUGH = 0.5  # of the shorter side: at larger shifts most of it has no other end
 _ENDS = ("src", "dst", "group", "tag")  # of a message
 
 
@@ -47,16 +51,12 @@ class Matched:
         return np.split(np.argsort(self.rank, kind="stable"), ends[:-1])
 
 
-def step_of(facts: RankFacts, at_ns: Array) -> Array:
-    """Position of the step that contains each instant; -1 before the first, len(steps) after the last."""
-    inside = np.searchsorted(facts.steps["start_ns"], at_ns, side="right") - 1
-    return np.where(at_ns >= facts.steps["end_ns"][-1], len(facts.steps), inside)
-
-
-def _step_issued(facts: RankFacts, at_ns: Array) -> Array:
-    """Position of the step between whose host marks each moment lies; outside as `step_of`."""
-    inside = np.searchsorted(facts.steps["mark_ns"], at_ns, side="right") - 1
-    return np.where(at_ns >= facts.steps["mark_end_ns"][-1], len(facts.steps), inside)
+def step_of(steps: Intervals, at_ns: Array) -> Array:
+    """Position of the last step that has begun at each instant; -1 before the first, len(steps) after the last.
+    `steps`: of the device, or between the marks of the host.
+    """
+    begun, ended = steps
+    return np.where(at_ns >= ended[-1], len(ended), np.searchsorted(begun, at_ns, side="right") - 1)
 
 
 def match(
@@ -75,33 +75,26 @@ def match(
     else:
         pair = _keys(messages, _ENDS)
         ordinal = _running_count(_combine(_combine(pair, messages["rank"]), messages["side"]))
-        key = _combine(pair, numbers_in_order(ranks, messages, pair, ordinal))
+        key = _combine(pair, _numbers_in_order(ranks, messages, pair, ordinal))
     is_timed = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
     messages = {name: values[is_timed] for name, values in messages.items()}
     matched = _instances(messages, key[is_timed])
     shift = len(collective["op"])
+    matched["instance"] = matched["instance"] + shift
+    other_end = np.where(messages["side"] == 1, messages["dst"], messages["src"])
     return Matched(
-        instance=np.concatenate((collective["instance"], matched["instance"] + shift)),
-        rank=np.concatenate((collective["rank"], matched["rank"])),
-        comm=np.concatenate((collective["comm"], matched["comm"])),
-        side=np.concatenate((collective["side"], matched["side"])),
-        op=np.concatenate((collective["op"], matched["op"])),
-        group=np.concatenate((collective["group"], matched["group"])),
+        **{name: np.concatenate((collective[name], matched[name])) for name in matched},
         is_message=np.arange(shift + len(matched["op"])) >= shift,
-        size_bytes=np.concatenate((collective["size_bytes"], matched["size_bytes"])),
         notes=tuple(notes),
-        peer=np.concatenate((np.full(len(collective["rank"]), NULL), _other_end(messages))),
+        peer=np.concatenate((np.full(len(collective["rank"]), NULL), other_end)),
     )
-
-
-def _other_end(messages: dict[str, Array]) -> Array:
-    return np.where(messages["side"] == 1, messages["dst"], messages["src"])
 
 
 def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[str, Array]:
     comms = facts.comms
     rows = np.flatnonzero(~np.isin(comms["op"], POINT_TO_POINT))
-    order, step = _in_launch_order(facts, rows)
+    early = early_comms(comms, facts.device_ops)[rows]
+    order, step = _ordered(facts, issued_ns(comms)[rows], early)
     rows = rows[order]
     return {
         "rank": np.full(len(rows), position),
@@ -115,16 +108,11 @@ def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[
     }
 
 
-def _in_launch_order(facts: RankFacts, rows: Array) -> tuple[Array, Array]:
-    """Order of some communications (`rows` of comms) by launch, and the step label of each in that order.
-
-    Communications launched before the window (facts/early.py) come first and belong to no step.
-    """
-    early = early_comms(facts.comms, facts.device_ops)[rows]
-    return _ordered(facts, issued_ns(facts.comms)[rows], early)
-
-
 def _ordered(facts: RankFacts, when: Array, early: Array) -> tuple[Array, Array]:
+    """Order of some communications by the instant `when` each was issued, and the step label of each in that order.
+
+    Communications launched before the window (mask `early`; facts/early.py) come first and belong to no step.
+    """
     order = np.lexsort((when, ~early))
     return order, np.where(early, BEFORE, _step_label(facts, when))[order]
 
@@ -145,7 +133,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
     """
     if facts.step_source != "profiler_step":
         return np.zeros(len(when), np.int64)
-    position = _step_issued(facts, when)
+    position = step_of(facts.marks, when)
     inside = (position >= 0) & (position < len(facts.steps))
     number = facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)]
     if facts.torn_steps:
@@ -162,10 +150,9 @@ def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
     by_seq = ~np.isin(rows["group"], lacking)
     if by_seq.any():
         key = _combine(rows["group"], rows["seq"])
-        repeated = _repeats(_combine(key, rows["rank"])) & by_seq
         # Coalesced collectives share one sequence number: their order tells them apart.
         order = _running_count(_combine(key, rows["rank"]))
-        key = _combine(key, np.where(repeated, order, 0))
+        key = _combine(key, np.where(by_seq, order, 0))
         ordinal = np.where(by_seq, key, ordinal + int(key.max()) + 1)
     _check_counts(rows, by_seq, notes)
     return ordinal
@@ -175,19 +162,14 @@ def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]
     loose = ~by_seq
     for group in np.unique(rows["group"][loose]):
         of_group = loose & (rows["group"] == group)
-        pairs, counts = np.unique(
-            np.stack((rows["step"][of_group], rows["rank"][of_group])), axis=1, return_counts=True
-        )
+        keys = np.stack((rows["step"][of_group], rows["rank"][of_group]))
+        pairs, counts = np.unique(keys, axis=1, return_counts=True)
         # Of one step: a step may hold more than the next, as where an optimizer steps every second time.
         begins = np.unique(pairs[0], return_index=True)[1]
         uneven = np.minimum.reduceat(counts, begins) < np.maximum.reduceat(counts, begins)
         if uneven.any() and (rows["step"][of_group] >= 0).all():
-            notes.append(
-                HealthNote(
-                    "ranks recorded different numbers of collectives and no sequence numbers",
-                    "collectives are matched by order; waits of that group may be wrong",
-                )
-            )
+            issue = "ranks recorded different numbers of collectives and no sequence numbers"
+            notes.append(HealthNote(issue, "collectives are matched by order; waits of that group may be wrong"))
             return
 
 
@@ -233,50 +215,77 @@ def _running_count(key: Array) -> Array:
     return result
 
 
-def _repeats(key: Array) -> Array:
-    _, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-    return np.asarray(counts[inverse] > 1)
-
-
 def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
-    if not len(key):
-        none = np.empty(0, np.int64)
-        return dict.fromkeys(("instance", "rank", "comm", "side", "op", "group", "size_bytes"), none)
+    """Columns of `Matched`: by entry, and by instance what all its entries have in common."""
     _, first, instance = np.unique(key, return_index=True, return_inverse=True)
-    return {
-        "instance": instance.astype(np.int64),
-        "rank": rows["rank"],
-        "comm": rows["comm"],
-        "side": rows["side"],
-        "op": rows["op"][first],
-        "group": rows["group"][first],
-        "size_bytes": rows["size_bytes"][first],
-    }
+    by_entry = {name: rows[name] for name in ("rank", "comm", "side")}
+    return {"instance": instance, **by_entry, **{name: rows[name][first] for name in ("op", "group", "size_bytes")}}
 
 
 def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> dict[str, Array]:
     """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
-    columns: dict[str, list[Array]] = {
-        n: [] for n in ("rank", "comm", "group", "tag", "step", "op", "size_bytes", "side", "src", "dst", "lost")
-    }
+    parts: list[dict[str, Array]] = []
     for position, facts in enumerate(ranks):
-        messages, comms = facts.messages, facts.comms
-        if not len(messages):
-            continue
         me = facts.identity.rank if facts.identity.rank is not None else position
-        group = group_ids[position][messages["comm"]]
-        peer = global_peers(messages["peer"], group, keys, me)
+        group = group_ids[position][facts.messages["comm"]]
+        peer = global_peers(facts.messages["peer"], group, keys, me)
         order, step = _in_call_order(facts)
-        is_send = messages["is_send"][order]
-        columns["rank"].append(np.full(len(order), position))
-        columns["comm"].append(messages["comm"][order])
-        columns["group"].append(group[order])
-        columns["tag"].append(messages["tag"][order])
-        columns["step"].append(step)
-        columns["op"].append(comms["op"][messages["comm"][order]].astype(np.int64))
-        columns["size_bytes"].append(messages["size_bytes"][order])
-        columns["side"].append(is_send.astype(np.int64))
-        columns["lost"].append(messages["is_lost"][order])
-        columns["src"].append(np.where(is_send, me, peer[order]))
-        columns["dst"].append(np.where(is_send, peer[order], me))
-    return {n: np.concatenate(c) if c else np.empty(0, np.int64) for n, c in columns.items()}
+        messages, peer = facts.messages.take(order), peer[order]
+        is_send = messages["is_send"]
+        parts.append(
+            {
+                "rank": np.full(len(order), position),
+                "comm": messages["comm"],
+                "group": group[order],
+                "tag": messages["tag"],
+                "step": step,
+                "op": facts.comms["op"][messages["comm"]].astype(np.int64),
+                "size_bytes": messages["size_bytes"],
+                "side": is_send.astype(np.int64),
+                "lost": messages["is_lost"],
+                "src": np.where(is_send, me, peer),
+                "dst": np.where(is_send, peer, me),
+            }
+        )
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _numbers_in_order(ranks: Sequence[RankFacts], messages: dict[str, Array], pair: Array, ordinal: Array) -> Array:
+    """The `ordinal` of each message of its pair and side, of receivers shifted to the send that it belongs to.
+
+    A stage of a pipeline written by hand receives before its first forward pass, with which its step begins: its first
+    message lies in the step before, or before the window. The messages of a pair arrive in the order in which they are
+    sent, and none before it is sent; of the shifts that allow it the one with the shortest way is the true one.
+
+    `messages`: rows in call order per rank; `pair`: equal for rows with the same two ends, group and tag.
+    """
+    numbers = ordinal.copy()
+    start, end = (_times(ranks, messages, name) for name in ("start_ns", "end_ns"))
+    is_kept = ~messages["lost"].astype(bool)
+    is_send = messages["side"] == 1
+    for each in np.unique(pair):
+        sent, received = (np.flatnonzero((pair == each) & side) for side in (is_send, ~is_send))
+        if len(sent) and len(received):
+            shift = _shift(start[sent], end[received], is_kept[sent], is_kept[received])
+            numbers[received] += shift
+    return numbers
+
+
+def _times(ranks: Sequence[RankFacts], messages: dict[str, Array], name: str) -> Array:
+    times = np.zeros(len(messages["rank"]), np.int64)
+    for position, facts in enumerate(ranks):
+        of_rank = messages["rank"] == position
+        times[of_rank] = facts.comms[name][messages["comm"][of_rank]]
+    return times
+
+
+def _shift(sent_ns: Array, received_ns: Array, is_sent: Array, is_received: Array) -> int:
+    """Number of sends before the one that the first receive belongs to; 0 where no shift is possible."""
+    least = max(FEWEST, int(ENOUGH * min(len(sent_ns), len(received_ns))))
+    for shift in range(len(sent_ns) - least, least - len(received_ns) - 1, -1):
+        first, last = max(0, -shift), min(len(received_ns), len(sent_ns) - shift)
+        here, there = slice(first, last), slice(first + shift, last + shift)
+        both = is_received[here] & is_sent[there]
+        if both.sum() >= FEWEST and (received_ns[here] + RESOLUTION_NS >= sent_ns[there])[both].mean() >= NEARLY:
+            return shift
+    return 0

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import Phase, RankFacts, Work
+from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.host_time import evaluating
-from ddprof.analyzers.facts.work import launched_in, step_of_launch
+from ddprof.analyzers.facts.work import computed_in_steps, launched_in
 from ddprof.analyzers.job.copies import exposed_copies, pageable_copies
 from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.input_size import fed_more_us
@@ -139,12 +139,11 @@ def measure(job: JobFacts) -> Measures:
     steps = np.array([len(f.steps) for f in ranks])
     ledger = np.zeros((len(ranks), len(CAUSES)))
     np.add.at(ledger, (job.ledger["rank"], job.ledger["cause"]), job.ledger["dur_ns"])
-    spans = {c: np.array([_during_us(f, intervals.union(*f.spans_of(c).bounds)) for f in ranks]) for c in SPAN_CAUSES}
+    spans = {c: np.array([f.host_us(intervals.union(*f.spans_of(c).bounds)) for f in ranks]) for c in SPAN_CAUSES}
     counts = {c: np.array([_span_count(f, c) for f in ranks]) for c in spans}
     hungry = [starved(f) for f in ranks]
     script = script_times(ranks)
-    launching = [intervals.subtract(s.launching, in_script.idle) for s, in_script in zip(hungry, script, strict=True)]
-    held = [intervals.subtract(s.held, in_script.idle) for s, in_script in zip(hungry, script, strict=True)]
+    together = list(zip(ranks, hungry, script, strict=True))
     optimizer = np.array([_optimizer(f) for f in ranks])
     gemm = np.array([_gemm(f) for f in ranks])
     timed_us, own_us = (share * job.step_ns / 1e3 for share in late_shares(ranks))
@@ -163,14 +162,12 @@ def measure(job: JobFacts) -> Measures:
         host=host_slowdown(ranks, job.pipeline),
         comm=comm_stats(job, needless),
         host_spans_us=spans,
-        evaluating_us=np.array([_during_us(f, evaluating(f)) for f in ranks]),
+        evaluating_us=np.array([f.host_us(evaluating(f)) for f in ranks]),
         host_counts=counts,
-        launching_us=np.array([_recurring_us(f, spans) for f, spans in zip(ranks, launching, strict=True)]),
-        stalled_us=np.array([_per_step_us(f, s.stalled) for f, s in zip(ranks, hungry, strict=True)]),
-        held_us=np.array([_per_step_us(f, spans) for f, spans in zip(ranks, held, strict=True)]),
-        script_us=np.array(
-            [in_script.share * _per_step_us(f, in_script.idle) for f, in_script in zip(ranks, script, strict=True)]
-        ),
+        launching_us=np.array([_recurring_us(f, intervals.subtract(s.launching, t.idle)) for f, s, t in together]),
+        stalled_us=np.array([f.per_step_us(s.stalled) for f, s, _ in together]),
+        held_us=np.array([f.per_step_us(intervals.subtract(s.held, t.idle)) for f, s, t in together]),
+        script_us=np.array([t.share * f.per_step_us(t.idle) for f, _, t in together]),
         script=tuple(script),
         launch_interval_us=np.array([s.interval_ns / 1e3 for s in hungry]),
         longest_fetch_us=np.array([_longest_fetch_us(f) for f in ranks]),
@@ -179,7 +176,7 @@ def measure(job: JobFacts) -> Measures:
         pageable_us=np.array([_pageable_us(f) for f in ranks]),
         gemm_us=gemm[:, 0],
         fp32_gemm_us=gemm[:, 1],
-        kernels_per_step=np.array([_kernels(f) for f in ranks]) / steps,
+        kernels_per_step=np.array([len(computed_in_steps(f)[0]) for f in ranks]) / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         hot=hot_shards(ranks),
         alone=alone,
@@ -193,22 +190,12 @@ def measure(job: JobFacts) -> Measures:
     )
 
 
-def _per_step_us(facts: RankFacts, spans: intervals.Intervals) -> float:
-    """Time of spans on the device inside the steps, us per step."""
-    return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
-
-
 def _recurring_us(facts: RankFacts, spans: intervals.Intervals) -> float:
     """Time on the device, inside the steps, without what one of three or more steps alone has: that need not recur."""
     each = intervals.overlap(spans, *facts.steps.bounds)
     if len(each) >= FEWEST_STEPS:
         each = np.minimum(each, np.sort(each)[-2])
     return float(each.mean()) / 1e3
-
-
-def _during_us(facts: RankFacts, spans: intervals.Intervals) -> float:
-    """Time of spans on the host inside the steps, us per step."""
-    return float(intervals.overlap(spans, *facts.marks).sum()) / len(facts.steps) / 1e3
 
 
 def _longest_fetch_us(facts: RankFacts) -> float:
@@ -224,30 +211,21 @@ def _span_count(facts: RankFacts, cause: str) -> float:
     return float(inside.sum()) / len(facts.steps)
 
 
-def _kernels(facts: RankFacts) -> float:
-    """Compute kernels launched per step."""
-    return float(((facts.device_ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)).sum())
-
-
 def _optimizer(facts: RankFacts) -> tuple[float, float]:
-    ops = facts.device_ops
-    if not len(ops):
-        return 0.0, 0.0
-    inside = launched_in(facts, Phase.OPTIMIZER) & (ops["work"] == Work.COMPUTE) & (step_of_launch(facts) >= 0)
-    total = (ops["end_ns"] - ops["start_ns"])[inside].sum()
-    return inside.sum() / len(facts.steps), float(total) / len(facts.steps) / 1e3
+    """Kernels launched in optimizer ranges per step, and their time, us."""
+    rows, _ = computed_in_steps(facts)
+    rows = rows[launched_in(facts, Phase.OPTIMIZER)[rows]]
+    total = (facts.device_ops["end_ns"] - facts.device_ops["start_ns"])[rows].sum()
+    return len(rows) / len(facts.steps), float(total) / len(facts.steps) / 1e3
 
 
 def _pageable_us(facts: RankFacts) -> float:
     pageable = pageable_copies(facts)
-    return _per_step_us(facts, exposed_copies(facts, pageable)) if pageable.any() else 0.0
+    return facts.per_step_us(exposed_copies(facts, pageable)) if pageable.any() else 0.0
 
 
 def _gemm(facts: RankFacts) -> tuple[float, float]:
     """Time per step in matrix kernels, and the part on single-precision operands."""
     groups = facts.kernel_groups
-    if not len(groups):
-        return 0.0, 0.0
-    total = groups["total_ns"][groups["is_gemm"].astype(bool)].sum() / len(facts.steps) / 1e3
-    fp32 = groups["total_ns"][groups["is_fp32"].astype(bool)].sum() / len(facts.steps) / 1e3
-    return float(total), float(fp32)
+    total, fp32 = (float(groups["total_ns"][groups[of].astype(bool)].sum()) for of in ("is_gemm", "is_fp32"))
+    return total / len(facts.steps) / 1e3, fp32 / len(facts.steps) / 1e3

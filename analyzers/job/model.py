@@ -18,67 +18,55 @@ from ddprof.tables import Array, Column, Schema, Table
 
 GROUPS = Schema(
     "groups",
-    (
-        Column("size", "int64", "ranks in the group"),
-        Column("ranks", "str", "members, comma separated"),
-        Column(
-            "role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world; 'group of N' where nothing shows it; or ''"
-        ),
-        Column("name", "str", "process group name"),
-    ),
+    Column("size", "int64", "ranks in the group"),
+    Column("ranks", "str", "members, comma separated"),
+    Column("role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world; 'group of N' where nothing shows it; or ''"),
+    Column("name", "str", "process group name"),
 )
 
 INSTANCES = Schema(
     "instances",
-    (
-        Column("op", "uint8", "index into names.COLLECTIVE_OPS"),
-        Column("group", "int64", "row of the groups table"),
-        Column("is_message", "bool", "one point-to-point payload, not a collective"),
-        Column("size_bytes", "int64", "message size", nullable=True),
-        Column("members", "int64", "members seen"),
-        Column("transfer_ns", "int64", "time with every member present: the shortest member's duration"),
-        Column("complete", "bool", "every member of the group was traced"),
-        Column("late", "int64", "position of the rank that came last", nullable=True),
-    ),
+    Column("op", "uint8", "index into names.COLLECTIVE_OPS"),
+    Column("group", "int64", "row of the groups table"),
+    Column("is_message", "bool", "one point-to-point payload, not a collective"),
+    Column("size_bytes", "int64", "message size", nullable=True),
+    Column("members", "int64", "members seen"),
+    Column("transfer_ns", "int64", "time with every member present: the shortest member's duration"),
+    Column("complete", "bool", "every member of the group was traced"),
+    Column("late", "int64", "position of the rank that came last", nullable=True),
 )
 
 MEMBERS = Schema(
     "members",
-    (
-        Column("instance", "int64", "row of instances"),
-        Column("rank", "int64", "position in JobFacts.ranks, not the rank number"),
-        Column("comm", "int64", "row of that rank's comms"),
-        Column("start_ns", "int64", "arrival, own clock"),
-        Column("end_ns", "int64", "end, own clock"),
-        Column("ready_ns", "int64", "when the last member had arrived, own clock, within [start, end]"),
-    ),
+    Column("instance", "int64", "row of instances"),
+    Column("rank", "int64", "position in JobFacts.ranks, not the rank number"),
+    Column("comm", "int64", "row of that rank's comms"),
+    Column("start_ns", "int64", "arrival, own clock"),
+    Column("end_ns", "int64", "end, own clock"),
+    Column("ready_ns", "int64", "when the last member had arrived, own clock, within [start, end]"),
 )
 
 LEDGER = Schema(
     "ledger",
-    (
-        Column("rank", "int64", "position in JobFacts.ranks"),
-        Column("step", "int64", "position in the rank's steps"),
-        Column("cause", "uint8", "code of a cause (ddprof.causes)"),
-        Column("dur_ns", "int64", "time booked"),
-    ),
+    Column("rank", "int64", "position in JobFacts.ranks"),
+    Column("step", "int64", "position in the rank's steps"),
+    Column("cause", "uint8", "code of a cause (ddprof.causes)"),
+    Column("dur_ns", "int64", "time booked"),
 )
 
 BLAME = Schema(
     "blame",
-    (
-        Column("instance", "int32", "row of instances where the wait happened"),
-        Column("victim", "int32", "position of the rank that waited"),
-        Column(
-            "culprit",
-            "int64",
-            "position of the rank the wait is charged to; missing: a rank that was not traced",
-            nullable=True,
-        ),
-        Column("cause", "uint8", "what the culprit spent the time on; code of a cause (ddprof.causes)"),
-        Column("step", "int32", "position in the victim's steps"),
-        Column("dur_ns", "int64", "charged time; sums over causes and culprits equal the exposed wait"),
+    Column("instance", "int32", "row of instances where the wait happened"),
+    Column("victim", "int32", "position of the rank that waited"),
+    Column(
+        "culprit",
+        "int64",
+        "position of the rank the wait is charged to; missing: a rank that was not traced",
+        nullable=True,
     ),
+    Column("cause", "uint8", "what the culprit spent the time on; code of a cause (ddprof.causes)"),
+    Column("step", "int32", "position in the victim's steps"),
+    Column("dur_ns", "int64", "charged time; sums over causes and culprits equal the exposed wait"),
 )
 
 

@@ -56,13 +56,11 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
     for position, (facts, script) in enumerate(zip(job.ranks, script_times(job.ranks), strict=True)):
         stopped = starved(facts)
         stops = intervals.merge(stopped.stalled, stopped.held)
-        if (
-            np.median(intervals.overlap(script.every, *facts.steps.bounds)) >= WORTH_SAYING * job.step_ns
-        ):  # in most steps
+        usual_ns = np.median(intervals.overlap(script.every, *facts.steps.bounds))
+        if usual_ns >= WORTH_SAYING * job.step_ns:  # in most steps
             stops = intervals.subtract(stops, script.idle)
-        begin, end = (bound[:steps] for bound in facts.steps.bounds)
-        at = np.searchsorted(begin, stops[0], side="right") - 1
-        inside = (at >= 0) & (stops[0] < end[np.maximum(at, 0)])
+        at = intervals.row_at(facts.steps.bounds, stops[0])
+        inside = (at >= 0) & (at < steps)
         lengths = (stops[1] - stops[0])[inside]
         np.maximum.at(longest[position], at[inside], lengths)
         np.add.at(total[position], at[inside], lengths)

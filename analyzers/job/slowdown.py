@@ -15,7 +15,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import free_host, host_work, step_compute_ns, step_of_launch
+from ddprof.analyzers.facts.work import computed_in_steps, free_host, step_compute_ns
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE, compared, kernels_by_place
 from ddprof.analyzers.job.peers.operators import (
@@ -73,7 +73,7 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
     """
     steps = min(len(f.steps) for f in ranks)
     if any(len(f.host_work) for f in ranks):
-        busy = np.array([_host_busy(f)[:steps] for f in ranks], float)
+        busy = np.array([step_compute_ns(f)[:steps] for f in ranks], float)
         groups = peers(len(ranks), pipeline)
         whole, pace = _from_times(busy, groups), np.full(busy.shape, np.nan)
         for group in (group for group in groups if len(group) > 1):
@@ -108,11 +108,8 @@ def unknown_slowdown(count: int, steps: int) -> Slowdown:
 def _compute_ns(facts: RankFacts, steps: int) -> float:
     """Time of the compute kernels that begin in the first so many steps."""
     ops = facts.device_ops
-    in_steps = (
-        (ops["work"] == Work.COMPUTE)
-        & (ops["start_ns"] >= facts.steps["start_ns"][0])
-        & (ops["start_ns"] < facts.steps["end_ns"][steps - 1])
-    )
+    first_ns, last_ns = facts.steps["start_ns"][0], facts.steps["end_ns"][steps - 1]
+    in_steps = (ops["work"] == Work.COMPUTE) & (ops["start_ns"] >= first_ns) & (ops["start_ns"] < last_ns)
     return float((ops["end_ns"] - ops["start_ns"])[in_steps].sum())
 
 
@@ -145,9 +142,7 @@ Launches = dict[tuple[str, str], tuple[float, float]]  # (operator, kernel) -> (
 
 def _launches(facts: RankFacts, steps: int) -> Launches:
     """Launches of each kernel over all steps and shapes, by (kernel, operator); operator "" where it is not known."""
-    ops = facts.device_ops
-    step = step_of_launch(facts)
-    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    ops, (rows, _) = facts.device_ops, computed_in_steps(facts, steps)
     operator, kernel = ops["operator"][rows].astype(np.int64), ops["name"][rows].astype(np.int64)
     pairs = (operator << 32) + kernel  # one number for both: two columns take five times as long to sort
     _, first, local, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
@@ -189,15 +184,10 @@ def _more_work(launches: Launches, usual: dict[tuple[str, str], float]) -> float
             share = (count - usual[key]) / count
             excess[key[0]] = (more + count - usual[key], ns + spent * share)
     by_operator = _by_operator(launches)
-    lacking = sum(
-        ns * min(1.0, max(0.0, by_operator[operator, ""] - usual[operator, ""]) / more)
-        for operator, (more, ns) in excess.items()
-    )
+    lacking = 0.0
+    for operator, (more, ns) in excess.items():
+        lacking += ns * min(1.0, max(0.0, by_operator[operator, ""] - usual[operator, ""]) / more)
     return lacking / total if total else 0.0
-
-
-def _host_busy(facts: RankFacts) -> Array:
-    return intervals.overlap(host_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
 
 
 def _from_times(times: Array, groups: Sequence[Sequence[int]]) -> Slowdown:
@@ -229,7 +219,7 @@ def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slow
 
 def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
     """Slowdown of each host by its free time per step (`free_host`)."""
-    return _by_step_times(ranks, pipeline, _free_host)
+    return _by_step_times(ranks, pipeline, lambda facts: intervals.overlap(free_host(facts), *facts.marks))
 
 
 def _by_step_times(
@@ -238,10 +228,6 @@ def _by_step_times(
     steps = min(len(f.steps) for f in ranks)
     times = np.array([step_times_ns(f)[:steps] for f in ranks], float)
     return _from_times(times, peers(len(ranks), pipeline))
-
-
-def _free_host(facts: RankFacts) -> Array:
-    return intervals.overlap(free_host(facts), *facts.marks)
 
 
 def interference(ranks: Sequence[RankFacts]) -> float:

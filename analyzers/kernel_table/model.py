@@ -12,24 +12,20 @@ KINDS = {Work.COMPUTE: "compute", Work.COMM: "communication", Work.COPY: "copy"}
 
 KERNELS = Schema(
     "kernels",
-    (
-        Column("rank", "int64", "rank number"),
-        Column("kind", "str", "compute, communication or copy"),
-        Column("kernel", "str", "kernel, collective or copy; on a CPU rank an operator; '' for work of no operator"),
-        Column(
-            "operator", "str", "innermost operator above the launch; on a CPU rank the outermost; '' if not recorded"
-        ),
-        Column("module", "str", "nn.Module calls around it, outermost first; '' if not recorded"),
-        Column("line", "str", "innermost line of the script's own code around it; '' if not recorded"),
-        Column("calls", "float64", "calls per step"),
-        Column("total_us", "float64", "microseconds per step from start to end of each call"),
-        Column("busy_us", "float64", "microseconds per step of the rank's busy time: each moment is in one row"),
-        Column("step_share", "float64", "busy_us over the rank's step"),
-        Column("path_share", "float64", "share of the critical path of all ranks", nullable=True),
-        Column("flops", "float64", "floating-point operations per step, from shapes", nullable=True),
-        Column("bytes", "float64", "least bytes that they move per step, from shapes and types", nullable=True),
-        Column("roofline_share", "float64", "least time that the device needs for these, over total_us", nullable=True),
-    ),
+    Column("rank", "int64", "rank number"),
+    Column("kind", "str", "compute, communication or copy"),
+    Column("kernel", "str", "kernel, collective or copy; on a CPU rank an operator; '' for work of no operator"),
+    Column("operator", "str", "innermost operator above the launch; on a CPU rank the outermost; '' if not recorded"),
+    Column("module", "str", "nn.Module calls around it, outermost first; '' if not recorded"),
+    Column("line", "str", "innermost line of the script's own code around it; '' if not recorded"),
+    Column("calls", "float64", "calls per step"),
+    Column("total_us", "float64", "microseconds per step from start to end of each call"),
+    Column("busy_us", "float64", "microseconds per step of the rank's busy time: each moment is in one row"),
+    Column("step_share", "float64", "busy_us over the rank's step"),
+    Column("path_share", "float64", "share of the critical path of all ranks", nullable=True),
+    Column("flops", "float64", "floating-point operations per step, from shapes", nullable=True),
+    Column("bytes", "float64", "least bytes that they move per step, from shapes and types", nullable=True),
+    Column("roofline_share", "float64", "least time that the device needs for these, over total_us", nullable=True),
 )
 
 

@@ -17,71 +17,59 @@ _STEP = Column("step", "int64", "position of the step among the rank's steady st
 
 JOB_GROUPS = Schema(
     "process_groups",
-    (
-        Column("process_group", "int64", "number of the group, as other tables name it"),
-        Column("name", "str", "name of the process group, '' if unknown"),
-        Column("role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world; 'group of N' where nothing shows it"),
-        Column("size", "int64", "ranks in the group"),
-        Column("ranks", "str", "members, comma separated"),
-    ),
+    Column("process_group", "int64", "number of the group, as other tables name it"),
+    Column("name", "str", "name of the process group, '' if unknown"),
+    Column("role", "str", "dp, tp, pp, ep, fsdp_shard, replicate, world; 'group of N' where nothing shows it"),
+    Column("size", "int64", "ranks in the group"),
+    Column("ranks", "str", "members, comma separated"),
 )
 COLLECTIVES = Schema(
     "collectives",
-    (
-        Column("collective", "int64", "number of the collective, as other tables name it"),
-        Column("op", "str", "all_reduce, all_gather, ..."),
-        Column("process_group", "int64", "number of the group (process_groups)"),
-        Column("role", "str", "role of the group"),
-        Column("is_message", "bool", "one point-to-point payload, not a collective"),
-        Column("size_bytes", "int64", "message size", nullable=True),
-        Column("members_traced", "int64", "members whose traces show it"),
-        Column("is_complete", "bool", "every member of the group was traced"),
-        Column("last_rank", "int64", "rank that came last", nullable=True),
-        Column("start_us", "float64", "arrival of the first member, on the run's clock, 0 = start of the first step"),
-        Column("transfer_us", "float64", "time with every member present"),
-        Column("longest_wait_us", "float64", "wait of the member that came first"),
-    ),
+    Column("collective", "int64", "number of the collective, as other tables name it"),
+    Column("op", "str", "all_reduce, all_gather, ..."),
+    Column("process_group", "int64", "number of the group (process_groups)"),
+    Column("role", "str", "role of the group"),
+    Column("is_message", "bool", "one point-to-point payload, not a collective"),
+    Column("size_bytes", "int64", "message size", nullable=True),
+    Column("members_traced", "int64", "members whose traces show it"),
+    Column("is_complete", "bool", "every member of the group was traced"),
+    Column("last_rank", "int64", "rank that came last", nullable=True),
+    Column("start_us", "float64", "arrival of the first member, on the run's clock, 0 = start of the first step"),
+    Column("transfer_us", "float64", "time with every member present"),
+    Column("longest_wait_us", "float64", "wait of the member that came first"),
 )
 COLLECTIVE_MEMBERS = Schema(
     "collective_members",
-    (
-        Column("collective", "int64", "number of the collective (collectives)"),
-        Column("rank", "int64", "rank number"),
-        _STEP,
-        Column("start_us", "float64", "arrival, on the run's clock"),
-        Column("wait_us", "float64", "from its arrival until the last member had arrived"),
-        Column("dur_us", "float64", "from its arrival until its end"),
-    ),
+    Column("collective", "int64", "number of the collective (collectives)"),
+    Column("rank", "int64", "rank number"),
+    _STEP,
+    Column("start_us", "float64", "arrival, on the run's clock"),
+    Column("wait_us", "float64", "from its arrival until the last member had arrived"),
+    Column("dur_us", "float64", "from its arrival until its end"),
 )
 STEP_LEDGER = Schema(
     "rank_step_causes",
-    (
-        Column("rank", "int64", "rank number"),
-        Column("step", "int64", "position of the step among the rank's steady steps, from 0"),
-        Column("cause", "str", "ledger cause"),
-        Column("dur_us", "float64", "microseconds booked to it"),
-    ),
+    Column("rank", "int64", "rank number"),
+    Column("step", "int64", "position of the step among the rank's steady steps, from 0"),
+    Column("cause", "str", "ledger cause"),
+    Column("dur_us", "float64", "microseconds booked to it"),
 )
 RANK_STEPS = Schema(
     "rank_steps",
-    (
-        Column("rank", "int64", "rank number"),
-        Column("step", "int64", "position of the step among the rank's steady steps, from 0"),
-        Column("number", "int64", "step number as the trace marks it"),
-        Column("start_us", "float64", "start on the run's clock, 0 = start of the first step"),
-        Column("wall_us", "float64", "length in microseconds"),
-    ),
+    Column("rank", "int64", "rank number"),
+    Column("step", "int64", "position of the step among the rank's steady steps, from 0"),
+    Column("number", "int64", "step number as the trace marks it"),
+    Column("start_us", "float64", "start on the run's clock, 0 = start of the first step"),
+    Column("wall_us", "float64", "length in microseconds"),
 )
 CHARGED_WAITS = Schema(
     "charged_waits",
-    (
-        Column("collective", "int64", "number of the collective where the wait happened (collectives)"),
-        Column("waiting_rank", "int64", "rank that waited"),
-        Column("late_rank", "int64", "rank that the wait is charged to; null: one that was not traced", nullable=True),
-        Column("cause", "str", "what the late rank spent the time on"),
-        _STEP,
-        Column("dur_us", "float64", "exposed wait charged, microseconds"),
-    ),
+    Column("collective", "int64", "number of the collective where the wait happened (collectives)"),
+    Column("waiting_rank", "int64", "rank that waited"),
+    Column("late_rank", "int64", "rank that the wait is charged to; null: one that was not traced", nullable=True),
+    Column("cause", "str", "what the late rank spent the time on"),
+    _STEP,
+    Column("dur_us", "float64", "exposed wait charged, microseconds"),
 )
 
 

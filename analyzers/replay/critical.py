@@ -23,13 +23,11 @@ from ddprof.tables import NULL, Array, Column, Schema, Table, concat
 
 CRITICAL = Schema(
     "critical",
-    (
-        Column("rank", "int64", "position in JobFacts.ranks"),
-        Column("start_ns", "int64", "reference clock"),
-        Column("end_ns", "int64", "reference clock; the next piece of the path starts here"),
-        Column("cause", "uint8", "what the time is, code of a cause (ddprof.causes); never a wait"),
-        Column("track", "int64", "stream, as a row of the rank's tracks; missing: the host", nullable=True),
-    ),
+    Column("rank", "int64", "position in JobFacts.ranks"),
+    Column("start_ns", "int64", "reference clock"),
+    Column("end_ns", "int64", "reference clock; the next piece of the path starts here"),
+    Column("cause", "uint8", "what the time is, code of a cause (ddprof.causes); never a wait"),
+    Column("track", "int64", "stream, as a row of the rank's tracks; missing: the host", nullable=True),
 )
 
 # A host that ends this much later than its device, of the run, merely came to its mark: the device held the run.

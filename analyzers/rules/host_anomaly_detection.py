@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.anomaly_mode import anomaly_held_us, anomaly_us, time_us
+from ddprof.analyzers.job.host_costs import anomaly_held_us, anomaly_part_us, anomaly_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.finding_ids import HOST_ANOMALY_DETECTION
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -70,9 +70,10 @@ def _seen(facts: RankFacts) -> Iterator[str]:
     work = facts.anomaly_work
     checks, writes = work.take(work["is_check"]), work.take(~work["is_check"])
     count = facts.is_issued_in_steps(checks["start_ns"]).sum() / len(facts.steps)
-    yield f"{count:.0f} nodes of the backward pass are searched for NaN: {format_us(time_us(facts, checks))} per step"
+    searching_us = anomaly_part_us(facts, checks)
+    yield f"{count:.0f} nodes of the backward pass are searched for NaN: {format_us(searching_us)} per step"
     if _writes(facts):
-        yield f"operators of the forward pass write Python stacks: {format_us(time_us(facts, writes))} per step"
+        yield f"operators of the forward pass write Python stacks: {format_us(anomaly_part_us(facts, writes))} per step"
     else:
         yield "no views tell for how long operators of the forward pass write Python stacks: not counted"
 

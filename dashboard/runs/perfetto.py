@@ -32,15 +32,13 @@ BESIDE = 1.0  # of the window's length, kept on both sides where a hand-over is 
 Report = Callable[[int, int, str], None]
 ARROWS = Schema(
     "arrows",
-    (
-        Column("culprit", "int64", "position of the rank that came last"),
-        Column("culprit_track", "int64", "track of its operation, as a row of its trace's tracks"),
-        Column("culprit_ns", "int64", "its arrival, own clock"),
-        Column("victim", "int64", "position of a rank that waited"),
-        Column("victim_track", "int64", "track of its operation, as a row of its trace's tracks"),
-        Column("victim_ns", "int64", "end of its wait, own clock, within its operation"),
-        Column("wait_ns", "int64", "how long it waited"),
-    ),
+    Column("culprit", "int64", "position of the rank that came last"),
+    Column("culprit_track", "int64", "track of its operation, as a row of its trace's tracks"),
+    Column("culprit_ns", "int64", "its arrival, own clock"),
+    Column("victim", "int64", "position of a rank that waited"),
+    Column("victim_track", "int64", "track of its operation, as a row of its trace's tracks"),
+    Column("victim_ns", "int64", "end of its wait, own clock, within its operation"),
+    Column("wait_ns", "int64", "how long it waited"),
 )
 
 

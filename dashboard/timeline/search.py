@@ -31,7 +31,7 @@ WHOLE_BINS = 1_000  # in which hits are marked on the whole run
 _RANK, _STEP = re.compile(r"\brank\s+(\d{1,9})\b"), re.compile(r"\bstep\s+(\d{1,9})\b")
 _APART = re.compile(r"[\s_-]+")  # all-reduce, all_reduce and AllReduce are one collective
 _WAYS = ("name", "operator", "module", "collective")
-_CALLS = Schema("calls", (Column("thread", "int64", "host thread"), Column("called_ns", "int64", "start of the call")))
+_CALLS = Schema("calls", Column("thread", "int64", "host thread"), Column("called_ns", "int64", "start of the call"))
 
 
 @dataclass(frozen=True)

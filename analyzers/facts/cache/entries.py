@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import numpy as np
 
 from ddprof.analyzers.facts.cache.place import Chunk
 from ddprof.analyzers.facts.model import TABLES, RankFacts
-from ddprof.model import Device, HealthNote, Identity, ProcessGroup
-from ddprof.sidecar import Sidecar
 from ddprof.tables import Table
 
 _ALIGNMENT = 8
@@ -26,37 +24,20 @@ _SEAL_DIGITS = 32
 _COLUMNS = [(name, column.name, column.dtype) for name, schema in TABLES.items() for column in schema.columns]
 
 
-class _Head(msgspec.Struct):
-    """Everything of the facts that is not a table; `sizes`: bytes of each column of the tables."""
-
-    sizes: tuple[int, ...]
-    identity: Identity
-    device: Device
-    path: str
-    format: str
-    has_base_time: bool
-    strings: tuple[str, ...]
-    step_source: str
-    is_device_rank: bool
-    main_thread: int | None
-    process_groups: tuple[ProcessGroup, ...]
-    memory: dict[str, Any]
-    counts: dict[str, int]
-    torn_steps: tuple[int, ...]
-    sidecar: Sidecar
-    top: dict[str, Any]
-    health: tuple[HealthNote, ...]
+_FIELDS = [(name, kind) for name, kind in get_type_hints(RankFacts).items() if name not in TABLES]
+# Everything of the facts that is not a table; `sizes`: bytes of each column of the tables.
+_Head = msgspec.defstruct("_Head", [("sizes", tuple[int, ...]), *_FIELDS])
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[_Head]:
+def _decoder() -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(_Head)  # 5 ms, which an analysis without kept facts need not wait for
 
 
 def encode(facts: RankFacts, key: str) -> list[Chunk]:
     """Chunks of the cache file under `key`. Raises ValueError where a text of the facts cannot be encoded."""
     columns = [_bytes_of(getattr(facts, table)[name], dtype) for table, name, dtype in _COLUMNS]
-    fields = {field: _plain(getattr(facts, field)) for field in _Head.__struct_fields__ if field != "sizes"}
+    fields = {field: _plain(getattr(facts, field)) for field, _ in _FIELDS}
     head = msgspec.json.encode(_Head(sizes=tuple(map(len, columns)), **fields), enc_hook=str)
     chunks: list[Chunk] = [len(head).to_bytes(_ALIGNMENT, "little")]
     for part in (head, *columns):
@@ -74,7 +55,7 @@ def decode(content: bytes, key: str) -> RankFacts | None:
         head = _decoder().decode(sealed[at : at + size])
     except msgspec.MsgspecError:
         return None
-    values: dict[str, Any] = {field: getattr(head, field) for field in _Head.__struct_fields__ if field != "sizes"}
+    values: dict[str, Any] = {field: getattr(head, field) for field, _ in _FIELDS}
     columns: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
     for (table, name, dtype), column_size in zip(_COLUMNS, head.sizes, strict=True):
         at, size = at + size + -size % _ALIGNMENT, column_size

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.model import MESSAGES, NO_STRING
 from ddprof.analyzers.facts.names import OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
 from ddprof.intervals import Intervals
-from ddprof.model import ProcessGroup, RankTrace
+from ddprof.model import RankTrace
 from ddprof.tables import NULL, Array, Table
 
 
@@ -24,10 +25,8 @@ def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, T
     """
     rows = np.flatnonzero(np.isin(comms["op"], POINT_TO_POINT))
     table = trace.message_calls
-    at = np.searchsorted(table["row"], calls[rows])
-    is_recorded = at < len(table)
-    is_recorded[is_recorded] = table["row"][at[is_recorded]] == calls[rows][is_recorded]
-    rows, at = rows[is_recorded], at[is_recorded]
+    at = lookup(table["row"], np.arange(len(table)), calls[rows])
+    rows, at = rows[at >= 0], at[at >= 0]
     peer = table["peer"][at]
     group = _group_of(trace, peer)
     column = comms["group"].copy()
@@ -37,11 +36,11 @@ def cpu_messages(trace: RankTrace, comms: Table, calls: Array) -> tuple[Table, T
             "comm": rows,
             "is_send": comms["op"][rows] == OP_CODE["send"],
             "peer": _as_ranks(peer, trace.process_groups[group].ranks if group != NO_STRING else ()),
-            "group": np.full(len(rows), group),
+            "group": group,
             "size_bytes": comms["size_bytes"][rows],
             "tag": table["tag"][at],
-            "called_ns": np.full(len(rows), NULL),
-            "is_lost": np.zeros(len(rows), bool),
+            "called_ns": NULL,
+            "is_lost": False,
         }
     )
 
@@ -53,19 +52,12 @@ def _group_of(trace: RankTrace, peer: Array) -> int:
     pipelines.
     """
     needed = int(peer.max(initial=-1)) + 1
-    groups = [g for g, group in enumerate(trace.process_groups) if _may_carry(group, trace.identity.rank, needed)]
+    every, me = trace.process_groups, trace.identity.rank
+    groups = [g for g, group in enumerate(every) if me in group.ranks and len(group.ranks) >= max(needed, 2)]
     if len(groups) > 1:
-        named = [g for g in groups if PIPELINE_GROUP.search(_text(trace.process_groups[g]))]
-        groups = named or [g for g in groups if len(trace.process_groups[g].ranks) == trace.identity.world_size]
+        named = [g for g in groups if PIPELINE_GROUP.search(f"{every[g].name} {every[g].description}")]
+        groups = named or [g for g in groups if len(every[g].ranks) == trace.identity.world_size]
     return groups[0] if len(groups) == 1 else NO_STRING
-
-
-def _may_carry(group: ProcessGroup, me: int | None, needed: int) -> bool:
-    return me in group.ranks and len(group.ranks) >= max(needed, 2)
-
-
-def _text(group: ProcessGroup) -> str:
-    return f"{group.name} {group.description}"
 
 
 def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
@@ -88,23 +80,16 @@ def holding(comms: Table, work: Intervals) -> tuple[Table, Array]:
     rows = np.flatnonzero(message)
     start, end = comms["start_ns"].copy(), comms["end_ns"]
     called = np.minimum(comms["launch_end_ns"][rows], end[rows])
-    start[rows] = np.maximum.reduce(
-        (
-            start[rows],
-            _last_before(np.sort(comms["launch_ns"][rows]), end[rows]),
-            _idle_since(work, end[rows]),
-        )
-    )
-    of = np.concatenate((np.arange(len(comms)), rows))
-    return comms.take(of).replace(
-        start_ns=np.concatenate((start, comms["start_ns"][rows])), end_ns=np.concatenate((end, called))
-    ), of
+    since = _last_before(np.sort(comms["launch_ns"][rows]), end[rows]), _idle_since(work, end[rows])
+    start[rows] = np.maximum.reduce((start[rows], *since))
+    start, end = np.append(start, comms["start_ns"][rows]), np.append(end, called)
+    of = np.append(np.arange(len(comms)), rows)
+    return comms.take(of).replace(start_ns=start, end_ns=end), of
 
 
 def _last_before(instants: Array, at_ns: Array) -> Array:
     """The last of the sorted instants at or before each of `at_ns`; NULL where there is none."""
-    index = np.searchsorted(instants, at_ns, side="right") - 1
-    return np.where(index >= 0, instants[np.maximum(index, 0)] if len(instants) else NULL, NULL)
+    return np.append(instants, NULL)[np.searchsorted(instants, at_ns, side="right") - 1]
 
 
 def _idle_since(work: Intervals, at_ns: Array) -> Array:

@@ -18,9 +18,10 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import NO_STRING
+from ddprof.analyzers.facts.device import lookup
+from ddprof.analyzers.facts.events import times
+from ddprof.analyzers.facts.model import HOST_OPERATORS, NO_STRING
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table
@@ -39,29 +40,19 @@ def outermost_operators(trace: RankTrace, threads: Array, occupied: Intervals, p
     """
     events = trace.events
     wanted = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
-    rows = [_outermost(events, np.flatnonzero(wanted & (events["track"] == thread))) for thread in threads.tolist()]
-    row = np.concatenate(rows) if rows else np.empty(0, np.int64)
+    rows = [np.flatnonzero(wanted & (events["track"] == thread)) for thread in threads.tolist()]
+    row = np.concatenate([np.empty(0, np.int64), *(each[intervals.outermost(*times(events, each))] for each in rows)])
     row = row[~intervals.contains(occupied, events["ts_ns"][row])]
     row = row[np.argsort(events["ts_ns"][row], kind="stable")]
-    start_ns, dur_ns = events["ts_ns"][row], events["dur_ns"][row]
+    start_ns, end_ns = times(events, row)
     return HOST_OPERATORS.table(
         {
             "start_ns": start_ns,
-            "dur_ns": dur_ns - intervals.overlap(python, start_ns, start_ns + dur_ns),
+            "dur_ns": end_ns - start_ns - intervals.overlap(python, start_ns, end_ns),
             "name": events["name"][row],
             "shape": _shapes_within(trace, row),
         }
     )
-
-
-def _outermost(events: Table, rows: Array) -> Array:
-    """The events of one thread that begin after all earlier ones have ended."""
-    start, end = events["ts_ns"][rows], (events["ts_ns"] + events["dur_ns"])[rows]
-    order = np.lexsort((-end, start))
-    if not len(order):
-        return rows
-    before = np.concatenate(([start.min()], np.maximum.accumulate(end[order])[:-1]))
-    return np.asarray(rows[order[start[order] >= before]])
 
 
 def first_elements(shapes: str) -> int | None:
@@ -77,12 +68,8 @@ def first_elements(shapes: str) -> int | None:
 
 def shapes_of(trace: RankTrace, rows: Array) -> Array:
     """String index of the recorded shapes of some events."""
-    operators = trace.operators
-    if not len(operators):
-        return np.full(len(rows), NO_STRING)
-    order = np.argsort(operators["row"], kind="stable")
-    at = order[np.minimum(np.searchsorted(operators["row"][order], rows), len(order) - 1)]
-    return np.where(operators["row"][at] == rows, operators["dims"][at].astype(np.int64), NO_STRING)
+    at = lookup(trace.operators["row"], np.arange(len(trace.operators)), rows)
+    return np.append(trace.operators["dims"].astype(np.int64), NO_STRING)[at]  # row -1 is none
 
 
 def _shapes_within(trace: RankTrace, rows: Array) -> Array:
@@ -91,22 +78,20 @@ def _shapes_within(trace: RankTrace, rows: Array) -> Array:
     shape, events = shapes_of(trace, rows), trace.events
     bare = np.flatnonzero(shape == NO_STRING)
     shaped = np.sort(trace.operators["row"])
-    track, start = events["track"][rows[bare]], events["ts_ns"][rows[bare]]
-    for thread in np.unique(track).tolist():
-        on_thread = np.flatnonzero(track == thread)
+    for thread in np.unique(events["track"][rows[bare]]).tolist():
+        on_thread = bare[events["track"][rows[bare]] == thread]
         inner = shaped[events["track"][shaped] == thread]
-        inner = inner[np.argsort(events["ts_ns"][inner], kind="stable")]
-        at = np.searchsorted(events["ts_ns"][inner], start[on_thread])
-        end = start[on_thread] + events["dur_ns"][rows[bare[on_thread]]]
-        holds = (at < len(inner)) & (np.append(events["ts_ns"][inner], np.iinfo(np.int64).max)[at] < end)
-        shape[bare[on_thread[holds]]] = shapes_of(trace, inner[at[holds]])
+        start, end = times(events, rows[on_thread])
+        at = np.searchsorted(events["ts_ns"][inner], start)
+        holds = np.append(events["ts_ns"][inner], np.iinfo(np.int64).max)[at] < end
+        shape[on_thread[holds]] = shapes_of(trace, inner[at[holds]])
     return shape
 
 
 def waits_of(trace: RankTrace, thread: int, comms: Table, call: Array) -> Intervals:
     """Intervals in which `thread` waits for a communication. `call`: event row of each one's call, -1 if unknown."""
     events = trace.events
-    start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
+    start, end = times(events)
     on_thread = (events["kind"] == Kind.CPU_OP) & (events["track"] == thread)
     waiting = on_thread & matches(_WAIT, trace.strings)[events["name"]]
     here = np.flatnonzero((call >= 0) & on_thread[call]) if len(call) else np.empty(0, np.int64)

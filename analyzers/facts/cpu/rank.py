@@ -14,16 +14,17 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.messages import cpu_messages, holding
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outermost_operators, shapes_of, waits_of
+from ddprof.analyzers.facts.device import lookup
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, NO_STRING, of_cause
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, NO_STRING, of_cause
 from ddprof.analyzers.facts.names import ENGINE, OP_CODE, POINT_TO_POINT, collective_op, is_comm_annotation, matches
-from ddprof.analyzers.facts.operation_tables import HOST_WORK
 from ddprof.analyzers.facts.stepping.steps import step_marks
 from ddprof.causes import HOST_OCCUPANTS
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import NULL, Array, Table, among
+from ddprof.tables import NULL, Array, Table
 
 _CALL = re.compile(r"^c10d::(?!.*wait)", re.IGNORECASE)
 # A backend that builds one collective of another records the other's name (gloo runs reduce_scatter as all_reduce).
@@ -82,7 +83,7 @@ def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> I
     """
     events = trace.events
     operators = (events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]]
-    start, end = events["ts_ns"], events["ts_ns"] + events["dur_ns"]
+    start, end = times(events)
     computing = []
     for thread in threads.tolist():
         on_thread = operators & (events["track"] == thread)
@@ -98,43 +99,39 @@ def _operators(trace: RankTrace, threads: Array, comms: Table, call: Array) -> I
 def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
     """COMMS, and the event row of each communication's call; -1 where no call was recorded."""
     events, code = trace.events, np.array([collective_op(s) for s in trace.strings], np.int64)
-    spans = (events["kind"] == Kind.ANNOTATION) & is_comm_annotation(trace.strings)[events["name"]]
-    executed = np.flatnonzero(spans & (code[events["name"]] > 0))
-    called = (events["kind"] == Kind.CPU_OP) & matches(_CALL, trace.strings)[events["name"]]
-    called = np.flatnonzero(called & among(events["track"], threads) & (code[events["name"]] > 0))
+    executed = rows_of(trace, Kind.ANNOTATION, is_comm_annotation(trace.strings) & (code > 0))
+    called = rows_of(trace, Kind.CPU_OP, matches(_CALL, trace.strings) & (code > 0), threads)
     elements = _elements(trace, called), _elements(trace, executed)
     call = _pair(events["ts_ns"], code[events["name"]], called, executed, *elements)
     has_call = call >= 0
-    start = (
-        np.where(has_call, events["ts_ns"][call], events["ts_ns"][executed]) if len(executed) else np.empty(0, np.int64)
-    )
-    end = (events["ts_ns"] + events["dur_ns"])[executed]
-    called_ns = start
-    queued = _queued(trace, executed, start, end) & ~np.isin(code[events["name"][executed]], POINT_TO_POINT)
-    start = np.where(queued, events["ts_ns"][executed], start)
-    op = np.where(has_call, code[events["name"][call]], code[events["name"][executed]]) if len(executed) else executed
-    in_bytes = _bytes(trace, executed)
+    (called_ns, returned_ns), (begun_ns, end) = times(events, call), times(events, executed)
+    queued = _queued(trace, executed, np.where(has_call, called_ns, begun_ns), end)
+    queued &= ~np.isin(code[events["name"][executed]], POINT_TO_POINT)
+    start = np.where(has_call & ~queued, called_ns, begun_ns)
+    in_bytes = np.append(trace.collectives["in_bytes"], NULL)[  # row -1 is none
+        lookup(trace.collectives["row"], np.arange(len(trace.collectives)), executed)
+    ]
     group, seq = _recorded(trace, call, has_call)
+    comms = COMMS.table(
+        {
+            "op": np.where(has_call, code[events["name"][call]], code[events["name"][executed]]),
+            "group": group,
+            "seq": seq,
+            "start_ns": np.minimum(start, end),
+            "end_ns": end,
+            "launch_ns": np.where(has_call, called_ns, NULL),
+            "launch_end_ns": np.where(has_call, returned_ns, NULL),
+            "size_bytes": in_bytes,
+            "in_bytes": in_bytes,
+            "group_size": trace.identity.world_size or NULL,
+            "dtype": NO_STRING,
+            "name": events["name"][executed],
+            "device_op": NULL,
+            "track": events["track"][executed],
+        }
+    )
     order = np.argsort(start, kind="stable")
-    columns = {
-        "op": op,
-        "group": group,
-        "seq": seq,
-        "start_ns": np.minimum(start, end),
-        "end_ns": end,
-        "launch_ns": np.where(has_call, called_ns, NULL),
-        "launch_end_ns": np.where(has_call, (events["ts_ns"] + events["dur_ns"])[call], NULL)
-        if len(executed)
-        else executed,
-        "size_bytes": in_bytes,
-        "in_bytes": in_bytes,
-        "group_size": np.full(len(executed), trace.identity.world_size or NULL),
-        "dtype": np.full(len(executed), NO_STRING),
-        "name": events["name"][executed],
-        "device_op": np.full(len(executed), NULL),
-        "track": events["track"][executed],
-    }
-    return COMMS.table({name: values[order] for name, values in columns.items()}), call[order]
+    return comms.take(order), call[order]
 
 
 def _queued(trace: RankTrace, executed: Array, called_ns: Array, end_ns: Array) -> Array:
@@ -164,9 +161,8 @@ def _pair(ts_ns: Array, code: Array, called: Array, executed: Array, of_called: 
             _in_turn(result, ts_ns, called[calls], executed, of_op)
             continue
         for size in sizes.tolist():
-            _in_turn(
-                result, ts_ns, called[calls[of_called[calls] == size]], executed, of_op[of_executed[of_op] == size]
-            )
+            of_size = of_op[of_executed[of_op] == size]
+            _in_turn(result, ts_ns, called[calls[of_called[calls] == size]], executed, of_size)
     return result
 
 
@@ -190,25 +186,14 @@ def _elements(trace: RankTrace, rows: Array) -> Array:
     return elements
 
 
-def _bytes(trace: RankTrace, executed: Array) -> Array:
-    table = trace.collectives
-    result = np.full(len(executed), NULL)
-    if len(table):
-        order = np.argsort(table["row"], kind="stable")
-        at = np.minimum(np.searchsorted(table["row"][order], executed), len(order) - 1)
-        hit = table["row"][order[at]] == executed
-        result[hit] = table["in_bytes"][order[at[hit]]]
-    return result
-
-
 def _recorded(trace: RankTrace, call: Array, has_call: Array) -> tuple[Array, Array]:
     """Process group and sequence number of each call, from the flight-recorder entry created inside it."""
     group, seq = np.full(len(call), NO_STRING, np.int64), np.full(len(call), NULL)
     timed = [(e.time_created_ns, e) for e in trace.flight_recorder if e.time_created_ns and not e.is_p2p]
-    entries = [entry for _, entry in sorted(timed, key=lambda item: item[0])]
-    if not entries or not has_call.any():
+    timed.sort(key=lambda item: item[0])
+    if not timed:
         return group, seq
-    created = np.array([entry.time_created_ns for entry in entries], np.int64)
+    created = np.array([at_ns for at_ns, _ in timed], np.int64)
     index = {g.name: i for i, g in enumerate(trace.process_groups)}
     events, used = trace.events, -1
     for row in np.flatnonzero(has_call)[np.argsort(events["ts_ns"][call[has_call]], kind="stable")].tolist():
@@ -216,7 +201,7 @@ def _recorded(trace: RankTrace, call: Array, has_call: Array) -> tuple[Array, Ar
         end = begin + int(events["dur_ns"][call[row]])
         at = max(int(np.searchsorted(created, begin - CREATED_NS)), used + 1)
         if at < len(created) and created[at] <= end + CREATED_NS:
-            name, number = entries[at].process_group[:1], entries[at].collective_seq_id
+            name, number = timed[at][1].process_group[:1], timed[at][1].collective_seq_id
             group[row] = index.get("".join(name), NO_STRING)
             seq[row] = NULL if number is None else number
             used = at
@@ -231,12 +216,11 @@ def python_inside(trace: RankTrace, thread: int) -> Intervals:
     """
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == thread) & (events["dur_ns"] > 0))
-    rows = rows[np.lexsort((-events["dur_ns"][rows], events["ts_ns"][rows]))]
     is_node = matches(_NODE, trace.strings)[events["name"][rows]]
     if not is_node.any():
         return intervals.EMPTY
-    begun = events["ts_ns"][rows]
-    ended, parent, _ = intervals.nested(begun, begun + events["dur_ns"][rows])
+    begun, ended = times(events, rows)
+    ended, parent, _ = intervals.nested(begun, ended)
     start, end, row = intervals.innermost(begun, ended, parent)
     is_node[np.setdiff1d(np.arange(len(rows)), parent)] = False  # which calls nothing may compute itself
     keep = is_node[row] & (end - start >= LEAST_NS)

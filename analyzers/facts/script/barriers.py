@@ -11,10 +11,11 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import on_threads, rows_of
 from ddprof.analyzers.facts.model import MEETINGS, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, Table, among, of_kinds
+from ddprof.tables import Array, Table
 
 MEETING_CALLS = (
     *("barrier", "monitored_barrier", "all_gather_object", "gather_object"),
@@ -26,25 +27,10 @@ _MEETING = re.compile(rf"^(?:ddprof::collective\.|c10d::)({'|'.join(MEETING_CALL
 
 def meeting_calls(trace: RankTrace, threads: Array) -> Table:
     """MEETINGS of the training threads (`threads`: host tracks), by start; outermost calls only."""
-    events = trace.events
     named = matches(_MEETING, trace.strings)
-    if not named.any():
-        return MEETINGS.empty()
-    kinds = (Kind.ANNOTATION, Kind.CPU_OP)
-    rows = np.flatnonzero(named[events["name"]] & of_kinds(events["kind"], kinds) & among(events["track"], threads))
-    start = events["ts_ns"][rows]
-    end = start + events["dur_ns"][rows]
-    order = np.lexsort((-end, start))
-    rows, start, end = rows[order], start[order], end[order]
-    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1])) if len(rows) else end
-    outermost = start >= reach
-    columns = {
-        "start_ns": start[outermost],
-        "end_ns": end[outermost],
-        "thread": events["track"][rows[outermost]],
-        "name": events["name"][rows[outermost]],
-    }
-    return MEETINGS.table(columns)
+    rows = np.union1d(*(rows_of(trace, kind, named, threads) for kind in (Kind.ANNOTATION, Kind.CPU_OP)))
+    meetings = MEETINGS.table(on_threads(trace.events, rows))
+    return meetings.take(intervals.outermost(*meetings.bounds))
 
 
 def called_name(event: str) -> str:

@@ -9,6 +9,8 @@ import re
 
 import numpy as np
 
+from ddprof import intervals
+from ddprof.analyzers.facts.events import on_threads, rows_of, times
 from ddprof.analyzers.facts.model import CALL_WAITS, SCRIPT_CALLS, RankFacts
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.script.tree import call_tree, spans_of
@@ -33,12 +35,8 @@ def script_calls(trace: RankTrace, threads: Array) -> Table:
     calls = _from_ranges(trace, threads)
     if not len(calls):
         calls = _from_frames(trace, threads)
-    order = np.lexsort((-calls["end_ns"], calls["start_ns"]))
-    calls = calls.take(order)
-    reach = np.maximum.accumulate(calls["end_ns"]) if len(calls) else calls["end_ns"]
-    outermost = np.ones(len(calls), bool)
-    outermost[1:] = calls["start_ns"][1:] >= reach[:-1]
-    return calls.take(outermost)
+    calls = calls.take(np.lexsort((-calls["end_ns"], calls["start_ns"])))
+    return calls.take(intervals.outermost(*calls.bounds))
 
 
 def called_by_script(facts: RankFacts, op: str, per_step: float) -> Array:
@@ -52,35 +50,21 @@ def called_by_script(facts: RankFacts, op: str, per_step: float) -> Array:
 
 def call_waits(trace: RankTrace, threads: Array) -> Table:
     """CALL_WAITS of the training threads (`threads`: host tracks), by start; from the ranges that capture leaves."""
-    rows, events = _ranges(trace, threads, _WAIT), trace.events
-    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
-    start = events["ts_ns"][rows]
-    return CALL_WAITS.table({"start_ns": start, "end_ns": start + events["dur_ns"][rows]})
-
-
-def _ranges(trace: RankTrace, threads: Array, pattern: re.Pattern[str]) -> Array:
-    """Rows of the events that are ranges of these threads with such a name."""
-    named, events = matches(pattern, trace.strings), trace.events
-    is_one = named[events["name"]] & (events["kind"] == Kind.ANNOTATION)
-    return np.flatnonzero(is_one & among(events["track"], threads))
+    start, end = times(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_WAIT, trace.strings), threads))
+    return CALL_WAITS.table({"start_ns": start, "end_ns": end})
 
 
 def _from_ranges(trace: RankTrace, threads: Array) -> Table:
-    rows, events = _ranges(trace, threads, _RANGE), trace.events
+    rows = rows_of(trace, Kind.ANNOTATION, matches(_RANGE, trace.strings), threads)
     code = np.array([_code(_RANGE, text) for text in trace.strings], np.int64)
-    columns = {
-        "start_ns": events["ts_ns"][rows],
-        "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
-        "thread": events["track"][rows],
-        "call": code[events["name"][rows]],
-    }
+    columns = on_threads(trace.events, rows)
+    columns["call"] = code[columns.pop("name")]
     return SCRIPT_CALLS.table(columns)
 
 
 def _from_frames(trace: RankTrace, threads: Array) -> Table:
-    traced = trace.script_spans.take(
-        (trace.script_spans["resolution_ns"] == 0) & among(trace.script_spans["track"], threads)
-    )
+    spans = trace.script_spans
+    traced = spans.take((spans["resolution_ns"] == 0) & among(spans["track"], threads))
     tables = [SCRIPT_CALLS.empty()]
     tree = call_tree(trace)
     code = np.array([_code(_FRAME, name) for name in tree.names], np.int64)
@@ -88,13 +72,7 @@ def _from_frames(trace: RankTrace, threads: Array) -> Table:
         within = tree.within(code == call)
         for track in np.unique(traced["track"]).tolist():
             start, end = spans_of(traced.take(traced["track"] == track), within)
-            columns = {
-                "start_ns": start,
-                "end_ns": end,
-                "thread": np.full(len(start), track),
-                "call": np.full(len(start), call),
-            }
-            tables.append(SCRIPT_CALLS.table(columns))
+            tables.append(SCRIPT_CALLS.table({"start_ns": start, "end_ns": end, "thread": track, "call": call}))
     return concat(SCRIPT_CALLS, tables)
 
 

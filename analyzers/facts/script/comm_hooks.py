@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
-from ddprof.analyzers.facts.model import COMM_HOOKS, RankFacts
+from ddprof.analyzers.facts.events import on_threads, rows_of, times
+from ddprof.analyzers.facts.model import COMM_HOOKS, UNIT_HOOKS, RankFacts
 from ddprof.analyzers.facts.names import matches
-from ddprof.analyzers.facts.operation_tables import UNIT_HOOKS
 from ddprof.intervals import union
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Table
@@ -21,23 +19,12 @@ _UNIT = re.compile(r"^FSDP::(?:pre|post)_(?:forward|backward)")  # torch/distrib
 
 def comm_hooks(trace: RankTrace) -> Table:
     """COMM_HOOKS of all threads, by start; with a device, autograd's thread calls them."""
-    events = trace.events
-    rows = np.flatnonzero(matches(_RANGE, trace.strings)[events["name"]] & (events["kind"] == Kind.ANNOTATION))
-    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
-    columns = {
-        "start_ns": events["ts_ns"][rows],
-        "end_ns": events["ts_ns"][rows] + events["dur_ns"][rows],
-        "thread": events["track"][rows],
-        "name": events["name"][rows],
-    }
-    return COMM_HOOKS.table(columns)
+    return COMM_HOOKS.table(on_threads(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_RANGE, trace.strings))))
 
 
 def unit_hooks(trace: RankTrace) -> Table:
     """UNIT_HOOKS of all threads, by start; those within others are theirs."""
-    events = trace.events
-    rows = np.flatnonzero(matches(_UNIT, trace.strings)[events["name"]] & (events["kind"] == Kind.ANNOTATION))
-    start, end = union(events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows])
+    start, end = union(*times(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_UNIT, trace.strings))))
     return UNIT_HOOKS.table({"start_ns": start, "end_ns": end})
 
 

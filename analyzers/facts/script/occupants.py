@@ -11,10 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING
+from ddprof.analyzers.facts.model import HOST_SPANS, occupied
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
-from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
 from ddprof.tables import Array, Table, concat
@@ -85,11 +84,9 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table
         for what in np.unique(frame[frame >= 0]).tolist():
             for thread in np.unique(spans["track"][frame == what]).tolist():
                 inside = spans.take((frame == what) & (spans["track"] == thread))
-                occupied = _without_training(intervals.union(*inside.bounds), trains, marks_ns)
-                occupied = intervals.subtract(occupied, elsewhere)
-                tables.append(_rows(occupied, thread, cause, number[tree.words(what)]))
-    table = concat(HOST_SPANS, tables)
-    return table.take(np.argsort(table["start_ns"], kind="stable"))
+                calls = _without_training(intervals.union(*inside.bounds), trains, marks_ns)
+                tables.append(occupied(cause, intervals.subtract(calls, elsewhere), thread, number[tree.words(what)]))
+    return concat(HOST_SPANS, tables).ordered()
 
 
 def _data_frames(tree: CallTree) -> Array:
@@ -133,17 +130,3 @@ def _without_training(calls: Intervals, trains: Intervals, marks_ns: Array) -> I
     marks = np.searchsorted(marks_ns, end, side="left") - np.searchsorted(marks_ns, start, side="right")
     keep = (marks <= 0) & (intervals.overlap(trains, start, end) == 0)
     return start[keep], end[keep]
-
-
-def _rows(calls: Intervals, thread: int, cause: str, name: int) -> Table:
-    count = len(calls[0])
-    return HOST_SPANS.table(
-        {
-            "start_ns": calls[0],
-            "end_ns": calls[1],
-            "thread": np.full(count, thread),
-            "cause": np.full(count, CAUSE_CODE[cause]),
-            "name": np.full(count, name),
-            "operator": np.full(count, NO_STRING),
-        }
-    )

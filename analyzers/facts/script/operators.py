@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import SCRIPT_OPERATORS
 from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree
@@ -21,8 +22,9 @@ def script_operators(
     Between two samples the moment of change from one call of the loop to the next is unknown: operators within half a
     sampling interval of it get no stack.
     """
-    rows = _outermost(trace, track)
     events = trace.events
+    rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track) & (events["dur_ns"] >= 0))
+    rows = rows[intervals.outermost(*times(events, rows))]
     start, dur = events["ts_ns"][rows], events["dur_ns"][rows]
     in_optimizer = intervals.contains(phases.optimizer, start)
     keep = intervals.contains(intervals.merge(phases.beside(marks), phases.optimizer), start)
@@ -45,11 +47,8 @@ def _stack_at(spans: Table, tree: CallTree, at_ns: Array, in_optimizer: Array) -
     """The stack (row) of a thread at each moment; NULL where uncertain."""
     if not len(spans):
         return np.full(len(at_ns), NULL)
-    row = np.searchsorted(spans["start_ns"], at_ns, side="right") - 1
-    is_inside = row >= 0
-    row = np.maximum(row, 0)
-    is_certain = is_inside & (at_ns < spans["end_ns"][row])
-    is_certain &= intervals.contains(certain(spans, call_of(tree)[spans["stack"]]), at_ns)
+    row = intervals.row_at(spans.bounds, at_ns)
+    is_certain = (row >= 0) & intervals.contains(certain(spans, call_of(tree)[spans["stack"]]), at_ns)
     is_certain &= in_optimizer | ~tree.in_phase[spans["stack"][row]]  # a sample of a phase that is over
     return np.where(is_certain, spans["stack"][row], NULL)
 
@@ -72,17 +71,3 @@ def certain(spans: Table, called: Array) -> Intervals:
     last = np.append(first[1:], len(spans)) - 1
     half = spans["resolution_ns"][first] // 2
     return intervals.union(start[first] + half, end[last] - half)
-
-
-def _outermost(trace: RankTrace, track: int) -> Array:
-    """Rows of a thread's outermost operators, by start."""
-    events = trace.events
-    rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track) & (events["dur_ns"] >= 0))
-    start = events["ts_ns"][rows]
-    end = start + events["dur_ns"][rows]
-    order = np.lexsort((-end, start))
-    rows, start, end = rows[order], start[order], end[order]
-    if not len(rows):
-        return rows
-    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
-    return np.asarray(rows[start >= reach])

@@ -14,13 +14,13 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase
+from ddprof.analyzers.facts.events import times
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase, occupied
 from ddprof.analyzers.facts.names import is_dataloader, matches
 from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
 from ddprof.analyzers.facts.script.operators import call_of, script_operators
 from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
-from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
 from ddprof.tables import NULL, Array, Table, among
@@ -84,7 +84,7 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     if intervals.length(intervals.intersect(preparing, made)) < MOST * intervals.length(preparing):
         return HOST_SPANS.empty()
     frame = tree.frame[tree.aside[np.flatnonzero(called == call)[0]]]
-    return _rows(preparing, track, _row_of(trace, tree.words(int(frame))))
+    return occupied("dataloader", preparing, track, _row_of(trace, tree.words(int(frame))))
 
 
 def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
@@ -101,7 +101,7 @@ def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     waiting = intervals.union(end - (share * (end - start)).astype(np.int64), end)
     if share <= MOST or intervals.length(waiting) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
         return HOST_SPANS.empty()
-    return _rows(waiting, track, _row_of(trace, queue_frames(tree)[0]))
+    return occupied("dataloader", waiting, track, _row_of(trace, queue_frames(tree)[0]))
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:
@@ -124,24 +124,18 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
     events, makes = trace.events, matches(MAKES_BATCHES, trace.strings)
     of_values = np.array([text == OF_VALUES for text in trace.strings], bool)
     rows = np.flatnonzero((events["track"] == track) & makes[events["name"]])
-    rows = rows[~intervals.contains(_fetches(trace, track), events["ts_ns"][rows])]
+    fetches = np.flatnonzero((events["track"] == track) & is_dataloader(trace.strings)[events["name"]])
+    rows = rows[~intervals.contains(intervals.union(*times(events, fetches)), events["ts_ns"][rows])]
     at, is_of_values = events["ts_ns"][rows], of_values[events["name"][rows]]
     done = at + np.maximum(events["dur_ns"][rows], 0)
     start, end = phases.feeding
-    of = np.searchsorted(start, at, side="right") - 1
-    inside = (of >= 0) & (at < end[np.maximum(of, 0)])
+    of = intervals.row_at(phases.feeding, at)
+    inside = of >= 0
     begin, last = end.copy(), start.copy()
     np.minimum.at(begin, of[inside], np.where(is_of_values, start[np.maximum(of, 0)], at)[inside])
     np.maximum.at(last, of[inside], np.minimum(done, end[np.maximum(of, 0)])[inside])
     made = intervals.union(np.minimum(begin, last), last)
     return intervals.intersect(intervals.union(begin, end), feeding), intervals.intersect(made, feeding)
-
-
-def _fetches(trace: RankTrace, track: int) -> Intervals:
-    """Intervals in which a thread fetches from a loader."""
-    events = trace.events
-    rows = np.flatnonzero((events["track"] == track) & is_dataloader(trace.strings)[events["name"]])
-    return intervals.union(events["ts_ns"][rows], events["ts_ns"][rows] + np.maximum(events["dur_ns"][rows], 0))
 
 
 def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
@@ -161,9 +155,8 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     """
     operators = operators.take(~matches(CARRIES, trace.strings)[operators["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
-    if not len(operators) or any(
-        operators[of][is_making].sum() < MAKING_SHARE * operators[of].sum() for of in ("count", "time_ns")
-    ):
+    columns = operators["count"], operators["time_ns"]
+    if not len(operators) or any(each[is_making].sum() < MAKING_SHARE * each.sum() for each in columns):
         return None
     if matches(_COMMUNICATES, trace.strings)[operators["name"]].any():
         return None
@@ -186,11 +179,3 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
 def _row_of(trace: RankTrace, words: str) -> int:
     """Row of a text among the trace's strings."""
     return trace.strings.index(words) if words in trace.strings else NO_STRING
-
-
-def _rows(spans: Intervals, thread: int, name: int) -> Table:
-    count = len(spans[0])
-    columns = {"start_ns": spans[0], "end_ns": spans[1], "thread": np.full(count, thread)}
-    cause = np.full(count, CAUSE_CODE["dataloader"])
-    named = {"name": np.full(count, name), "operator": np.full(count, NO_STRING)}
-    return HOST_SPANS.table({**columns, "cause": cause, **named})

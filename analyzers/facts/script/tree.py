@@ -114,7 +114,7 @@ class CallTree:
     @cached_property
     def is_forward(self) -> Array:
         """Mask of stacks inside a module's call."""
-        return self._inside(self.matching(_FORWARD_FRAME)[self.frame] & ~self._is_uncompiled)
+        return self._outermost_in(self.matching(_FORWARD_FRAME)[self.frame] & ~self._is_uncompiled) >= 0
 
     @cached_property
     def is_loss(self) -> Array:
@@ -211,10 +211,6 @@ class CallTree:
         for level in self._levels:
             is_below[level] = (self.folded[level] != level) & (is_named[level] | is_below[self.outer[level]])
         return is_below
-
-    def _inside(self, is_stack: Array) -> Array:
-        """Mask of stacks that are, or are called by, one of these stacks (bool)."""
-        return self._outermost_in(is_stack) >= 0
 
     def _outermost_in(self, is_stack: Array) -> Array:
         """The outermost ancestor of each stack among these stacks (bool); -1 for none."""

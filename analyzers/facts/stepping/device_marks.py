@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import matches
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
@@ -29,15 +30,14 @@ _LONGEST_NUMBER = 15  # digits: a step each microsecond for thirty years
 def steps_of_device_marks(trace: RankTrace) -> Table | None:
     """STEPS, with the host's marks as start and end; None where the device carries none."""
     events = trace.events
-    marks = np.flatnonzero(
-        (events["kind"] == Kind.GPU_ANNOTATION) & matches(PROFILER_STEP, trace.strings)[events["name"]]
-    )
+    marks = rows_of(trace, Kind.GPU_ANNOTATION, matches(PROFILER_STEP, trace.strings))
     if not len(marks):
         return None
     index, of_step = np.unique(numbers_of(trace.strings, events["name"][marks]), return_inverse=True)
     start, end = np.full(len(index), NEVER), np.zeros(len(index), np.int64)
-    np.minimum.at(start, of_step, events["ts_ns"][marks])
-    np.maximum.at(end, of_step, events["ts_ns"][marks] + events["dur_ns"][marks])
+    opens, closes = times(events, marks)
+    np.minimum.at(start, of_step, opens)
+    np.maximum.at(end, of_step, closes)
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     calls = launch_rows(trace)[rows]
     rows, calls = rows[calls >= 0], calls[calls >= 0]
@@ -70,7 +70,7 @@ def _after_what_precedes(trace: RankTrace, called: Array, calls: Array) -> Array
     optimizer = np.flatnonzero(host & matches(OPTIMIZER, trace.strings)[events["name"]])
     rows = np.concatenate((np.unique(calls), optimizer))
     rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
-    done = np.maximum.accumulate(events["ts_ns"][rows] + events["dur_ns"][rows])
+    done = np.maximum.accumulate(times(events, rows)[1])
     recorded = events["ts_ns"][host & np.isin(events["track"], events["track"][calls])]
     opens = int(recorded.min()) if len(recorded) else int(called[0])
     before = np.searchsorted(events["ts_ns"][rows], called) - 1

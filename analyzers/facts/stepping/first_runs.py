@@ -13,6 +13,7 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.model import ONCE, Once
 from ddprof.analyzers.facts.names import matches
 from ddprof.causes import CAUSE_CODE
@@ -41,13 +42,12 @@ def first_runs(trace: RankTrace, threads: Array, host_spans: Table) -> Table:
     code = (events["kind"] == Kind.CPU_OP) & trains & ~matches(_EAGER, trace.strings)[events["name"]]
     phases = np.isin(events["kind"], (Kind.CPU_OP, Kind.ANNOTATION)) & trains
     phases &= matches(_PHASES, trace.strings)[events["name"]]
-    long = _long_at_first(events, np.flatnonzero(code), np.sort(events["ts_ns"][calls]))
-    runs = _union(events, np.concatenate((long, np.flatnonzero(phases))))
+    long = _long_at_first(events, np.flatnonzero(code), events["ts_ns"][calls])
+    runs = intervals.union(*times(events, np.concatenate((long, np.flatnonzero(phases)))))
     otherwise = host_spans.take(np.isin(host_spans["cause"], [CAUSE_CODE[cause] for cause in _OTHERWISE]))
-    other = intervals.merge(_union(events, calls), intervals.union(*otherwise.bounds))
+    other = intervals.merge(times(events, calls), otherwise.bounds)
     start, end = intervals.subtract(runs, other)
-    kinds = np.full(len(start), Once.FIRST_RUN)
-    return ONCE.table({"start_ns": start, "end_ns": end, "kind": kinds, "name": np.zeros(len(start), np.int64)})
+    return ONCE.table({"start_ns": start, "end_ns": end, "kind": Once.FIRST_RUN, "name": 0})
 
 
 def captures(trace: RankTrace) -> Intervals:
@@ -55,7 +55,7 @@ def captures(trace: RankTrace) -> Intervals:
     The last capture lasts to the end of the trace where that does not hold its end.
     """
     events = trace.events
-    begins, ends = (np.sort(events["ts_ns"][_runtime(trace, mark)]) for mark in (_CAPTURES, _CAPTURED))
+    begins, ends = (events["ts_ns"][_runtime(trace, mark)] for mark in (_CAPTURES, _CAPTURED))
     if not len(begins):
         return intervals.EMPTY
     last = int(events["ts_ns"].max()) + 1
@@ -64,29 +64,24 @@ def captures(trace: RankTrace) -> Intervals:
 
 def capturing(trace: RankTrace) -> Intervals:
     """Intervals in which graphs are captured and made ready to run."""
-    return intervals.merge(captures(trace), _union(trace.events, np.flatnonzero(_runtime(trace, _INSTANTIATES))))
+    return intervals.merge(captures(trace), times(trace.events, _runtime(trace, _INSTANTIATES)))
 
 
 def _runtime(trace: RankTrace, call: re.Pattern[str]) -> Array:
-    """Mask of the events that are calls of the runtime of this name."""
-    return np.asarray((trace.events["kind"] == Kind.RUNTIME) & matches(call, trace.strings)[trace.events["name"]])
-
-
-def _union(events: Table, rows: Array) -> Intervals:
-    return intervals.union(events["ts_ns"][rows], events["ts_ns"][rows] + events["dur_ns"][rows])
+    """Rows of the calls of the runtime of this name."""
+    return rows_of(trace, Kind.RUNTIME, matches(call, trace.strings))
 
 
 def _long_at_first(events: Table, rows: Array, calls_ns: Array) -> Array:
     """Rows of the first runs of a name that took far longer than all its later runs, of those that call the device each
     time: what runs on the host once and on the device later is two things of one name.
     """
-    end_ns = events["ts_ns"][rows] + events["dur_ns"][rows]
-    rows = rows[np.searchsorted(calls_ns, events["ts_ns"][rows]) < np.searchsorted(calls_ns, end_ns)]
+    start_ns, end_ns = times(events, rows)
+    rows = rows[np.searchsorted(calls_ns, start_ns) < np.searchsorted(calls_ns, end_ns)]
     names = np.unique(events["name"][rows[events["dur_ns"][rows] >= LEAST_NS]])
     once = []
     for name in names.tolist():
         runs = rows[events["name"][rows] == name]
-        runs = runs[np.argsort(events["ts_ns"][runs], kind="stable")]
         dur = events["dur_ns"][runs]
         for first in range(1, min(MOST_FIRST, len(runs) - 1) + 1):
             if dur[:first].min() >= max(LEAST_NS, TIMES_LATER * dur[first:].max()):

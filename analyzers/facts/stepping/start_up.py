@@ -14,8 +14,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.gaps import busy
-from ddprof.analyzers.facts.model import GAPS, ONCE, Once, Work
+from ddprof.analyzers.facts.model import GAPS, ONCE, Once, Work, of_cause
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.stepping.first_runs import capturing, first_runs
 from ddprof.analyzers.facts.work import FULL_QUEUE_NS
@@ -42,63 +43,46 @@ _STEP_MARK = re.compile(r"^ProfilerStep[#*]")  # an operator in traces of PyTorc
 def once_spans(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
     """ONCE, by start. `tables`: the rank's device_ops and host_spans; `threads`: the training host tracks."""
     ops, spans = tables["device_ops"], tables["host_spans"]
-    events, strings = trace.events, trace.strings
-    creation = np.flatnonzero((events["kind"] == Kind.RUNTIME) & matches(_CREATION, strings)[events["name"]])
-    created = events["ts_ns"][creation], events["ts_ns"][creation] + events["dur_ns"][creation]
-    allocated = spans.take(spans["cause"] == CAUSE_CODE["allocator"])
-    fetched = spans.take(spans["cause"] == CAUSE_CODE["dataloader"])
+    events = trace.events
+    creation = rows_of(trace, Kind.RUNTIME, matches(_CREATION, trace.strings))
+    allocated, fetched = of_cause(spans, "allocator"), of_cause(spans, "dataloader")
     overhead = np.flatnonzero(events["kind"] == Kind.OVERHEAD)
-    flushed = events["ts_ns"][overhead], events["ts_ns"][overhead] + events["dur_ns"][overhead]
+    # While the device still runs earlier work, calls that wait for it load nothing.
+    held = intervals.union(steps["mark_ns"][:1], steps["start_ns"][:1])
     parts = [
-        _rows(*created, Once.CONTEXT, events["name"][creation]),
-        _rows(*allocated.bounds, Once.MEMORY, allocated["name"]),
-        _loads(ops, _held(steps)),
-        _rows(*fetched.bounds, Once.BATCH, fetched["name"]),
-        _rows(*flushed, Once.OVERHEAD, events["name"][overhead]),
+        _rows(times(events, creation), Once.CONTEXT, events["name"][creation]),
+        _rows(allocated.bounds, Once.MEMORY, allocated["name"]),
+        _loads(ops, held),
+        _rows(fetched.bounds, Once.BATCH, fetched["name"]),
+        _rows(times(events, overhead), Once.OVERHEAD, events["name"][overhead]),
         _edges(trace, steps, tables, threads),
         first_runs(trace, threads, spans),
-        _rows(*capturing(trace), Once.CAPTURE, 0),
+        _rows(capturing(trace), Once.CAPTURE, 0),
     ]
-    table = concat(ONCE, parts)
-    return table.take(np.argsort(table["start_ns"], kind="stable"))
+    return concat(ONCE, parts).ordered()
 
 
-def _rows(start_ns: Array, end_ns: Array, kind: Once, name: Array | int) -> Table:
-    keep = end_ns > start_ns
-    names = np.broadcast_to(name, len(start_ns))
-    return ONCE.table(
-        {
-            "start_ns": start_ns[keep],
-            "end_ns": end_ns[keep],
-            "kind": np.full(int(keep.sum()), kind),
-            "name": names[keep],
-        }
-    )
-
-
-def _held(steps: Table) -> Intervals:
-    """Intervals in which the device still ran earlier work: calls that wait for it load nothing."""
-    return intervals.union(steps["mark_ns"][:1], steps["start_ns"][:1])
+def _rows(spans: Intervals, kind: Once, name: Array | int) -> Table:
+    """ONCE of a kind; spans without length are left out."""
+    rows = ONCE.table({"start_ns": spans[0], "end_ns": spans[1], "kind": kind, "name": name})
+    return rows.take(spans[1] > spans[0])
 
 
 def _loads(ops: Table, held: Intervals) -> Table:
-    """Launches of each kernel's first occurrence that took long while nothing was computed.
+    """Launches of each kernel's first occurrence that took long while nothing was computed or `held` the device.
 
     A copy loads no code, but the first call of all creates the context.
     """
     order = np.argsort(ops["start_ns"], kind="stable")
     rows = order[first_rows(ops["name"][order])]
     rows = rows[ops["launch_ns"][rows] != NULL]  # else its code was there before the recording
-    rows = rows[
-        (ops["work"][rows] != Work.COPY) | (ops["launch_ns"][rows] == ops["launch_ns"][rows].min(initial=NEVER))
-    ]
+    first_ns = ops["launch_ns"][rows].min(initial=NEVER)
+    rows = rows[(ops["work"][rows] != Work.COPY) | (ops["launch_ns"][rows] == first_ns)]
     rows = rows[ops["launch_end_ns"][rows] - ops["launch_ns"][rows] > FULL_QUEUE_NS]
+    rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
     calls = ops["launch_ns"][rows], ops["launch_end_ns"][rows]
-    by_start = np.argsort(calls[0], kind="stable")
-    rows, calls = rows[by_start], (calls[0][by_start], calls[1][by_start])
     free = intervals.subtract(intervals.union(*calls), intervals.merge(busy(ops, Work.COMPUTE), held))
-    at = np.searchsorted(calls[0], free[0], side="right") - 1
-    return _rows(*free, Once.MODULE, ops["name"][rows][np.maximum(at, 0)] if len(rows) else 0)
+    return _rows(free, Once.MODULE, ops["name"][rows[np.searchsorted(calls[0], free[0], side="right") - 1]])
 
 
 def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads: Array) -> Table:
@@ -112,20 +96,14 @@ def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads:
     does &= among(events["track"], threads)
     if not len(steps) or not does.any():
         return ONCE.empty()
-    start, end = events["ts_ns"][does], events["ts_ns"][does] + events["dur_ns"][does]
+    start, end = times(events, does)
     opens, closes = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
     after, before = start[start >= opens], np.concatenate((end, ops["end_ns"]))
     first = int(after.min()) if len(after) else opens
     last = int(before[before <= closes].max(initial=opens))
-    named = spans.take(spans["cause"] != CAUSE_CODE["host_sync"])
-    lead, tail = (
-        intervals.subtract(_one(*edge), intervals.union(*named.bounds)) for edge in ((opens, first), (last, closes))
-    )
-    return concat(ONCE, [_rows(*lead, Once.STARTING, 0), _rows(*tail, Once.STOPPING, 0)])
-
-
-def _one(start_ns: int, end_ns: int) -> Intervals:
-    return intervals.union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
+    named = intervals.union(*spans.take(spans["cause"] != CAUSE_CODE["host_sync"]).bounds)
+    lead, tail = (intervals.complement(named, *edge) for edge in ((opens, first), (last, closes)))
+    return concat(ONCE, [_rows(lead, Once.STARTING, 0), _rows(tail, Once.STOPPING, 0)])
 
 
 def start_up(once: Table, steps: Table) -> Intervals:
@@ -155,13 +133,11 @@ def book_start_up(gaps: Table, starting: Intervals) -> Table:
     """GAPS with idle time during start-up booked to "other"."""
     if not len(starting[0]) or not len(gaps):
         return gaps
-    whole = gaps.take(~np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
-    split = gaps.take(np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN]))
+    is_hosts = np.isin(gaps["cause"], [CAUSE_CODE[cause] for cause in _HOSTS_OWN])
+    split = gaps.take(is_hosts)
     rest = intervals.complement(starting, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
-    pieces = [whole]
-    for part, cause in ((starting, CAUSE_CODE["other"]), (rest, None)):
+    pieces = [gaps.take(~is_hosts)]
+    for part, booked in ((starting, {"cause": CAUSE_CODE["other"]}), (rest, {})):
         start, end, row, _ = intervals.intersect_rows(split.bounds, part)
-        taken = split.take(row).replace(start_ns=start, end_ns=end)
-        pieces.append(taken if cause is None else taken.replace(cause=np.full(len(row), cause)))
-    booked = concat(GAPS, pieces)
-    return booked.take(np.argsort(booked["start_ns"], kind="stable"))
+        pieces.append(split.take(row).replace(start_ns=start, end_ns=end, **booked))
+    return concat(GAPS, pieces).ordered()

@@ -8,7 +8,9 @@ import re
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.device import launch_rows
+from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import is_dataloader, matches
 from ddprof.analyzers.facts.stepping.device_marks import (
@@ -54,7 +56,9 @@ def find_steps(trace: RankTrace) -> tuple[Table, str, int | None, list[HealthNot
     if steps is not None:
         note = HealthNote("no step marks in the trace", f"{len(steps)} steps were found by what repeats", "info")
         return steps, "inferred", main, [note]
-    return (*_whole_window(trace), main, [])
+    first, last = _window(trace)
+    whole = [(0, first, last)] if last > first else []
+    return host_steps(*np.array(whole, np.int64).reshape(-1, 3).T), "inferred", main, []
 
 
 def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, list[HealthNote]]:
@@ -62,17 +66,14 @@ def _from_marks(trace: RankTrace, rows: Array) -> tuple[Table, str, int | None, 
     tracks, counts = np.unique(events["track"][rows], return_counts=True)
     main = int(tracks[np.argmax(counts)])
     rows = rows[events["track"][rows] == main]
-    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
     index = numbers_of(trace.strings, events["name"][rows])
-    start = events["ts_ns"][rows]
-    end = start + events["dur_ns"][rows]
+    start, end = times(events, rows)
     consecutive = index[1:] == index[:-1] + 1
     end[:-1] = np.where(consecutive, start[1:], np.minimum(end[:-1], start[1:]))
     keep = end > start
     if not keep.all():
-        notes.append(
-            HealthNote(f"{int((~keep).sum())} step marks without length", "those steps are not counted", "warning")
-        )
+        issue = f"{int((~keep).sum())} step marks without length"
+        notes.append(HealthNote(issue, "those steps are not counted", "warning"))
     steps = host_steps(index[keep], start[keep], end[keep])
     return steps, "profiler_step", main, notes
 
@@ -92,8 +93,7 @@ def _from_annotations(trace: RankTrace, host: Array) -> Table | None:
             continue
         if len(optimizer_ns):
             group = np.searchsorted(optimizer_ns, anchors, side="right")
-            first = np.concatenate(([True], group[1:] > group[:-1]))
-            anchors = anchors[first]
+            anchors = anchors[np.append(True, group[1:] > group[:-1])]
         if len(anchors) >= MIN_MARKS:
             return _steps_from_boundaries(np.append(anchors, end))
     if len(optimizer_ns) >= MIN_MARKS:
@@ -112,8 +112,7 @@ def _from_names(trace: RankTrace, host: Array) -> tuple[Array, int]:
     best, last, longest = np.empty(0, np.int64), 0, 0
     for kind in dict.fromkeys(kinds):
         ranges = rows[[other == kind for other in kinds]]
-        start = np.sort(events["ts_ns"][ranges])
-        end = np.sort(events["ts_ns"][ranges] + events["dur_ns"][ranges])
+        start, end = map(np.sort, times(events, ranges))
         length = int((end - start).sum())
         if len(ranges) >= MIN_MARKS and (end[:-1] <= start[1:] + RESOLUTION_NS).all() and length > longest:
             best, last, longest = start, int(end[-1]), length
@@ -133,12 +132,8 @@ def _from_repetition(trace: RankTrace, host: Array) -> Table | None:
 
 
 def _outermost_starts(trace: RankTrace, selected: Array) -> Array:
-    rows = np.flatnonzero(selected)
-    start = trace.events["ts_ns"][rows]
-    reach = np.maximum.accumulate(start + trace.events["dur_ns"][rows]) if len(rows) else start
-    outer = np.ones(len(rows), bool)
-    outer[1:] = start[1:] >= reach[:-1]
-    return start[outer]
+    start, end = times(trace.events, selected)
+    return start[intervals.outermost(start, end)]
 
 
 def _steps_from_boundaries(boundaries: Array) -> Table:
@@ -153,8 +148,8 @@ def _window(trace: RankTrace) -> tuple[int, int]:
     keep = ~of_kinds(events["kind"], (Kind.OVERHEAD, Kind.OTHER, Kind.GPU_ANNOTATION))
     if not keep.any():
         keep = np.ones(len(events), bool)
-    start = events["ts_ns"][keep]
-    return int(start.min()), int((start + events["dur_ns"][keep]).max())
+    start, end = times(events, keep)
+    return int(start.min()), int(end.max())
 
 
 def _host_end(trace: RankTrace, host: Array) -> int:
@@ -165,17 +160,10 @@ def _host_end(trace: RankTrace, host: Array) -> int:
     rows = np.flatnonzero(host | (events["kind"] == Kind.RUNTIME))
     if not len(rows):
         return _window(trace)[1]
-    ends = events["ts_ns"][rows] + events["dur_ns"][rows]
-    final = rows[np.argmax(events["ts_ns"][rows])]
+    starts, ends = times(events, rows)
+    final = rows[np.argmax(starts)]
     is_wait = _DEVICE_SYNC.search(trace.strings[events["name"][final]]) is not None
     return int(ends[rows != final].max()) if is_wait and len(rows) > 1 else int(ends.max())
-
-
-def _whole_window(trace: RankTrace) -> tuple[Table, str]:
-    first, last = _window(trace)
-    if last <= first:
-        return STEPS.empty(), "inferred"
-    return host_steps(np.array([0]), np.array([first]), np.array([last])), "inferred"
 
 
 def _main_thread(trace: RankTrace, host: Array) -> int | None:
@@ -208,7 +196,6 @@ def _repeated_steps(trace: RankTrace) -> Array | None:
     tracks, of_track = np.unique(events["track"][rows], return_inverse=True)
     busiest = int(np.argmax(np.bincount(of_track, weights=events["dur_ns"][rows], minlength=len(tracks))))
     rows = rows[of_track == busiest]
-    rows = rows[np.argsort(events["ts_ns"][rows], kind="stable")]
     names = events["name"][rows]
     _, counts = np.unique(names, return_counts=True)
     periods = int(np.gcd.reduce(counts))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.tables import NULL, Array
@@ -72,10 +73,8 @@ def _numbers(facts: RankFacts, rows: Array) -> Array:
     """Number of the step that launched each communication; NULL where unknown."""
     if facts.step_source != "profiler_step":
         return np.full(len(rows), NULL)
-    launch, (start, end) = facts.comms["launch_ns"][rows], facts.marks
-    step = np.searchsorted(start, launch, side="right") - 1
-    inside = (launch != NULL) & (step >= 0) & (launch < end[np.maximum(step, 0)])
-    return np.where(inside, facts.steps["index"][np.maximum(step, 0)], NULL)
+    step = intervals.row_at(facts.marks, facts.comms["launch_ns"][rows])
+    return np.append(facts.steps["index"], NULL)[step]  # row -1 is none
 
 
 def _shared(channels: Sequence[tuple[Array, Array]]) -> list[Array]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.work import free_host
 from ddprof.tables import Array, distinct
@@ -40,8 +40,7 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
     """Stops in the steps of CPU ranks; None where operators were not recorded or there are too few steps."""
     if len(ranks) < 2 or not all(len(facts.host_operators) and len(facts.steps) >= MIN_OCCURRENCES for facts in ranks):
         return None
-    pieces = step_pieces(ranks)
-    operators, between = pooled(pieces.operators), pooled(pieces.between)
+    operators, between, _ = _step_pieces(ranks)
     expected_ns = operators.usual_ns * _pace(operators)
     in_operators, judged = _stops(operators, expected_ns, len(ranks))
     longest_ns = int(in_operators.max(initial=0))
@@ -69,9 +68,8 @@ def _pace(pool: Pool) -> Array:
     order = np.argsort(group, kind="stable")
     for pieces in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         if len(pieces):
-            pace[pieces] = averages.weighted_median(
-                pool.dur_ns[pieces] / usual_ns[pieces], usual_ns[pieces].astype(float)
-            )
+            weights = usual_ns[pieces].astype(float)
+            pace[pieces] = averages.weighted_median(pool.dur_ns[pieces] / weights, weights)
     return pace
 
 
@@ -92,8 +90,8 @@ def held_between(ranks: Sequence[RankFacts], position: int, stops: CpuStops | No
     """
     if stops is None:
         return None
-    pieces = step_pieces(ranks)
-    pool, steps = pooled(pieces.between), len(ranks[position].steps)
+    _, pool, names = _step_pieces(ranks)
+    steps = len(ranks[position].steps)
     more_ns = pool.dur_ns - pool.usual_ns
     longer = (pool.rank == position) & (more_ns >= MIN_STOP_NS)
     places = len(pool.keys)
@@ -103,43 +101,23 @@ def held_between(ranks: Sequence[RankFacts], position: int, stops: CpuStops | No
     if not at_ns.any():
         return None
     worst = int(np.argmax(at_ns))
-    before, after = pieces.around(int(pool.keys[worst, 0]))
-    return before, after, float(at_ns[worst]) / 1e3 / steps
+    kind = int(pool.keys[worst, 0])
+    return names[kind >> 32][0], names[kind & 0xFFFFFFFF][0], float(at_ns[worst]) / 1e3 / steps
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """Pieces of a rank: kind and ordinal of the kind in the step, shape (n, 2); step and duration of each."""
-
-    key: Array
-    step: Array
-    dur_ns: Array
+_Pieces = tuple[Array, Array, Array]  # of a rank: kind and ordinal of it in the step, shape (2, n); step; duration, ns
 
 
-@dataclass(frozen=True)
-class StepPieces:
-    """The pieces of all ranks. An operator's kind is its row of `names`; the kind of Python between two operators holds
-    both rows, the first in the upper half.
+def _step_pieces(ranks: Sequence[RankFacts]) -> tuple[Pool, Pool, tuple[Operator, ...]]:
+    """Operators of all ranks inside steps, Python between them, and names. An operator's kind is its row of these; the
+    kind of Python between two operators holds both rows, the first in the upper half.
     """
-
-    operators: tuple[Pieces, ...]
-    between: tuple[Pieces, ...]
-    names: tuple[Operator, ...]
-
-    def around(self, kind: int) -> tuple[str, str]:
-        """The operators before and after Python of a kind."""
-        return self.names[kind >> 32][0], self.names[kind & 0xFFFFFFFF][0]
-
-
-def step_pieces(ranks: Sequence[RankFacts]) -> StepPieces:
-    """The pieces inside steps."""
     codes: dict[Operator, int] = {}
-    of_ranks = [_pieces(facts, codes) for facts in ranks]
-    operators, between = tuple(called for called, _ in of_ranks), tuple(python for _, python in of_ranks)
-    return StepPieces(operators, between, tuple(codes))
+    operators, between = zip(*(_pieces(facts, codes) for facts in ranks), strict=True)
+    return _pooled(operators), _pooled(between), tuple(codes)
 
 
-def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Pieces]:
+def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[_Pieces, _Pieces]:
     """Operators of a rank, by name and shapes, and its Python between operators, by the operators before and after."""
     ops = facts.host_operators
     start, end = ops["start_ns"], ops["start_ns"] + ops["dur_ns"]
@@ -158,15 +136,14 @@ def _pieces(facts: RankFacts, codes: dict[Operator, int]) -> tuple[Pieces, Piece
     )
 
 
-def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> Pieces:
+def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> _Pieces:
     """Pieces inside steps, numbered by kind."""
-    steps = facts.steps
-    step = np.searchsorted(steps["start_ns"], start_ns, side="right") - 1
-    inside = np.flatnonzero((step >= 0) & (start_ns < np.append(steps["end_ns"], 0)[step]))
+    step = intervals.row_at(facts.steps.bounds, start_ns)
+    inside = np.flatnonzero(step >= 0)
     order = inside[np.lexsort((start_ns[inside], step[inside], kind[inside]))]
     _, group = distinct(kind[order], step[order])
     number = np.arange(len(order)) - np.searchsorted(group, group)
-    return Pieces(np.stack((kind[order], number), axis=1), step[order], dur_ns[order])
+    return np.stack((kind[order], number)), step[order], dur_ns[order]
 
 
 @dataclass(frozen=True)
@@ -181,18 +158,12 @@ class Pool:
     keys: Array  # of each place, shape (places, 2)
 
 
-def pooled(ranks: Sequence[Pieces]) -> Pool:
+def _pooled(ranks: Sequence[_Pieces]) -> Pool:
     """The pieces of all ranks for comparison."""
-    dur_ns = np.concatenate([pieces.dur_ns for pieces in ranks])
-    keys, place = distinct(*np.concatenate([pieces.key for pieces in ranks]).T)
-    return Pool(
-        rank=np.repeat(np.arange(len(ranks)), [len(pieces.dur_ns) for pieces in ranks]),
-        step=np.concatenate([pieces.step for pieces in ranks]),
-        place=place,
-        dur_ns=dur_ns,
-        usual_ns=_lower_medians(place, dur_ns)[place],
-        keys=keys.T,
-    )
+    key, step, dur_ns = (np.concatenate(columns, axis=-1) for columns in zip(*ranks, strict=True))
+    keys, place = distinct(*key)
+    rank = np.repeat(np.arange(len(ranks)), [len(step) for _, step, _ in ranks])
+    return Pool(rank, step, place, dur_ns, _lower_medians(place, dur_ns)[place], keys.T)
 
 
 def _lower_medians(group: Array, values: Array) -> Array:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import averages
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.analyzers.facts.work import issued_ns, step_of_launch
+from ddprof.analyzers.facts.work import computed_in_steps, issued_ns
 from ddprof.tables import NULL, Array, distinct
 
 LOOKUP = re.compile(r"embedding|lookup|fbgemm|\btbe\b|indexselect.*sparse", re.IGNORECASE)
@@ -40,7 +40,8 @@ class HotShard:
 
 def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
     """The ranks with a hot shard, the hottest first; () where no tokens or vectors are exchanged."""
-    if len(ranks) < 2 or not all(_exchanges(facts) and len(facts.steps) for facts in ranks):
+    exchange = all((facts.comms["op"] == OP_CODE["all_to_all"]).any() and len(facts.steps) for facts in ranks)
+    if len(ranks) < 2 or not exchange:
         return ()
     tables = [_by_place(facts) for facts in ranks]
     places = set.intersection(*(set(table) for table in tables))
@@ -49,12 +50,8 @@ def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
     keys = sorted(places)
     times = np.array([[table[key] for key in keys] for table in tables])
     usual = averages.typical_row(times)
-    shards = []
-    for position in range(len(ranks)):
-        shard = _hot(position, keys, times[position], usual, ranks)
-        if shard is not None:
-            shards.append(shard)
-    return tuple(sorted(shards, key=lambda shard: -shard.excess_us))
+    shards = [_hot(position, keys, times[position], usual, ranks) for position in range(len(ranks))]
+    return tuple(sorted(filter(None, shards), key=lambda shard: -shard.excess_us))
 
 
 def _hot(
@@ -93,21 +90,15 @@ def _hot(
     )
 
 
-def _exchanges(facts: RankFacts) -> bool:
-    return bool((facts.comms["op"] == OP_CODE["all_to_all"]).any())
-
-
 def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
     """Compute per step, ns, by place: number of the step's collectives launched before, and the operator (else the
     kernel).
     """
     ops, steps = facts.device_ops, len(facts.steps)
-    step = step_of_launch(facts)
-    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0))
+    rows, step = computed_in_steps(facts)
     called = np.sort(issued_ns(facts.comms))
-    issued = issued_ns(ops)[rows]
     before = np.searchsorted(called, facts.steps["mark_ns"])
-    place = np.searchsorted(called, issued) - before[step[rows]]
+    place = np.searchsorted(called, issued_ns(ops)[rows]) - before[step]
     operator = ops["operator"][rows]
     kinds, local = distinct(place, np.where(operator == NO_STRING, ops["name"][rows], operator))
     spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=kinds.shape[1])

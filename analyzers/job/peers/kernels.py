@@ -20,8 +20,8 @@ from functools import cached_property
 import numpy as np
 
 from ddprof import averages
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import company, issued_ns, step_of_launch
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.work import company, computed_in_steps, issued_ns
 from ddprof.tables import Array, distinct
 
 COUNT_TOLERANCE = 0.2  # relative; ranks whose counts of a kernel differ by more do different work with it
@@ -66,16 +66,14 @@ class Compared:
 
 def kernels_by_place(facts: RankFacts, steps: int) -> Kernels:
     """The compute kernels that the first `steps` steps of a rank launched."""
-    ops = facts.device_ops
-    step = step_of_launch(facts)
-    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    ops, (rows, step) = facts.device_ops, computed_in_steps(facts, steps)
     shape, none = ops["shape"][rows], len(facts.strings)
     pairs, name = distinct(ops["name"][rows], np.where(shape == NO_STRING, none, shape))
     texts, (is_alone, is_beside) = (*facts.strings, ""), company(facts)
     return Kernels(
         names=tuple(texts[named] + texts[shaped] for named, shaped in pairs.T.tolist()),
         name=name,
-        step=step[rows],
+        step=step,
         issued_ns=issued_ns(ops)[rows],
         dur_ns=(ops["end_ns"] - ops["start_ns"])[rows].astype(float),
         is_beside=is_beside[rows],

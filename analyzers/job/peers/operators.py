@@ -18,9 +18,8 @@ from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.tables import Array, distinct
 
-MOST_SHARE = (
-    0.9  # of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py)
-)
+# Of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py).
+MOST_SHARE = 0.9
 MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
 LEAST_EQUAL = 0.1  # of a rank's time in operators that its peers run too, by which its pace is judged
 Tensor = tuple[int, ...]  # its shape
@@ -36,16 +35,11 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
         return {}
     inside = _step_of(facts)
     rows = np.flatnonzero((inside >= 0) & (inside < steps))
-    pairs = (ops["name"][rows].astype(np.int64) << 32) + np.where(
-        ops["shape"][rows] == NO_STRING, 2**31, ops["shape"][rows].astype(np.int64)
-    )
-    named, which, counts = np.unique(pairs, return_inverse=True, return_counts=True)
-    spent = np.bincount(which, weights=ops["dur_ns"][rows], minlength=len(named))
-    ran: Ran = {}
-    for pair, count, ns in zip(named.tolist(), counts.tolist(), spent.tolist(), strict=True):
-        name, shape = divmod(pair, 2**32)
-        ran[facts.strings[name], "" if shape == 2**31 else facts.strings[shape]] = (float(count), ns)
-    return ran
+    shape, none = ops["shape"][rows], len(facts.strings)
+    pairs, which = distinct(ops["name"][rows], np.where(shape == NO_STRING, none, shape))
+    counts, spent = np.bincount(which), np.bincount(which, weights=ops["dur_ns"][rows])
+    texts, columns = (*facts.strings, ""), zip(*pairs.tolist(), counts.tolist(), spent.tolist(), strict=True)
+    return {(texts[name], texts[shaped]): (float(count), ns) for name, shaped, count, ns in columns}
 
 
 @dataclass(frozen=True)
@@ -115,15 +109,14 @@ def _counted(ranks: Sequence[RankFacts], steps: int, shaped: bool = False) -> tu
         words = [facts.strings[name] + (facts.strings[shape] if shaped else "") for name, shape in pairs.T.tolist()]
         kind = np.array([numbers.setdefault(each, len(numbers)) for each in words], np.int64)[which]
         start = ops["start_ns"][rows]  # in some, ranks wait for one another
-        parts.append(
-            (kind * steps + step[rows], intervals.overlap(host_work(facts), start, start + ops["dur_ns"][rows]))
-        )
-    size = len(numbers) * steps
-    counts, spent_ns = (
-        np.array([np.bincount(at, weights=w, minlength=size) for at, w in each], float).reshape(len(ranks), -1, steps)
-        for each in ([(at, None) for at, _ in parts], parts)
-    )
-    return list(numbers), counts, spent_ns
+        computing_ns = intervals.overlap(host_work(facts), start, start + ops["dur_ns"][rows])
+        parts.append((kind * steps + step[rows], computing_ns))
+    counts, spent_ns = np.zeros((2, len(ranks), len(numbers) * steps))
+    for position, (at, computing_ns) in enumerate(parts):
+        np.add.at(counts[position], at, 1.0)
+        np.add.at(spent_ns[position], at, computing_ns)
+    shape = len(ranks), len(numbers), steps
+    return list(numbers), counts.reshape(shape), spent_ns.reshape(shape)
 
 
 @remembered
@@ -177,9 +170,9 @@ def _time_ns(ran: Ran) -> float:
 
 
 def _by_name(ran: Ran) -> dict[str, float]:
-    total: dict[str, float] = {}
+    total: dict[str, float] = defaultdict(float)
     for (name, _), (count, _) in ran.items():
-        total[name] = total.get(name, 0.0) + count
+        total[name] += count
     return total
 
 
@@ -222,7 +215,4 @@ def tensors(shapes: str) -> tuple[Tensor, ...]:
 
 def _step_of(facts: RankFacts) -> Array:
     """The step in which each operator began; -1 outside."""
-    start = facts.host_operators["start_ns"]
-    at = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
-    until = np.append(facts.steps["end_ns"], 0)[at]
-    return np.where((at >= 0) & (start < until), at, -1)
+    return intervals.row_at(facts.steps.bounds, facts.host_operators["start_ns"])

@@ -57,8 +57,7 @@ def bubble_share(pipeline: Pipeline, microbatches: float, chunks: float) -> floa
 
 def stage_work_ns(facts: RankFacts) -> float:
     """Forward and backward compute per step, ns."""
-    inside = intervals.overlap(stage_work(facts), facts.steps["start_ns"], facts.steps["end_ns"])
-    return float(inside.sum()) / len(facts.steps)
+    return float(intervals.overlap(stage_work(facts), *facts.steps.bounds).sum()) / len(facts.steps)
 
 
 def bubble_allowance(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Array:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns
@@ -47,9 +48,8 @@ def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
         if len(of_rank) and len(facts.steps):
             comm = matched.comm[of_message[of_rank]]
             when[of_rank] = issued_ns(facts.comms)[comm]
-            at = np.searchsorted(facts.steps["mark_ns"], when[of_rank], side="right") - 1
-            in_step = ~early_comms(facts.comms, facts.device_ops)[comm] & facts.is_issued_in_steps(when[of_rank])
-            step[of_rank] = np.where(in_step & (when[of_rank] < facts.steps["mark_end_ns"][np.maximum(at, 0)]), at, -1)
+            is_early = early_comms(facts.comms, facts.device_ops)[comm]
+            step[of_rank] = np.where(is_early, -1, intervals.row_at(facts.marks, when[of_rank]))
     kept = step >= 0
     rows = of_message[kept]
     return Messages(

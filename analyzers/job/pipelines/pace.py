@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import averages
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.work import company, step_of_launch
+from ddprof.analyzers.facts.work import company, computed_in_steps
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.slowdown import Slowdown, unknown_slowdown
 from ddprof.tables import Array, distinct
@@ -120,13 +120,11 @@ def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[
 
 
 def _kernels(facts: RankFacts, steps: int) -> _Kernels:
-    ops = facts.device_ops
-    step = step_of_launch(facts)
-    rows = np.flatnonzero((ops["work"] == Work.COMPUTE) & (step >= 0) & (step < steps))
+    ops, (rows, step) = facts.device_ops, computed_in_steps(facts, steps)
     dur = (ops["end_ns"] - ops["start_ns"])[rows]
     compute_ns = float(dur.sum())
     alone = company(facts)[0][rows]
-    rows, dur = rows[alone], dur[alone]
+    rows, step, dur = rows[alone], step[alone], dur[alone]
     keys, kernel = distinct(ops["name"][rows], ops["shape"][rows])
     launches = np.bincount(kernel, minlength=keys.shape[1])
     kept = np.flatnonzero(launches >= MIN_LAUNCHES)
@@ -134,7 +132,7 @@ def _kernels(facts: RankFacts, steps: int) -> _Kernels:
     first = np.cumsum(launches) - launches
     at = first[kept, None] + np.floor(np.array(QUARTILES) * (launches[kept, None] - 1)).astype(np.int64)
     by_step = np.full((len(kept), steps), np.nan)
-    middle = _medians(kernel * steps + step[rows], dur)
+    middle = _medians(kernel * steps + step, dur)
     for row, one in enumerate(kept.tolist()):
         by_step[row] = [middle.get(one * steps + number, np.nan) for number in range(steps)]
     text = facts.strings

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.work import launched_in, step_of_launch
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.work import computed_in_steps, launched_in
 from ddprof.tables import NULL, Array
 
 # Of the median pass: what takes less is no pass (zeroing gradients, clipping, copies of received tensors).
@@ -44,17 +44,17 @@ def passes_of(facts: RankFacts) -> Passes:
     ops = facts.device_ops
     if not len(ops):
         return NO_PASSES
-    step = step_of_launch(facts)
-    is_launched = (ops["work"] == Work.COMPUTE) & (step >= 0) & (ops["launch_ns"] != NULL)
-    rows = np.flatnonzero(is_launched & ~launched_in(facts, Phase.OPTIMIZER))
-    rows = rows[np.argsort(ops["launch_ns"][rows], kind="stable")]
+    rows, step = computed_in_steps(facts)
+    kept = (ops["launch_ns"] != NULL)[rows] & ~launched_in(facts, Phase.OPTIMIZER)[rows]
+    order = np.flatnonzero(kept)[np.argsort(ops["launch_ns"][rows[kept]], kind="stable")]
+    rows, step = rows[order], step[order]
     if not len(rows):
         return NO_PASSES
     sent = facts.comms["launch_ns"][np.unique(facts.messages["comm"])]
     after = np.searchsorted(np.sort(sent[sent != NULL]), ops["launch_ns"][rows])
     thread = ops["thread"][rows]
     forward_thread = facts.main_thread if facts.main_thread in thread else thread[0]
-    bounds = np.stack((step[rows], after, thread == forward_thread))
+    bounds = np.stack((step, after, thread == forward_thread))
     starts = np.flatnonzero(np.concatenate(([True], (bounds[:, 1:] != bounds[:, :-1]).any(axis=0))))
     busy = np.add.reduceat((ops["end_ns"] - ops["start_ns"])[rows], starts)
     kept = busy >= LEAST_PASS * np.median(busy[busy >= LEAST_PASS * busy.max()])
@@ -63,4 +63,4 @@ def passes_of(facts: RankFacts) -> Passes:
     of_op[rows] = np.repeat(number, np.diff(np.append(starts, len(rows))))
     starts, busy = starts[kept], busy[kept]
     is_forward = bounds[2, starts].astype(bool)
-    return Passes(step[rows][starts], is_forward, busy, not is_forward.all(), of_op)
+    return Passes(step[starts], is_forward, busy, not is_forward.all(), of_op)

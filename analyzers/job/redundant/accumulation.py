@@ -18,6 +18,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.redundant.passes import HostPasses, passes_of
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
+from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
 
 _REDUCTIONS = (OP_CODE["all_reduce"], OP_CODE["reduce_scatter"])
@@ -83,20 +84,19 @@ def _kept(facts: RankFacts, backward: HostPasses, is_whole: bool) -> Array:
     `is_whole`: parameters hold their gradients, unlike FSDP's, which are gathered anew for each pass.
     """
     start, end = backward.spans
-    acts = {act: facts.gradients.take(facts.gradients["act"] == act) for act in GradientAct}
+
+    def seen(act: GradientAct, where: Intervals) -> Array:
+        of_act = facts.gradients.take(facts.gradients["act"] == act)
+        return np.asarray(intervals.overlap(intervals.union(*of_act.bounds), *where) > 0)
+
     before = np.append(start[:1], end[:-1]), start  # from the pass before on
-    inside = {act: intervals.overlap(intervals.union(*acts[act].bounds), start, end) > 0 for act in _BY_AUTOGRAD}
-    between = {act: intervals.overlap(intervals.union(*acts[act].bounds), *before) > 0 for act in _BY_SCRIPT}
-    added, stored = inside[GradientAct.ADDED], inside[GradientAct.STORED]
+    added, stored = (seen(act, (start, end)) for act in (GradientAct.ADDED, GradientAct.STORED))
     states = np.full(len(start), _UNKNOWN)
     if is_whole:
-        states[added & ~stored & ~between[GradientAct.TOUCHED]] = _ADDED
+        states[added & ~stored & ~seen(GradientAct.TOUCHED, before)] = _ADDED
         states[stored & ~added] = _FRESH
-    states[between[GradientAct.ZEROED]] = _FRESH
+    states[seen(GradientAct.ZEROED, before)] = _FRESH
     return states
-
-
-_BY_AUTOGRAD, _BY_SCRIPT = (GradientAct.STORED, GradientAct.ADDED), (GradientAct.ZEROED, GradientAct.TOUCHED)
 
 
 def _reduces(facts: RankFacts, roles: Array) -> Array:

@@ -113,8 +113,7 @@ def _places(facts: RankFacts) -> Array:
     """Place of each row of script_calls between the passes."""
     at_ns = facts.script_calls["start_ns"]
     spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
-    start = np.concatenate([span[0] for span in spans.values()])
-    end = np.concatenate([span[1] for span in spans.values()])
+    start, end = map(np.concatenate, zip(*spans.values(), strict=True))
     phase = np.repeat(list(spans), [len(span[0]) for span in spans.values()])
     by_end, by_start = np.argsort(end, kind="stable"), np.argsort(start, kind="stable")
     last = np.append(phase[by_end], -1)[np.searchsorted(end[by_end], at_ns, side="right") - 1]
@@ -137,21 +136,16 @@ def _bytes(facts: RankFacts) -> Array:
     """Bytes that each call moves from this rank; -1 where unknown or nothing was recorded inside."""
     calls, comms = facts.script_calls, facts.comms
     of_call = call_of(facts)
-    in_call = of_call >= 0
-    size = np.where(comms["in_bytes"] == NULL, 0, comms["in_bytes"])
-    total = np.bincount(of_call[in_call], weights=size[in_call], minlength=len(calls))
-    unknown = np.bincount(of_call[in_call], weights=(comms["in_bytes"] == NULL)[in_call], minlength=len(calls)) > 0
-    seen = np.bincount(of_call[in_call], minlength=len(calls)) > 0
-    return np.where(seen & ~unknown, total, -1)
+    call, size = of_call[of_call >= 0], comms["in_bytes"][of_call >= 0]
+    seen = np.bincount(call, minlength=len(calls))
+    sized = np.bincount(call, weights=size != NULL, minlength=len(calls))
+    total = np.bincount(call, weights=np.where(size == NULL, 0, size), minlength=len(calls))
+    return np.where((seen > 0) & (sized == seen), total, -1)
 
 
 def call_of(facts: RankFacts) -> Array:
     """Row of script_calls that launched each communication of the rank; -1 for none; shape (comms,)."""
-    calls, at_ns = facts.script_calls, issued_ns(facts.comms)
-    if not len(calls):
-        return np.full(len(at_ns), -1)
-    row = np.searchsorted(calls["start_ns"], at_ns, side="right") - 1
-    return np.where((row >= 0) & (at_ns < calls["end_ns"][np.maximum(row, 0)]), row, -1)
+    return intervals.row_at(facts.script_calls.bounds, issued_ns(facts.comms))
 
 
 def _is_no_model(facts: RankFacts, size: Array) -> Array:

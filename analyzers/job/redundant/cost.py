@@ -36,4 +36,4 @@ def _of_rank(job: JobFacts, position: int, kind: Needless, waits: bool) -> float
     exposed = cause_intervals(facts, ready)
     held = intervals.merge(exposed["comm_transfer"], exposed["comm_wait"]) if waits else exposed["comm_transfer"]
     spans = intervals.merge(intervals.intersect(gone, held), intervals.intersect(kind.host[position], computing))
-    return float(intervals.overlap(spans, *facts.steps.bounds).sum()) / len(facts.steps) / 1e3
+    return facts.per_step_us(spans)

@@ -60,8 +60,8 @@ def _reductions(job: JobFacts, roles: list[Array], models: int) -> Needless:
 def _unused(job: JobFacts) -> Needless:
     maps = [maps_without_need(facts) for facts in job.ranks]
     made = _of_comms(UNUSED, job, [comms for comms, _ in maps], max(count for _, count in maps))
-    host = tuple(intervals.merge(called, search_time(f)) for called, f in zip(made.host, job.ranks, strict=True))
-    return Needless(UNUSED, made.comms, host, made.number)
+    searching = (f.unused_searches.bounds for f in job.ranks)
+    return replace(made, host=tuple(map(intervals.merge, made.host, searching)))
 
 
 def _of_comms(kind: str, job: JobFacts, comms: list[Array], number: int = 0) -> Needless:
@@ -113,7 +113,7 @@ def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
         return none, 0
     at_ns = issued_ns(comms)
     search = np.searchsorted(searches["start_ns"], at_ns, side="right") - 1
-    gradients = np.where(search >= 0, searches["gradients"][np.maximum(search, 0)], 0)
+    gradients = np.append(searches["gradients"], 0)[search]  # row -1 is none
     whole = (comms["op"] == OP_CODE["all_reduce"]) & (gradients > 0)
     rows = np.flatnonzero(whole & (comms["in_bytes"] == _BYTES * gradients))
     rows = rows[np.argsort(at_ns[rows], kind="stable")]
@@ -124,8 +124,3 @@ def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
         return none, 0
     none[list(last.values())] = True
     return none, int(np.median(gradients[none]))
-
-
-def search_time(facts: RankFacts) -> Intervals:
-    """Intervals in which the host searches for unused parameters."""
-    return intervals.union(*facts.unused_searches.bounds)

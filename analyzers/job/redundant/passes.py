@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import issued_ns
@@ -24,12 +22,7 @@ class HostPasses:
 
     def of(self, at_ns: Array) -> Array:
         """Index of the pass around each moment; -1 for none."""
-        start, end = self.spans
-        if not len(start):
-            return np.full(len(at_ns), -1)
-        last = np.searchsorted(start, at_ns, side="right") - 1
-        inside = (last >= 0) & (at_ns < end[np.maximum(last, 0)])
-        return np.where(inside, last, -1)
+        return intervals.row_at(self.spans, at_ns)
 
     def calling(self, facts: RankFacts) -> Array:
         """Index of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
@@ -47,5 +40,4 @@ def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
 def called_by_host(facts: RankFacts, rows: Array) -> Intervals:
     """Intervals of the host in calls that launch some communications (mask, shape (comms,))."""
     comms = facts.comms.take(rows)
-    has_call = comms["launch_end_ns"] > comms["launch_ns"]  # both are missing, and equal, where no call was recorded
-    return intervals.union(comms["launch_ns"][has_call], comms["launch_end_ns"][has_call])
+    return intervals.union(comms["launch_ns"], comms["launch_end_ns"])  # both are missing, and equal, without a call

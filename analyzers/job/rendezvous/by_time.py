@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT, ROOTED
@@ -68,11 +69,9 @@ def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list
     for position, facts in enumerate(ranks):
         comms = facts.comms
         issued = issued_ns(comms)
-        start, end = facts.marks
-        step = np.searchsorted(start, issued, side="right") - 1
-        inside = (step >= 0) & are_numbered & ~early_comms(comms, facts.device_ops)
-        inside &= issued < (end[np.maximum(step, 0)] if len(end) else 0)
-        number = np.where(inside, facts.steps["index"][np.maximum(step, 0)] if len(end) else NULL, NULL)
+        step = intervals.row_at(facts.marks, issued)
+        outside = early_comms(comms, facts.device_ops) | (not are_numbered)
+        number = np.append(facts.steps["index"], NULL)[np.where(outside, -1, step)]  # row -1 is none
         for group in np.intersect1d(wanted, group_ids[position]).tolist():
             rows = np.flatnonzero((group_ids[position] == group) & ~np.isin(comms["op"], POINT_TO_POINT))
             rows = rows[np.argsort(issued[rows], kind="stable")]

@@ -11,19 +11,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.stops import MIN_STOP_NS
 from ddprof.analyzers.job.model import Clock
-from ddprof.analyzers.job.rendezvous.clocks import PlaceClocks
 from ddprof.analyzers.job.rendezvous.standstills import Places, Standstills, find_standstills, stretches
 from ddprof.tables import NULL
 
 RATIO = 0.1  # an order of magnitude, as everywhere where "far more" is asked for
 FEWEST = 3  # ranks that resumed with another one, over all meetings at a place: two may coincide
 MOSTLY = 0.8  # of the long standstills at a place are such meetings, or it is no place to meet
+FEWEST_DIFFERENCES = 3  # of clocks at a place: two may agree by chance
 WORTH = 0.01  # of the step idle in one standstill; others cost nothing to speak of
 TRIES = 8  # long standstills of a group at a place that met nobody: then it does not meet there
 SCATTER_NS = MIN_STOP_NS // 2  # threads that are woken together run within so much of one another
@@ -67,6 +68,46 @@ class _Member:
     error_ns: int
 
 
+class PlaceClocks:
+    """Offset of each rank's clock against the reference, and its error, at a place of the program; ns.
+
+    Ranks that share recorded operations have one clock. Between two hosts without any, work at one place of the program
+    serves: if their ranks meet there, the clock difference is the same each time, and its scatter is the error. Ranks
+    that do not meet there drift apart step by step, which the error shows.
+    """
+
+    def __init__(self, ranks: Sequence[RankFacts], clock: Clock, standstills: Sequence[Standstills]) -> None:
+        self._ranks, self._clock, self._standstills = ranks, clock, standstills
+        self.at = cache(self._at)
+        self._by_domain = cache(self._differences)
+
+    def _at(self, position: int, place: int) -> tuple[int, int] | None:
+        """Offset and error of a rank's clock at a place; None where the clocks cannot be compared."""
+        name = self._clock.domain_of[position]
+        domain = self._clock.domains[name]
+        if domain.error_ns is not None:
+            return domain.offset_ns, domain.error_ns
+        return self._by_domain(self._clock.domain_of.index(name), place)
+
+    def _differences(self, position: int, place: int) -> tuple[int, int] | None:
+        """Offset and error of a domain's first rank against the job's first rank: the typical difference of events that
+        are nearest if steps begin together.
+        """
+        facts, first = self._ranks[position], self._ranks[0]
+        _, i, j = np.intersect1d(facts.steps["index"], first.steps["index"], return_indices=True)
+        if not len(i):
+            return None
+        rough = round(float(np.median(facts.steps["mark_ns"][i] - first.steps["mark_ns"][j])))
+        events, others = self._standstills[position].events, self._standstills[0].events
+        here = others.at_ns[others.of(place)].tolist()
+        rows = [(events.nearest(place, at + rough), at) for at in here]
+        difference = np.array([int(events.at_ns[row]) - at for row, at in rows if row is not None])
+        if len(difference) < FEWEST_DIFFERENCES:
+            return None
+        offset = float(np.median(difference))
+        return round(offset), max(1, round(float(np.quantile(np.abs(difference - offset), 0.9))))
+
+
 class _Search:
     """Looks for the meetings at one place after another."""
 
@@ -91,10 +132,8 @@ class _Search:
         accepted: list[_Seen] = []
         of_groups: list[list[_Seen]] = []
         for group, members in self._groups.items():
-            left = [
-                (position, row) for _, position, row in seeds if position in members and (position, row) not in used
-            ]
-            met = self._of_group(place, group, members, left)
+            left = [(position, row) for _, position, row in seeds if position in members]
+            met = self._of_group(place, group, members, [each for each in left if each not in used])
             if met:
                 of_groups.append(met)
                 used |= {standstill for seen in met for standstill in seen.standstills}
@@ -230,13 +269,13 @@ def _with(seen: _Seen, rank: int, position: int, member: _Member) -> _Seen:
     """The meeting with one more member."""
     met = seen.meeting
     resumed_ns = max(member.resumed_ns, member.arrived_ns) + member.offset_ns
-    meeting = Meeting(
+    meeting = replace(
+        met,
         group=tuple(sorted((*met.group, rank))),
         members=(*met.members, position),
         arrived_ns=(*met.arrived_ns, member.arrived_ns + member.offset_ns),
         resumed_ns=(*met.resumed_ns, resumed_ns),
         launch_ns=(*met.launch_ns, member.launch_ns),
-        on_host=met.on_host,
     )
     stood = () if member.standstill is None else ((position, member.standstill),)
     return replace(seen, meeting=meeting, standstills=(*seen.standstills, *stood))
@@ -257,10 +296,6 @@ def find_meetings(
     numbers = [p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(ranks)]
     meet = {g: at for g, at in traced.items() if len(at) > 1}
     search = _Search(standstills, PlaceClocks(ranks, clock, standstills), numbers, meet)
-    return [meeting for place in _worth(standstills, worth_ns) for meeting in search.meet_at(place, worth_ns)]
-
-
-def _worth(standstills: Sequence[Standstills], worth_ns: float) -> list[int]:
-    """Places where some rank stands still for long."""
-    long = [np.unique(p.events.place[p.event[p.idle_ns >= worth_ns]]) for p in standstills]
-    return np.unique(np.concatenate(long)).tolist() if long else []
+    # Places where some rank stands still for long.
+    worth = np.unique(np.concatenate([p.events.place[p.event[p.idle_ns >= worth_ns]] for p in standstills]))
+    return [meeting for place in worth.tolist() for meeting in search.meet_at(place, worth_ns)]

@@ -62,23 +62,11 @@ def _most_at_once(low: Array, high: Array) -> int:
 
 def unmatched(matched: Matched) -> Matched:
     """Every row as an operation with one known member."""
-    of_row = matched.instance
-    return replace(
-        matched,
-        instance=np.arange(len(of_row)),
-        op=matched.op[of_row],
-        group=matched.group[of_row],
-        is_message=matched.is_message[of_row],
-        size_bytes=matched.size_bytes[of_row],
-    )
+    by_row = {name: getattr(matched, name)[matched.instance] for name in ("op", "group", "is_message", "size_bytes")}
+    return replace(matched, instance=np.arange(len(matched.instance)), **by_row)
 
 
 def odd_ranks_note(ranks: Sequence[RankFacts]) -> HealthNote:
     """Note on ranks that contradict the others and are left out."""
     named = format_ranks(tuple(r for f in ranks if (r := f.identity.rank) is not None))
     return HealthNote(f"the collectives of {named} are not those of the other ranks", f"left out: {NOT_THE_SAME}")
-
-
-def not_matched_note() -> HealthNote:
-    """Note for a job in which no operation was matched."""
-    return HealthNote(NOT_THE_SAME, "not matched: no waits, no clock offsets, no comparison of ranks", "error")

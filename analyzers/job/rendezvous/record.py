@@ -23,11 +23,8 @@ from ddprof.tables import NULL, Array, Table, concat
 
 def inferred_note(meetings: Sequence[Meeting]) -> HealthNote:
     """Note on ranks that met without a trace of it."""
-    return HealthNote(
-        f"{len(meetings)} times ranks stopped and resumed together without a recorded event",
-        "counted as inferred rendezvous, where ranks wait for the last one",
-        "info",
-    )
+    issue = f"{len(meetings)} times ranks stopped and resumed together without a recorded event"
+    return HealthNote(issue, "counted as inferred rendezvous, where ranks wait for the last one", "info")
 
 
 def with_meetings(ranks: Sequence[RankFacts], meetings: Sequence[Meeting]) -> tuple[RankFacts, ...]:
@@ -43,20 +40,12 @@ def _with_own(position: int, facts: RankFacts, meetings: Sequence[Meeting]) -> R
     start = np.array([m.arrived_ns[at] for _, m, at in joined], np.int64)
     end = np.array([m.resumed_ns[at] for _, m, at in joined], np.int64)
     start[1:] = np.maximum(start[1:], end[:-1])  # one that ends one rendezvous may go straight into the next
-    groups = {
-        m.group: len(facts.process_groups) + at for at, m in enumerate({m.group: m for _, m, _ in joined}.values())
-    }
+    groups = {group: at for at, group in enumerate({m.group: m for _, m, _ in joined}, len(facts.process_groups))}
     on_host = np.array([m.on_host for _, m, _ in joined]) & knows_launches(facts)
     launch = np.where(on_host, start, np.array([m.launch_ns[at] for _, m, at in joined], np.int64))
     launch = np.where(launch == NULL, NULL, np.minimum(launch, start))
-    facts = replace(
-        facts,
-        strings=(*facts.strings, INFERRED),
-        process_groups=(
-            *facts.process_groups,
-            *(ProcessGroup(INFERRED, INFERRED, group, len(group)) for group in groups),
-        ),
-    )
+    added = tuple(ProcessGroup(INFERRED, INFERRED, group, len(group)) for group in groups)
+    facts = replace(facts, strings=(*facts.strings, INFERRED), process_groups=(*facts.process_groups, *added))
     rows = {
         "start_ns": start,
         "end_ns": end,
@@ -69,34 +58,29 @@ def _with_own(position: int, facts: RankFacts, meetings: Sequence[Meeting]) -> R
 
 def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array) -> RankFacts:
     """The rank with operations and communications of these times; tables stay in the order of start."""
-    count, name = len(seq), len(facts.strings) - 1
+    number = np.arange(len(seq))
     last_track = max(int(table["track"].max(initial=-1)) for table in (facts.device_ops, facts.comms))
-    fixed = {"track": np.full(count, last_track + 1), "name": np.full(count, name)}
-    comm = np.arange(count) + len(facts.comms)
+    fixed = {**rows, "track": last_track + 1, "name": len(facts.strings) - 1, "size_bytes": NULL}
     ops = DEVICE_OPS.table(
         {
-            **rows,
             **fixed,
-            "work": np.full(count, Work.COMM),
-            "thread": np.full(count, NULL if facts.main_thread is None else facts.main_thread),
-            "operator": np.full(count, NO_STRING),
-            "shape": np.full(count, NO_STRING),
-            "comm": comm,
-            "size_bytes": np.full(count, NULL),
+            "work": Work.COMM,
+            "thread": NULL if facts.main_thread is None else facts.main_thread,
+            "operator": NO_STRING,
+            "shape": NO_STRING,
+            "comm": number + len(facts.comms),
         }
     )
     comms = COMMS.table(
         {
-            **rows,
             **fixed,
-            "op": np.full(count, OP_CODE[INFERRED]),
+            "op": OP_CODE[INFERRED],
             "group": group,
             "seq": seq,
-            "size_bytes": np.full(count, NULL),
-            "in_bytes": np.full(count, NULL),
-            "group_size": np.array([facts.process_groups[g].size for g in group.tolist()], np.int64),
-            "dtype": np.full(count, NO_STRING),
-            "device_op": np.arange(count) + len(facts.device_ops),
+            "in_bytes": NULL,
+            "group_size": [facts.process_groups[g].size for g in group.tolist()],
+            "dtype": NO_STRING,
+            "device_op": number + len(facts.device_ops),
         }
     )
     all_ops, op_row = _by_start(concat(DEVICE_OPS, [facts.device_ops, ops]))
@@ -118,26 +102,22 @@ def _by_start(table: Table) -> tuple[Table, Array]:
 
 
 def _moved(rows: Array, to: Array) -> Array:
-    return np.where(rows == NULL, NULL, to[np.where(rows == NULL, 0, rows)]) if len(to) else rows
+    """Rows of a table by their new positions `to`; NULL stays."""
+    return np.append(to, NULL)[np.where(rows == NULL, -1, rows)]
 
 
 def _booked(facts: RankFacts) -> RankFacts:
     """The rank with its idle time in a rendezvous booked as exposed communication instead of gaps."""
-    inferred = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED])
+    inferred, gaps = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED]), facts.gaps
     spans = facts.comms.take(inferred).bounds
-    gaps = facts.gaps
     if not len(gaps):  # a device that is never idle waits for nobody
         return facts
     is_idle = gaps["cause"] != CAUSE_CODE["memcpy"]
     idle = gaps.take(is_idle)
     start, end, row, _ = intervals.intersect_rows(spans, intervals.union(*idle.bounds))
     exposed = EXPOSED.table({"comm": inferred[row], "start_ns": start, "end_ns": end})
-    left_start, left_end, of, _ = intervals.intersect_rows(
-        idle.bounds, intervals.complement(spans, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
-    )
+    others = intervals.complement(spans, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
+    left_start, left_end, of, _ = intervals.intersect_rows(idle.bounds, others)
     rest = idle.take(of).replace(start_ns=left_start, end_ns=left_end)
-    return replace(
-        facts,
-        exposed=_by_start(concat(EXPOSED, [facts.exposed, exposed]))[0],
-        gaps=_by_start(concat(GAPS, [gaps.take(~is_idle), rest]))[0],
-    )
+    exposed, gaps = concat(EXPOSED, [facts.exposed, exposed]), concat(GAPS, [gaps.take(~is_idle), rest])
+    return replace(facts, exposed=exposed.ordered(), gaps=gaps.ordered())

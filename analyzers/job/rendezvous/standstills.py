@@ -110,18 +110,16 @@ def stretches(facts: RankFacts) -> Stretches:
 def find_standstills(facts: RankFacts, still: Stretches, places: Places) -> Standstills:
     """Standstills of MIN_STOP_NS and more inside the steps of a rank on a device."""
     ops, silent, held = facts.device_ops, still.silent, still.held
-    calls, ended = Events(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)), still.busy[1]
+    calls, ended = Events(*(np.empty(0, np.int64) for _ in range(3))), still.busy[1]
     if knows_launches(facts):
         calls = _calls(facts, places)
         ended = np.concatenate((facts.host_spans["end_ns"], facts.phases["end_ns"], ops["launch_end_ns"]))
-    starts = _starts(facts, places)
-    events = Events(
-        *(np.concatenate(columns) for columns in zip(vars(calls).values(), vars(starts).values(), strict=True))
-    )
-    next_call, next_start = _following(calls, silent[1]), _following(starts, held[1])
-    start, end = np.concatenate((silent[0], held[0])), np.concatenate((silent[1], held[1]))
-    event = np.concatenate((next_call, np.where(next_start >= 0, next_start + len(calls.place), -1)))
-    order = np.lexsort((events.at_ns, events.place))
+    starts = Events(_numbered("start ", facts, ops["name"], places), ops["start_ns"], ops["launch_ns"])
+    columns = [np.concatenate(both) for both in zip(vars(calls).values(), vars(starts).values(), strict=True)]
+    next_start = _following(starts, held[1])
+    start, end = map(np.concatenate, zip(silent, held, strict=True))
+    event = np.append(_following(calls, silent[1]), np.where(next_start >= 0, next_start + len(calls.place), -1))
+    order = np.lexsort((columns[1], columns[0]))
     row_of = np.argsort(order)
     idle_ns = intervals.overlap(still.idle, start, end)
     keep = (idle_ns >= MIN_STOP_NS) & (event >= 0)
@@ -131,7 +129,7 @@ def find_standstills(facts: RankFacts, still: Stretches, places: Places) -> Stan
         idle_ns=idle_ns[keep],
         event=row_of[event[keep]],
         on_host=event[keep] < len(calls.place),
-        events=Events(events.place[order], events.at_ns[order], events.launch_ns[order]),
+        events=Events(*(column[order] for column in columns)),
         ended_ns=np.sort(ended[ended != NULL]),
         busy=still.busy,
     )
@@ -163,19 +161,15 @@ def _held(facts: RankFacts, idle: Intervals, busy: Intervals) -> Intervals:
 def _following(events: Events, at_ns: Array) -> Array:
     """Row of the first event at or after each instant; -1 after the last."""
     order = np.argsort(events.at_ns, kind="stable")
-    at = np.searchsorted(events.at_ns[order], at_ns)
-    return np.where(at < len(order), order[np.minimum(at, len(order) - 1)] if len(order) else -1, -1)
+    return np.append(order, -1)[np.searchsorted(events.at_ns[order], at_ns)]
 
 
 def _calls(facts: RankFacts, places: Places) -> Events:
     """Host events of a rank: step marks, spans, phases and launches."""
     spans, phases, ops = facts.host_spans, facts.phases, facts.device_ops
     launches = ops.take(ops["launch_ns"] != NULL)
-    marks = facts.steps["mark_ns"]
-    if facts.step_source == "inferred" or not len(marks):
-        marks = np.empty(0, np.int64)
-    else:
-        marks = np.append(marks, facts.steps["mark_end_ns"][-1])
+    marks = np.append(facts.steps["mark_ns"], facts.steps["mark_end_ns"][-1:])
+    marks = marks[:0] if facts.step_source == "inferred" else marks
     place = (
         np.full(len(marks), places.setdefault("mark", len(places))),
         _numbered("span ", facts, spans["name"], places),
@@ -184,12 +178,6 @@ def _calls(facts: RankFacts, places: Places) -> Events:
     )
     at_ns = np.concatenate((marks, spans["start_ns"], phases["start_ns"], launches["launch_ns"]))
     return Events(np.concatenate(place), at_ns, np.full(len(at_ns), NULL))
-
-
-def _starts(facts: RankFacts, places: Places) -> Events:
-    """Starts of operations on the device of a rank."""
-    ops = facts.device_ops
-    return Events(_numbered("start ", facts, ops["name"], places), ops["start_ns"], ops["launch_ns"])
 
 
 def _numbered(prefix: str, facts: RankFacts, names: Array, places: Places) -> Array:

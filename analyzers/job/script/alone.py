@@ -9,7 +9,17 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.job.script.beside import BACKWARD, COLLECTIVE, DATA, FORWARD, MIN_SAMPLES, REST, run_samples
+from ddprof.analyzers.job.script.beside import (
+    BACKWARD,
+    COLLECTIVE,
+    DATA,
+    FORWARD,
+    MIN_SAMPLES,
+    REST,
+    is_sampled,
+    run_samples,
+    sampled_beside,
+)
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path
@@ -92,7 +102,7 @@ def runs_alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alo
         often = _often_enough(ranks[late], seen)
         code = _apart(often, [rank.in_windows for rank in others], lateness_us, seen)
         # A frame that was not traced did not run; one that no sample fell into may have.
-        if code is not None and all(not rank.is_sampled or rank.is_known for rank in others):
+        if code is not None and all(not is_sampled(rank.facts) or rank.is_known for rank in others):
             return code
         if all(rank.is_known for rank in ranks):
             # Peers may wait in the very call in which the late rank works, such as one that gathers its state.
@@ -164,8 +174,8 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     """The code by the time outside the phases, which is recorded exactly: a late rank with TIMES_PEERS the peers' time
     there runs something of its own. Samples only choose the line.
     """
-    facts = late.facts
-    if late.beside is None or not late.is_sampled or not late.sampled_beside:
+    facts, samples = late.facts, sampled_beside(late.facts)
+    if late.beside is None or not is_sampled(facts) or not samples:
         return None
     peers_beside_us = [us for rank in others if (us := rank.beside_us) is not None]
     if len(peers_beside_us) < len(others):
@@ -181,7 +191,7 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     outer, peers_us = _outermost(alone, most, lateness_us), 0.0
     if outer is None and (shared := _outermost(us_by_path, most, lateness_us)) is not None:
         outer, peers_us = _hottest(us_by_path, shared, MOST_SHARE), most_us
-    return None if outer is None else replace(_told(us_by_path, outer, peers_us, every), samples=late.sampled_beside)
+    return None if outer is None else replace(_told(us_by_path, outer, peers_us, every), samples=samples)
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -262,11 +272,9 @@ def _outermost(
     us_by_path: dict[Path, float], theirs: dict[Path, float], lateness_us: float, times: float = TIMES_PEERS
 ) -> Path | None:
     """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
-    apart = [
-        path
-        for path, time in us_by_path.items()
-        if time - theirs[path] >= MOST_SHARE * lateness_us and time >= times * theirs[path]
-    ]
+    most = MOST_SHARE * lateness_us
+    each = ((path, time, theirs[path]) for path, time in us_by_path.items())
+    apart = (path for path, time, their in each if time - their >= most and time >= times * their)
     return min(apart, key=lambda p: (len(p), -us_by_path[p]), default=None)
 
 
@@ -299,18 +307,15 @@ def alone_by_rank(
     seen = paths_of(ranks, step_us, script)
     every = all_lateness_us(ranks, blame)
     for late, lateness in enumerate(every.tolist()):
+        others = [rank for position, rank in enumerate(seen) if position != late]
         alone = runs_alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
         if alone is None and timed is not None and timed[0][late] > 0:
-            alone = _by_timers(seen[late], _without(seen, late), float(timed[0][late]), float(timed[1][late]))
+            alone = _by_timers(seen[late], others, float(timed[0][late]), float(timed[1][late]))
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
-            alone = _beyond_chance(seen[late], _without(seen, late), lateness, LARGE_SHARE * step_us)
+            alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
         if alone is not None:
             by_rank[late] = alone
     return by_rank
-
-
-def _without(seen: Sequence[RankPaths], late: int) -> list[RankPaths]:
-    return [rank for position, rank in enumerate(seen) if position != late]
 
 
 def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
@@ -335,7 +340,7 @@ def _hottest(us_by_path: dict[Path, float], path: Path, share: float = HOT_SHARE
 def _often_enough(late: RankPaths, us_by_path: dict[Path, float]) -> dict[Path, float]:
     """The paths with at least MIN_SAMPLES samples in the windows, where the rank was sampled."""
     facts = late.facts
-    if not us_by_path or not late.is_sampled:
+    if not us_by_path or not is_sampled(facts):
         return us_by_path
     least_us = MIN_SAMPLES * float(np.median(facts.script_spans["resolution_ns"])) / 1e3 / len(facts.steps)
     return {path: time for path, time in us_by_path.items() if time >= least_us}

@@ -66,8 +66,7 @@ def run_samples(facts: RankFacts, phase: str | None = None, column: str = "sampl
     """Samples of the training thread in each stack after start-up, in one phase or all. `column`: "time_ns" for the
     time that these samples stand for.
     """
-    totals = facts.script_totals
-    by_stack: dict[int, float] = {}
+    totals, by_stack = facts.script_totals, dict[int, float]()
     phases = totals["phase"].astype(str)
     rows = (totals["thread"].astype(str) == TRAINING) & (phases != START_UP if phase is None else phases == phase)
     for stack, value in zip(totals["stack"][rows].tolist(), totals[column][rows].tolist(), strict=True):
@@ -152,15 +151,14 @@ def _elsewhere(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
     """
     loss = phases_of(facts, tree).loss
     called = call_of(tree)
-    in_call = called >= 0
-    size = int(called.max()) + 1 if in_call.any() else 0
+    in_call, size = called >= 0, int(called.max(initial=-1)) + 1
     within, in_loss = (
         np.bincount(called[in_call], weights=time_by_stack(facts, part)[in_call], minlength=size)
         for part in (where, loss)
     )
-    away = in_loss > within
+    away = np.append(in_loss > within, False)[called]  # call -1 is none
     named = facts.spans_of(*SPAN_CAUSES)["name"]
     words = {facts.strings[name] for name in np.unique(named).tolist() if name >= 0}
     frames = tree.frame[np.maximum(tree.aside, 0)].tolist()
     occupying = {call for call, frame in zip(called.tolist(), frames, strict=True) if tree.words(frame) in words}
-    return np.asarray((in_call & away[np.maximum(called, 0)] if size else in_call) | np.isin(called, list(occupying)))
+    return np.asarray(away | np.isin(called, list(occupying)))

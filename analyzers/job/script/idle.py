@@ -99,9 +99,8 @@ def script_time(facts: RankFacts) -> ScriptTime:
             stepping = spans_of(spans, stepping_ns > 0)
             delays = every = intervals.merge(delays, intervals.intersect(beside, in_user_code), stepping)
             is_own = is_own | (stepping_ns > 0)
-        return ScriptTime(
-            delays, intervals.merge(delays, every), 1.0, np.where(is_own, time_by_stack(facts, delays), 0.0)
-        )
+        stack_ns = np.where(is_own, time_by_stack(facts, delays), 0.0)
+        return ScriptTime(delays, intervals.merge(delays, every), 1.0, stack_ns)
     where = beside if computes(facts) else intervals.intersect(between, beside)
     time_ns = np.where(is_own, time_beside(facts, tree, where), 0.0)
     if computes(facts):  # a device runs what an optimizer calls: compute.unfused_optimizer
@@ -156,11 +155,11 @@ def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
     operator in more than one step."""
     ops = facts.host_operators
     start, end = between_operators(facts)
-    step = np.searchsorted(facts.steps["start_ns"], start, side="right") - 1
+    step = intervals.row_at(facts.steps.bounds, start)
     if not len(start):
         return EMPTY
     least_ns = min(MOST_LAUNCHES * float(np.median(end - start)), DEAREST_LAUNCH_NS)
-    keep = (end - start >= least_ns) & (step >= 0) & (start < np.append(facts.steps["end_ns"], 0)[step])
+    keep = (end - start >= least_ns) & (step >= 0)
     start, end, step = start[keep], end[keep], step[keep]
     ended = ops["start_ns"] + ops["dur_ns"]
     order = np.argsort(ended, kind="stable")

@@ -183,7 +183,7 @@ class LineKinds:
         count, spent = self._operators["count"][rows], self._operators["time_ns"][rows]
         if not len(rows):
             return 0.0
-        tensors = max(int(sum(count[self._is(rows, name)])) for name in {self._names[row] for row in rows.tolist()})
+        tensors = int(np.bincount(self._operators["name"][rows], weights=count).max())
         return float(min(0.5, tensors * spent.sum() / max(1, count.sum()) / time_ns))
 
     def _rows(self, stacks: Array) -> Array:
@@ -194,9 +194,6 @@ class LineKinds:
         count = self._operators["count"]
         is_known = count[of_call].sum() >= count[here & (self._call_of_operator < 0)].sum()
         return np.flatnonzero(of_call if is_known else here)
-
-    def _is(self, rows: Array, name: str) -> Array:
-        return np.array([self._names[row] == name for row in rows.tolist()], bool)
 
     def _clipping(self, stacks: Array) -> LineKind:
         """The kind of a library's clipping. Operators that do not clip are those of other lines between the phases."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,10 +75,7 @@ def seen_saving(facts: RankFacts) -> SeenSaving | None:
             named = outer if tree.is_user[tree.frame[outer]] else int(tree.folded[outer])
             line = tree.words(int(tree.frame[named if named >= 0 else tree.folded[stack]]))
             by_line[line] = by_line.get(line, 0.0) + samples
-    if not by_line:
-        return None
-    most = max(by_line, key=lambda line: by_line[line])
-    return SeenSaving(most, int(sum(by_line.values())), int(sum(seen.values())))
+    return _most_seen(by_line, seen)
 
 
 def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
@@ -97,10 +95,15 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
         if outside:
             line = tree.words(outside[0])
             by_line[line] = by_line.get(line, 0.0) + count
-    if not by_line:
-        return None
-    most = max(by_line, key=lambda line: by_line[line])
-    return SeenSaving(most, int(sum(by_line.values())), int(sum(every.values())), is_evaluation=True)
+    return _most_seen(by_line, every, is_evaluation=True)
+
+
+def _most_seen(
+    by_line: Mapping[str, float], every: Mapping[int, float], is_evaluation: bool = False
+) -> SeenSaving | None:
+    """The line with most samples, of `every` sample of the run by stack; None without any line."""
+    most = max(by_line, key=lambda line: by_line[line], default="")
+    return SeenSaving(most, int(sum(by_line.values())), int(sum(every.values())), is_evaluation) if by_line else None
 
 
 def calls_beside(facts: RankFacts) -> tuple[float, float]:

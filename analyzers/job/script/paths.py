@@ -11,21 +11,11 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked
-from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
-from ddprof.analyzers.job.script.beside import (
-    BACKWARD,
-    FORWARD,
-    REST,
-    is_sampled,
-    phases_of,
-    run_samples,
-    sampled_beside,
-)
+from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, phases_of, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.intervals import Intervals
-from ddprof.tables import Array
 
 # The user's frames of a stack from outside in: each is two parts, (file, 0, function) and then (file, line, function).
 # So a function is told from its lines, of which samples know several.
@@ -73,11 +63,6 @@ class RankPaths:
         """True where the windows' samples cover most of the steps."""
         marks = intervals.union(*self.facts.marks)
         return float(time_by_stack(self.facts, marks).sum()) >= KNOWN_SHARE * intervals.length(marks)
-
-    @cached_property
-    def is_sampled(self) -> bool:
-        """True where stacks were sampled rather than traced."""
-        return is_sampled(self.facts)
 
     @cached_property
     def samples(self) -> Mapping[int, float]:
@@ -130,21 +115,16 @@ class RankPaths:
         return by_path(self.facts, {stack: self.step_us * count / total for stack, count in self.samples.items()})
 
     @cached_property
-    def sampled_beside(self) -> int:
-        """Whole-run samples outside the phases."""
-        return sampled_beside(self.facts)
-
-    @cached_property
     def beside_us(self) -> float | None:
         """All script time beside the phases, us per step; None where the phases are not known."""
         if self.beside is None or not len(self.beside.every[0]):
             return None
-        return float(intervals.overlap(self.beside.every, *self.facts.marks).sum()) / 1e3 / len(self.facts.steps)
+        return self.facts.host_us(self.beside.every)
 
     def held_us(self, phase: str) -> float:
         """Python between operators in forward or backward passes or beside the phases (`phase`), us per step; 0 on a
         device rank. The longest step counts as the next: what came once may not come again."""
-        marks, phases = self.facts.marks, self._phases
+        marks, phases = self.facts.marks, phases_of(self.facts, self._tree)
         held = intervals.subtract(between_operators(self.facts), blocked(self.facts))
         if phase == REST:
             held = intervals.subtract(held, phases.every)
@@ -156,8 +136,9 @@ class RankPaths:
 
     def called_in(self, phase: str) -> dict[int, float]:
         """Whole-run samples in user functions called by such a phase, by stack, without torch's."""
-        called = self._tree.folded
-        wanted = self._is_in(phase)[np.maximum(called, 0)] & (called >= 0) & ~self._tree.in_torch
+        tree, called = self._tree, self._tree.folded
+        is_there = {FORWARD: tree.is_forward, BACKWARD: tree.is_backward, REST: ~(tree.in_phase | tree.is_loss)}[phase]
+        wanted = is_there[np.maximum(called, 0)] & (called >= 0) & ~tree.in_torch
         return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
 
     def lines_in(self, phase: str) -> dict[str, float]:
@@ -173,11 +154,6 @@ class RankPaths:
         in_model = self._tree.is_forward & self._tree.in_torch
         return {stack: count for stack, count in samples.items() if not in_model[stack]}
 
-    def _is_in(self, phase: str) -> Array:
-        if phase == REST:
-            return ~(self._tree.in_phase | self._tree.is_loss)
-        return self._tree.is_forward if phase == FORWARD else self._tree.is_backward
-
     def _counted(self, by_stack: Mapping[int, float]) -> dict[int, float]:
         if not self.without_phases:
             return dict(by_stack)
@@ -187,10 +163,6 @@ class RankPaths:
     @cached_property
     def _tree(self) -> CallTree:
         return call_tree(self.facts)
-
-    @cached_property
-    def _phases(self) -> HostPhases:
-        return phases_of(self.facts, self._tree)
 
 
 def by_path(facts: RankFacts, self_times: Mapping[int, float]) -> dict[Path, float]:

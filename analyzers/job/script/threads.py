@@ -35,8 +35,8 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
     for window in windows:
         for thread in window.beside:
             cpu_ns[thread.name] = cpu_ns.get(thread.name, 0) + thread.cpu_ns
-    tree = call_tree(facts) if cpu_ns else None
-    lines = {name: _line_of(facts, tree, name) for name in cpu_ns} if tree is not None else {}
+    totals = facts.script_totals
+    lines = {name: _most_seen(call_tree(facts), totals.take(totals["thread"] == name)) for name in cpu_ns}
     threads = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
     return sorted(threads, key=lambda thread: -thread.share)
 
@@ -69,11 +69,6 @@ def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
         p: [thread for thread in of_rank if having[thread.line] <= len(ranks) / 2] for p, of_rank in enumerate(threads)
     }
     return {position: of_rank[0] for position, of_rank in alone.items() if of_rank}
-
-
-def _line_of(facts: RankFacts, tree: CallTree, name: str) -> str | None:
-    """The user's line in which a thread was sampled most; None without one."""
-    return _most_seen(tree, facts.script_totals.take(facts.script_totals["thread"] == name))
 
 
 def _most_seen(tree: CallTree, totals: Table) -> str | None:

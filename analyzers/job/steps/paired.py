@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns
@@ -65,10 +66,9 @@ def _places_of_issue(ranks: Sequence[RankFacts], matched: Matched) -> Array:
     """
     place, is_numbered = np.full(len(matched.rank), NULL), np.ones(len(matched.rank), bool)
     for facts, rows in zip(ranks, matched.rows_by_rank(len(ranks)), strict=True):
-        comm, (start, end) = matched.comm[rows], facts.marks
-        issued = issued_ns(facts.comms)[comm]
-        step = np.searchsorted(start, issued, side="right") - 1
-        inside = (step >= 0) & (issued < end[step]) & ~early_comms(facts.comms, facts.device_ops)[comm]
+        comm = matched.comm[rows]
+        step = intervals.row_at(facts.marks, issued_ns(facts.comms)[comm])
+        inside = (step >= 0) & ~early_comms(facts.comms, facts.device_ops)[comm]
         place[rows[inside]] = _places(facts)[step[inside]]
         is_numbered[rows] = facts.comms["seq"][comm] != NULL
     lacking = matched.instance[~is_numbered & ~matched.is_message[matched.instance]]

@@ -13,6 +13,7 @@ from itertools import combinations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.completeness import FEWER_SHARE as FEWER_EVENTS
 from ddprof.analyzers.facts.completeness import LOST_SHARE, longest_run
 from ddprof.analyzers.facts.early import early_comms, is_early
@@ -80,20 +81,18 @@ def comparable(ranks: Sequence[RankFacts]) -> Comparable:
         why_not = NOTHING_WHOLE if has.all(axis=0).any() else NO_COMMON_STEP
         return Comparable(_own_stretches(ranks), why_not=why_not)
     chosen = numbers[first:end]
-    torn = [numbers[(has[p] & ~whole[p]) | _skipped(has[p])] for p in range(len(ranks))]
-    cut = tuple(with_steps(_with_torn(ranks[p], torn[p]), _rows_of(ranks[p], chosen)) for p in kept)
+    cut = tuple(with_steps(_with_torn(ranks[p], numbers, has[p], whole[p]), _rows_of(ranks[p], chosen)) for p in kept)
     held = {ranks[p].path: ranks[p].steps.take(_rows_of(ranks[p], numbers[whole[p]])) for p in kept}
     return Comparable(cut, tuple(_notes(ranks, kept, chosen, numbers, has, whole)), whole_steps=held)
 
 
-def _skipped(has: Array) -> Array:
-    """Mask of steps that a rank lacks between its earlier and later ones; a recording rank marks every step."""
-    return np.asarray(~has & np.logical_or.accumulate(has) & np.logical_or.accumulate(has[::-1])[::-1])
-
-
-def _with_torn(facts: RankFacts, numbers: Array) -> RankFacts:
-    """The rank with these step numbers added to its torn steps."""
-    return replace(facts, torn_steps=tuple(sorted({*facts.torn_steps, *numbers.tolist()})))
+def _with_torn(facts: RankFacts, numbers: Array, has: Array, whole: Array) -> RankFacts:
+    """The rank with its torn steps: those not recorded whole, and those that it lacks between its earlier and later
+    ones, as a recording rank marks every step.
+    """
+    skipped = ~has & np.logical_or.accumulate(has) & np.logical_or.accumulate(has[::-1])[::-1]
+    torn = numbers[(has & ~whole) | skipped].tolist()
+    return replace(facts, torn_steps=tuple(sorted({*facts.torn_steps, *torn})))
 
 
 def _rows_of(facts: RankFacts, numbers: Array) -> Array:
@@ -108,13 +107,12 @@ def _every_number(facts: RankFacts) -> Array:
 
 def _own_stretches(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
     """Every rank with its longest run of whole steps, as time between separate runs is unknown."""
-    return tuple(_own_stretch(facts) for facts in ranks)
-
-
-def _own_stretch(facts: RankFacts) -> RankFacts:
-    every = _every_number(facts)
-    first, end = longest_run(np.isin(every, facts.steps["index"]))
-    return with_steps(facts, _rows_of(facts, every[first:end]))
+    stretches = []
+    for facts in ranks:
+        every = _every_number(facts)
+        first, end = longest_run(np.isin(every, facts.steps["index"]))
+        stretches.append(with_steps(facts, _rows_of(facts, every[first:end])))
+    return tuple(stretches)
 
 
 def _are_alike(ranks: Sequence[RankFacts]) -> bool:
@@ -196,7 +194,10 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     theirs. A count like most peers' lacks nothing: the rank's other steps do more, such as saves. For CPU ranks
     operators count, and a count seen in another step is a kind of step, as where ranks alternate.
     """
-    steps = [_launched_in(facts, numbers) for facts in ranks]
+    steps = []  # position in `numbers` of the step of each kernel and of each operator of a CPU rank; -1 for none
+    for facts in ranks:
+        kernels = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
+        steps.append(np.append(kernels, _steps_at(facts, facts.host_operators["start_ns"], numbers)))
     counts = np.array([np.bincount(step[step >= 0], minlength=len(numbers)) for step in steps])
     usual = np.array([_usual(row[recorded]) for row, recorded in zip(counts, has, strict=True)])[:, None]
     alike = np.array([_usual(row[recorded]) for row, recorded in zip(counts.T, has.T, strict=True)])[None, :]
@@ -212,12 +213,6 @@ def _lacks_kernels(ranks: Sequence[RankFacts], numbers: Array, has: Array, share
     for position, at in np.argwhere(fewer).tolist():
         fewer[position, at] = not _ran_less(ranks[position], steps[position], at, has[position])
     return np.asarray(fewer)
-
-
-def _launched_in(facts: RankFacts, numbers: Array) -> Array:
-    """Position in `numbers` of the step of each kernel and of each operator of a CPU rank; -1 where none is."""
-    kernels = _column(facts, facts.device_ops, is_early(facts.device_ops), numbers)
-    return np.concatenate((kernels, _steps_at(facts, facts.host_operators["start_ns"], numbers)))
 
 
 def _ran_less(facts: RankFacts, step: Array, at: int, has: Array) -> bool:
@@ -286,10 +281,8 @@ def _column(facts: RankFacts, table: Table, early: Array, numbers: Array) -> Arr
 
 def _steps_at(facts: RankFacts, at_ns: Array, numbers: Array) -> Array:
     """Position in `numbers` of the step that holds each time; -1 where none does."""
-    start, end = facts.marks
-    step = np.searchsorted(start, at_ns, side="right") - 1
-    inside = (step >= 0) & (at_ns < end[np.maximum(step, 0)])
-    return np.where(inside, np.searchsorted(numbers, facts.steps["index"][np.maximum(step, 0)]), -1)
+    column = np.append(np.searchsorted(numbers, facts.steps["index"]), -1)
+    return column[intervals.row_at(facts.marks, at_ns)]  # row -1 is none
 
 
 def _block(whole: Array) -> tuple[list[int], int, int]:
@@ -327,9 +320,7 @@ def _notes(
     if len(chosen) < len(numbers):
         torn = (has & ~whole)[list(kept)]
         fewest, most = int(has.sum(axis=1).min()), int(has.sum(axis=1).max())
-        issue = f"ranks recorded {fewest} to {most} steps"
-        if fewest == most:
-            issue = "ranks recorded different steps"
+        issue = f"ranks recorded {fewest} to {most} steps" if fewest < most else "ranks recorded different steps"
         if torn.any():
             where = ", ".join(map(str, numbers[torn.any(axis=0)][:8].tolist()))
             issue = f"a rank lacks events that its peers recorded, in steps {where}"
@@ -341,5 +332,4 @@ def left_out_ranks_note(ranks: Sequence[RankFacts], kept: Sequence[int]) -> Heal
     """Note on ranks (all but the positions `kept`) left out for missing records."""
     gone = [facts for p, facts in enumerate(ranks) if p not in set(kept)]
     named = format_ranks(tuple(rank for facts in gone if (rank := facts.identity.rank) is not None))
-    issue = f"{named} recorded too few of the common steps"
-    return HealthNote(issue, "left out, and not compared", "warning")
+    return HealthNote(f"{named} recorded too few of the common steps", "left out, and not compared", "warning")

@@ -117,7 +117,8 @@ def steady_steps(
         return unchanged, ()
     walls = _walls(ranks, held, every, clock)
     once = _occurring_once(walls)
-    once &= ~(recurring(ranks, walls.job_wall, once) & ~_starts_up(walls, once))
+    starts_up = [is_once and _holds_start(walls, step, ~once) for step, is_once in enumerate(once.tolist())]
+    once &= ~recurring(ranks, walls.job_wall, once) | np.array(starts_up, bool)
     is_common = np.isin(every, numbers)
     is_once = once[is_common]
     if not is_once.any():
@@ -126,7 +127,9 @@ def steady_steps(
     first, last = len(is_once) - end, len(is_once) - 1 - begin
     kept = unchanged
     if not is_once.all():
-        kept = tuple(_between(facts, int(numbers[first]), int(numbers[last])) for facts in ranks)
+        low, high = numbers[first], numbers[last]
+        rows = [np.flatnonzero((facts.steps["index"] >= low) & (facts.steps["index"] <= high)) for facts in ranks]
+        kept = tuple(map(with_steps, ranks, rows))
 
     def mostly(step: int) -> str:
         return f"{MOSTLY} {_largest_cause(ranks, int(numbers[step]))}"
@@ -159,8 +162,12 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         begin[position, at] = lo - (clock.offset_ns(position) if clock else 0)
         busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
         idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
-        own_idle = of_cause(facts.gaps, *HOSTS_OWN)
-        paused[position, at] = _longest_in(intervals.union(*own_idle.bounds), lo, hi)
+        # The longest: many short ones are no pause, but a host that issues work more slowly than the device runs it.
+        own_idle = intervals.union(*of_cause(facts.gaps, *HOSTS_OWN).bounds)
+        start, end, _, step = intervals.intersect_rows(own_idle, (lo, hi))
+        longest = np.zeros(len(hi))
+        np.maximum.at(longest, step, end - start)
+        paused[position, at] = longest
         # Idle time of a rank that was recorded in part has no cause.
         saves = of_cause(facts.gaps, "checkpoint") if facts.counts.get("whole", 1) else facts.spans_of("checkpoint")
         saving[position, at] = _begun_in(intervals.union(*saves.bounds), lo, hi)
@@ -168,23 +175,12 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
         once[:, position, at] = 0
         for kind in np.unique(facts.once["kind"]).tolist():
-            of_kind = facts.once["kind"] == kind
-            costs = intervals.union(facts.once["start_ns"][of_kind], facts.once["end_ns"][of_kind])
+            costs = intervals.union(*facts.once.take(facts.once["kind"] == kind).bounds)
             once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
     errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
     uncertain_ns = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
     return _Walls(wall, busy, idle, paused, saving, once, kernels, lead, np.maximum(0.0, apart - uncertain_ns))
-
-
-def _longest_in(spans: Intervals, lo: Array, hi: Array) -> Array:
-    """The longest of the spans within each step; shape (steps,). Many short ones are no pause: there a host issues work
-    more slowly than the device runs it.
-    """
-    longest = np.zeros(len(hi))
-    start, end, _, step = intervals.intersect_rows(spans, (lo, hi))
-    np.maximum.at(longest, step, end - start)
-    return longest
 
 
 def _begun_in(spans: Intervals, lo: Array, hi: Array) -> Array:
@@ -209,22 +205,10 @@ def _occurring_once(walls: _Walls) -> Array:
             others[step] = False
             if left_out[step] or not others.any():
                 continue
-            if (
-                _holds_start(walls, step, others)
-                or _begins_empty_ns(walls, step, others)
-                or _opened_apart(walls, step)
-                or _runs_more(walls, step, others)
-                or _outweighs(walls, step, others)
-                or _pauses_once(walls, step, others)
-            ):
+            signs = (_holds_start, _begins_empty_ns, _opened_apart, _runs_more, _outweighs, _pauses_once)
+            if any(is_one_off(walls, step, others) for is_one_off in signs):
                 left_out[step] = has_changed = True
     return left_out
-
-
-def _starts_up(walls: _Walls, is_once: Array) -> Array:
-    """Mask of left-out steps that consist mostly of one-off cost; shape (steps,)."""
-    others = ~is_once
-    return np.array([once and _holds_start(walls, step, others) for step, once in enumerate(is_once.tolist())], bool)
 
 
 def _holds_start(walls: _Walls, step: int, others: Array) -> bool:
@@ -257,7 +241,7 @@ def _kinds_once(walls: _Walls, step: int, others: Array) -> list[Once]:
     return kinds
 
 
-def _opened_apart(walls: _Walls, step: int) -> bool:
+def _opened_apart(walls: _Walls, step: int, _: Array) -> bool:
     """True for a first step that ranks begin further apart than any other, by a considerable time."""
     if step or len(walls.apart) <= FEWEST_OTHERS:
         return False
@@ -303,12 +287,8 @@ def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
         return saved_ns > float(rest.sum())
     usual_ns = float(np.median(rest))  # the peers of one that saves wait for it in the next step
     most_ns = max(SAVING_SHARE * len(rest), FEWEST_OTHERS) * usual_ns
-    return _unused_ns(walls, step) > float(rest.sum()) or saved_ns > most_ns
-
-
-def _unused_ns(walls: _Walls, step: int) -> float:
-    """The longest time in the step during which some rank does not compute."""
-    return float(np.nanmax(walls.wall[:, step] - walls.busy[:, step]))
+    unused_ns = float(np.nanmax(walls.wall[:, step] - walls.busy[:, step]))
+    return unused_ns > float(rest.sum()) or saved_ns > most_ns
 
 
 def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
@@ -320,12 +300,6 @@ def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
     shortest = float(np.nanmin(walls.paused[:, step]))
     least_ns = max(WORTH_SAYING * usual_ns, MOST * (float(walls.job_wall[step]) - usual_ns))
     return shortest >= least_ns and shortest > TIMES_ELSEWHERE * float(np.nanmax(rest))
-
-
-def _between(facts: RankFacts, first: int, last: int) -> RankFacts:
-    """The rank reduced to the steps with these numbers."""
-    index = facts.steps["index"]
-    return with_steps(facts, np.flatnonzero((index >= first) & (index <= last)))
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
@@ -344,7 +318,7 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
         held.append((EMPTY_QUEUE, late_ns))
     if _runs_more(walls, step, others):
         held.append((MORE_KERNELS, float(walls.job_wall[step]) - usual_ns))
-    if _opened_apart(walls, step):
+    if _opened_apart(walls, step, others):
         held.append((OPENED_APART, float(walls.apart[step])))
     if not any(ns for _, ns in held) and _pauses_once(walls, step, others):
         held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))

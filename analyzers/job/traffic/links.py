@@ -9,7 +9,7 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
+from ddprof.analyzers.job.waiting.members import instances_in_steps
 from ddprof.tables import NULL
 
 MIN_RATIO = 1.3  # slower than the typical group; groups of one role differ by a few per cent

@@ -13,8 +13,8 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.in_steps import instances_in_steps
 from ddprof.analyzers.job.traffic.links import MIN_RATIO
+from ddprof.analyzers.job.waiting.members import instances_in_steps
 from ddprof.hardware import times_slower_between_nodes
 from ddprof.tables import NULL, Array, distinct
 
@@ -151,7 +151,8 @@ def _messages(job: JobFacts) -> _Messages:
     instance = members["instance"][rows[:, 0]]
     rank = np.sort(members["rank"][rows], axis=1)
     dur_ns = (members["end_ns"] - members["start_ns"])[rows].min(axis=1)
-    shares = _payloads(members["rank"], members["comm"])[rows].max(axis=1)
+    _, kernel = distinct(members["rank"], members["comm"])
+    shares = np.bincount(kernel)[kernel][rows].max(axis=1)  # messages that the kernel of either side carries
     hosts = np.unique(np.array(job.clock.domain_of), return_inverse=True)[1]
     crosses = hosts[rank[:, 0]] != hosts[rank[:, 1]]
     size = instances["size_bytes"][instance]
@@ -160,13 +161,6 @@ def _messages(job: JobFacts) -> _Messages:
     kind = np.unique(np.column_stack((alike, between, crosses)), axis=0, return_inverse=True)[1].reshape(-1)
     in_steps = instances_in_steps(job)[instance]
     return _Messages(rank[:, 0] * len(job.ranks) + rank[:, 1], kind, dur_ns, in_steps, crosses, alike)
-
-
-def _payloads(rank: Array, comm: Array) -> Array:
-    """Number of messages that the kernel of each membership carries."""
-    _, kernel = distinct(rank, comm)
-    payloads: Array = np.bincount(kernel)[kernel]
-    return payloads
 
 
 def _stage_of(job: JobFacts) -> Array:

@@ -22,7 +22,6 @@ MIN_CALLS = 8  # of known size and time, before their rate explains them
 SIZES_APART = 4.0  # largest over smallest message: waiting as long as the large one takes is 4 times the small one
 FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at most a tenth of the calls is waiting
-_SUMS = ("count", "bytes", "transfer", "hidden", "exposed")
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,15 @@ class CommStats:
 
 def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     """Traffic per (operation, role) of the job, and what of it could be dropped. Inferred rendezvous carry nothing."""
-    keys: dict[tuple[int, str, str], dict[str, list[float]]] = {}
+    keys: dict[tuple[int, str, str], dict[str, float]] = {}
     ranks, separable = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
         ready = ready_by_comm(job.members, position, facts)
         took, exposed = facts.comms["end_ns"] - ready, _exposed(facts, ready)
         hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, facts.comms["end_ns"])
         role, why = roles_by_comm(job, position, separable), _reasons(facts, position, needless)
+        size = np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])
+        scale = 1.0 / (len(facts.steps) * ranks)
         # Of the step that it begins in: some are left out, and what they hold may end in the next one.
         inside = intervals.contains(intervals.union(*facts.steps.bounds), facts.comms["start_ns"])
         for code, name, kind in sorted({(int(o), role[i], why[i]) for i, o in enumerate(facts.comms["op"])}):
@@ -85,20 +86,17 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
                 continue
             of_kind = (facts.comms["op"] == code) & (role == name) & (why == kind)
             rows = inside & of_kind
-            sums = keys.setdefault((code, name, kind), {column: [] for column in _SUMS})
-            scale = 1.0 / (len(facts.steps) * ranks)
-            sums["count"].append(rows.sum() * scale)
-            sums["bytes"].append(
-                float(np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])[rows].sum()) * scale
-            )
-            sums["transfer"].append(float(took[rows].sum()) * scale / 1e3)
-            sums["hidden"].append(float(hidden[rows].sum()) * scale / 1e3)
-            sums["exposed"].append(float(exposed[of_kind].sum()) * scale / 1e3)
+            of_rank = {
+                "count": rows.sum() * scale,
+                "total_bytes": float(size[rows].sum()) * scale,
+                "transfer_us": float(took[rows].sum()) * scale / 1e3,
+                "hidden_us": float(hidden[rows].sum()) * scale / 1e3,
+                "exposed_us": float(exposed[of_kind].sum()) * scale / 1e3,
+            }
+            sums = keys.get((code, name, kind), {})
+            keys[code, name, kind] = {column: sums.get(column, 0.0) + value for column, value in of_rank.items()}
     of_instance = _instance_reasons(job, needless)
-    traffic = [
-        _traffic(job, code, role, kind, separable & (of_instance == kind), sums)
-        for (code, role, kind), sums in keys.items()
-    ]
+    traffic = [_traffic(job, *key, separable & (of_instance == key[2]), sums) for key, sums in keys.items()]
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
 
 
@@ -134,7 +132,7 @@ def _instance_reasons(job: JobFacts, needless: Mapping[str, Needless]) -> Array:
     return why
 
 
-def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sums: dict[str, list[float]]) -> Traffic:
+def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sums: dict[str, float]) -> Traffic:
     of_kind = counted & (job.instances["op"] == code) & (job.groups["role"][job.instances["group"]] == role)
     groups = np.unique(job.instances["group"][of_kind])
     size = job.instances["size_bytes"][of_kind]
@@ -152,11 +150,7 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sum
         op=COLLECTIVE_OPS[code],
         role=role,
         group_size=int(job.groups["size"][groups].max(initial=0)) if len(groups) else 0,
-        count=sum(sums["count"]),
-        total_bytes=sum(sums["bytes"]),
-        transfer_us=sum(sums["transfer"]),
-        exposed_us=sum(sums["exposed"]),
-        hidden_us=sum(sums["hidden"]),
+        **sums,
         sizes_bytes=np.where(size == NULL, 0, size),
         times_us=time_us,
         crosses_hosts=crosses,

@@ -147,9 +147,8 @@ def _sharded_rows(job: JobFacts, position: int) -> Array:
     rows = members_of(job.members, position)
     rows = rows[job.instances["members"][job.members["instance"][rows]] > 1]
     instance = job.members["instance"][rows]
-    sharded = (job.groups["role"][job.instances["group"][instance]] == ROLE) & np.isin(
-        job.instances["op"][instance], [OP_CODE["all_gather"], OP_CODE["reduce_scatter"]]
-    )
+    sharded = job.groups["role"][job.instances["group"][instance]] == ROLE
+    sharded &= np.isin(job.instances["op"][instance], [OP_CODE["all_gather"], OP_CODE["reduce_scatter"]])
     return np.unique(job.members["comm"][rows][sharded])
 
 
@@ -173,9 +172,7 @@ def _split(rows: Array, is_gather: Array, thread: Array) -> list[tuple[bool, Arr
 def _threads(facts: RankFacts, rows: Array) -> Array:
     """Thread that launched each of some communications; NULL where that is not known."""
     op = facts.comms["device_op"][rows]
-    if not len(facts.device_ops):
-        return np.full(len(rows), NULL)
-    return np.where(op == NULL, NULL, facts.device_ops["thread"][np.where(op == NULL, 0, op)])
+    return np.append(facts.device_ops["thread"], NULL)[np.where(op == NULL, -1, op)]
 
 
 def _by_thread(is_gather: Array, thread: Array) -> Array | None:
@@ -268,9 +265,8 @@ class _Timeline:
         of_gather, of_reduction = np.full((2, sum(counts)), -1)
         last = _last(counts, [len(one.gathers) for one in passes])
         of_gather[last] = gathers
-        of_reduction[_last(counts, [len(one.reductions) for one in passes])] = np.concatenate(
-            [one.reductions for one in passes]
-        )
+        reduced = _last(counts, [len(one.reductions) for one in passes])
+        of_reduction[reduced] = np.concatenate([one.reductions for one in passes])
         idle_beside, behind = np.zeros((2, sum(counts)))
         idle_beside[last], behind[last] = unhidden, queued
         comms = self.facts.comms
@@ -303,7 +299,8 @@ class _Timeline:
             of_pass = slice(cut, cut + len(one.cuts_ns) - 1)
             cut = of_pass.stop + 1
             part = compute[of_pass], operators[of_pass]
-            by_pass.append([_padded(p, one.count) for p in part] if one.is_backward else _shifted(*part))
+            lacking = np.zeros(one.count - len(part[0]), np.int64)
+            by_pass.append([np.append(lacking, p) for p in part] if one.is_backward else _shifted(*part))
         return np.concatenate([times for times, _ in by_pass]), np.concatenate([numbers for _, numbers in by_pass])
 
     def _blocks(self, cuts_ns: Array) -> tuple[Array, Array]:
@@ -338,12 +335,8 @@ def _last(counts: Sequence[int], given: Sequence[int]) -> Array:
     return places
 
 
-def _padded(values: Array, count: int) -> Array:
-    return np.append(np.zeros(count - len(values), values.dtype), values)
-
-
 def _taken(values: Array, rows: Array) -> Array:
-    return np.where(rows >= 0, values[np.maximum(rows, 0)], 0).astype(float)
+    return np.append(values, 0)[rows].astype(float)  # row -1 is none
 
 
 def typical(passes: Sequence[Units], is_backward: bool) -> Units | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -118,58 +118,43 @@ def _waits(
         if not len(facts.exposed):
             continue
         owner = facts.exposed
-        start, end, row, _ = intervals.intersect_rows(
-            (owner["start_ns"], owner["end_ns"]), prepared[position].causes["comm_wait"]
-        )
+        start, end, row, _ = intervals.intersect_rows(owner.bounds, prepared[position].causes["comm_wait"])
         # A kernel may serve several instances (coalesced messages): it waited for the one whose partner came last.
         of_rank = members_of(members, position)
         order = of_rank[np.lexsort((members["ready_ns"][of_rank], members["comm"][of_rank]))]
-        at = np.searchsorted(members["comm"][order], owner["comm"][row], side="right") - 1
-        member = order[at]
-        step = step_of(facts, start)
+        member = order[np.searchsorted(members["comm"][order], owner["comm"][row], side="right") - 1]
+        step = step_of(facts.steps.bounds, start)
         keep = (step >= 0) & (step < len(facts.steps))
         columns.append(
             {
                 "victim": np.full(keep.sum(), position, np.int32),
                 "instance": members["instance"][member][keep],
-                "arrival": members["start_ns"][member][keep],
+                "arrival_ns": members["start_ns"][member][keep],
                 "step": step[keep].astype(np.int32),
-                "dur": (end - start)[keep],
-                "until": end[keep],
+                "dur_ns": (end - start)[keep],
+                "until_ns": end[keep],
                 "moment": end[keep] - clock.offset_ns(position),
             }
         )
     if not columns:
-        none = np.empty(0, np.int64)
-        return _Waits(none, none, none, none, none, none, none, none)
+        return _Waits(*(np.empty(0, np.int64) for _ in fields(_Waits)))
     order = np.argsort(np.concatenate([c.pop("moment") for c in columns]), kind="stable")
     merged = {name: np.concatenate([c.pop(name) for c in columns])[order] for name in [*columns[0]]}
     late = instances["late"][merged["instance"]]
-    return _Waits(
-        merged["victim"],
-        merged["instance"],
-        merged["arrival"],
-        _arrival_of(late, merged["instance"], members),
-        late,
-        merged["step"],
-        merged["dur"],
-        merged["until"],
-    )
+    return _Waits(**merged, late=late, late_arrival_ns=_arrival_of(late, merged["instance"], members))
 
 
 def _arrival_of(late: Array, instance: Array, members: Table) -> Array:
     order = np.lexsort((members["rank"], members["instance"]))
     width = int(members["rank"].max(initial=0)) + 2
     key = members["instance"][order] * width + members["rank"][order]
-    at = np.searchsorted(key, instance * width + np.where(late == NULL, 0, late))
-    at = np.minimum(at, len(key) - 1)
+    at = np.minimum(np.searchsorted(key, instance * width + np.where(late == NULL, 0, late)), len(key) - 1)
     return np.where(late == NULL, NULL, members["start_ns"][order][at])
 
 
 def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple[Array, Array]:
     """Last common release of victim and late rank before each piece, each on its own clock; shape (pieces,)."""
-    victim_ref = np.zeros(len(waits.victim), np.int64)
-    late_ref = np.zeros(len(waits.victim), np.int64)
+    victim_ref, late_ref = np.zeros((2, len(waits.victim)), np.int64)
     origin = max(int(r.facts.steps["start_ns"][0]) - clock.offset_ns(p) for p, r in enumerate(prepared))
     pair = waits.victim * len(prepared) + np.where(waits.late == NULL, waits.victim, waits.late)
     by_pair = np.argsort(pair, kind="stable")
@@ -180,10 +165,9 @@ def _references(prepared: Sequence[_Rank], waits: _Waits, clock: Clock) -> tuple
         both = a.released[at_a] & b.released[at_b]
         at_a, at_b = at_a[both], at_b[both]
         order = np.argsort(a.end_ns[at_a], kind="stable")
-        ends_a, ends_b = a.end_ns[at_a][order], b.end_ns[at_b][order]
-        ends_a = np.concatenate(([origin + clock.offset_ns(v)], ends_a))
-        ends_b = np.concatenate(([origin + clock.offset_ns(late)], ends_b))
-        at = np.maximum(np.searchsorted(ends_a[1:], waits.arrival_ns[pieces], side="right"), 0)
+        ends_a = np.append(origin + clock.offset_ns(v), a.end_ns[at_a][order])
+        ends_b = np.append(origin + clock.offset_ns(late), b.end_ns[at_b][order])
+        at = np.searchsorted(ends_a[1:], waits.arrival_ns[pieces], side="right")
         victim_ref[pieces], late_ref[pieces] = ends_a[at], ends_b[at]
     return victim_ref, late_ref
 

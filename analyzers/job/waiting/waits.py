@@ -114,8 +114,8 @@ def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
 
 
 def _times(ranks: Sequence[RankFacts], matched: Matched, clock: Clock) -> tuple[Array, Array, Array]:
-    start, end = np.zeros(len(matched.rank), np.int64), np.zeros(len(matched.rank), np.int64)
-    offset = np.zeros(len(matched.rank), np.int64)
+    """Start, end and clock offset of each entry of `matched`, ns, own clocks."""
+    start, end, offset = np.zeros((3, len(matched.rank)), np.int64)
     for position, (facts, rows) in enumerate(zip(ranks, matched.rows_by_rank(len(ranks)), strict=True)):
         start[rows] = facts.comms["start_ns"][matched.comm[rows]]
         end[rows] = facts.comms["end_ns"][matched.comm[rows]]

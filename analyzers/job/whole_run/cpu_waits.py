@@ -100,11 +100,8 @@ def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     if not np.isfinite(shares).any() or np.nanmean(shares) < BUSY_SHARE:
         return []
     worst = int(np.nanargmax(shares))
-    rank = ranks[worst].identity.rank
-    words = f"the machine is busy: ranks were ready to run and had no CPU for {format_share(float(np.nanmean(shares)))}"
-    return [
-        HealthNote(
-            f"{words} of the traced time (rank {rank} for {format_share(float(shares[worst]))})",
-            "steps take longer than on an idle machine; ranks may look late only because the machine is overloaded",
-        )
-    ]
+    mean, longest = (format_share(float(share)) for share in (np.nanmean(shares), shares[worst]))
+    issue = f"the machine is busy: ranks were ready to run and had no CPU for {mean} of the traced time "
+    issue += f"(rank {ranks[worst].identity.rank} for {longest})"
+    effect = "steps take longer than on an idle machine; ranks may look late only because the machine is overloaded"
+    return [HealthNote(issue, effect)]

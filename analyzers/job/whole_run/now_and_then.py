@@ -51,7 +51,7 @@ def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | N
     if len(outside[0]) < MIN_STEPS or not all(traced):
         return None
     # An optimizer that runs the passes (a closure) has what the script does between them, and an update of its own.
-    whole = (False, True) if any(map(_runs_closures, ranks)) else (False,)
+    whole = (False, True) if any(call_tree(facts).in_closure.any() for facts in ranks) else (False,)
     ways = [_beyond_quiet(ranks, outside, traced, in_forward, with_optimizer) for with_optimizer in whole]
     return max((one for one in ways if one is not None), key=lambda one: one.cost, default=None)
 
@@ -122,8 +122,3 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
     if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
         return np.asarray(rest)
     return np.asarray(rest - passes - optimizer * (not with_optimizer) + in_forward * forward)
-
-
-def _runs_closures(facts: RankFacts) -> bool:
-    """True where samples saw the optimizer call functions of the script."""
-    return bool(call_tree(facts).in_closure.any())

@@ -10,7 +10,6 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.sidecar import FirstBatch
 from ddprof.tables import Array
 
 # Ranks of one of these hold parts of one model replica and read the same samples by design.
@@ -64,14 +63,10 @@ def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
 
     One equal tensor is enough: inputs may be augmented at random, labels are not.
     """
-    prints = [_fingerprints(f.sidecar.batch) for f in ranks]
+    prints = [{(i, t.fingerprint) for i, t in enumerate(f.sidecar.batch.tensors) if t.fingerprint} for f in ranks]
     if len(prints) < 2 or not all(prints):
         return None
     return bool(set.intersection(*prints))
-
-
-def _fingerprints(batch: FirstBatch) -> set[tuple[int, str]]:
-    return {(i, tensor.fingerprint) for i, tensor in enumerate(batch.tensors) if tensor.fingerprint}
 
 
 def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:

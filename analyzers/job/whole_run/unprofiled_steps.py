@@ -49,9 +49,8 @@ def unprofiled_step_us(job: JobFacts) -> float | None:
 def timed_step_ns(ranks: Sequence[RankFacts]) -> float | None:
     """The mean unprofiled step, whatever it holds, mean over ranks; None where a rank has fewer than MIN_STEPS."""
     lengths = [[step.length_ns or 0 for step in unprofiled_steps(facts)] for facts in ranks]
-    return (
-        float(np.mean([np.mean(each) for each in lengths])) if min(map(len, lengths), default=0) >= MIN_STEPS else None
-    )
+    is_timed = min(map(len, lengths), default=0) >= MIN_STEPS
+    return float(np.mean([np.mean(each) for each in lengths])) if is_timed else None
 
 
 def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:

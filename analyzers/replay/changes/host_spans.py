@@ -9,10 +9,10 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.waiting_launches import waiting_launches
+from ddprof.analyzers.job.host_costs import in_hooks
 from ddprof.analyzers.job.host_parts import part_of
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.hooks import in_hooks
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.host_time import by_level
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario

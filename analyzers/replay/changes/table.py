@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ddprof.analyzers.job.anomaly_mode import anomaly_held_us, anomaly_us
+from ddprof.analyzers.job.host_costs import anomaly_held_us, anomaly_us, held_by_hooks_us, held_in_meetings_us
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.hooks import held_by_hooks_us
-from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us
 from ddprof.analyzers.replay.changes import booked
 from ddprof.analyzers.replay.changes.booked import Booked
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve

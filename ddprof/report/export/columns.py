@@ -14,34 +14,32 @@ from ddprof.untrusted.plain_text import clean
 
 RANK_CAUSES = Schema(
     "rank_causes",
-    (
-        Column("rank", "int64", "rank number"),
-        Column("host", "str", "host of the rank, '' if unknown"),
-        Column("cause", "str", "ledger cause"),
-        Column("mean_us", "float64", "microseconds per step"),
-        Column("share", "float64", "share of the rank's step, 0 to 1", nullable=True),
-    ),
+    Column("rank", "int64", "rank number"),
+    Column("host", "str", "host of the rank, '' if unknown"),
+    Column("cause", "str", "ledger cause"),
+    Column("mean_us", "float64", "microseconds per step"),
+    Column("share", "float64", "share of the rank's step, 0 to 1", nullable=True),
 )
 _STEP = Column("step", "int64", "position of the step in the run")
-STEPS = Schema("steps", (_STEP, Column("wall_us", "float64", "microseconds", nullable=True)))
+STEPS = Schema("steps", _STEP, Column("wall_us", "float64", "microseconds", nullable=True))
 STEP_CAUSES = Schema(
     "step_causes",
-    (_STEP, Column("cause", "str", "ledger cause"), Column("mean_us", "float64", "microseconds, mean over ranks")),
+    _STEP,
+    Column("cause", "str", "ledger cause"),
+    Column("mean_us", "float64", "microseconds, mean over ranks"),
 )
 FINDINGS = Schema(
     "findings",
-    (
-        Column("place", "int64", "1 = largest recoverable time"),
-        Column("id", "str", "finding identifier (`ddprof explain ID`)"),
-        Column("severity", "str", "critical, warning or info"),
-        Column("ranks", "str", "culprit ranks, comma separated; '' where the whole job is meant"),
-        Column("lost_us", "float64", "microseconds per step that the cause costs", nullable=True),
-        Column("recoverable_us", "float64", "microseconds per step that come back without it", nullable=True),
-        Column("low_us", "float64", "lower end of that", nullable=True),
-        Column("high_us", "float64", "upper end of that", nullable=True),
-        Column("confidence", "float64", "0 to 1"),
-        Column("summary", "str", "the finding in words"),
-    ),
+    Column("place", "int64", "1 = largest recoverable time"),
+    Column("id", "str", "finding identifier (`ddprof explain ID`)"),
+    Column("severity", "str", "critical, warning or info"),
+    Column("ranks", "str", "culprit ranks, comma separated; '' where the whole job is meant"),
+    Column("lost_us", "float64", "microseconds per step that the cause costs", nullable=True),
+    Column("recoverable_us", "float64", "microseconds per step that come back without it", nullable=True),
+    Column("low_us", "float64", "lower end of that", nullable=True),
+    Column("high_us", "float64", "upper end of that", nullable=True),
+    Column("confidence", "float64", "0 to 1"),
+    Column("summary", "str", "the finding in words"),
 )
 # A spreadsheet runs a cell that begins with one of these, also in the full width of East Asian scripts.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -31,32 +31,26 @@ NO_STACK = -1
 
 ALLOCATOR_EVENTS = Schema(
     "allocator_events",
-    (
-        Column("action", "uint8", "Action"),
-        Column("address", "int64", "of the block or segment; of an OOM the bytes that the device still had"),
-        Column("size_bytes", "int64", "asked for"),
-        Column("at_us", "int64", "unix time", nullable=True),
-        Column("stack", "int64", "row of Snapshot.stacks; -1: none was recorded"),
-        Column("told", "int64", "row of Snapshot.told: the category that the file states; -1: none"),
-    ),
+    Column("action", "uint8", "Action"),
+    Column("address", "int64", "of the block or segment; of an OOM the bytes that the device still had"),
+    Column("size_bytes", "int64", "asked for"),
+    Column("at_us", "int64", "unix time", nullable=True),
+    Column("stack", "int64", "row of Snapshot.stacks; -1: none was recorded"),
+    Column("told", "int64", "row of Snapshot.told: the category that the file states; -1: none"),
 )
 
 HELD_BLOCKS = Schema(
     "held_blocks",
-    (
-        Column("address", "int64", "of the block"),
-        Column("size_bytes", "int64", "asked for"),
-        Column("stack", "int64", "row of Snapshot.stacks: where it was allocated; -1: none was recorded"),
-    ),
+    Column("address", "int64", "of the block"),
+    Column("size_bytes", "int64", "asked for"),
+    Column("stack", "int64", "row of Snapshot.stacks: where it was allocated; -1: none was recorded"),
 )
 
 SEGMENTS = Schema(
     "segments",
-    (
-        Column("address", "int64", "of the segment"),
-        Column("size_bytes", "int64", "reserved"),
-        Column("is_expandable", "bool", "grows and shrinks by pages"),
-    ),
+    Column("address", "int64", "of the segment"),
+    Column("size_bytes", "int64", "reserved"),
+    Column("is_expandable", "bool", "grows and shrinks by pages"),
 )
 
 

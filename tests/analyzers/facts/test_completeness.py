@@ -1,5 +1,6 @@
 """Steps that are in the trace only in part are left out, whatever kind of event is missing."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,17 @@ import pytest
 from kineto_run import Script
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.completeness import complete_steps
+from ddprof.analyzers.facts.completeness import complete_steps, lost_pairs_note
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.names import is_launch
 from ddprof.analyzers.facts.stepping.steps import find_steps
+from ddprof.causes import CAUSE_CODE
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import Array
 
 CALLS_AND_KERNELS = (Kind.RUNTIME, *DEVICE_KINDS)
 STEPS = 5
+SHARE = 0.2  # of the launches that are lost
 
 
 @pytest.fixture
@@ -152,3 +155,41 @@ def test_launches_in_a_captured_graph_leave_no_record(tmp_path: Path, is_capture
     facts = script.facts(tmp_path)
     assert any("no device record" in note.issue for note in facts.health) != is_captured
     assert len(facts.steps) == 3 + is_captured
+
+
+def without_pairs(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> RankTrace:
+    """The trace without the launches that `is_lost` says of their correlations and steps, and what they launched."""
+    events, starts = trace.events, find_steps(trace)[0]["start_ns"]
+    launched = events["correlation"][events["kind"] == Kind.KERNEL]
+    rows = np.flatnonzero((events["kind"] == Kind.RUNTIME) & np.isin(events["correlation"], launched))
+    step = np.searchsorted(starts, events["ts_ns"][rows], side="right") - 1
+    gone = np.isin(events["correlation"], events["correlation"][rows][is_lost(events["correlation"][rows], step)])
+    return without(trace, gone)
+
+
+def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> None:
+    draw = np.random.default_rng(3)
+    facts = rank_facts(without_pairs(trace, lambda calls, _: draw.random(len(calls)) < SHARE))
+    assert [note for note in facts.health if "launch work did so in one step only" in note.issue]
+    assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) == {CAUSE_CODE["unknown"]}
+
+
+@pytest.mark.parametrize(
+    "is_lost",
+    [lambda calls, step: step < 0, lambda calls, step: (step == 1) & (calls % 4 == 0)],
+    ids=["nothing is lost", "one step launches less than the others"],
+)
+def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
+    other = without_pairs(trace, is_lost)
+    assert lost_pairs_note(other, find_steps(other)[0]) == []
+
+
+def test_a_trace_without_a_step_has_no_pairs(trace: RankTrace) -> None:
+    assert lost_pairs_note(trace, find_steps(trace)[0].take(np.empty(0, np.int64))) == []
+
+
+def test_records_lost_one_by_one_leave_their_other_half(trace: RankTrace) -> None:
+    kinds = trace.events["kind"]
+    gone = np.isin(kinds, (Kind.KERNEL, Kind.RUNTIME)) & (np.random.default_rng(3).random(len(kinds)) < SHARE / 4)
+    other = without(trace, gone)
+    assert lost_pairs_note(other, find_steps(other)[0]) == []

@@ -10,8 +10,7 @@ from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from kineto_run import Script
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
+from ddprof.analyzers.facts.model import HOST_OPERATORS, RankFacts
 from ddprof.analyzers.job import input_size
 
 STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0

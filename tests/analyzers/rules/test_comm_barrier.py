@@ -10,7 +10,7 @@ from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import COMMS, MEETINGS
 from ddprof.analyzers.facts.script.barriers import called_name, is_meeting
-from ddprof.analyzers.job.waiting.barrier_cost import held_in_meetings_us
+from ddprof.analyzers.job.host_costs import held_in_meetings_us
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings
 from ddprof.analyzers.rules.comm_barrier import _is_usual
 from ddprof.findings import Change

@@ -20,7 +20,7 @@ from ddprof.significance import difference_interval
 from ddprof.slices.comparison.compare_page import render_html
 from ddprof.tables import Column, Schema
 
-LEDGER = Schema("ledger", tuple(Column(n, "int64", "") for n in ("rank", "step", "cause", "dur_ns")))
+LEDGER = Schema("ledger", *(Column(n, "int64", "") for n in ("rank", "step", "cause", "dur_ns")))
 TIMED = [
     ((120.9e3, 121.9e3), None, "same", "the traced steps alone were 30 ms faster; those of the whole run do not"),
     ((100e3, 80e3), None, "faster", "all 200 and 200 steps timed outside the windows"),

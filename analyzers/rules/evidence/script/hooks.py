@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import averages
+from ddprof.analyzers.job.host_costs import held_by_hooks_us, longest_hook
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.hooks import held_by_hooks_us, longest_hook
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
 from ddprof.units import format_share, format_us

@@ -10,7 +10,7 @@ from cpu_loop import Chore, cpu_loop
 from kineto_run import Script
 from labelled_runs import Runs, only_run
 
-from ddprof.analyzers.facts.operation_tables import HOST_OPERATORS
+from ddprof.analyzers.facts.model import HOST_OPERATORS
 from ddprof.analyzers.job.peers.cpu_stops import CpuStops, cpu_stops, held_between
 from ddprof.analyzers.job.peers.hot_shards import hot_shards
 from ddprof.analyzers.job.peers.kernels import Kernels, compared, kernels_by_place

@@ -24,6 +24,8 @@ TAR, ZIP = "a tar archive", "a zip archive"
 _OTHER_JSON = "JSON, but not a trace"
 _JSON_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
 OTHER_TEXT = "not a trace (neither JSON nor SQLite)"
+NO_TIMES = "a log of a training in which ddprof finds no time of a step: print it in each line, or `ddprof run` the job"
+_OBJECT, _LOSS = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"'), re.compile(rb'loss\w{0,20}": ?-?\d')  # one in each line
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",
@@ -61,6 +63,10 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "(torch.cuda.memory._dump_snapshot), `ddprof analyze` a trace (profile_memory=True)",
     ),
     (
+        re.compile(rb'\A\s*\{\s*"best_(?:global_step|metric)":.{0,400}"best_model_checkpoint":', re.S),
+        "the state of a Hugging Face Trainer, which holds no time of a step: the log that the Trainer prints does",
+    ),
+    (
         re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
         "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
     ),
@@ -84,10 +90,10 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     ),
     (
         re.compile(
-            rb"(?i)(?:^.{0,120}\b(?:epoch|iter|iteration|step|batch)\W{0,4}\d.{0,200}(?:\bloss\b|samples/s).{0,400}\n.{0,9}){2}",
+            rb"(?i)(?:^.{0,120}\b(?:epoch|iter|iteration|step|batch)\W{0,4}\d.{0,200}(?:\bloss\b|samples/s).{0,400}\n\s{0,4}.{0,9}){2}",
             re.M,
         ),
-        "a log of a training that prints no time of a step: print it in each line, or `ddprof run` the job",
+        NO_TIMES,
     ),
     (
         re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),
@@ -150,7 +156,8 @@ def _otherwise(sample: Sample) -> str:
     if _HTML.match(sample.head):
         return "an HTML page, not a trace"
     if sample.is_object or _JSON_LIST.match(sample.text):
-        return _OTHER_JSON
+        first = _OBJECT.match(sample.text)
+        return NO_TIMES if first is not None and _LOSS.search(first[1]) else _OTHER_JSON
     return next((what for pattern, what in _TEXTS if pattern.search(sample.text)), OTHER_TEXT)
 
 

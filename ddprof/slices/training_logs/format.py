@@ -31,13 +31,15 @@ _MARKS = re.compile(
     r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
     r'|:::MLL(?:OG)? .{0,400}?"metadata": '
+    r"|Total step time: \d"
     r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
 )
 # What is printed at the start by programs that print thousands of lines before the first number.
 _OBJECTS = re.compile(rb"\{'|\{\"[^\n]{1,65536}\}\r?\n\{(?!\"(?:ph|nodes|schema)\")")  # Trainer's dicts; JSON lines
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
+_BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
 _FAILED, _OF_TRAINING = (
-    (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT "),
+    (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT ", b".py: error: "),
     (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning"),
 )
 
@@ -66,7 +68,10 @@ def _is_of_training(text: bytes) -> bool:
             return True
     if b"[INFO] [" in text and _STARTS.search(text):
         return True
-    return any(word in text for word in _FAILED) and any(word in text.lower() for word in _OF_TRAINING)
+    lower = text.lower()
+    if b"loss" in lower and _BAR.search(text):
+        return True
+    return any(word in text for word in _FAILED) and any(word in lower for word in _OF_TRAINING)
 
 
 def _aside(source: Source) -> str | None:

@@ -19,6 +19,7 @@ class LoggedIteration:
     mean_ms: float
     tflops: float | None = None  # per device and second, as the framework counts them
     batch: int | None = None  # samples of all ranks
+    printed_ms: float | None = None  # where the clock says otherwise
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class TrainingLog:
     `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `lapses`:
     (iteration, ms by the clock since the line before, ms that iterations take of it). `error`: the error after the last
     iteration; "" without one. `at_once`: lines of each job that wrote the log at the same time.
-    `nan_lines`: the last lines of iterations, whose loss is not a number.
+    `nan_lines`: the last lines of iterations, whose loss is not a number. `are_means`: of a loop, since a line before.
     """
 
     label: str
@@ -132,6 +133,7 @@ class TrainingLog:
     transports: LoggedTransports = LoggedTransports()
     run: LoggedRun | None = None
     nan_lines: int = 0
+    are_means: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class IterationSummary:
     low_ms: float  # the tenth percentile, the shortest of fewer than DECILES_FROM
     high_ms: float  # the ninetieth, or the longest
     mean_ms: float
+    printed_mean_ms: float  # as the lines print it, beside their timers
     slow: tuple[LoggedIteration, ...] = ()
     slow_share: float = 0.0  # of all the time, beyond the median, in the slow ones
     tflops: float | None = None

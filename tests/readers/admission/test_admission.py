@@ -35,8 +35,10 @@ FILES = {
     "Chakra .protobuf., which has no timeline": b"\x07\n\x050.0.4\x1e\x08\x01\x12\x03mm0",
     "a memory timeline of PyTorch": b"<html><head><meta /><title>GPU Memory Timeline HTML</title></head></html>",
     "debug log of NCCL": b"\nvm:617:640 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7c40 count 1 datatype 7 op 0\n",
-    "a log of a training that prints no time of a step": b"start\n"
+    "a log of a training in which ddprof finds no time of a step": b"start\n"
     + b"[Epoch 7 Batch 100/171] loss=0.0964, acc=0.9\n" * 3,
+    "a log of a training in which ddprof finds no": b'{"train_loss": 7.9, "epoch": 8}\n{"train_loss": 7.8}\n',
+    "state of a Hugging Face Trainer": b'{\n "best_metric": null,\n "best_model_checkpoint": null,\n "epoch": 1}',
     "text of nvprof": b"==18148== NVPROF is profiling process 18148, command: python train.py\n",
     "events of DLRover": b'[2025-04-21T23:31:09.074419] [426] [22b7] [Trainer] [#step] [BEGIN] {"global_step": 7}\n',
     "collapsed stacks": b"a.py(1):main;b.py(2):step 12\r\na.py(1):main;b.py(3):log 4\r\n",

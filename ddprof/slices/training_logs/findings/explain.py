@@ -38,13 +38,13 @@ def said_aside(source: Source) -> str | None:
         log = read_training_log(source)
     except NoUsableInput:
         return None
-    summary = summarise(log.iterations, log.writers)
+    summary = summarise(log)
     return ". ".join([*_usual(summary), *_ended(log)]) or None
 
 
 def explain_tables(log: TrainingLog) -> LogReport:
     """The reading of a log's tables."""
-    summary = summarise(log.iterations, log.writers)
+    summary = summarise(log)
     if summary is not None and not devices.is_possible(log.devices):
         summary = replace(summary, tflops=None)
     rows = timers.rows_of(log.timers, summary)

@@ -55,4 +55,6 @@ def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
         return ("forward-backward",)
     if name in ("generate_sequences", "reshard") or name.startswith("generation_timing"):
         return ("gen",)  # verl's, of its workers
+    if "/" in name:
+        return (f"{name.partition('/')[0]}/total",)  # NeMo-RL's
     return ("optimizer",) if name in ("step", "step_microstep") else ()

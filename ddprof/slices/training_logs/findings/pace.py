@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
-from ddprof.slices.training_logs.findings.iterations import OUTLIER
+from ddprof.slices.training_logs.findings.iterations import ALIKE, FEWEST_ALIKE, OUTLIER, period_of
 from ddprof.slices.training_logs.model import (
     DECILES_FROM,
     IterationSummary,
@@ -16,13 +16,12 @@ from ddprof.slices.training_logs.model import (
     LoggedRun,
     TrainingLog,
 )
+from ddprof.slices.training_logs.reading.bars import UNNAMED
 from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.units import format_count, format_share, format_us
 
 _NAMED = 5  # of slow iterations, in evidence
-# Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
-ALIKE, FEWEST_ALIKE = 0.8, 4
 
 
 def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: float) -> Iterator[LogFinding]:
@@ -69,7 +68,7 @@ def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFindin
     """A finding on iterations done again after a job went back to a checkpoint: loops count anew in each epoch, and a
     run that begins with the first iteration is another.
     """
-    if {WRITER, "Lightning"}.intersection(log.writers):
+    if {WRITER, "Lightning", "tqdm", UNNAMED}.intersection(log.writers):
         return
     falls = [(a.number, b.number) for a, b in pairwise(log.iterations) if 2 * summary.every < b.number <= a.number]
     again = sum(last - first + 1 for last, first in falls)
@@ -156,18 +155,18 @@ def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
 def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[LogFinding]:
     if not summary.slow:
         return
-    if max(iteration.mean_ms for iteration in summary.slow) < (1 + WARNING_SHARE) * summary.median_ms:
-        return
     slowest = _longest([(iteration.number, iteration.mean_ms) for iteration in summary.slow])
     what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
     verb = "is" if len(summary.slow) == 1 else "are"
-    period = _period([iteration.number for iteration in summary.slow], stride)
+    period = period_of([iteration.number for iteration in summary.slow], stride)
     often = f", one in every {period}," if period else ""
     text = (
         f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
     )
     evidence = [slowest]
+    if period:
+        evidence.append("evaluation and saving come at such distances: the lines before them may say which")
     if loading >= summary.slow_share:
         evidence.append("loading takes as much, and may be what they wait for")
     grade = severity(max(0.0, summary.slow_share - loading), 1.0)
@@ -186,7 +185,7 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     if share < WARNING_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))
-    period = _period([number for number, ms in pauses if 2 * ms > longest], every)
+    period = period_of([number for number, ms in pauses if 2 * ms > longest], every)
     often = f", the long ones every {period} or so" if period else ""
     verb = "costs" if len(pauses) == 1 else "cost"
     text = f"{format_count(len(pauses), 'pause')} between iterations {verb} {format_share(share)} of the time{often}"
@@ -201,17 +200,6 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
 def _longest(times: Sequence[tuple[int, float]]) -> str:
     worst = sorted(times, key=lambda time: -time[1])[:_NAMED]
     return ", ".join(f"{number} ({format_us(ms * 1e3)})" for number, ms in worst)
-
-
-def _period(numbers: Sequence[int], every: int) -> int | None:
-    """Number of iterations from one of these to the next, where most are as far apart; None where they are not."""
-    apart = [after - before for before, after in pairwise(numbers)]
-    if len(apart) < FEWEST_ALIKE:
-        return None
-    usual = round(median(apart))
-    rounded = every if every > 1 else 0  # one in so many is logged
-    alike = sum(abs(steps - usual) <= rounded for steps in apart)
-    return usual if alike >= max(FEWEST_ALIKE, ALIKE * len(apart)) and usual > every else None
 
 
 def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:

@@ -14,7 +14,7 @@ from ddprof.units import format_share, format_us
 
 _BATCHES = ("batch-generator", "batch_input")
 LOADING = (*_BATCHES, *DATA)
-GENERATING = ("gen", "Generate time")  # reinforcement learning: verl's, DeepSpeed-Chat's
+GENERATING = ("gen", "Generate time", "generation")  # reinforcement learning: verl's, DeepSpeed-Chat's, NeMo-RL's
 # What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
 OWN_WORK = ("forward-compute", *_BATCHES)
 SYNCHRONISING = (
@@ -39,7 +39,9 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
     fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
-    median_ms, mean_ms = (iterations.median_ms, iterations.mean_ms) if iterations and fits else (outermost, outermost)
+    median_ms, mean_ms = outermost, outermost
+    if iterations and fits:
+        median_ms, mean_ms = iterations.median_ms, iterations.printed_mean_ms
     return tuple(
         TimerRow(
             name,

@@ -1,9 +1,10 @@
-"""Progress bars of tqdm and rich, as drawn by Hugging Face's Trainer and Lightning: steps done and elapsed time.
+"""Progress bars of tqdm and rich, as drawn by Hugging Face's Trainer, Lightning and YOLO: steps done and elapsed time.
 
   1%|▏         | 10/1000 [00:21<35:12,  2.13s/it]
 Epoch 0:  93% 1586/1702 [12:50<00:56,  2.06it/s, loss=0.158, v_num=0]
 Epoch 0: |          | 12/? [00:03<00:00,  3.80it/s, v_num=0]
 Epoch 1/9 ━━━━━━╸━━━━ 712/25483 0:00:20 • 0:11:35 35.65it/s v_num: 0
+     74/100      2.29G     0.7503     0.7414     30        640:  66%|██████▌   | 935/1426 [03:05<01:32,  5.32it/s]
 
 Time is whole seconds since the bar began, and the rate the mean of the last few steps. Other bars (loading shards,
 evaluation) look alike: they have another label or, where nobody labels, another length than the longest of them.
@@ -27,8 +28,10 @@ _BAR = re.compile(
 _LABEL = re.compile(r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?\s{0,4}$")
 _DRAWN = "━╸╺ "  # of rich; tqdm draws between two strokes
 _LONGEST_BAR, _LONGEST_LABEL = 300, 64
-_EPOCH, _LABELS = "epoch", ("train", "training", "steps", "step")
+_COUNTED = re.compile(r"\s{0,9}(?P<epoch>\d{1,7})/\d{1,7}\s")  # YOLO's: epoch, memory and losses before the bar
+_EPOCH, _ROW, _LABELS = "epoch", "row", ("train", "training", "steps", "step")
 _UNLABELLED = ""
+UNNAMED = "bars without a label"
 
 
 class BarLines:
@@ -36,7 +39,7 @@ class BarLines:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, str], list[LoggedRecord]] = defaultdict(list)
-        self.is_of_trainer = False  # bars without a label count beside lines of the Trainer
+        self.is_of_trainer = False
 
     def take(self, line: LogLine) -> None:
         """Read the next line."""
@@ -48,9 +51,9 @@ class BarLines:
         for match in _BAR.finditer(line.text):
             label, epoch = _said(line.text[begin : match.start()])
             begin, at, total = match.end(), int(match["n"]), match["total"]
-            if label not in (_EPOCH, _UNLABELLED, *_LABELS):
+            if label not in (_EPOCH, _ROW, _UNLABELLED, *_LABELS):
                 continue
-            before = epoch * int(total) if label == _EPOCH and total != "?" else 0
+            before = epoch * int(total) if label in (_EPOCH, _ROW) and total != "?" else 0
             rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
             ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
             self._drawn[label, total].append(
@@ -59,17 +62,20 @@ class BarLines:
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
         """(writer, bars) of the training: the bars of epochs, else labelled ones, else the longest without a label."""
-        order = (_EPOCH, *_LABELS, *((_UNLABELLED,) if self.is_of_trainer else ()))
-        for label in order:
+        for label in (_EPOCH, _ROW, *_LABELS, _UNLABELLED):
             of = [drawn for (name, _), drawn in self._drawn.items() if name == label]
             if of:
-                writer = "Lightning" if label == _EPOCH else "Hugging Face Trainer" if self.is_of_trainer else "tqdm"
-                return writer, max(of, key=lambda drawn: max(bar.clock.s for bar in drawn if bar.clock))
+                other = "Hugging Face Trainer" if self.is_of_trainer else UNNAMED if label == _UNLABELLED else "tqdm"
+                return "Lightning" if label == _EPOCH else other, max(
+                    of, key=lambda drawn: max(bar.clock.s for bar in drawn if bar.clock)
+                )
         return "", []
 
 
 def _said(before: str) -> tuple[str, int]:
     """Label and number of the epoch that stand before a bar and its percentage; ("", 0) where nothing does."""
+    if (row := _COUNTED.match(before)) is not None:
+        return _ROW, int(row["epoch"])
     before = before.rstrip()
     if before.endswith("|"):
         before = before[: max(before.rfind("|", -_LONGEST_BAR - 2, -1), 0)].rstrip()

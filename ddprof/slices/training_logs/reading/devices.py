@@ -13,7 +13,10 @@ from statistics import median
 from ddprof.readers.numbers import one_float, one_int
 from ddprof.slices.training_logs.model import LoggedDevices
 
-_MFU = re.compile(r"\bmfu[:=]? ?(?P<after>\d[\d.]{0,12}) ?%|(?P<before>\d[\d.]{0,12})% (?:bf16 )?MFU\b")
+_MFU = re.compile(
+    r"\bmfu(?:[:=]? ?(?P<after>\d[\d.]{0,12}) ?%|\(%\)\"?: ?(?P<of>\d[\d.]{0,12}))"
+    r"|(?P<before>\d[\d.]{0,12})% (?:bf16 )?MFU\b"
+)
 _MEMORY = re.compile(r"\bmemory: ? ?[\d.]{1,12}GiB\((?P<percent>[\d.]{1,12})%\)")
 # torchtitan counts since the start, DeepSpeed since the step before.
 _RETRIES = re.compile(
@@ -32,7 +35,7 @@ class DeviceLines:
     def take(self, text: str) -> None:
         """Read the next line."""
         if ("mfu" in text or "MFU" in text) and (mfu := _MFU.search(text)) is not None:
-            self._mfu.append(one_float(mfu["after"] or mfu["before"]) or 0.0)
+            self._mfu.append(one_float(mfu["after"] or mfu["of"] or mfu["before"]) or 0.0)
         if "memory: " in text and (memory := _MEMORY.search(text)) is not None:
             self._memory = max(self._memory, one_float(memory["percent"]) or 0.0)
         if "alloca" in text and (retries := _RETRIES.search(text)) is not None:

@@ -24,11 +24,15 @@ _TIMED_OUT = re.compile(
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
 )
+# What Lightning says of a signal, and a script of settings it does not know
+_STOPPED = re.compile(r"(?<=Received )SIGTERM\b|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*")
+STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ")
 _NAN = re.compile(r"(?i)loss\W{0,3}nan\b")
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
 # torchrun's own, after those of its workers: it says that one failed, and not why.
+_ORIGINAL = ": Caught "  # "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError")
 
 
@@ -73,6 +77,8 @@ class LastError:
                 self._forget()  # what was named is of a job before
             self._name(end[0])
             self._cancelled = end["job"], self.error
+        elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
+            self._name(stop[0])
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and not self.error:
@@ -105,5 +111,6 @@ class LastError:
 
     def _name(self, error: str) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
-        if not self.error and not any(name in error.split(":")[0] for name in _LAUNCHER):
+        is_first = not self.error or _ORIGINAL in self._error
+        if is_first and not any(name in error.split(":")[0] for name in _LAUNCHER):
             self._error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

@@ -36,14 +36,15 @@ WRITER = "lines of a training loop"
 # By preference: a key of one iteration before one of all or of a mean.
 _OF_ONE = (
     *("last_time", "iter_time", "iter time", "iteration_time", "iteration time", "step_time", "step time"),
-    *("batch_time", "batch time", "batch_cost", "avg_batch_cost", "per step", "dt", "time"),
+    *("batch_time", "batch time", "batch_cost", "avg_batch_cost", "per step", "dt", "time", "end_to_end"),
 )
 _OF_ALL = ("train_time", "total_time", "total time", "elapsed", "elapsed_time", "time_elapsed", "wall_time")
 _MEAN = ("step_avg", "avg_step_time", "avg_time")
 _TIMES = (*_OF_ONE, *_OF_ALL, *_MEAN)
+_OF_LINE = ("avg_batch_cost", "batch_cost", "per step")  # mean since the line before: Paddle's, and "ms/iter"
 DATA = (
     *("last_data_time", "data_time", "data time", "data_wait_time", "data", "reader_cost", "avg_reader_cost"),
-    *("data_s", "dataloading_s"),
+    *("data_s", "dataloading_s", "data_loading", "data_cost"),
 )
 _UPDATE = "updt_s"  # LeRobot's: an iteration without the wait for its batch
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
@@ -56,15 +57,16 @@ _COUNTED = (
 _AT = re.compile(
     # "epoch: [1/200], global_step: 10": no counter in brackets, but that of the epoch
     rf"\bepoch\W{{0,4}}\[\d{{1,7}}/\d{{1,7}}\].{{0,9}}{_COUNTED}"
-    # A counter in brackets, behind that of the epoch
+    # A counter in brackets, behind that of the epoch: SwAV's without a total
+    r"|\bepoch\W{0,4}\[\d{1,7}(?:/\d{1,7})?\]\[\s{0,8}(?P<alone>\d{1,12})\]"
     r"|\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
     r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}|" + _COUNTED.replace("<n>", "<later>"),
     re.IGNORECASE,
 )
 # A JSON object in each line: LLaMA Factory's, ms-swift's ("12/294")
-_IN_JSON = re.compile(r'"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": "?(?P<n>\d{1,12})(?=[,/}"])')
+_IN_JSON = re.compile(r'"(?:global_step(?:/max_steps)?|current_steps|step|iteration)": ?"?(?P<n>\d{1,12})(?=[,/}"])')
 _FIELD = re.compile(
-    r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\"?\s?(?:\((?P<of>ms|s|sec)\))?\s?[:=]?\s{0,4}"
+    r"(?<![\w.])(?P<key>[A-Za-z]\w{0,30}(?: time)?)\"?\s?(?:\((?P<of>ms|s|sec)\))?\"?\s?[:=]?\s{0,4}"
     r"(?P<value>\d[\d.]{0,20}(?:e[+-]?\d{1,3})?)\s?(?P<unit>ms|us|s|sec|secs|seconds)?(?![\w:])"
 )
 # "1:02:03", "1 day, 1:02:03" and "1h 2m 3s" since the start
@@ -76,8 +78,8 @@ _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:
 _EPOCH = re.compile(r"\bepoch\W{0,4}(?P<number>\d{1,7})", re.IGNORECASE)
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
-# Composer and OLMo: a line per value, below one with the number.
-_HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]")
+# Composer, OLMo and NeMo-RL: a line per value, below one with the number.
+_HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]|= Step (?P<of_rl>\d{1,12})/\d{1,12} =")
 _RATE = re.compile(r"throughput/(?:device/)?batches_per_sec(?:ond)?[:=]\s?(?P<value>\d[\d.]{0,20})(?![\w:])")
 _MS = {"ms": 1.0, "us": 1e-3}  # else seconds
 _UNITS = (None, "ms", "us", "s", "sec", "secs", "seconds")
@@ -109,17 +111,20 @@ class KeyedLines:
         self._before = 0, ""  # number and text of the line before
         self._rising = 0
         self._head: int | None = None  # number of an iteration whose values follow
+        self.are_means = False  # of the iterations since the line before, once `times` is asked
 
     def take(self, line: LogLine) -> bool:
         """Read the next line; True where it is of an iteration."""
         text = line.prefix + line.text  # "Epoch:" before a bracket looks like the name of a host
-        if self._head is not None and "throughput/" in text and (rate := _RATE.search(text)) is not None:
-            return self._rate(self._head, one_float(rate["value"]))
+        if self._head is not None and (given := _below_head(text)):
+            self._add(_Line(self._head, None, None, given))
+            self._head = None
+            return True
         at = (_IN_JSON if text[:1] == "{" else _AT).search(text)
         if at is None:
             return False
-        if (head := _HEAD.search(text, max(0, at.start() - 1))) is not None:
-            self._head = int(head["n"])
+        if (head := _HEAD.search(text, max(0, at.start() - 2))) is not None:
+            self._head = int(head["n"] or head["of_rl"])
             return False
         trains = "loss" in text or _OF_TRAINING.search(text)
         if not trains or EVALUATION.search(text, 0, at.start()):
@@ -144,12 +149,6 @@ class KeyedLines:
         self._names_epoch = names if self._names_epoch is None else self._names_epoch
         return names == self._names_epoch
 
-    def _rate(self, number: int, per_s: float | None) -> bool:
-        self._head = None
-        if per_s:
-            self._add(_Line(number, None, None, {"per step": (1e3 / per_s, 0.0)}))
-        return bool(per_s)
-
     def _add(self, line: _Line) -> None:
         self._rising += bool(self._lines) and line.number > self._lines[-1].number
         self._lines.append(line)
@@ -172,6 +171,7 @@ class KeyedLines:
         if key in _MEAN or _are_totals(lines, key):
             return [_total(line, key, line.number if key in _MEAN else 1) for line in lines], *waits
         of = _iterations_of_each(lines, key)
+        self.are_means = key in _OF_LINE
         records = [
             LoggedRecord(line.number, line.ms[key][0] / of, line.clock, goes_on=line.goes_on, left=line.left)
             for line in lines
@@ -206,6 +206,13 @@ def _fields(text: str) -> dict[str, tuple[float, float]]:
         ms, grain_ms = times.pop(_UPDATE)
         times["step_time"] = ms + sum(times[key][0] for key in DATA if key in times), grain_ms
     return times
+
+
+def _below_head(text: str) -> dict[str, tuple[float, float]]:
+    """Key -> (ms, grain) of a line that gives the time of the iteration above it."""
+    if "throughput/" in text and (rate := _RATE.search(text)) is not None and (per_s := one_float(rate["value"])):
+        return {"per step": (1e3 / per_s, 0.0)}
+    return _fields(text) if "Total step time: " in text else {}
 
 
 def _number(at: re.Match[str]) -> int:

@@ -33,6 +33,8 @@ OF_FRAMEWORKS = (
     *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
     *(b"allocation retries", b"allocator cache flushes"),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
+    *(b"Received SIGTERM", b"Detected KeyboardInterrupt", b".py: error: "),
+    *(b"= Step ", b"Total step time: ", "• ".encode()),
     b":::MLL",
 )
 OF_NCCL = (
@@ -43,10 +45,10 @@ OF_NCCL = (
     b"# Avg bus bandwidth",
 )
 OF_LOOPS = (
-    *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"updt_s:"),
+    *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"s/iter", b"updt_s:", b"_to_end(s)"),
     *(b"[batch=", b"[step=", b"batches_per_sec"),
     *(b"step_avg:", b"elapsed:"),
-    *(b"oss=", b"oss:", b'oss": '),
+    *(b"oss=", b"oss:", b'oss":'),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = ("loss", "mfu", "tok", "grad", "train")

@@ -9,7 +9,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.model import TrainingLog
-from ddprof.slices.training_logs.reading.bars import BarLines
+from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.devices import DeviceLines
 from ddprof.slices.training_logs.reading.ending import LastError
@@ -57,6 +57,7 @@ def read_training_log(source: Source) -> TrainingLog:
             sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = keyed.times()
     writer, timed = _best(records, of_loop, whole.records, bars, keyed.clocked())
+    are_means = timed.are_means or (writer == WRITER and keyed.are_means)
     if writer != WRITER:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
@@ -82,6 +83,7 @@ def read_training_log(source: Source) -> TrainingLog:
         joined,
         run,
         ending.nan_lines,
+        are_means,
     )
 
 
@@ -111,7 +113,7 @@ def _best(
     whole = next((of for of in records if "whole run" in of), None)
     if whole is not None:
         return whole, by_lines(records[whole][-1:])
-    return (drawn_by, by_rate(drawn)) if drawn else ("", Timed())
+    return (drawn_by, by_rate(drawn)) if drawn and drawn_by != UNNAMED else ("", Timed())
 
 
 def _sizes_of(text: str) -> dict[str, int]:

@@ -1,5 +1,5 @@
 """Lines of timers: Megatron's in its forms (`--timing-log-option` max, minmax, all; an older one), DeepSpeed's, and the
-phases of reinforcement learning as DeepSpeed-Chat and verl write them.
+phases of reinforcement learning as DeepSpeed-Chat, verl and NeMo-RL write them.
 
     (min, max) time across ranks (ms):
         forward-backward ...............................: (26094.39, 26095.09)
@@ -11,6 +11,7 @@ phases of reinforcement learning as DeepSpeed-Chat and verl write them.
     time (ms) | forward-compute: 31.57 | backward-compute: 41.76 | batch-generator: 5.24
     [Rank 0] rank=0 time (ms) | fwd: 27.46 | bwd: 73.60 | bwd_inner: 51.05 | bwd_allreduce: 22.50 | step: 72.60
     |E2E latency=3.84s |Gather latency=0.00s (0.00%) |Generate time=2.55s (66.29%) |Training time=1.07s ...
+      • generation: 32.82s (73.4%)
     step:3 - ... - timing_s/gen:40.1 - timing_s/update_actor:31.0 - timing_s/step:98.5
 
 `max` writes the same heading as `minmax` in the releases of 2023, so that the rows alone tell them apart.
@@ -39,6 +40,7 @@ _WHO = re.compile(r"\[Rank (?P<rank>\d{1,7})\]")
 _PHASE = re.compile(
     r"\|(?P<chat>Gather latency|Generate time|Training time|Others)=(?P<s>[\d.]{1,20})"
     r"|\btiming_s/(?P<verl>(?!step\b)\w{1,60}):(?P<verl_s>[\d.]{1,20})"
+    r"|• (?P<nemo>[\w/]{1,80}): (?P<nemo_s>[\d.]{1,20})s \([\d.]{1,6}%\)"
 )
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
 _MICROSTEP = "_microstep"
@@ -71,7 +73,7 @@ class TimerLines:
         elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
             self._open.pop(who, None)
             self._flat(who, text, flat)
-        elif "timing_s/" in text or "|E2E latency=" in text:
+        elif "timing_s/" in text or "|E2E latency=" in text or "• " in text:
             self._phases(who, text)
         elif who in self._open:
             self._go_on(who, text)
@@ -135,10 +137,11 @@ class TimerLines:
     def _phases(self, who: str, text: str) -> None:
         block = self._next("phases", who)
         for phase in _PHASE.finditer(text):
-            ms = time_ms(phase["s"] or phase["verl_s"], 1e3)
+            name, of = phase["chat"] or phase["verl"] or phase["nemo"], str(phase.lastgroup)
+            ms = time_ms(phase[of], 1e3)
             if ms is not None:
-                self.readings.append(TimerReading(phase["chat"] or phase["verl"], block, ms, None, False))
-                self.writers.add("DeepSpeed" if phase["chat"] else "verl")
+                self.readings.append(TimerReading(name, block, ms, None, False))
+                self.writers.add({"s": "DeepSpeed", "verl_s": "verl", "nemo_s": "NeMo-RL"}[of])
 
 
 @lru_cache(maxsize=256)

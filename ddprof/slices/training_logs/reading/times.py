@@ -22,12 +22,14 @@ _SAME = 0.02  # relative: a mean as printed with its few digits, against that of
 @dataclass
 class Timed:
     """Iterations with their times; `means`: (number, printed ms, ms by the clock) where the printed time differs;
-    `lapses`: (number, ms by the clock since the line before, what iterations take of that).
+    `lapses`: (number, ms by the clock since the line before, what iterations take of that). `are_means`: each time is
+    the mean of the iterations since the line before.
     """
 
     iterations: list[LoggedIteration] = field(default_factory=list)
     means: list[tuple[int, float, float]] = field(default_factory=list)
     lapses: list[tuple[int, float, float]] = field(default_factory=list)
+    are_means: bool = False
 
 
 def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
@@ -80,7 +82,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
     last = 0, 0.0  # iterations and ms between the last two lines
     is_mean = False
     for record in records:
-        ms = record.ms or 0.0
+        ms, printed_ms = record.ms or 0.0, None
         steps = 0 if before is None else record.number - before.number
         lapse_ms = error_ms = None
         if before is not None and steps > 0 and record.clock is not None and before.clock is not None:
@@ -95,9 +97,9 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
             is_mean = is_too_long or (is_mean and abs(ms - spent_ms / ran) <= _SAME * ms)
             if is_mean and abs(ms - lapse_ms) > error_ms:
                 timed.means.append((record.number, ms, lapse_ms))
-                ms = lapse_ms
+                ms, printed_ms = lapse_ms, ms
             timed.lapses.append((record.number, lapse_ms * steps, ms * steps))
-        timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
+        timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch, printed_ms))
         last = (steps, (lapse_ms or 0.0) * steps) if steps > 0 else last
         before = record
     return timed
@@ -120,7 +122,7 @@ def _between_epochs(
 
 def by_clock(records: Sequence[LoggedRecord]) -> Timed:
     """Iterations of lines with only a clock, in spans long enough for its resolution."""
-    timed = Timed()
+    timed = Timed(are_means=True)
     anchor: LoggedRecord | None = None
     last = 0, 0.0  # iterations and ms between the last two lines
     for record in records:

@@ -192,7 +192,9 @@ def test_the_phases_of_reinforcement_learning_say_whether_generation_is_the_long
     chat += " (30.00%) |Others=2.00 (3.33%)|CurrSamplesPerSec=16.65 |AvgSamplesPerSec=16.78\n"
     verl = "step:{n} - timing_s/gen:40.0 - timing_s/generate_sequences:39.0 - timing_s/update_actor:18.0"
     verl += " - timing_s/step:60.0\n"
-    for lines in (chat, verl):
+    nemo = "=== Step {n}/9 ===\n  • Total step time: 60.00s\n  • generation: 40.00s (66.7%)\n"
+    nemo += "  • policy_training: 18.0s (30.0%)\n  • prep/total: 1.00s (1.7%)\n  • prep/io: 0.50s (0.8%)\n"
+    for lines in (chat, verl, nemo):
         report = explained(tmp_path, "".join(lines.format(n=n) for n in range(1, 9)))
         (finding,) = report.findings
         assert (finding.id, finding.share) == ("generation", pytest.approx(2 / 3)) and report.timers[0].depth == 0
@@ -324,3 +326,24 @@ def test_slow_iterations_at_equal_distances_are_told_by_it() -> None:
     assert said([11, 21, 31, 41, 51, 61, 71, 81, 91]).startswith("9 of 99 logged iterations, one in every 10, are")
     assert "every" not in said([11, 14, 31, 47, 51, 80]) + said([11, 21])
     assert "every" not in said([511, 521, 531, 541, 551, 561], stride=10)  # lines that follow one another
+    # One in ten is logged, and evaluation comes at a multiple of that: 9 of 1,000 iterations take a second more.
+    assert "which costs 3.5 % of the time" in said([101, 201, 301, 401, 501, 601, 701, 801, 901], stride=10)
+
+
+def test_timers_are_parts_of_the_time_printed_beside_them_also_where_that_is_a_running_mean(tmp_path: Path) -> None:
+    """A program of MMEngine's whose last batch of six is small, and every line a mean over the last ones."""
+    line = (
+        "2026/01/02 03:{:02d}:{:02d} - mmengine - INFO - Epoch(train) [{}][{}/6]  lr: 4e-3  time: 7.4  data_time: 6.8\n"
+    )
+    rows = [(45 * epoch + 9 * n - 7 * (n == 6), epoch, n) for epoch in range(1, 31) for n in range(1, 7)]
+    report = explained(tmp_path, "".join(line.format(s // 60 % 60, s % 60, epoch, n) for s, epoch, n in rows))
+    assert report.findings[0].share == pytest.approx(6.8 / 7.4)
+
+
+@pytest.mark.parametrize(("row", "writer"), [("      {}/9 2.29G 0.7 640:", "tqdm"), ("", "bars without a label")])
+def test_a_bar_that_each_epoch_draws_anew_is_no_return_to_a_checkpoint(tmp_path: Path, row: str, writer: str) -> None:
+    bar = " 9%|█▏ | {}/{} [{:02d}:{:02d}<09:00, 1.20s/it]\n"
+    rows = [row.format(e) + bar.format(25 * n, 100, n // 2, n % 2 * 30) for e in range(3) for n in range(5)]
+    report = explained(tmp_path, "loss = 2.1\n" + "".join([*rows, bar.format(9, 9, 0, 9)]))
+    assert (report.log.writers, report.findings) == ((writer,), ()) and report.iterations is not None
+    assert report.iterations.lines == (10 if row else 4)

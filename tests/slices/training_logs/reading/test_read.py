@@ -19,21 +19,8 @@ from ddprof.slices.training_logs.reading.read import read_training_log
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*.log"))
 BY_NAME = {path.stem: path for path in SAMPLES}
 
-# As megatron/core/timers.py writes it with `--timing-log-option all`; no log of it was found in public.
-OF_ALL_RANKS = "using world size: 4, data-parallel size: 4, context-parallel size: 1, tensor-model-parallel size: 1, "
-OF_ALL_RANKS += "pipeline-model-parallel size: 1\ntimes across ranks (ms):\n"
-OF_ALL_RANKS += "  forward-compute:\n     rank  0: 800.10\n     rank  1: 812.20\n"
-OF_ALL_RANKS += "  batch-generator:\n     rank  0: 1.10\n     rank  1: 1.20\n"
-# As deepspeed/utils/comms_logging.py writes it with `show_straggler`.
-STRAGGLING = f"""Comm. Op,Message Size,Count,Total Latency(ms),Avg Latency(ms)
-all_reduce
-,2.0 KB,10,30.00,3.00,0.10,0.09
-{"_" * 31}
-Breakdown with straggler effect
-Comm. Op,Message Size,Count,Total comm lat(ms),Total straggler(ms),Avg comm lat(ms)
-all_reduce
-,2.0 KB,10,12.00,18.00,1.20,1.80"""
-STRAGGLING = "".join("".join(c.ljust(20) for c in row.split(",")) + "\n" for row in STRAGGLING.split("\n"))
+MADE = ("all_ranks", "stragglers", "timed_out")
+OF_ALL_RANKS, STRAGGLING, TIMED_OUT = ((SAMPLES[0].parent / f"{name}.txt").read_text() for name in MADE)
 
 
 def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
@@ -52,12 +39,6 @@ MEANS = [
 ]
 CRASH = "Traceback (most recent call last):\n"
 KEY_ERROR, OOM = f"{CRASH}  x\nKeyError: 'a'\n", "torch.OutOfMemoryError: CUDA out of memory"
-TIMED_OUT = "".join(
-    f"[rank{8 + rank}]:[E218 04:54:22.86 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation "
-    "timeout: WorkNCCL(SeqNum=57, OpType=ALLREDUCE, NumelIn=32, NumelOut=32, Timeout(ms)=600000) ran for 600045 "
-    "milliseconds before timing out.\n"
-    for rank in (1, 0)
-)
 CANCELLED = "JOB {job} ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT"
 CANCELLED_7, CANCELLED_8 = (f"slurmstepd: error: *** {CANCELLED.format(job=job)} ***\n" for job in (7, 8))
 ENDS = [
@@ -71,19 +52,15 @@ ENDS = [
     # Two jobs that append to one file: what was named before the first was cancelled is of that one.
     (KEY_ERROR + CANCELLED_7, "KeyError: 'a'"),
     (KEY_ERROR + CANCELLED_7 + 2 * CANCELLED_8, CANCELLED.format(job=8)),
+    (f"[rank: 2] Received SIGTERM: 15\n{KEY_ERROR}", "SIGTERM"),  # before what it makes fail
+    (KEY_ERROR.replace("'a'", f"Caught IndexError in worker 0.\nOriginal {CRASH}  x\nIndexError: b"), "IndexError: b"),
+    (
+        "usage: a.py [-h]\na.py: error: argument --tp: invalid int value: 'x'\n",
+        "a.py: error: argument --tp: invalid int value: 'x'",
+    ),
 ]
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
-# As the writers' sources print them: (writer, iteration, ms, line).
-PRINTED = (
-    ("Megatron", 7, 4710.0, "0: 08/31/2024 14:37:31 [INFO|DP=0]: iteration: 7 / 15 | consumed_tokens: 512 | "
-     "elapsed_time_per_iteration_ms: 4.71K | tokens_per_sec: 109 | lm_loss: 5.32"),
-    ("Megatron", 7, 612.5, "iteration: 7 | consumed samples: 9 | elapsed time per iteration (ms): 612.5 | loss: 5.3"),
-    ("llm.c", 4, 2534.56, "step    4/19560 | loss 10.2 (+nanz)| lr 8e-07 | 2534.56 ms | 38.2% MFU | 206824 tok/s"),
-    ("MaxText", 5, 3150.0, "completed step: 5, seconds: 3.150, TFLOP/s/device: 601.2, Tokens/s/device: 148.1"),
-    ("fairseq", 300, 500.0, "| train_inner | epoch 001: 300 / 8743 loss=9.1, ups=2, wpb=570, num_updates=300, wall=48"),
-    ("fairseq", 250, 125.0, "| epoch 001 | loss 10.2 | wps 6.4e+06 | ups 8.0 | wpb 537248 | num_updates 250 | wall 31"),
-    ("verl", 3, 98_500.0, "(TaskRunner pid=12) step:3 - timing_s/gen:40.1 - timing_s/step:98.500 - perf/x:15"),
-)  # fmt: skip
+PRINTED = [tuple(line.split(" | ", 3)) for line in (SAMPLES[0].parent / "printed.txt").read_text().splitlines()]
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
@@ -241,10 +218,10 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
 
 
 @pytest.mark.parametrize(("writer", "number", "ms", "line"), PRINTED)
-def test_lines_of_one_time(tmp_path: Path, writer: str, number: int, ms: float, line: str) -> None:
+def test_lines_of_one_time(tmp_path: Path, writer: str, number: str, ms: str, line: str) -> None:
     log = read(tmp_path, f"settings\n{line}\n")
     (only,) = log.iterations
-    assert (log.writers, only.number, only.mean_ms) == ((writer,), number, pytest.approx(ms))
+    assert (log.writers, only.number, only.mean_ms) == ((writer,), int(number), pytest.approx(float(ms)))
 
 
 def test_numbers_that_cannot_be_and_times_longer_than_any_job_are_left_out(tmp_path: Path) -> None:

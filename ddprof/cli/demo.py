@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ddprof.cli.load import load_open_run, load_reports, say
-from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
+from ddprof.cli.output import chosen_format, deliver, deliver_pages, output_options
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 
@@ -20,10 +20,7 @@ TRUTH = "truth.json"
 @click.command("demo")
 @click.argument("name", required=False)
 @click.option("--list", "list_only", is_flag=True, help="List the samples and stop.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options()
 def command(name: str | None, list_only: bool, form: str | None, output: Path | None) -> None:
     """Analyze a shipped sample trace (default: the first one with a fault)."""
     root = sample_root()

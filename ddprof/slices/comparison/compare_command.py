@@ -9,7 +9,7 @@ import click
 
 from ddprof.cli.gates import FAIL_ON_HELP, fail, gates_of
 from ddprof.cli.load import load_one
-from ddprof.cli.output import FORMATS, chosen_format, put
+from ddprof.cli.output import chosen_format, output_options, put
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput
@@ -22,10 +22,7 @@ from ddprof.slices.comparison.compare_page import render_html
 @click.command("compare")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options()
 @click.option("--max-regression", metavar="LIMIT", help="Exit with 3 if the step got slower by more: 5%, 10ms.")
 @click.option(
     "--fail-on", multiple=True, metavar="EXPR", help=f"{FAIL_ON_HELP} Only what BEFORE does not have as well."

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ddprof.cli.output import chosen_format, put
+from ddprof.cli.output import chosen_format, output_options, put
 from ddprof.dashboard.assets import joined
 from ddprof.dashboard.onefile.exhibits import exhibit_section, library
 from ddprof.errors import NoUsableInput
@@ -26,16 +26,12 @@ from ddprof.slices.memory.model import DeviceMemory, Line, OutOfMemory, Share, S
 from ddprof.slices.memory.snapshot import CodeFrame
 from ddprof.slices.memory.text import render_memory
 
-FORMATS = ("text", "json", "html")
 SCHEMA = "ddprof.memory/1"
 
 
 @click.command("memory")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT...")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options("text", "json", "html")
 def command(paths: tuple[str, ...], form: str | None, output: Path | None) -> None:
     """Show what occupies a device's memory at its peak: by category and by line of the script.
 

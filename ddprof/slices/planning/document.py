@@ -8,11 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import click
-
 from ddprof.cli.load import tell
 
-format_option = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 Plan = TypeVar("Plan")
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from ddprof.cli.load import load_run
+from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
 from ddprof.slices.planning.cluster import Cluster, cluster
-from ddprof.slices.planning.document import as_json, format_option, print_plan
+from ddprof.slices.planning.document import as_json, print_plan
 from ddprof.slices.planning.layout import BAND, EFFICIENCY, Estimate
 from ddprof.slices.planning.layout_text import estimate_text, scale_text, sharding_text
 from ddprof.slices.planning.search import best_by_kind, search
@@ -46,7 +47,7 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("run", required=False)
 @click.option("--world", type=click.IntRange(2), help="Devices, where there is no run.")
 @shape_options
-@format_option
+@text_or_json
 @reading_options
 def sharding(run: str | None, world: int | None, form: str, reading: Reading, **given: Any) -> None:
     """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
@@ -72,7 +73,7 @@ def sharding(run: str | None, world: int | None, form: str, reading: Reading, **
 @click.option("--node-factor", type=click.FloatRange(1.0), default=4.0, show_default=True, help="With a run: how many "
               "times slower than its links the network between nodes is.")  # fmt: skip
 @shape_options
-@format_option
+@text_or_json
 @reading_options
 def scale(run: str | None, world: int, node_factor: float, form: str, reading: Reading, **given: Any) -> None:
     """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from ddprof.cli.lasting import import_lasting
-from ddprof.cli.progress import progress_bar
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run
@@ -114,3 +115,25 @@ def say(message: str) -> None:
 def tell(text: str) -> None:
     """Print a result to stdout with characters that any terminal takes, ending in one newline."""
     click.echo(clean_lines(text.removesuffix("\n")))
+
+
+Progress = Callable[[int, int, str], None]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """The callback `(done, total, label)` that draws the bar; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(done: int, total: int, label: str) -> None:
+            bar.update(task, completed=done, total=total, description=clean(label))
+
+        yield show

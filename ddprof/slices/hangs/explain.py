@@ -8,11 +8,10 @@ from dataclasses import replace
 from ddprof.analyzers.failure import FailureAnswer
 from ddprof.errors import NoUsableInput
 from ddprof.report.model import Failure
-from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.judging.verdict import judge
 from ddprof.slices.hangs.model import AFTER, NONE, Hang
 from ddprof.slices.hangs.reading.collect import Gathered, collect
-from ddprof.slices.hangs.text import render_hang
+from ddprof.slices.hangs.text import hang_document, render_hang
 from ddprof.units import format_us
 
 INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, by SIGTERM

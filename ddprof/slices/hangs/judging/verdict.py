@@ -8,11 +8,10 @@ from itertools import pairwise
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import Call, RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause, first_cause
-from ddprof.slices.hangs.judging.collectives import stuck_in
+from ddprof.slices.hangs.judging.collectives import stuck_in, stuck_messages
 from ddprof.slices.hangs.judging.exits import from_stacks, stuck_workers, with_failed_calls, with_late_kills
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import job_groups
-from ddprof.slices.hangs.judging.messages import stuck_messages
 from ddprof.slices.hangs.judging.words import sentence
 from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings import communication, devices, pace, ranks, timers, transports
-from ddprof.slices.training_logs.findings.iterations import summarise
+from ddprof.slices.training_logs.findings.pace import summarise
 from ddprof.slices.training_logs.model import (
     CallRow,
     IterationSummary,

@@ -1,13 +1,15 @@
-"""Findings on the pace of a run: slow iterations, a run that became slow, pauses beside iterations, printed means."""
+"""The pace of a run: time and spread of its iterations, and findings on slow iterations, a run that became slow, pauses
+beside iterations, and printed means.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
-from ddprof.slices.training_logs.findings.iterations import OUTLIER
 from ddprof.slices.training_logs.model import (
     DECILES_FROM,
     IterationSummary,
@@ -225,3 +227,51 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
         f"takes {format_us(ms * 1e3)}"
     )
     yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
+
+
+# Robust standard deviations beyond the median: 1.4826 times the median deviation is one of a normal distribution, and
+# beyond five lies one of three million.
+OUTLIER = 5 * 1.4826
+
+
+TIME_ONE = frozenset({WRITER})  # prints the time of one iteration, however few are printed
+
+
+def summarise(iterations: Sequence[LoggedIteration], writers: Sequence[str] = ()) -> IterationSummary | None:
+    """Summary of the iterations after the warm-up: without the first line of each start and the slow ones after the
+    very first; of all where none remain.
+    """
+    if not iterations:
+        return None
+    later = [now for before, now in pairwise(iterations) if now.number > before.number]
+    counted = later or list(iterations)
+    bound = _usual_ms(counted)
+    warm = next((at for at, iteration in enumerate(counted) if iteration.mean_ms <= bound), 0) if later else 0
+    counted = counted[warm:]
+    times = [iteration.mean_ms for iteration in counted]
+    middle, bound = median(times), _usual_ms(counted)
+    slow = [iteration for iteration in counted if len(counted) > 2 and iteration.mean_ms > bound]
+    steps = Counter(now.number - before.number for before, now in pairwise(iterations))
+    deciles = quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
+    rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]
+    batches = [iteration.batch / iteration.mean_ms * 1e3 for iteration in counted if iteration.batch is not None]
+    return IterationSummary(
+        lines=len(iterations),
+        counted=len(counted),
+        every=max(1, steps.most_common(1)[0][0]) if steps and not TIME_ONE.intersection(writers) else 1,
+        median_ms=middle,
+        low_ms=deciles[0],
+        high_ms=deciles[-1],
+        mean_ms=sum(times) / len(times),
+        slow=tuple(slow),
+        slow_share=sum(iteration.mean_ms - middle for iteration in slow) / sum(times),
+        tflops=median(rates) if rates else None,
+        samples_per_s=median(batches) if batches else None,
+    )
+
+
+def _usual_ms(iterations: Sequence[LoggedIteration]) -> float:
+    """Upper limit of a usual iteration, ms; longer ones are outliers."""
+    times = [iteration.mean_ms for iteration in iterations]
+    middle = median(times)
+    return middle + OUTLIER * median(abs(time - middle) for time in times)

@@ -10,14 +10,8 @@ from itertools import pairwise
 from statistics import median, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
-from ddprof.slices.training_logs.model import (
-    DECILES_FROM,
-    IterationSummary,
-    LogFinding,
-    LoggedIteration,
-    LoggedRun,
-    TrainingLog,
-)
+from ddprof.report.log_reading import LogFinding
+from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.keyed import WRITER
 from ddprof.units import format_count, format_share, format_us

@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
 from ddprof.findings import WARNING_SHARE, severity
-from ddprof.slices.training_logs.model import IterationSummary, LogFinding, TimerReading, TimerRow
+from ddprof.report.log_reading import LogFinding
+from ddprof.slices.training_logs.model import IterationSummary, TimerReading, TimerRow
 from ddprof.slices.training_logs.reading.keyed import DATA
 from ddprof.units import format_share, format_us
 

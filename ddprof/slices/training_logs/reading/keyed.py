@@ -124,7 +124,8 @@ class KeyedLines:
         trains = "loss" in text or _OF_TRAINING.search(text)
         if not trains or EVALUATION.search(text, 0, at.start()):
             return False
-        fields, number, clock = _fields(text), _number(at), stamp_of(text[: at.start()])
+        number = int(next(group for group in at.groups() if group))
+        fields, clock = _fields(text), stamp_of(text[: at.start()])
         goes_on = number < self._before[0] and _is_next_epoch(self._before[1], text)
         left = _left(*self._before) if goes_on else None
         is_timed = not fields.keys().isdisjoint(_TIMES)
@@ -206,10 +207,6 @@ def _fields(text: str) -> dict[str, tuple[float, float]]:
         ms, grain_ms = times.pop(_UPDATE)
         times["step_time"] = ms + sum(times[key][0] for key in DATA if key in times), grain_ms
     return times
-
-
-def _number(at: re.Match[str]) -> int:
-    return int(next(number for number in at.groups() if number))
 
 
 def _is_next_epoch(before: str, text: str) -> bool:

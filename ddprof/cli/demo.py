@@ -27,10 +27,10 @@ def command(name: str | None, list_only: bool, form: str | None, output: Path | 
     samples = read_samples(root)
     if list_only:
         for sample, truth in samples.items():
-            click.echo(f"{sample:<28} {describe(truth)}")
+            click.echo(f"{sample:<28} {truth['title']}")
         return
     chosen = choose(samples, name)
-    say(f"sample {chosen}: {describe(samples[chosen])}")
+    say(f"sample {chosen}: {samples[chosen]['title']}")
     paths, form = [str(root / chosen / "traces")], chosen_format(form, output)
     if form == "html":
         deliver_pages(load_open_run(paths, Reading(cache=False)), output)
@@ -68,12 +68,3 @@ def choose(samples: dict[str, dict[str, Any]], name: str | None) -> str:
     if name not in samples:
         raise UsageError(f"no sample {name!r}; there are {', '.join(samples)}")
     return name
-
-
-def describe(truth: dict[str, Any]) -> str:
-    """One line that describes the sample."""
-    for key in ("title", "summary", "description"):
-        if isinstance(truth.get(key), str):
-            return str(truth[key])
-    ids = [f["id"] if isinstance(f, dict) else str(f) for f in truth.get("findings", [])]
-    return ", ".join(ids) if ids else "healthy"

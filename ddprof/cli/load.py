@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ddprof.cli.lasting import import_lasting
+from ddprof.cli.lazy_group import import_lasting
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run

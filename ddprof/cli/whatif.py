@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from ddprof.analyzers.settings.predict import Prediction
 
 SCHEMA = "ddprof.whatif/1"
-NOW_HELP = "A setting that the run had but did not record: num_workers=2. Repeatable."
+now_option = click.option(
+    "--now",
+    "now",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting that the run had but did not record: num_workers=2. Repeatable.",
+)
 
 
 @click.command("whatif")
 @click.argument("run", required=False)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE[@RANKS]", help="What to change. Repeatable.")
-@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+@now_option
 @click.option("--list", "listed", is_flag=True, help="List the settings, their values and what each one assumes.")
 @text_or_json
 @reading_options

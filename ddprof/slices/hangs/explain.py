@@ -62,13 +62,10 @@ def explain(paths: Sequence[str]) -> Hang:
     return replace(hang, notes=(*hang.notes, *notes))
 
 
-def _of_ended(folder: str) -> Failure | None:
-    hang = failed_job(folder)
-    return None if hang is None else _failure(hang)
-
-
 def _failure(hang: Hang) -> Failure:
     return Failure(hang_document(hang), render_hang(hang), hang.timeout_s)
 
 
-FAILURE = FailureAnswer(_of_ended, lambda paths: _failure(explain(paths)))
+FAILURE = FailureAnswer(
+    lambda folder: _failure(hang) if (hang := failed_job(folder)) else None, lambda paths: _failure(explain(paths))
+)

@@ -22,7 +22,7 @@ from ddprof.slices.memory.content import read_snapshot
 from ddprof.slices.memory.exhibits import device_exhibits
 from ddprof.slices.memory.explain import explain
 from ddprof.slices.memory.format import FORMAT
-from ddprof.slices.memory.model import DeviceMemory, Line, OutOfMemory, Share, SnapshotMemory
+from ddprof.slices.memory.model import DeviceMemory, OutOfMemory, SnapshotMemory
 from ddprof.slices.memory.snapshot import CodeFrame
 from ddprof.slices.memory.text import render_memory
 
@@ -118,8 +118,20 @@ def _device(memory: DeviceMemory) -> dict[str, Any]:
             "fragmented_bytes": memory.trapped_bytes,
             "cached_bytes": memory.empty_bytes,
             "unknown_bytes": memory.unknown_bytes,
-            "categories": [_share(share) for share in memory.shares],
-            "lines": [_line(line) for line in memory.lines],
+            "categories": [
+                {
+                    "category": share.category,
+                    "decided_by": share.how,
+                    "bytes": share.size_bytes,
+                    "blocks": share.blocks,
+                    "is_known": share.is_known,
+                }
+                for share in memory.shares
+            ],
+            "lines": [
+                {**_frame(line.frame), "bytes": line.size_bytes, "blocks": line.blocks, "mostly": line.category}
+                for line in memory.lines
+            ],
             "other_lines_bytes": memory.lineless_bytes,
         },
         "peak_reserved_bytes": memory.most_reserved_bytes,
@@ -132,20 +144,6 @@ def _device(memory: DeviceMemory) -> dict[str, Any]:
         "advice": list(memory.advice),
         "notes": list(memory.notes),
     }
-
-
-def _share(share: Share) -> dict[str, Any]:
-    return {
-        "category": share.category,
-        "decided_by": share.how,
-        "bytes": share.size_bytes,
-        "blocks": share.blocks,
-        "is_known": share.is_known,
-    }
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {**_frame(line.frame), "bytes": line.size_bytes, "blocks": line.blocks, "mostly": line.category}
 
 
 def _frame(frame: CodeFrame) -> dict[str, Any]:

@@ -60,9 +60,7 @@ def sharding(run: str | None, world: int | None, form: str, reading: Reading, **
     ddprof plan sharding --params 6.7e9 --layers 32 --hidden 4096 --gpu RTX4090-24GB --world 4
     """
     if run is None:
-        shape, on, batch, estimates = _search(world, given)
-        flat = [e for e in estimates if e.layout.tensor == 1 and e.layout.pipeline == 1]
-        _print_estimates(shape, on, world or 0, batch, flat, form, "ddprof.plan.sharding/1")
+        _print_layouts(world, given, form, "ddprof.plan.sharding/1", of_data_alone=True)
         return
     from ddprof.slices.planning.sharding import plan_sharding
 
@@ -86,8 +84,7 @@ def scale(run: str | None, world: int, node_factor: float, form: str, reading: R
     ddprof plan scale --params 130e9 --layers 80 --hidden 11520 --gpu A100-80GB --world 128 --batch 2048
     """
     if run is None:
-        shape, on, batch, estimates = _search(world, given)
-        _print_estimates(shape, on, world, batch, estimates, form, "ddprof.plan.scale/1")
+        _print_layouts(world, given, form, "ddprof.plan.scale/1")
         return
     from ddprof.slices.planning.scale_out import WORLDS, scale_out
 
@@ -97,7 +94,10 @@ def scale(run: str | None, world: int, node_factor: float, form: str, reading: R
     print_plan("ddprof.plan.scale/1", loaded.label, plan, form, scale_text)
 
 
-def _search(world: int | None, given: dict[str, Any]) -> tuple[Shape, Cluster, int, list[Estimate]]:
+def _print_layouts(
+    world: int | None, given: dict[str, Any], form: str, schema: str, of_data_alone: bool = False
+) -> None:
+    """Print the best layouts of a shape; `of_data_alone`: without tensor and pipeline ranks. Raises UsageError."""
     if not (world and given["layers"] and given["hidden"]):
         raise UsageError("without a RUN: --layers, --hidden and --world are needed (and --params where known)")
     for name in ("params", "node_gbps"):
@@ -114,12 +114,9 @@ def _search(world: int | None, given: dict[str, Any]) -> tuple[Shape, Cluster, i
     )  # fmt: skip
     on = cluster(given["gpu"], given["per_node"], given["node_gbps"])
     batch = given["batch"] or 4 * world
-    return shape, on, batch, search(shape, on, world, batch, given["efficiency"] or EFFICIENCY)
-
-
-def _print_estimates(
-    shape: Shape, on: Cluster, world: int, batch: int, estimates: list[Estimate], form: str, schema: str
-) -> None:
+    estimates = search(shape, on, world, batch, given["efficiency"] or EFFICIENCY)
+    if of_data_alone:
+        estimates = [e for e in estimates if e.layout.tensor == 1 and e.layout.pipeline == 1]
     kinds = best_by_kind(estimates)
     if form == "json":
         document = {"shape": shape, "cluster": on, "world": world, "batch": batch, "band": BAND, "layouts": kinds}

@@ -105,13 +105,11 @@ def _tried(entry: Entry, searched: Search) -> Tried:
 
 
 def _state(entry: Entry, searched: Search) -> str:
-    if entry is searched.chosen or (searched.chosen is searched.together and _is_in_set(entry, searched)):
+    together = searched.together
+    is_in_set = together is not None and entry.state == WON and entry.candidate in together.settings
+    if entry is searched.chosen or (searched.chosen is together and is_in_set):
         return KEPT
     return UNDECIDED if entry.state == OPEN else entry.state
-
-
-def _is_in_set(entry: Entry, searched: Search) -> bool:
-    return searched.together is not None and entry.state == WON and entry.candidate in searched.together.settings
 
 
 def _why(entry: Entry, searched: Search) -> str:

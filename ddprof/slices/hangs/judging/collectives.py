@@ -4,7 +4,8 @@ messages between two ranks (pipelines), awaited but not sent, or sent but not re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, RankEvidence
 from ddprof.slices.hangs.judging.frames import user_frame
@@ -34,9 +35,10 @@ def stuck_in(job: JobGroup) -> Stuck | None:
         lacking = tuple(sorted(rank for rank, of in calls.items() if max(of, default=-1) < number))
         # A difference that all ranks came through is none that stops them; gloo may retire the call that fails.
         if number >= unfinished - 1 and (differ := _difference(here)) is not None:
-            return _disagreement(job, number, here, lacking, *differ)
-        if here and any(not call.done for call in here.values()):
-            return _waiting(job, number, here, lacking)
+            return _disagreement(_stuck(job, number, here, lacking), job, here, *differ)
+        inside = {rank: call for rank, call in here.items() if not call.done}
+        if inside:
+            return _stuck(job, number, inside, lacking)
     return None
 
 
@@ -65,45 +67,26 @@ def _told(here: Mapping[int, Call]) -> Iterator[tuple[str, dict[int, object]]]:
 
 def _may_differ(op: str, uneven: Sequence[str]) -> bool:
     """True for `scatter`, `gather` and the like, whose root gives or takes more than others: shapes differ."""
-    return not _is_alike(op) and any(word in op for word in uneven)
-
-
-def _is_alike(op: str) -> bool:
-    return op in _ALL_ALIKE or op.startswith(("allreduce", "all_reduce"))
+    is_alike = op in _ALL_ALIKE or op.startswith(("allreduce", "all_reduce"))
+    return not is_alike and any(word in op for word in uneven)
 
 
 def _disagreement(
-    job: JobGroup,
-    number: int,
-    here: Mapping[int, Call],
-    lacking: tuple[int, ...],
-    differs: str,
-    told: Mapping[int, object],
+    stuck: Stuck, job: JobGroup, here: Mapping[int, Call], differs: str, told: Mapping[int, object]
 ) -> Stuck:
-    """The two calls that the ranks disagree on, with the larger set of ranks first."""
+    """The collective with the calls that its ranks disagree on, that of the larger set of ranks first."""
     kinds: dict[object, list[int]] = {}
     for rank, said in sorted(told.items()):
         kinds.setdefault(said, []).append(rank)
     ordered = sorted(kinds.values(), key=lambda ranks: (-len(ranks), ranks))
     variants = tuple(Variant(tuple(ranks), here[ranks[0]]) for ranks in ordered)
-    common = variants[0]
-    return Stuck(
-        group=job.group.name,
-        number=number,
-        op=common.call.op,
-        entered=tuple(sorted(here)),
-        missing=lacking,
-        unseen=job.unseen,
-        since_ns=_earliest(here.values()),
-        frame=user_frame(common.call.frames),
-        variants=variants,
-        differs=differs,
-        passed=passed_over(job.calls, number),
-    )
+    common = variants[0].call
+    passed = passed_over(job.calls, stuck.number)
+    frame = user_frame(common.frames)
+    return replace(stuck, op=common.op, frame=frame, variants=variants, differs=differs, passed=passed)
 
 
-def _waiting(job: JobGroup, number: int, here: Mapping[int, Call], lacking: tuple[int, ...]) -> Stuck | None:
-    inside = {rank: call for rank, call in here.items() if not call.done}
+def _stuck(job: JobGroup, number: int, inside: Mapping[int, Call], lacking: tuple[int, ...]) -> Stuck:
     call = inside[min(inside)]
     return Stuck(
         group=job.group.name,
@@ -112,14 +95,10 @@ def _waiting(job: JobGroup, number: int, here: Mapping[int, Call], lacking: tupl
         entered=tuple(sorted(inside)),
         missing=lacking,
         unseen=job.unseen,
-        since_ns=_earliest(inside.values()),
+        since_ns=min((call.entered_ns for call in inside.values() if call.entered_ns), default=None),
         frame=user_frame(call.frames),
         passed=passed_over(job.calls, number) if lacking else (),
     )
-
-
-def _earliest(calls: Iterable[Call]) -> int | None:
-    return min((call.entered_ns for call in calls if call.entered_ns), default=None)
 
 
 Ends = tuple[str, int, int]  # group, sender, receiver
@@ -157,12 +136,12 @@ def _first_stuck(ends: Ends, sent: dict[int, Call], awaited: dict[int, Call]) ->
     for number in sorted({*sent, *awaited}):
         send, receive = sent.get(number), awaited.get(number)
         if receive and not send and number > max(sent, default=0):
-            return _stuck(group, receive, receiver, sender)
+            return _stuck_message(group, receive, receiver, sender)
         if send and not receive and not send.done and number > max(awaited, default=0):
-            return _stuck(group, send, sender, receiver)
+            return _stuck_message(group, send, sender, receiver)
         if send and receive and _differ(send, receive) and not (send.done and receive.done):
             variants = (Variant((sender,), send), Variant((receiver,), receive))
-            return _stuck(group, receive, receiver, sender, variants)
+            return _stuck_message(group, receive, receiver, sender, variants)
     return None
 
 
@@ -172,7 +151,7 @@ def _differ(send: Call, receive: Call) -> bool:
     return bool(given and taken and given != taken)
 
 
-def _stuck(group: str, call: Call, waiting: int, other: int, variants: tuple[Variant, ...] = ()) -> Stuck:
+def _stuck_message(group: str, call: Call, waiting: int, other: int, variants: tuple[Variant, ...] = ()) -> Stuck:
     return Stuck(
         group=group,
         number=call.number,

@@ -18,8 +18,8 @@ from benchmarks.scoring.precision import precision as precision_of
 from benchmarks.scoring.precision import write
 from benchmarks.scoring.run_score import RunScore
 from benchmarks.scoring.score import Score, labels, score
+from ddprof.cli.load import progress_bar
 from ddprof.cli.main import guarded
-from ddprof.cli.progress import progress_bar
 from ddprof.units import format_share
 
 SCHEMA = "ddprof.score/1"

@@ -14,7 +14,7 @@ from ddprof.cli.answer import AnalyzeOptions, answer_without_events, was_answere
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import load_open_run, load_reports, require_complete
-from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
+from ddprof.cli.output import chosen_format, deliver, deliver_pages, output_options
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import UsageError
@@ -25,10 +25,7 @@ from ddprof.report.model import Report
 
 @click.command("analyze")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options()
 @click.option("--all", "full", is_flag=True, help="Show every finding, check and note (text and Markdown).")
 @click.option("--strict", is_flag=True, help="Exit with 4 where the input is incomplete.")
 @click.option("--fail-on", multiple=True, metavar="EXPR", help=FAIL_ON_HELP)
@@ -39,6 +36,7 @@ from ddprof.report.model import Report
     "--max-memory",
     type=click.IntRange(64),
     metavar="MIB",
+    callback=lambda ctx, param, mib: mib * 2**20 if mib else None,
     help="Memory limit of all processes; fewer ranks are read at once.",
 )
 def command(
@@ -46,12 +44,10 @@ def command(
     form: str | None,
     output: Path | None,
     full: bool,
-    strict: bool,
     fail_on: tuple[str, ...],
     fixes: Path | None,
     redact: bool,
     reading: Reading,
-    max_memory: int | None,
 ) -> None:
     """Say why a traced job is slow, what to change, and what it will save.
 
@@ -67,21 +63,19 @@ def command(
     ddprof analyze traces/ --ranks sample:32
     """
     gates = gates_of(fail_on)
-    max_bytes = max_memory * 2**20 if max_memory else None
     key = key_of_redaction(redact)
-    asked = AnalyzeOptions(form, output, key, bool(gates), strict, fixes is not None)
+    asked = AnalyzeOptions(form, output, key, bool(gates), reading.strict, fixes is not None)
     if was_answered(paths, asked):
         return
     form = chosen_format(form, output)
     if fixes is not None and (key or form == "html"):
         raise UsageError(f"--fixes: not with {'--redact' if key else '--format html'}")
     with redacted_errors(key):
-        how = (reading, strict, max_bytes)
         try:
             if form == "html":
-                reports = [deliver_pages(load_open_run(paths, *how), output, key)]
+                reports = [deliver_pages(load_open_run(paths, reading), output, key)]
             else:
-                reports = load_reports(paths, *how)
+                reports = load_reports(paths, reading)
         except OnlyLogs as only:
             answer_without_events(only.sources, asked)
             return
@@ -93,7 +87,7 @@ def command(
             left = leave_fixes(reports[0], paths, fixes) if alone and not key else None
             following = [next_commands(("RUN",) if key else paths, report, alone, left) for report in reports]
             deliver(reports, form, output, following, full)
-        if strict:
+        if reading.strict:
             require_complete(reports)
         check_gates(gates, reports)
 

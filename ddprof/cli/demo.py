@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ddprof.cli.load import load_open_run, load_reports, say
-from ddprof.cli.output import FORMATS, chosen_format, deliver, deliver_pages
+from ddprof.cli.output import chosen_format, deliver, deliver_pages, output_options
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 
@@ -20,20 +20,17 @@ TRUTH = "truth.json"
 @click.command("demo")
 @click.argument("name", required=False)
 @click.option("--list", "list_only", is_flag=True, help="List the samples and stop.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options()
 def command(name: str | None, list_only: bool, form: str | None, output: Path | None) -> None:
     """Analyze a shipped sample trace (default: the first one with a fault)."""
     root = sample_root()
     samples = read_samples(root)
     if list_only:
         for sample, truth in samples.items():
-            click.echo(f"{sample:<28} {describe(truth)}")
+            click.echo(f"{sample:<28} {truth['title']}")
         return
     chosen = choose(samples, name)
-    say(f"sample {chosen}: {describe(samples[chosen])}")
+    say(f"sample {chosen}: {samples[chosen]['title']}")
     paths, form = [str(root / chosen / "traces")], chosen_format(form, output)
     if form == "html":
         deliver_pages(load_open_run(paths, Reading(cache=False)), output)
@@ -71,12 +68,3 @@ def choose(samples: dict[str, dict[str, Any]], name: str | None) -> str:
     if name not in samples:
         raise UsageError(f"no sample {name!r}; there are {', '.join(samples)}")
     return name
-
-
-def describe(truth: dict[str, Any]) -> str:
-    """One line that describes the sample."""
-    for key in ("title", "summary", "description"):
-        if isinstance(truth.get(key), str):
-            return str(truth[key])
-    ids = [f["id"] if isinstance(f, dict) else str(f) for f in truth.get("findings", [])]
-    return ", ".join(ids) if ids else "healthy"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddprof.cli.load import say, the_one
-from ddprof.cli.progress import Progress, progress_bar
+from ddprof.cli.load import Progress, progress_bar, say, the_one
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors
 from ddprof.errors import NoUsableInput, UsageError
 

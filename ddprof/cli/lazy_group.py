@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
+import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 import click
 
-from ddprof.cli.lasting import import_lasting
 from ddprof.errors import UsageError
 from ddprof.untrusted.suggestions import meant
 
@@ -21,11 +24,9 @@ class LazyGroup(click.Group):
     `all_listed` also returns commands of other packages, for help and for names that are not in `listed`.
     """
 
-    def __init__(
-        self, *args: Any, listed: Groups, all_listed: Callable[[], Groups] | None = None, **attributes: Any
-    ) -> None:
+    def __init__(self, *args: Any, listed: Groups, all_listed: Callable[[], Groups], **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._all_listed = all_listed or (lambda: listed)
+        self._all_listed = all_listed
         self._modules = _modules(listed)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,3 +64,21 @@ class LazyGroup(click.Group):
 
 def _modules(groups: Groups) -> dict[str, str]:
     return {name: module for rows in groups.values() for name, (module, _) in rows.items()}
+
+
+def import_lasting(name: str) -> ModuleType:
+    """Import a module and freeze it and its imports (gc.freeze), also for processes forked later.
+
+    Collections skip them, and forked processes share their pages (https://docs.python.org/3/library/gc.html#gc.freeze).
+    Done once per module, because freezing also keeps whatever is garbage at that moment.
+    """
+    if name in sys.modules:
+        return sys.modules[name]
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(name)
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from ddprof.cli.lasting import import_lasting
-from ddprof.cli.progress import Progress, progress_bar
+from ddprof.cli.lazy_group import import_lasting
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run
@@ -19,7 +20,7 @@ from ddprof.units import format_ranks
 from ddprof.untrusted.plain_text import clean, clean_lines
 
 if TYPE_CHECKING:
-    from ddprof.analyzers.engine import LoadedRun, Options
+    from ddprof.analyzers.engine import LoadedRun
     from ddprof.dashboard.runs.open_run import OpenRun
 
 _ENGINE = "ddprof.analyzers.engine"
@@ -27,20 +28,12 @@ _AS_USUAL = Reading()
 T = TypeVar("T")
 
 
-def load_reports(
-    paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
-) -> list[Report]:
+def load_reports(paths: Sequence[str], reading: Reading = _AS_USUAL) -> list[Report]:
     """One report per run in `paths`. Raises NoUsableInput where there is none."""
     if all(is_saved_report(path) for path in paths):
         return [report for path in paths for report in read_saved(Path(path))]
-    import_lasting(_ENGINE)
-    from ddprof.analyzers.engine import analyze
-
-    with progress_bar() as progress:
-        options = _options(reading, progress, strict, max_memory)
-        reports = analyze(list(paths), options)
     records = of_run(paths)
-    return [calibrated(report, records) for report in reports]
+    return [calibrated(run.report, records) for run in _runs(paths, reading)]
 
 
 def load_one(path: str, reading: Reading = _AS_USUAL) -> Report:
@@ -58,46 +51,37 @@ def the_one(path: str, runs: Sequence[T], names: Sequence[str]) -> T:
 
 def load_run(path: str, reading: Reading = _AS_USUAL) -> LoadedRun:
     """The single run in `path`, with its replay. Raises NoUsableInput where there is none or more than one."""
-    import_lasting(_ENGINE)
-    from ddprof.analyzers.engine import load_runs
-
     if is_saved_report(path):
         raise NoUsableInput(f"{path}: a saved report cannot be replayed; name the traces")
-    with progress_bar() as progress:
-        runs = list(load_runs([path], _options(reading, progress)))
+    runs = list(_runs([path], reading))
     return the_one(path, runs, [run.label for run in runs])
 
 
-def load_open_run(
-    paths: Sequence[str], reading: Reading = _AS_USUAL, strict: bool = False, max_memory: int | None = None
-) -> OpenRun:
+def load_open_run(paths: Sequence[str], reading: Reading = _AS_USUAL) -> OpenRun:
     """The single run in `paths`, opened for HTML; it has traces unless it is a saved report.
 
     Raises NoUsableInput where there is none, UsageError where there is more than one.
     """
     import_lasting(_ENGINE)
-    from ddprof.analyzers.engine import load_runs
     from ddprof.dashboard.runs.open_run import OpenRun
 
     if all(is_saved_report(path) for path in paths):
         opened = [OpenRun(report) for report in load_reports(paths)]
     else:
         records = of_run(paths)
-        with progress_bar() as progress:
-            options = _options(reading, progress, strict, max_memory)
-            opened = [OpenRun(calibrated(run.report, records), run) for run in load_runs(list(paths), options)]
+        opened = [OpenRun(calibrated(run.report, records), run) for run in _runs(paths, reading)]
     if len(opened) > 1:
         raise UsageError(f"an HTML report holds one run, but {len(opened)} were found; name one of them")
     return opened[0]
 
 
-def _options(
-    reading: Reading, progress: Progress | None, strict: bool = False, max_memory: int | None = None
-) -> Options:
-    from ddprof.analyzers.engine import Options
+def _runs(paths: Sequence[str], reading: Reading) -> Iterator[LoadedRun]:
+    """The runs in `paths`, one after another, with progress. Raises NoUsableInput where there is none."""
+    import_lasting(_ENGINE)
+    from ddprof.analyzers.engine import Options, load_runs
 
-    where = reading.engine, reading.ranks, reading.window
-    return Options(reading.workers, reading.cache, strict, max_memory, progress, *where)
+    with progress_bar() as progress:
+        yield from load_runs(list(paths), Options(progress=progress, **vars(reading)))
 
 
 def pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -131,3 +115,25 @@ def say(message: str) -> None:
 def tell(text: str) -> None:
     """Print a result to stdout with characters that any terminal takes, ending in one newline."""
     click.echo(clean_lines(text.removesuffix("\n")))
+
+
+Progress = Callable[[int, int, str], None]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress | None]:
+    """The callback `(done, total, label)` that draws the bar; None where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def show(done: int, total: int, label: str) -> None:
+            bar.update(task, completed=done, total=total, description=clean(label))
+
+        yield show

@@ -6,9 +6,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from ddprof.cli.load import say, tell
 from ddprof.errors import UsageError
@@ -18,7 +20,18 @@ if TYPE_CHECKING:
     from ddprof.dashboard.runs.open_run import OpenRun
 
 FORMATS = ("text", "json", "markdown", "html")
+text_or_json = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 _SUFFIXES = {".txt": "text", ".json": "json", ".md": "markdown", ".html": "html", ".htm": "html"}
+
+
+def output_options(*forms: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator that adds `--format`, one of `forms` (none: of FORMATS), and `--output`, as `form` and `output`."""
+    form = click.option(
+        "--format", "form", type=click.Choice(forms or FORMATS), help="Default: text, or by the suffix of -o."
+    )
+    file = click.Path(path_type=Path, dir_okay=False)
+    output = click.option("-o", "--output", type=file, help="Write to this file, not to stdout.")
+    return lambda command: form(output(command))
 
 
 def chosen_format(stated: str | None, output: Path | None) -> str:
@@ -31,14 +44,20 @@ def chosen_format(stated: str | None, output: Path | None) -> str:
 def deliver(
     reports: Sequence[Report], form: str, output: Path | None, following: Sequence[Sequence[str]], full: bool = False
 ) -> None:
-    """Print the reports, or write them to `output` and print the headlines on stderr.
+    """Print the reports, boxed where stdout is a terminal, or write them and print the headlines on stderr.
 
     `following`: the next commands of each report. `full`: nothing is shortened.
     """
-    if output is None:
-        show(reports, form, following, full)
-    else:
+    if output is not None or form != "text" or not sys.stdout.isatty():
         write_reports(output, render(reports, form, following, full), reports)
+        return
+    from rich.console import Console
+
+    from ddprof.report.text import print_report
+
+    console = Console()
+    for report, commands in zip(reports, following, strict=True):
+        print_report(console, report, commands, full)
 
 
 def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None) -> Report:
@@ -52,44 +71,18 @@ def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None
     return report
 
 
-def render(
-    reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None, full: bool = False
-) -> str:
+def render(reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] = (), full: bool = False) -> str:
     """All reports as one document of the format; for HTML an opened run, which has the events to draw."""
     if form == "json":
         from ddprof.report.json.contract import to_document
 
         return json.dumps(to_document(reports), indent=1, allow_nan=False) + "\n"
     if form == "markdown":
-        from ddprof.report.markdown import render_markdown
-
-        return "\n".join(render_markdown(report, commands, full) for report, commands in _with_next(reports, following))
-    from ddprof.report.text import render_text
-
-    return "\n".join(render_text(report, commands, full) for report, commands in _with_next(reports, following))
-
-
-def _with_next(
-    reports: Sequence[Report], following: Sequence[Sequence[str]] | None
-) -> Iterator[tuple[Report, Sequence[str]]]:
-    """Each report paired with its next commands."""
-    return zip(reports, following if following is not None else [()] * len(reports), strict=True)
-
-
-def show(
-    reports: Sequence[Report], form: str, following: Sequence[Sequence[str]] | None = None, full: bool = False
-) -> None:
-    """Print to stdout; text is coloured and boxed where stdout is a terminal."""
-    if form != "text" or not sys.stdout.isatty():
-        tell(render(reports, form, following, full))
-        return
-    from rich.console import Console
-
-    from ddprof.report.text import print_report
-
-    console = Console()
-    for report, commands in _with_next(reports, following):
-        print_report(console, report, commands, full)
+        from ddprof.report.markdown import render_markdown as render_one
+    else:
+        from ddprof.report.text import render_text as render_one
+    each = zip(reports, following or [()] * len(reports), strict=True)
+    return "\n".join(render_one(report, commands, full) for report, commands in each)
 
 
 def write_reports(path: Path | None, text: str, reports: Sequence[Report]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any
 
@@ -14,17 +14,19 @@ from ddprof.errors import UsageError
 
 @dataclass(frozen=True)
 class Reading:
-    """Options as in `ddprof.analyzers.engine.Options`: engine, ranks, processes (None: by CPUs and memory), cache."""
+    """Options of `ddprof.analyzers.engine.Options`, which explains them, by their names there."""
 
     workers: int | None = None
     cache: bool | str = True
     engine: str = "local"
     ranks: str = "all"
     window: int | None = None
+    strict: bool = False
+    max_memory: int | None = None
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a command with these options; it receives them as `reading`."""
+    """Decorate a command with these options; it receives them, and those of its own that it reads by, as `reading`."""
 
     @click.option("--workers", type=click.IntRange(1), help="Processes that read traces (default: by CPU and memory).")
     @cache_options
@@ -43,8 +45,9 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--window", type=click.IntRange(1), help="Which trace window to read, from 1 (default: the last).")
     @wraps(command)
-    def with_reading(*args: Any, workers: int | None, cache: bool | str, engine: str, ranks: str, **given: Any) -> Any:
-        return command(*args, reading=Reading(workers, cache, engine, ranks, given.pop("window")), **given)
+    def with_reading(*args: Any, **given: Any) -> Any:
+        reads = {field.name: given.pop(field.name) for field in fields(Reading) if field.name in given}
+        return command(*args, reading=Reading(**reads), **given)
 
     return with_reading
 

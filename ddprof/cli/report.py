@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ddprof.cli.destination import destination
+from ddprof.cli.answer import destination
 from ddprof.cli.load import load_one, load_open_run
 from ddprof.cli.output import chosen_format, render, write_reports
 from ddprof.cli.reading import Reading, reading_options

@@ -184,7 +184,7 @@ def _follower(trackers: tuple[str, ...]) -> str:
     """
     if not trackers:
         return ""
-    from ddprof.cli.destination import destination
+    from ddprof.cli.answer import destination
 
     chosen = destination()
     chosen.sender("--log-to", trackers)

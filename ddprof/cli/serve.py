@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 
 import click
 
-from ddprof.cli.load import say
-from ddprof.cli.progress import progress_bar
+from ddprof.cli.load import progress_bar, say
 from ddprof.errors import UsageError
 
 MIN_TOKEN_CHARS = 16

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddprof.cli.load import load_run, pairs, tell
+from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
 from ddprof.report import calibration
@@ -21,15 +22,21 @@ if TYPE_CHECKING:
     from ddprof.analyzers.settings.predict import Prediction
 
 SCHEMA = "ddprof.whatif/1"
-NOW_HELP = "A setting that the run had but did not record: num_workers=2. Repeatable."
+now_option = click.option(
+    "--now",
+    "now",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting that the run had but did not record: num_workers=2. Repeatable.",
+)
 
 
 @click.command("whatif")
 @click.argument("run", required=False)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE[@RANKS]", help="What to change. Repeatable.")
-@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+@now_option
 @click.option("--list", "listed", is_flag=True, help="List the settings, their values and what each one assumes.")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@text_or_json
 @reading_options
 def command(
     run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, reading: Reading

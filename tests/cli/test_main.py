@@ -123,7 +123,7 @@ def test_what_is_heavy_is_imported_by_who_needs_it_and_stores_by_who_names_one(s
 
 LASTING = """
 import gc
-from ddprof.cli.lasting import import_lasting
+from ddprof.cli.lazy_group import import_lasting
 try: import_lasting("ddprof.nothing")
 except ModuleNotFoundError: print(gc.isenabled())
 module = import_lasting("ddprof.analyzers.engine"); count = gc.get_freeze_count()

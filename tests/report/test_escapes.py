@@ -21,7 +21,7 @@ from ddprof.report.markdown import render_markdown
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
 from ddprof.report.redaction.redact import rewritten
 from ddprof.report.text import print_report, render_text
-from ddprof.slices.comparison.compare_page import render_html
+from ddprof.slices.comparison.compare_command import render_html
 from ddprof.untrusted.plain_text import clean
 from tests.dashboard.onefile_reader import File
 

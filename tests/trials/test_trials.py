@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddprof.errors import NoUsableInput
-from ddprof.slices.tuning.result import result
 from ddprof.slices.tuning.search import search
+from ddprof.slices.tuning.session import result
 from ddprof.trials import paired
 from ddprof.trials.document import FILE, read_document, read_state, write_document
 from ddprof.trials.paired import LEAST_GAIN, LOOKS, LOST, MOST_PAIRS, OPEN, WON, gain, looks_at, outcome

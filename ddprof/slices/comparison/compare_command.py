@@ -1,4 +1,4 @@
-"""`ddprof compare`: what changed between two runs."""
+"""`ddprof compare`: what changed between two runs, printed or as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from pathlib import Path
 
 import click
 
+from ddprof.causes import CAUSES
 from ddprof.cli.gates import FAIL_ON_HELP, fail, gates_of
 from ddprof.cli.load import load_one
-from ddprof.cli.output import FORMATS, chosen_format, put
+from ddprof.cli.output import chosen_format, output_options, put
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput
+from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.limit import parse_limit, regressions
-from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text
-from ddprof.slices.comparison.compare_page import render_html
+from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text, row_words
+from ddprof.report.html.markup import Markup, join, table, tag
+from ddprof.report.html.page import embedded, page
+from ddprof.report.html.svg import legend, step_bar
+from ddprof.report.model import Report
 
 
 @click.command("compare")
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options()
 @click.option("--max-regression", metavar="LIMIT", help="Exit with 3 if the step got slower by more: 5%, 10ms.")
 @click.option(
     "--fail-on", multiple=True, metavar="EXPR", help=f"{FAIL_ON_HELP} Only what BEFORE does not have as well."
@@ -77,3 +79,39 @@ def _deliver(comparison: Comparison, form: str, output: Path | None) -> None:
     else:
         text = {"text": render_text, "markdown": render_markdown, "html": render_html}[form](comparison)
     put(text, output, comparison_headline(comparison))
+
+
+def render_html(comparison: Comparison) -> str:
+    """The whole page, with the comparison's JSON document inside."""
+    names = f"{comparison.before.run.name or 'before'} against {comparison.after.run.name or 'after'}"
+    body = [
+        tag("h1", comparison_headline(comparison)),
+        *(tag("p", tag("strong", "Not comparable as they stand: "), text) for text in comparison.differences),
+        tag(
+            "section",
+            tag("h2", "Where the step goes"),
+            _bar("Before", comparison.before),
+            _bar("After", comparison.after),
+        ),
+        tag("section", tag("h2", "What changed"), _table(comparison)),
+        _findings(comparison),
+    ]
+    return page(f"ddprof: {names}", names, body, embedded(to_json(comparison)))
+
+
+def _bar(label: str, report: Report) -> Markup:
+    words = f"{label}: {phrases.run_words(report)}"
+    return join(tag("p", words), step_bar(report.ledger.job, words), legend(report.ledger.job))
+
+
+def _table(comparison: Comparison) -> Markup:
+    rows = [("step", comparison.step), *((CAUSES[d.name].label, d) for d in comparison.causes)]
+    heads = ["per step", "before", "after", "change", "95 % interval", ""]
+    return table(heads, [(name, *row_words(d)) for name, d in rows])
+
+
+def _findings(comparison: Comparison) -> Markup:
+    items = [join("Gone: ", f.summary, " ", tag("code", f.id)) for f in comparison.gone]
+    items += [join("New: ", f.summary, " ", tag("code", f.id), f", {phrases.who_words(f)}") for f in comparison.new]
+    items += [join("Note: ", text) for text in comparison.notes]
+    return tag("section", tag("ul", *(tag("li", item) for item in items))) if items else Markup()

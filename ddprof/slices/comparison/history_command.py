@@ -8,6 +8,7 @@ import os
 import click
 
 from ddprof.cli.load import load_reports, tell
+from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.dashboard.runs.names import run_names
@@ -18,7 +19,7 @@ from ddprof.slices.comparison.history_text import render_text, to_json
 
 @click.command("history")
 @click.argument("folder", metavar="FOLDER")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@text_or_json
 @redact_option
 @reading_options
 def command(folder: str, form: str, redact: bool, reading: Reading) -> None:

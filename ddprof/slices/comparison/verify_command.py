@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ddprof.cli.load import load_one, load_run, pairs, say, tell
+from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
-from ddprof.cli.whatif import NOW_HELP
+from ddprof.cli.whatif import now_option
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.finding_ids import HOST_LAUNCH_BOUND
 from ddprof.findings import Recoverable
@@ -61,11 +62,11 @@ class CommandAfterDashes(click.Command):
 @click.argument("after", required=False)
 @click.option("--with", "settings", multiple=True, metavar="KEY=VALUE", help="What was changed, as for whatif.")
 @click.option("--finding", metavar="ID", help="What was changed: the fix of this finding of BEFORE.")
-@click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
+@now_option
 @click.option("--out", default="ddprof-runs", show_default=True, help="Folder for the run that is started.")
 @click.option("--skip", default=5, show_default=True, type=click.IntRange(0), help="Steps before the trace window.")
 @click.option("--steps", default=10, show_default=True, type=click.IntRange(3), help="Steps in the trace window.")
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@text_or_json
 @click.option("--no-record", is_flag=True, help="Do not append the outcome to the calibration files.")
 @reading_options
 @click.pass_context

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from ddprof._version import __version__
+from ddprof.cli.output import text_or_json
 from ddprof.slices.doctor.machine import machine
 from ddprof.slices.doctor.model import Provision, State
 from ddprof.slices.doctor.training import training
@@ -53,7 +54,7 @@ EXTRAS = {
     help="Where runs would be written.",
     show_default=True,
 )
-@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@text_or_json
 def command(python: str, out: Path, form: str) -> None:
     """Check which parts of ddprof work here, which are missing, and how to get them.
 

@@ -10,10 +10,9 @@ import click
 
 from ddprof.cli.load import tell
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors
-from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.explain import explain
 from ddprof.slices.hangs.model import Hang
-from ddprof.slices.hangs.text import render_hang
+from ddprof.slices.hangs.text import hang_document, render_hang
 
 
 @click.command("hang")

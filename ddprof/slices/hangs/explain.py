@@ -8,11 +8,10 @@ from dataclasses import replace
 from ddprof.analyzers.failure import FailureAnswer
 from ddprof.errors import NoUsableInput
 from ddprof.report.model import Failure
-from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.judging.verdict import judge
 from ddprof.slices.hangs.model import AFTER, NONE, Hang
 from ddprof.slices.hangs.reading.collect import Gathered, collect
-from ddprof.slices.hangs.text import render_hang
+from ddprof.slices.hangs.text import hang_document, render_hang
 from ddprof.units import format_us
 
 INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, by SIGTERM
@@ -63,13 +62,10 @@ def explain(paths: Sequence[str]) -> Hang:
     return replace(hang, notes=(*hang.notes, *notes))
 
 
-def _of_ended(folder: str) -> Failure | None:
-    hang = failed_job(folder)
-    return None if hang is None else _failure(hang)
-
-
 def _failure(hang: Hang) -> Failure:
     return Failure(hang_document(hang), render_hang(hang), hang.timeout_s)
 
 
-FAILURE = FailureAnswer(_of_ended, lambda paths: _failure(explain(paths)))
+FAILURE = FailureAnswer(
+    lambda folder: _failure(hang) if (hang := failed_job(folder)) else None, lambda paths: _failure(explain(paths))
+)

@@ -14,13 +14,13 @@ import click
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
 from ddprof.errors import NoUsableInput
-from ddprof.slices.live.ranks import ranks_of, silent_ranks
 from ddprof.units import format_count, format_ranks
 from ddprof.untrusted.plain_text import clean
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
+
 
 _PERIOD_S = 1.0
 
@@ -90,3 +90,19 @@ def _headline(run: Path, ranks: Sequence[LiveRank]) -> str:
 
 def _ms(ns: int) -> str:
     return f"{ns / 1e6:.1f}"
+
+
+_SILENT_STEPS, _SILENT_NS = 10, 2_000_000_000  # a rank this long without a step is probably stuck
+
+
+def ranks_of(run: Path) -> list[LiveRank]:
+    """The ranks that write to the run folder. Raises NoUsableInput where none does."""
+    ranks = read_ranks(run)
+    if not ranks:
+        raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
+    return ranks
+
+
+def silent_ranks(ranks: Sequence[LiveRank]) -> list[int]:
+    """Ranks without a step for a while."""
+    return [r.rank for r in ranks if r.median_ns() and r.age_ns > _SILENT_STEPS * r.median_ns() + _SILENT_NS]

@@ -8,7 +8,7 @@ import click
 
 from ddprof.capture.launcher.live import request_stop
 from ddprof.errors import DdprofError
-from ddprof.slices.live.ranks import ranks_of
+from ddprof.slices.live.status import ranks_of
 from ddprof.units import format_count
 
 

@@ -9,7 +9,7 @@ import click
 from ddprof.capture.files.control import LONGEST_WINDOW
 from ddprof.capture.launcher.live import request_window
 from ddprof.errors import DdprofError
-from ddprof.slices.live.ranks import ranks_of
+from ddprof.slices.live.status import ranks_of
 from ddprof.units import format_count
 
 

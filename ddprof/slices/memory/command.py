@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ddprof.cli.output import chosen_format, put
+from ddprof.cli.output import chosen_format, output_options, put
 from ddprof.dashboard.assets import joined
 from ddprof.dashboard.onefile.exhibits import exhibit_section, library
 from ddprof.errors import NoUsableInput
@@ -22,20 +22,16 @@ from ddprof.slices.memory.content import read_snapshot
 from ddprof.slices.memory.exhibits import device_exhibits
 from ddprof.slices.memory.explain import explain
 from ddprof.slices.memory.format import FORMAT
-from ddprof.slices.memory.model import DeviceMemory, Line, OutOfMemory, Share, SnapshotMemory
+from ddprof.slices.memory.model import DeviceMemory, OutOfMemory, SnapshotMemory
 from ddprof.slices.memory.snapshot import CodeFrame
 from ddprof.slices.memory.text import render_memory
 
-FORMATS = ("text", "json", "html")
 SCHEMA = "ddprof.memory/1"
 
 
 @click.command("memory")
 @click.argument("paths", nargs=-1, required=True, metavar="SNAPSHOT...")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="Default: text, or by the suffix of -o.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout."
-)
+@output_options("text", "json", "html")
 def command(paths: tuple[str, ...], form: str | None, output: Path | None) -> None:
     """Show what occupies a device's memory at its peak: by category and by line of the script.
 
@@ -122,8 +118,20 @@ def _device(memory: DeviceMemory) -> dict[str, Any]:
             "fragmented_bytes": memory.trapped_bytes,
             "cached_bytes": memory.empty_bytes,
             "unknown_bytes": memory.unknown_bytes,
-            "categories": [_share(share) for share in memory.shares],
-            "lines": [_line(line) for line in memory.lines],
+            "categories": [
+                {
+                    "category": share.category,
+                    "decided_by": share.how,
+                    "bytes": share.size_bytes,
+                    "blocks": share.blocks,
+                    "is_known": share.is_known,
+                }
+                for share in memory.shares
+            ],
+            "lines": [
+                {**_frame(line.frame), "bytes": line.size_bytes, "blocks": line.blocks, "mostly": line.category}
+                for line in memory.lines
+            ],
             "other_lines_bytes": memory.lineless_bytes,
         },
         "peak_reserved_bytes": memory.most_reserved_bytes,
@@ -136,20 +144,6 @@ def _device(memory: DeviceMemory) -> dict[str, Any]:
         "advice": list(memory.advice),
         "notes": list(memory.notes),
     }
-
-
-def _share(share: Share) -> dict[str, Any]:
-    return {
-        "category": share.category,
-        "decided_by": share.how,
-        "bytes": share.size_bytes,
-        "blocks": share.blocks,
-        "is_known": share.is_known,
-    }
-
-
-def _line(line: Line) -> dict[str, Any]:
-    return {**_frame(line.frame), "bytes": line.size_bytes, "blocks": line.blocks, "mostly": line.category}
 
 
 def _frame(frame: CodeFrame) -> dict[str, Any]:

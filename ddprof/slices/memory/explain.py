@@ -61,7 +61,7 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
         failures[:MOST_FAILURES],
         _curve(at, replayed),
         (*advice(apart, failures, int(replayed.reserved_bytes[top])), *_smaller(shares)),
-        _notes(replayed, held, len(failures)),
+        _notes(replayed, len(failures)),
     )
 
 
@@ -155,7 +155,7 @@ def _curve(at: Array, replayed: Replayed) -> MemoryCurve:
     return MemoryCurve(tuple(at[cuts].tolist()), held, reserved)
 
 
-def _notes(replayed: Replayed, held: int, failures: int) -> tuple[str, ...]:
+def _notes(replayed: Replayed, failures: int) -> tuple[str, ...]:
     notes: Sequence[str] = [
         f"{replayed.blocks.lost} events contradict others: some are missing" * (replayed.blocks.lost > 0),
         f"what the events leave differs from the blocks at the end by {format_bytes(replayed.adrift_bytes)}"

@@ -11,11 +11,11 @@ import click
 
 from ddprof.cli.fixes import FIXES_HELP
 from ddprof.cli.load import load_run, pairs, say
-from ddprof.cli.output import write_file
+from ddprof.cli.output import text_or_json, write_file
 from ddprof.cli.reading import Reading, reading_options
-from ddprof.cli.whatif import NOW_HELP
+from ddprof.cli.whatif import now_option
 from ddprof.errors import UsageError
-from ddprof.slices.planning.document import format_option, print_plan
+from ddprof.slices.planning.document import print_plan
 from ddprof.slices.planning.layout_commands import scale, sharding
 from ddprof.units import MIB, format_bytes, format_rate, format_share, format_us
 
@@ -55,9 +55,8 @@ def command() -> None:
 
 def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
     """Decorate a command with the common options: a run, values its recording lacks, and the output format."""
-    now_option = click.option("--now", "now", multiple=True, metavar="KEY=VALUE", help=NOW_HELP)
     fixes_option = click.option("--fixes", type=click.Path(path_type=Path), help=FIXES_HELP)
-    return click.argument("run")(now_option(fixes_option(format_option(reading_options(command)))))
+    return click.argument("run")(now_option(fixes_option(text_or_json(reading_options(command)))))
 
 
 @command.command("buckets")

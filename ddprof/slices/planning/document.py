@@ -8,11 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import click
-
 from ddprof.cli.load import tell
 
-format_option = click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
 Plan = TypeVar("Plan")
 
 
@@ -30,7 +27,8 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         if fields.get("points") and "knob" in fields:
-            fields |= _summary(value)
+            curve: Any = value
+            fields |= {"best": curve.best.value, "flat": [point.value for point in curve.flat]}
         return fields
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -39,7 +37,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else None
     return value
-
-
-def _summary(curve: Any) -> dict[str, Any]:
-    return {"best": curve.best.value, "flat": [point.value for point in curve.flat]}

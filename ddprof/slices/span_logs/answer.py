@@ -10,6 +10,7 @@ from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
 from ddprof.cli.output import chosen_format, put
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
+from ddprof.report.log_reading import fenced
 from ddprof.slices.span_logs.format import FORMAT
 
 
@@ -36,7 +37,7 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
     if form == "json":
         text = json.dumps(document(report), indent=1, allow_nan=False) + "\n"
     elif form == "markdown":
-        text = f"```text\n{text.replace('```', '???')}```\n"
+        text = fenced(text)
     put(text, output, report.sentence)
     if asked.is_strict and (log.torn or log.damaged):
         raise NoUsableInput(f"--strict: {log.label}: lines or files of its logs are damaged")

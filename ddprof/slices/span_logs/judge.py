@@ -13,9 +13,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
+from ddprof.report.log_reading import LogFinding
 from ddprof.significance import MAX_CHANCE
-from ddprof.slices.span_logs.model import BETWEEN, UNNAMED, Run, SpanFinding
+from ddprof.slices.span_logs.model import BETWEEN, UNNAMED, Run
 from ddprof.tables import Array
 from ddprof.units import format_count, format_ranks, format_share, format_us
 
@@ -37,7 +38,7 @@ KINDS = (
 )
 
 
-def findings_of(run: Run) -> list[SpanFinding]:
+def findings_of(run: Run) -> list[LogFinding]:
     """All that the spans show, the dearest first."""
     phases = [name for name in run.phases if not MEETS.search(name) and name != UNNAMED]
     late = [finding for name in phases for finding in _late(run, name)]
@@ -55,11 +56,7 @@ def _kind(phase: str) -> tuple[str, str, str | None]:
     return kind or ("phase", "what it runs between steps" if phase == BETWEEN else phase, None)
 
 
-def _severity(share: float) -> str:
-    return "critical" if share >= CRITICAL_SHARE else "warning" if share >= WARNING_SHARE else "info"
-
-
-def _late(run: Run, phase: str) -> Iterator[SpanFinding]:
+def _late(run: Run, phase: str) -> Iterator[LogFinding]:
     """Ranks that take longer in a phase than the others, which wait for them."""
     if len(run.ranks) < 2:
         return
@@ -87,16 +84,16 @@ def _late(run: Run, phase: str) -> Iterator[SpanFinding]:
         how_often = f"in every step since step {run.numbers[first]}" if first else "in every step"
     else:
         how_often = f"in {int((recent > SAME * recent.max()).sum())} of {len(recent)} steps"
-    yield SpanFinding(
+    yield LogFinding(
         f"straggler.{of}",
-        _severity(excess_s / step_s),
+        severity(excess_s, step_s),
         f"{format_ranks(ranks)} takes {format_us(excess_s * 1e6)} longer than the others for {words} ({phase}), "
         f"{how_often}",
         excess_s / step_s,
         ranks,
-        phase,
         (f"the others wait {format_share(excess_s / step_s)} of each step for it: {_meeting_words(run)}",),
         page,
+        phase,
     )
 
 
@@ -120,7 +117,7 @@ def _since(more: Array) -> int:
     return int(places[at]) if is_clear else 0
 
 
-def _stops(run: Run, phase: str, named: set[int]) -> Iterator[SpanFinding]:
+def _stops(run: Run, phase: str, named: set[int]) -> Iterator[LogFinding]:
     """Pauses in few steps: of all ranks at once, or of another one each time."""
     times = run.phases[phase].copy()
     times[[row for row, rank in enumerate(run.ranks) if rank in named]] = 0.0
@@ -133,6 +130,7 @@ def _stops(run: Run, phase: str, named: set[int]) -> Iterator[SpanFinding]:
     longest_s = more[:, at].max(axis=0)
     run_s = float(np.median(run.period_s, axis=0).sum())
     share = float(longest_s.sum()) / run_s
+    grade = severity(share, 1.0)
     of, words, page = _kind(phase)
     together = 2 * hit[:, at].sum(axis=0) > len(run.ranks)
     length, per_hour = format_us(float(np.median(longest_s)) * 1e6), format_us(share * 3600e6)
@@ -141,20 +139,20 @@ def _stops(run: Run, phase: str, named: set[int]) -> Iterator[SpanFinding]:
     if 2 * together.sum() > len(at) or len(run.ranks) == 1:
         who = "all ranks" if len(run.ranks) > 1 else f"rank {run.ranks[0]}"
         summary = f"{words} ({phase}) stops {who} {rate}"
-        yield SpanFinding(f"pause.{of}", _severity(share), summary, share, (), phase, evidence, page)
+        yield LogFinding(f"pause.{of}", grade, summary, share, (), evidence, page, phase)
         return
     count = np.bincount(np.argmax(more[:, at], axis=0), minlength=len(run.ranks))
     ranks = int((count > 0).sum())
     if ranks > 1 and chance_of_most(int(count.max()), len(at), len(run.ranks)) >= MAX_CHANCE:
         summary = f"{words} ({phase}) stops one rank after another {rate}: {ranks} ranks in turn"
-        yield SpanFinding(f"rotating.{of}", _severity(share), summary, share, (), phase, evidence, page)
+        yield LogFinding(f"rotating.{of}", grade, summary, share, (), evidence, page, phase)
         return
     rank = run.ranks[int(np.argmax(count))]
     summary = f"{words} ({phase}) stops rank {rank} {rate}, and the others wait"
-    yield SpanFinding(f"straggler.{of}", _severity(share), summary, share, (rank,), phase, evidence, page)
+    yield LogFinding(f"straggler.{of}", grade, summary, share, (rank,), evidence, page, phase)
 
 
-def _on_all(run: Run, phase: str) -> Iterator[SpanFinding]:
+def _on_all(run: Run, phase: str) -> Iterator[LogFinding]:
     """Parts of each step that every rank spends beside computing."""
     share = float(np.median(run.phases[phase].sum(axis=1) / run.period_s.sum(axis=1)))
     of, words, page = _kind(phase)
@@ -162,12 +160,12 @@ def _on_all(run: Run, phase: str) -> Iterator[SpanFinding]:
         return
     who = "every rank" if len(run.ranks) > 1 else f"rank {run.ranks[0]}"
     summary = f"{who} spends {format_share(share)} of the run on {words} ({phase})"
-    severity = "warning" if share >= CRITICAL_SHARE else "info"  # of its host: what its device does is in no span
+    grade = "warning" if share >= CRITICAL_SHARE else "info"  # of its host: what its device does is in no span
     evidence = ("time of the host; a device that has work left meanwhile loses nothing by it",)
-    yield SpanFinding(f"all.{of}", severity, summary, share, (), phase, evidence, page)
+    yield LogFinding(f"all.{of}", grade, summary, share, (), evidence, page, phase)
 
 
-def _beside(run: Run, name: str) -> Iterator[SpanFinding]:
+def _beside(run: Run, name: str) -> Iterator[LogFinding]:
     """Steps that are longer while something runs beside them on another thread."""
     during = run.beside[name].max(axis=0) > MOSTLY_BESIDE
     period = np.median(run.period_s, axis=0)
@@ -180,14 +178,14 @@ def _beside(run: Run, name: str) -> Iterator[SpanFinding]:
     if more < WARNING_SHARE * float(np.median(usual)) or more < SURE * error:
         return
     share = more * count / float(period.sum())
-    yield SpanFinding(
+    yield LogFinding(
         "beside.slows_steps",
-        _severity(share),
+        severity(share, 1.0),
         f"steps take {format_us(float(np.median(slow)) * 1e6)} instead of {format_us(float(np.median(usual)) * 1e6)} "
         f"while {name} runs beside them",
         share,
         (),
-        name,
         (f"{format_count(count, 'step')} of {len(during)}; it takes CPU, memory or bandwidth from the step",),
         _kind(name)[2],
+        name,
     )

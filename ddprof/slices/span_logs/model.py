@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ddprof.report.log_reading import LogFinding
 from ddprof.tables import Array
 
 UNNAMED, BETWEEN = "(step, in no span)", "(between steps)"
@@ -48,25 +49,11 @@ class Run:
 
 
 @dataclass(frozen=True)
-class SpanFinding:
-    """One finding of span logs. `share`: of the time of the run; `page`: the one that explains it."""
-
-    id: str
-    severity: str  # "critical" | "warning" | "info"
-    summary: str
-    share: float
-    ranks: tuple[int, ...] = ()
-    phase: str = ""
-    evidence: tuple[str, ...] = ()
-    page: str | None = None
-
-
-@dataclass(frozen=True)
 class SpanReport:
     """The reading of the logs of one run."""
 
     log: SpanLog
     run: Run
     sentence: str
-    findings: tuple[SpanFinding, ...]
+    findings: tuple[LogFinding, ...]
     abstained: tuple[str, ...]

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from ddprof.report.log_reading import (
+    NOTHING,
+    WIDTH,
+    LogFinding,
+    finding_lines,
+    finding_row,
+    in_blocks,
+    next_commands,
+    number_table,
+)
 from ddprof.slices.span_logs.judge import MEETS, findings_of
-from ddprof.slices.span_logs.model import UNNAMED, Run, SpanFinding, SpanLog, SpanReport
-from ddprof.slices.span_logs.steps import run_of
+from ddprof.slices.span_logs.model import UNNAMED, Run, SpanLog, SpanReport
+from ddprof.slices.span_logs.read import run_of
 from ddprof.units import format_count, format_share, format_us
-from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import masked_data
 
 SCHEMA = "ddprof.span_log/1"
-WIDTH = 100
 _MOST_PHASES = 12
-_NOTHING = 0.0005  # of a step: prints as 0.0 %
 
 
 def explained(log: SpanLog) -> SpanReport:
@@ -29,7 +35,7 @@ def explained(log: SpanLog) -> SpanReport:
     return SpanReport(log, run, _sentence(run, findings), findings, tuple(_abstained(log, run)))
 
 
-def _sentence(run: Run, findings: tuple[SpanFinding, ...]) -> str:
+def _sentence(run: Run, findings: tuple[LogFinding, ...]) -> str:
     period = np.median(run.period_s, axis=0) * 1e6
     low, middle, high = (float(np.quantile(period, at)) for at in (0.1, 0.5, 0.9))
     leading = next((finding.summary for finding in findings if finding.severity != "info"), None)
@@ -54,26 +60,14 @@ def render(report: SpanReport) -> str:
     """The reading as plain characters, ending in a newline."""
     run, log = report.run, report.log
     ranks, steps = format_count(len(run.ranks), "rank"), format_count(len(run.numbers), "step")
-    blocks = [
+    blocks: list[Iterable[str]] = [
         [*textwrap.wrap(report.sentence, WIDTH), f"Log: {log.label} ({log.writer}): {ranks}, {steps}"],
-        [line for finding in report.findings for line in _finding(finding)],
-        list(_table(run)),
+        finding_lines(report.findings),
+        _table(run),
         [line for said in report.abstained for line in textwrap.wrap(f"Not judged. {said}", WIDTH)],
-        [f"Next: {command}" for command in next_commands(report)],
+        next_commands(report.findings),
     ]
-    return "\n\n".join("\n".join(clean(line).rstrip() for line in block) for block in blocks if block) + "\n"
-
-
-def next_commands(report: SpanReport) -> list[str]:
-    """Commands to type next."""
-    pages = dict.fromkeys(f.page for f in report.findings if f.page is not None and f.severity != "info")
-    return [*(f"ddprof explain {page}" for page in pages), "ddprof run -- COMMAND"]
-
-
-def _finding(finding: SpanFinding) -> Iterator[str]:
-    yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", WIDTH, subsequent_indent="  ")
-    for words in finding.evidence:
-        yield from textwrap.wrap(words, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return in_blocks(blocks)
 
 
 def _rows(run: Run) -> list[tuple[str, float, float, int, float]]:
@@ -87,18 +81,12 @@ def _rows(run: Run) -> list[tuple[str, float, float, int, float]]:
 
 
 def _table(run: Run) -> Iterator[str]:
-    rows = [row for row in _rows(run) if row[4] > _NOTHING]
+    rows = [row for row in _rows(run) if row[4] > NOTHING]
     yield "Phases of a step (without the spans inside them)"
     cells = [("phase", "mean", "longest rank", "", "share")]
     for name, mean, longest, rank, share in rows[:_MOST_PHASES]:
         cells.append((name, format_us(mean * 1e6), format_us(longest * 1e6), f"({rank})", format_share(share)))
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        yield (
-            "  "
-            + row[0].ljust(widths[0])
-            + "".join("  " + c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))
-        )
+    yield from number_table(cells)
     if len(rows) > _MOST_PHASES:
         yield f"  ... and {len(rows) - _MOST_PHASES} more (--format json)"
 
@@ -119,7 +107,7 @@ def document(report: SpanReport) -> dict[str, Any]:
             "ranks": list(run.ranks),
             "steps": {"first": run.numbers[0], "count": len(run.numbers)},
             "step_us": float(np.median(run.period_s) * 1e6),
-            "findings": [{**asdict(finding), "ranks": list(finding.ranks)} for finding in report.findings],
+            "findings": [finding_row(finding) for finding in report.findings],
             "phases": phases,
             "not_judged": list(report.abstained),
         }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddprof.capture.files.layout import MANIFEST
-from ddprof.cli.destination import Destination, Send
+from ddprof.cli.answer import Destination, Send
 from ddprof.errors import DdprofError
 from ddprof.slices.trackers.target import parse_targets
 

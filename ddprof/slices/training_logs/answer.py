@@ -12,6 +12,7 @@ from ddprof.cli.load import say
 from ddprof.cli.output import chosen_format, put
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
+from ddprof.report.log_reading import fenced
 from ddprof.slices.training_logs.format import FORMAT
 
 if TYPE_CHECKING:  # every analysis asks this module, and few are of logs
@@ -34,10 +35,10 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
 
         text = json.dumps(logs_document(reports), indent=1, allow_nan=False) + "\n"
     else:
-        from ddprof.slices.training_logs.text import markdown_log, render_log
+        from ddprof.slices.training_logs.text import render_log
 
-        render = markdown_log if form == "markdown" else render_log
-        text = "\n".join(render(report, _next(report)) for report in reports)
+        texts = map(render_log, reports)
+        text = "\n".join(map(fenced, texts) if form == "markdown" else texts)
     put(text, output, *(report.sentence for report in reports))
 
 
@@ -55,11 +56,6 @@ def _read(sources: Sequence[Source], is_strict: bool) -> list[LogReport]:
     for failure in failures:
         say(failure)
     return reports
-
-
-def _next(report: LogReport) -> list[str]:
-    pages = dict.fromkeys(f.page for f in report.findings if f.page is not None and f.severity != "info")
-    return [*(f"ddprof explain {page}" for page in pages), "ddprof run -- COMMAND"]
 
 
 def _redacted(report: LogReport, key: bytes | None) -> LogReport:

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from ddprof.slices.training_logs.model import (
-    CallRow,
-    IterationSummary,
-    LoggedIteration,
-    LogReport,
-    TimerRow,
-)
+from ddprof.report.log_reading import finding_row
+from ddprof.slices.training_logs.model import LIMITS, CallRow, IterationSummary, LoggedIteration, LogReport, TimerRow
 from ddprof.untrusted.secrets import masked_data
 
 SCHEMA = "ddprof.training_log/1"
@@ -36,7 +30,7 @@ def _log(report: LogReport) -> dict[str, Any]:
         "writers": list(log.writers),
         "sentence": report.sentence,
         "sizes": dict(log.sizes),
-        "findings": [{**asdict(finding), "ranks": list(finding.ranks)} for finding in report.findings],
+        "findings": [finding_row(finding) for finding in report.findings],
         "iteration": None if report.iterations is None else _summary(report.iterations),
         "timers": [_timer(row) for row in report.timers],
         "communication": [_calls(row) for row in report.calls],
@@ -56,7 +50,7 @@ def _log(report: LogReport) -> dict[str, Any]:
             for reading in log.by_rank
         ],
         "not_judged": list(report.abstained),
-        "limits": report.limits,
+        "limits": LIMITS,
     }
 
 

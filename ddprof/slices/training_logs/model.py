@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ddprof.report.log_reading import LogFinding
+
+LIMITS = (
+    "A log holds no events: what overlaps, what is idle and why is not in it. `ddprof run -- COMMAND` records that, "
+    "with no change to the script."
+)
 DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
 
 
@@ -191,19 +197,6 @@ class CallRow:
 
 
 @dataclass(frozen=True)
-class LogFinding:
-    """A finding from a log's lines. `share`: of the iteration or of what `summary` names; `page`: its explanation."""
-
-    id: str
-    severity: str  # "critical" | "warning" | "info"
-    summary: str
-    share: float
-    ranks: tuple[int, ...] = ()
-    evidence: tuple[str, ...] = ()
-    page: str | None = None
-
-
-@dataclass(frozen=True)
 class LogReport:
     """The reading of one log: sentence, tables, findings, and the checks that were not possible with their reasons."""
 
@@ -214,4 +207,3 @@ class LogReport:
     calls: tuple[CallRow, ...] = ()
     findings: tuple[LogFinding, ...] = ()
     abstained: tuple[str, ...] = ()
-    limits: str = ""

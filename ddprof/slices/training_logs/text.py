@@ -3,47 +3,31 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogFinding, LogReport, TimerRow
+from ddprof.report.log_reading import NOTHING, WIDTH, finding_lines, in_blocks, next_commands, number_table
+from ddprof.slices.training_logs.model import LIMITS, CallRow, IterationSummary, LogReport, TimerRow
 from ddprof.units import format_bytes, format_share, format_us
 from ddprof.untrusted.plain_text import clean
 
-PLAIN_WIDTH = 100
 _MAX_CALLS = 24  # operations and sizes: more are in the JSON document
 _NONE = "-"
-_NOTHING = 0.0005  # of an iteration: prints as 0.0 %
 
 
-def render_log(report: LogReport, next_commands: Sequence[str] = ()) -> str:
+def render_log(report: LogReport) -> str:
     """The reading as plain characters, ending in a newline."""
-    blocks = [
-        [*textwrap.wrap(clean(report.sentence), PLAIN_WIDTH), clean(f"Log: {report.log.label}{_by(report)}")],
-        list(_findings(report.findings)),
-        list(_iterations(report.iterations)),
-        list(_timers(report.timers)),
-        list(_calls(report.calls)),
-        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", PLAIN_WIDTH)],
-        textwrap.wrap(report.limits, PLAIN_WIDTH),
-        [f"Next: {command}" for command in next_commands],
+    by = f" ({', '.join(report.log.writers)})" if report.log.writers else ""
+    blocks: list[Iterable[str]] = [
+        [*textwrap.wrap(clean(report.sentence), WIDTH), clean(f"Log: {report.log.label}{by}")],
+        finding_lines(report.findings),
+        _iterations(report.iterations),
+        _timers(report.timers),
+        _calls(report.calls),
+        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", WIDTH)],
+        textwrap.wrap(LIMITS, WIDTH),
+        next_commands(report.findings),
     ]
-    return "\n\n".join("\n".join(clean(line).rstrip() for line in block) for block in blocks if block) + "\n"
-
-
-def markdown_log(report: LogReport, next_commands: Sequence[str] = ()) -> str:
-    """The report as one block of Markdown, which no text in the log can break out of."""
-    return f"```text\n{render_log(report, next_commands).replace('```', '???')}```\n"
-
-
-def _by(report: LogReport) -> str:
-    return f" ({', '.join(report.log.writers)})" if report.log.writers else ""
-
-
-def _findings(findings: Sequence[LogFinding]) -> Iterator[str]:
-    for finding in findings:
-        yield from textwrap.wrap(f"{finding.severity.upper()}  {finding.summary}.", PLAIN_WIDTH, subsequent_indent="  ")
-        for sentence in finding.evidence:
-            yield from textwrap.wrap(sentence, PLAIN_WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return in_blocks(blocks)
 
 
 def _iterations(summary: IterationSummary | None) -> Iterator[str]:
@@ -54,16 +38,13 @@ def _iterations(summary: IterationSummary | None) -> Iterator[str]:
     warm = f" after {left_out} of warm-up" if left_out else ""
     yield f"Iterations: {summary.counted} line{'' if summary.counted == 1 else 's'}{every}{warm}"
     bounds = ("10 %", "90 %") if summary.has_deciles else ("shortest", "longest")
-    cells = [("median", *bounds), tuple(format_us(t * 1e3) for t in _times(summary))]
+    times_ms = (summary.median_ms, summary.low_ms, summary.high_ms)
+    cells = [("median", *bounds), tuple(format_us(ms * 1e3) for ms in times_ms)]
     if summary.tflops is not None:
         cells = [(*cells[0], "TFLOP/s per device"), (*cells[1], f"{summary.tflops:.4g}")]
     if summary.samples_per_s is not None:
         cells = [(*cells[0], "samples/s"), (*cells[1], f"{summary.samples_per_s:.4g}")]
-    yield from _table(cells)
-
-
-def _times(summary: IterationSummary) -> tuple[float, float, float]:
-    return summary.median_ms, summary.low_ms, summary.high_ms
+    yield from number_table(cells)
 
 
 def _timers(rows: Sequence[TimerRow]) -> Iterator[str]:
@@ -80,9 +61,9 @@ def _timers(rows: Sequence[TimerRow]) -> Iterator[str]:
         name = "  " * row.depth + row.name
         cells.append((name, shortest, longest, share) if spread else (name, longest, share))
     outer = sum(row.share for row in rows if row.depth == 0 and row.share is not None)
-    if outer < 1 - _NOTHING:
+    if outer < 1 - NOTHING:
         cells.append(("(in no timer)", *[""] * (len(head) - 2), format_share(1 - outer)))
-    yield from _table(cells)
+    yield from number_table(cells)
 
 
 def _calls(rows: Sequence[CallRow]) -> Iterator[str]:
@@ -94,14 +75,6 @@ def _calls(rows: Sequence[CallRow]) -> Iterator[str]:
         rates = ("-" if rate is None else f"{rate:.3g}" for rate in (row.busbw_gbs, row.logged_busbw_gbs))
         size, total, mean = format_bytes(row.size_bytes), format_us(row.total_ms * 1e3), format_us(row.mean_ms * 1e3)
         cells.append((row.op, size, str(row.count), total, mean, *rates))
-    yield from _table(cells)
+    yield from number_table(cells)
     if len(rows) > _MAX_CALLS:
         yield f"  ... and {len(rows) - _MAX_CALLS} more (--format json)"
-
-
-def _table(cells: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """A table, its first column left-aligned, numbers right-aligned; one of numbers alone is right-aligned."""
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    for row in cells:
-        first = row[0].ljust(widths[0])
-        yield "  ".join(["", first, *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])

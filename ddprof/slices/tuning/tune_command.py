@@ -30,7 +30,7 @@ from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import MASK, masked_words
 
 if TYPE_CHECKING:
-    from ddprof.slices.tuning.journal import TrialJournal
+    pass
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -171,7 +171,9 @@ def _tune(folder: Path, state: TuneState, dry_run: bool, write_patch: Path | Non
         planned = plan_text(state.candidates, state.plan, journal.usual_s, journal.left_s)
         click.echo("\n".join(planned), err=not dry_run)
     if dry_run:
-        _dry(journal)
+        if not state.candidates:
+            tell("Nothing would be tried: no finding asks for a setting that can be applied.")
+        _say_how_to_go_on(folder)
         return
     with view.shown():
         answer, left = session.conclude(journal, record)
@@ -187,10 +189,8 @@ def _tune(folder: Path, state: TuneState, dry_run: bool, write_patch: Path | Non
     say(f"all runs are in {shown}")
 
 
-def _dry(journal: TrialJournal) -> None:
-    if not journal.state.candidates:
-        tell("Nothing would be tried: no finding asks for a setting that can be applied.")
-    say(f"to go on: ddprof tune --resume {shlex.quote(os.path.relpath(journal.folder))}")
+def _say_how_to_go_on(folder: Path) -> None:
+    say(f"to go on: ddprof tune --resume {shlex.quote(os.path.relpath(folder))}")
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def _interruptible(folder: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if (folder / FILE).exists():
-            say(f"to go on: ddprof tune --resume {shlex.quote(os.path.relpath(folder))}")
+            _say_how_to_go_on(folder)
         raise
     finally:
         for number, handler in before.items():

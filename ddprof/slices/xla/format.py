@@ -135,7 +135,7 @@ def _calls(columns: EventColumns, planes: list[Plane]) -> None:
 def _device(columns: EventColumns, plane: Plane, has_marks: bool) -> None:
     for stream, (line, name) in _work(plane):
         every = plane.spans(line)
-        spans = every.where(leaves(every))
+        spans = every.take(np.flatnonzero(leaves(every)))
         _append_work(columns, spans, (plane.name, stream))
         columns.name_track(plane.name, stream, name, 0, stream)
     if not has_marks:
@@ -213,11 +213,10 @@ class Spans:
     steps: Array
     sizes: Array
 
-    def where(self, keep: Array) -> Spans:
-        """The selected spans."""
-        names = [name for name, kept in zip(self.names, keep.tolist(), strict=True) if kept]
+    def take(self, rows: Array) -> Spans:
+        """The spans of these rows."""
         others = (self.start_ns, self.dur_ns, self.correlation, self.steps, self.sizes)
-        return Spans(names, *(column[keep] for column in others))
+        return Spans([self.names[row] for row in rows.tolist()], *(column[rows] for column in others))
 
 
 class Plane:
@@ -262,9 +261,7 @@ class Plane:
         spans = Spans(names, start, end - start, *(columns[name] for name in _USED))
         keep = (length > 0) & np.array([not name.startswith(_NOISE) for name in names], bool)
         order = np.lexsort((-spans.dur_ns, spans.start_ns))
-        kept = order[keep[order]]
-        others = (spans.start_ns, spans.dur_ns, spans.correlation, spans.steps, spans.sizes)
-        return Spans([names[row] for row in kept.tolist()], *(column[kept] for column in others))
+        return spans.take(order[keep[order]])
 
 
 def leaves(spans: Spans) -> Array:

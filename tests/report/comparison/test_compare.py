@@ -17,7 +17,7 @@ from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Ledger, Report, Steps, Training
 from ddprof.report.step_causes import step_causes
 from ddprof.significance import difference_interval
-from ddprof.slices.comparison.compare_page import render_html
+from ddprof.slices.comparison.compare_command import render_html
 from ddprof.tables import Column, Schema
 
 LEDGER = Schema("ledger", *(Column(n, "int64", "") for n in ("rank", "step", "cause", "dur_ns")))

@@ -10,7 +10,7 @@ import pytest
 from ddprof.report.comparison.compare import compare
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
-from ddprof.slices.comparison.compare_page import render_html
+from ddprof.slices.comparison.compare_command import render_html
 from tests.dashboard.browsing import Page
 
 EVIL = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"

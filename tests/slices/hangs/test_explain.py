@@ -12,9 +12,8 @@ import pytest
 from hang_dumps import CASES, VERSIONS, Job, played
 
 from ddprof.errors import NoUsableInput
-from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.explain import explain
-from ddprof.slices.hangs.text import render_hang
+from ddprof.slices.hangs.text import hang_document, render_hang
 
 _ODD: tuple[Any, ...] = (None, -1, 2**61, 2**70, "x", [], {}, "[0, 1]", 1.5, True, [[[]]], "nccl:send 7->9", 0)
 NOT_KNOWN = ("two groups", "crossed", "crossed and awaited")  # who is in a group that only its waiters have called

@@ -9,9 +9,8 @@ from published import RUNS, error, modelled
 
 from ddprof.errors import NoUsableInput
 from ddprof.slices.planning.cluster import cluster
-from ddprof.slices.planning.layout import BAND, Layout, estimate
+from ddprof.slices.planning.layout import BAND, Layout, best_by_kind, estimate, search
 from ddprof.slices.planning.scale_out import scale_out
-from ddprof.slices.planning.search import best_by_kind, search
 from ddprof.slices.planning.shape import Shape, parameters_of, state_bytes
 from ddprof.slices.planning.sharding import plan_sharding
 

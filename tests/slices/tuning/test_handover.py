@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from ddprof.report import calibration
 from ddprof.settings.fixes_file import read_fixes
 from ddprof.slices.tuning import handover
-from ddprof.slices.tuning.result import result
 from ddprof.slices.tuning.search import search
-from ddprof.slices.tuning.session import conclude
+from ddprof.slices.tuning.session import conclude, result
 from ddprof.slices.tuning.text import plan_text, result_text
 from ddprof.trials.answer import TuningAnswer
 from ddprof.trials.model import TrialCandidate

@@ -11,8 +11,8 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.tuning.handover import records
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
-from ddprof.slices.tuning.result import result
 from ddprof.slices.tuning.search import _is_borne_out, search, shortened, with_warm_up
+from ddprof.slices.tuning.session import result
 from ddprof.trials.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer
 from ddprof.trials.document import read_state
 from ddprof.trials.model import RunPlan, Trial

@@ -109,14 +109,11 @@ def _failures(ranks: Sequence[RankEvidence]) -> FirstCause | None:
     """Ranks that failed on their own: the first exception that no peer explains, else the killed ranks."""
     failed = sorted((e.ending.at_ns or _LAST, e.rank) for e in ranks if is_own_error(e))
     if failed:
-        same = {e.ending.error for e in ranks if e.rank == failed[0][1]}
-        return FirstCause(model.ERROR, tuple(sorted(rank for _, rank in failed if _error(ranks, rank) in same)))
+        errors = {e.rank: e.ending.error for e in ranks}
+        same = [rank for _, rank in failed if errors[rank] == errors[failed[0][1]]]
+        return FirstCause(model.ERROR, tuple(sorted(same)))
     killed = tuple(e.rank for e in ranks if e.ending.how == "killed")
     return FirstCause(model.KILLED, killed) if killed else None
-
-
-def _error(ranks: Sequence[RankEvidence], rank: int) -> str:
-    return next(e.ending.error for e in ranks if e.rank == rank)
 
 
 def _store(ranks: Sequence[RankEvidence]) -> FirstCause | None:

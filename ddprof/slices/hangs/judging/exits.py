@@ -103,16 +103,17 @@ def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
     Gloo retires failed collectives like successful ones; the exception or the stack shows the difference.
     """
-    return [_with_failed_call(e) if e.ending.how == "error" or _is_cut_off(e) else e for e in ranks]
-
-
-def _is_cut_off(evidence: RankEvidence) -> bool:
-    """True where a rank was stopped inside a collective recorded as finished, as a peer was stopped before."""
-    return evidence.ending.how == "stopped" and operation_in(evidence) != ""
+    return [
+        # Or stopped inside a collective recorded as finished, as a peer was stopped before.
+        _with_failed_call(e) if e.ending.how == "error" or (e.ending.how == "stopped" and operation_in(e)) else e
+        for e in ranks
+    ]
 
 
 def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
-    is_elsewhere = evidence.ending.error in _INTERRUPTIONS and not _is_in_backward(evidence)
+    # A backward pass calls collectives from no Python function.
+    is_in_backward = any(frame.function == "_engine_run_backward" for frame in evidence.frames)
+    is_elsewhere = evidence.ending.error in _INTERRUPTIONS and not is_in_backward
     tells_no_call = is_own_error(evidence) or is_elsewhere
     if not evidence.calls or (tells_no_call and not operation_in(evidence)) or waits_for_store(evidence):
         return evidence
@@ -120,11 +121,6 @@ def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
     calls = list(evidence.calls)
     calls[at] = replace(calls[at], done=False)
     return replace(evidence, calls=tuple(calls))
-
-
-def _is_in_backward(evidence: RankEvidence) -> bool:
-    """True where the stack is inside a backward pass, which calls collectives from no Python function."""
-    return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
 
 
 def from_stacks(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ddprof.slices.hangs import model
-from ddprof.slices.hangs.evidence import Call, RankEvidence, StackFrame
+from ddprof.slices.hangs.evidence import RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause, first_cause
-from ddprof.slices.hangs.judging.collectives import stuck_in
+from ddprof.slices.hangs.judging.collectives import stuck_in, stuck_messages
 from ddprof.slices.hangs.judging.exits import from_stacks, stuck_workers, with_failed_calls, with_late_kills
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import job_groups
-from ddprof.slices.hangs.judging.messages import stuck_messages
 from ddprof.slices.hangs.judging.words import sentence
 from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
 
@@ -42,7 +41,7 @@ def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
     names = {**{name: group for e in evidence for name, group in e.groups.items()}, **names}
     rows = tuple(_row(e) for e in evidence)
     if cause is None:
-        return Hang(model.NONE, _nothing(evidence, stuck), rows=rows)
+        return Hang(model.NONE, _nothing(evidence), rows=rows)
     of = {e.rank: e for e in evidence}
     first = [cause.stuck] if cause.stuck is not None else []
     first += sorted((s for s in stuck if s is not cause.stuck), key=lambda s: s.since_ns or 0)
@@ -94,7 +93,7 @@ def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
 
 
 def _row(evidence: RankEvidence) -> RankRow:
-    call = _open_call(evidence)
+    call = next((call for call in evidence.calls if not call.done), None)
     ending = evidence.ending
     state = _STATES.get(ending.how, "")
     if ending.how == "error":
@@ -105,12 +104,7 @@ def _row(evidence: RankEvidence) -> RankRow:
     return RankRow(evidence.rank, evidence.host, state, call, user_frame(evidence.frames), evidence.steps, workers)
 
 
-def _open_call(evidence: RankEvidence) -> Call | None:
-    """The rank's open call: the first that has not ended."""
-    return next((call for call in evidence.calls if not call.done), None)
-
-
-def _nothing(ranks: Sequence[RankEvidence], stuck: Sequence[Stuck]) -> str:
+def _nothing(ranks: Sequence[RankEvidence]) -> str:
     if not ranks:
         return "No rank left a dump, a stack or a sidecar: nothing is known."
     if any(e.has_calls for e in ranks):

@@ -9,7 +9,7 @@ from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause
 from ddprof.slices.hangs.judging.exits import stuck_workers, waits_for_store
 from ddprof.slices.hangs.judging.frames import user_frame
-from ddprof.slices.hangs.model import Passed, Stuck, Variant
+from ddprof.slices.hangs.model import Stuck, Variant
 from ddprof.units import format_ranks
 
 _SHOWN = 160  # characters of an exception's message
@@ -27,6 +27,17 @@ def line_words(frame: StackFrame | None, between: str = " in ") -> str:
     name = frame.file.replace("\\", "/").rsplit("/", 1)[-1]
     inside = f"{between}{frame.function}()" if frame.function and not frame.function.startswith("<") else ""
     return f"{name}:{frame.line}{inside}"
+
+
+def _at(frame: StackFrame | None) -> str:
+    """The line of a frame in brackets, " (train.py:88 in evaluate())"; "" where no line is known."""
+    line = line_words(frame)
+    return f" ({line})" if line else ""
+
+
+def _wait(ranks: tuple[int, ...]) -> str:
+    """Who waits: "ranks 0, 2 wait"."""
+    return f"{format_ranks(ranks)} {by_count(len(ranks), 'waits', 'wait')}"
 
 
 def call_words(stuck: Stuck, groups: Mapping[str, Group]) -> str:
@@ -81,10 +92,7 @@ def _waiters(stuck: Stuck | None, groups: Mapping[str, Group], but: tuple[int, .
     ranks = () if stuck is None else tuple(rank for rank in stuck.entered if rank not in but)
     if stuck is None or not ranks:
         return ""
-    line = line_words(stuck.frame)
-    place = f" ({line})" if line else ""
-    wait, them = by_count(len(ranks), "waits", "wait"), by_count(len(but), "it", "them")
-    return f"{format_ranks(ranks)} {wait} for {them} in {call_words(stuck, groups)}{place}"
+    return f"{_wait(ranks)} for {by_count(len(but), 'it', 'them')} in {call_words(stuck, groups)}{_at(stuck.frame)}"
 
 
 def _ended(text: str, waiters: str) -> str:
@@ -93,20 +101,13 @@ def _ended(text: str, waiters: str) -> str:
 
 def _killed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     first = of[cause.ranks[0]]
-    line = line_words(user_frame(first.frames) or _last_line(first))
-    why = (
-        f" ({first.ending.error})"
-        if first.ending.error
-        else " without a word (SIGKILL, out of memory, or a crash in C)"
-    )
+    called = next((call.frames for call in reversed(first.calls) if call.frames), ())
+    line = line_words(user_frame(first.frames) or user_frame(called))
+    why = first.ending.error and f" ({first.ending.error})"
+    why = why or " without a word (SIGKILL, out of memory, or a crash in C)"
     at = f", last seen at {line}" if line else ""
     died = f"{_who(cause.ranks)} {by_count(len(cause.ranks), 'was', 'were')} killed{why}{at}"
     return _ended(died, _waiters(cause.stuck, groups, cause.ranks))
-
-
-def _last_line(evidence: RankEvidence) -> StackFrame | None:
-    calls = [call for call in evidence.calls if call.frames]
-    return user_frame(calls[-1].frames) if calls else None
 
 
 def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
@@ -135,9 +136,8 @@ def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping
 
 def _variant(variant: Variant, stuck: Stuck) -> str:
     call = variant.call
-    line = line_words(user_frame(call.frames))
     tensors = {"shape": _shapes(call, stuck), "dtype": ", ".join(call.dtypes)}.get(stuck.differs, "")
-    return f"{call.op}{f' of {tensors}' if tensors else ''}{f' ({line})' if line else ''}"
+    return f"{call.op}{f' of {tensors}' if tensors else ''}{_at(user_frame(call.frames))}"
 
 
 def _shapes(call: Call, stuck: Stuck) -> str:
@@ -156,41 +156,30 @@ def _skipped(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
     first = stuck.passed[0]
     ranks = tuple(p.rank for p in stuck.passed)
     waiting = tuple(rank for rank in stuck.entered if rank not in ranks)
-    held = (
-        f"; {format_ranks(waiting)} {by_count(len(waiting), 'waits', 'wait')} for {by_count(len(ranks), 'it', 'them')}"
-        if waiting
-        else ""
-    )
+    held = f"; {_wait(waiting)} for {by_count(len(ranks), 'it', 'them')}" if waiting else ""
     verb = by_count(len(ranks), "makes", "make")
     of_group = group_words(stuck.group, groups)
     if first.is_extra:
         return f"{_who(ranks)} {verb} one call more than the others{of_group}: {_call_at(first.instead)}{held}."
-    without = f"{_call_at(first.left_out)}{of_group}{held}{_there(first)}"
+    there = f" in collective {first.left_out.number}" if first.left_out.number else ""
+    without = f"{_call_at(first.left_out)}{of_group}{held}{there}"
     return f"{_who(ranks)} went on to {_call_at(first.instead)} without {without}."
 
 
-def _there(passed: Passed) -> str:
-    return f" in collective {passed.left_out.number}" if passed.left_out.number else ""
-
-
 def _call_at(call: Call) -> str:
-    line = line_words(user_frame(call.frames))
-    return f"{call.op} ({line})" if line else call.op
+    return f"{call.op}{_at(user_frame(call.frames))}"
 
 
 def _not_entered(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     stuck = _known(cause)
-    unknown = all(rank not in of for rank in cause.ranks)
-    if unknown:
+    if all(rank not in of for rank in cause.ranks):
         return (
             f"{_waiters(stuck, groups, cause.ranks).capitalize()}; of {format_ranks(cause.ranks)} nothing was recorded."
         )
     where = where_of(of.get(cause.ranks[0]))
     place = f": {by_count(len(cause.ranks), 'it', 'the first')} {where}" if where else ""
-    line = line_words(stuck.frame)
-    text = f"{_who(cause.ranks)} did not enter {call_words(stuck, groups)}{f' ({line})' if line else ''}{place}"
-    waiting = stuck.entered
-    return f"{text}; {format_ranks(waiting)} {by_count(len(waiting), 'waits', 'wait')} there."
+    text = f"{_who(cause.ranks)} did not enter {call_words(stuck, groups)}{_at(stuck.frame)}{place}"
+    return f"{text}; {_wait(stuck.entered)} there."
 
 
 def _ended_early(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
@@ -201,9 +190,7 @@ def _ended_early(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapp
 def _message(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     stuck = _known(cause)
     waiting, other = stuck.entered[0], cause.ranks[0]
-    line = line_words(stuck.frame)
-    at = f" ({line})" if line else ""
-    where = where_of(of.get(other))
+    at, where = _at(stuck.frame), where_of(of.get(other))
     place = f"; rank {other} {where}" if where else ""
     if stuck.op.endswith("send"):
         return f"Rank {waiting} sends message {stuck.number} to rank {other}{at}, which never asks for it{place}."
@@ -211,26 +198,24 @@ def _message(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
 
 
 def _crossed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    calls: dict[tuple[str, str, str], list[int]] = {}
+    calls: dict[tuple[str, str, str], list[int]] = {}  # operation, group, line -> ranks
     for rank in cause.ranks:
         last = next((call for call in of[rank].calls if not call.done), None)
         if last is not None:
-            calls.setdefault((last.op, last.group, line_words(user_frame(last.frames))), []).append(rank)
+            calls.setdefault((last.op, last.group, _at(user_frame(last.frames))), []).append(rank)
     pairs = "; ".join(
-        f"{format_ranks(ranks)} in {op}{group_words(group, groups)}{f' ({line})' if line else ''}"
-        for (op, group, line), ranks in calls.items()
+        f"{format_ranks(ranks)} in {op}{group_words(group, groups)}{at}" for (op, group, at), ranks in calls.items()
     )
     return f"{_who(cause.ranks)} wait for one another in different calls: {pairs}."
 
 
 def _inside(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     stuck = _known(cause)
-    line = line_words(stuck.frame)
+    place = _at(stuck.frame)
     if stuck.unseen:
         text = f"{_who(stuck.entered)} {by_count(len(stuck.entered), 'waits', 'wait')} in {call_words(stuck, groups)}"
-        return f"{text}{f' ({line})' if line else ''}; of {format_ranks(stuck.unseen)} nothing was recorded."
+        return f"{text}{place}; of {format_ranks(stuck.unseen)} nothing was recorded."
     late = tuple(rank for rank in stuck.entered if _not_started(of[rank], stuck))
-    place = f" ({line})" if line else ""
     are = by_count(len(stuck.entered), "is", "are all")
     text = f"{_who(stuck.entered)} {are} inside {call_words(stuck, groups)}{place}, which does not end"
     if late and len(late) < len(stuck.entered):
@@ -245,8 +230,8 @@ def _not_started(evidence: RankEvidence, stuck: Stuck) -> bool:
 def _store(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     first = of[cause.ranks[0]]
     waiting = cause.ranks if waits_for_store(first) else tuple(rank for rank in of if rank not in cause.ranks)
-    line = line_words(user_frame(of[waiting[0]].frames))
-    text = f"{_who(waiting)} {by_count(len(waiting), 'waits', 'wait')} for the store{f' ({line})' if line else ''}"
+    at = _at(user_frame(of[waiting[0]].frames))
+    text = f"{_who(waiting)} {by_count(len(waiting), 'waits', 'wait')} for the store{at}"
     if waiting == cause.ranks:
         return _ended(text, _waiters(cause.stuck, groups, cause.ranks))
     where = where_of(first)

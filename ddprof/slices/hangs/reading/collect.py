@@ -103,7 +103,11 @@ def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
                 raise NoUsableInput(f"{path}: no such file or folder")
             yield path
             continue
-        for folder, folders, names in os.walk(path, onerror=lambda error: notes.append(_unreadable(error))):
+
+        def left_out(error: OSError) -> None:
+            notes.append(HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", "left out"))
+
+        for folder, folders, names in os.walk(path, onerror=left_out):
             folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
             yield from (os.path.join(folder, name) for name in sorted(names) if _may_tell(name))
 
@@ -117,10 +121,6 @@ def _stored(url: str) -> Iterator[str]:
         yield from (file.url for file in walk_remote(url) if _may_tell(file_name(file.url)))
     except UNREADABLE as error:
         raise NoUsableInput(f"{url}: cannot be read: {one_line(error)}") from error
-
-
-def _unreadable(error: OSError) -> HealthNote:
-    return HealthNote(f"{error.filename}: this folder cannot be read: {one_line(error)}", "left out")
 
 
 def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> bool:

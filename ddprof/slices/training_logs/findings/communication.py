@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ddprof.findings import severity
-from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogFinding, LoggedCalls, LoggedStraggling
+from ddprof.report.log_reading import LogFinding
+from ddprof.slices.training_logs.model import CallRow, IterationSummary, LoggedCalls, LoggedStraggling
 from ddprof.units import format_share, format_us
 
 _BITS = 8

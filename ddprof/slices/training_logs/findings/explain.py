@@ -7,23 +7,13 @@ from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.findings import communication, devices, pace, ranks, timers, transports
-from ddprof.slices.training_logs.findings.iterations import summarise
-from ddprof.slices.training_logs.model import (
-    CallRow,
-    IterationSummary,
-    LogFinding,
-    LogReport,
-    TimerRow,
-    TrainingLog,
-)
+from ddprof.report.log_reading import LogFinding
+from ddprof.slices.training_logs.findings import communication, machine, pace, ranks, timers
+from ddprof.slices.training_logs.findings.pace import summarise
+from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
 from ddprof.slices.training_logs.reading.read import read_training_log
 from ddprof.units import format_share, format_us
 
-LIMITS = (
-    "A log holds no events: what overlaps, what is idle and why is not in it. `ddprof run -- COMMAND` records that, "
-    "with no change to the script."
-)
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -45,30 +35,26 @@ def said_aside(source: Source) -> str | None:
 def explain_tables(log: TrainingLog) -> LogReport:
     """The reading of a log's tables."""
     summary = summarise(log)
-    if summary is not None and not devices.is_possible(log.devices):
+    if summary is not None and not machine.is_possible(log.devices):
         summary = replace(summary, tflops=None)
     rows = timers.rows_of(log.timers, summary)
     of_iterations = timers.is_of_iterations(rows, summary)
     whole = "an iteration" if of_iterations or not rows else "what the timers hold"
-    whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else _outermost(rows)
+    outermost_ms = sum(row.longest_ms for row in rows if row.depth == 0) or None
+    whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else outermost_ms
     calls = communication.rows_of(log.calls, log.sizes)
     findings = [
         *timers.findings_of(rows, whole, log.sizes),
         *ranks.findings_of(log.by_rank, log.sizes, whole_ms, whole),
         *communication.findings_of(log.straggling, summary),
-        *devices.findings_of(log.devices, summary),
-        *transports.findings_of(log.transports),
+        *machine.findings_of(log, summary),
         *pace.findings_of(log, summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
     ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
     abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
     return LogReport(
-        log, _sentence(log, summary, rows, calls, findings), summary, rows, calls, tuple(findings), abstained, LIMITS
+        log, _sentence(log, summary, rows, calls, findings), summary, rows, calls, tuple(findings), abstained
     )
-
-
-def _outermost(rows: tuple[TimerRow, ...]) -> float | None:
-    return sum(row.longest_ms for row in rows if row.depth == 0) or None
 
 
 def _usual(summary: IterationSummary | None) -> Iterator[str]:
@@ -102,7 +88,7 @@ def _sentence(
     elif calls:
         total = sum(row.total_ms for row in calls)
         parts.append(f"{sum(row.count for row in calls)} calls of communication take {format_us(total * 1e3)} in all")
-    elif joined := transports.joined(log.transports):
+    elif joined := machine.joined(log.transports):
         parts.append(joined)
     elif rows:
         parts.append("The log holds timers and no time of an iteration")
@@ -123,7 +109,7 @@ def _abstained(
 ) -> Iterator[str]:
     if summary is not None and summary.counted < 3:
         yield "Variation: fewer than three iterations are logged after the first."
-    if log.devices.mfu is not None and not devices.is_possible(log.devices):
+    if log.devices.mfu is not None and not machine.is_possible(log.devices):
         yield (
             f"The rate of the devices: an mfu of {format_share(log.devices.mfu)} cannot be, so that the job counts its "
             "operations or its peak wrongly."

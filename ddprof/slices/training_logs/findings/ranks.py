@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
 from ddprof.findings import WARNING_SHARE, severity
+from ddprof.report.log_reading import LogFinding
 from ddprof.significance import binomial_tail
 from ddprof.slices.training_logs.findings.timers import LOADING, OWN_WORK
-from ddprof.slices.training_logs.model import LogFinding, RankReading
+from ddprof.slices.training_logs.model import RankReading
 from ddprof.slices.training_logs.reading.keyed import DATA
 from ddprof.units import format_ranks, format_share, format_us
 

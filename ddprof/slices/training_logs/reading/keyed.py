@@ -129,7 +129,8 @@ class KeyedLines:
         trains = "loss" in text or _OF_TRAINING.search(text)
         if not trains or EVALUATION.search(text, 0, at.start()):
             return False
-        fields, number, clock = _fields(text), _number(at), stamp_of(text[: at.start()])
+        number = int(next(group for group in at.groups() if group))
+        fields, clock = _fields(text), stamp_of(text[: at.start()])
         goes_on = number < self._before[0] and _is_next_epoch(self._before[1], text)
         left = _left(*self._before) if goes_on else None
         is_timed = not fields.keys().isdisjoint(_TIMES)
@@ -213,10 +214,6 @@ def _below_head(text: str) -> dict[str, tuple[float, float]]:
     if "throughput/" in text and (rate := _RATE.search(text)) is not None and (per_s := one_float(rate["value"])):
         return {"per step": (1e3 / per_s, 0.0)}
     return _fields(text) if "Total step time: " in text else {}
-
-
-def _number(at: re.Match[str]) -> int:
-    return int(next(number for number in at.groups() if number))
 
 
 def _is_next_epoch(before: str, text: str) -> bool:

@@ -91,7 +91,8 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
             yield from map(plain, wanted(whole, reads_on))
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
-    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or _ends_in_error(rest):
+    # A crash can end a log in an unfinished error.
+    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest:
         yield from map(plain, wanted(rest, reads_on))
 
 
@@ -136,11 +137,6 @@ def plain(line: bytes) -> LogLine:
     if match is None:
         return LogLine("", "", text)
     return LogLine((match["who"] or "").strip(), match[0], text[match.end() :])
-
-
-def _ends_in_error(rest: bytes) -> bool:
-    """True where the last line is an unfinished error: a crash can end a log without a newline."""
-    return b"Error" in rest
 
 
 class Stamp(NamedTuple):

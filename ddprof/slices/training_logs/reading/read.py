@@ -11,14 +11,13 @@ from ddprof.readers.source import Source
 from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
-from ddprof.slices.training_logs.reading.devices import DeviceLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
 from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
 from ddprof.slices.training_logs.reading.lines import log_lines
+from ddprof.slices.training_logs.reading.machine import DeviceLines, TransportLines
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, jobs_at_once, once_each
-from ddprof.slices.training_logs.reading.transports import TransportLines
 from ddprof.slices.training_logs.reading.whole_runs import BENCHMARK, RunLines
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.capture.files.layout import MANIFEST, SIDECAR_SUFFIX
+from ddprof.sidecar import AllocatorCounts, RankDevice
 from ddprof.trials.model import Held, RunPlan
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.regular_files import read_bounded
@@ -42,14 +43,6 @@ class _Ended(Struct):
     loss: float | None = None
 
 
-class _Device(Struct):
-    total_memory_bytes: int | None = None
-
-
-class _Allocator(Struct):
-    peak_reserved_bytes: int | None = None
-
-
 class RankLeft(Struct):
     """The part of a sidecar that tuning reads."""
 
@@ -57,8 +50,8 @@ class RankLeft(Struct):
     restart: int = 0
     steps: tuple[_Step, ...] = ()
     trial: _Ended | None = None
-    device: _Device | None = None
-    allocator: _Allocator | None = None
+    device: RankDevice | None = None
+    allocator: AllocatorCounts | None = None
 
 
 class AppliedOutcome(Struct):

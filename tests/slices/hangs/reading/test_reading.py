@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ddprof.slices.hangs.document import hang_document
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.explain import explain
 from ddprof.slices.hangs.reading.collect import with_lines
 from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
+from ddprof.slices.hangs.text import hang_document
 
 STEM = "rank1.host.77.0"
 TORCH = "/env/lib/python3.11/site-packages/torch"

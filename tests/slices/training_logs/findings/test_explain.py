@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from ddprof.readers.source import Source
+from ddprof.report.log_reading import fenced
 from ddprof.slices.training_logs import model
 from ddprof.slices.training_logs.document import logs_document
 from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
 from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, LogReport, TrainingLog
 from ddprof.slices.training_logs.reading.keyed import WRITER
-from ddprof.slices.training_logs.text import markdown_log, render_log
+from ddprof.slices.training_logs.text import render_log
 from tests.slices.training_logs.reading.test_read import explained
 
 Times = dict[int, list[float]]  # of a rank: ms
@@ -290,7 +291,7 @@ def test_every_sample_is_told_in_full(path: Path) -> None:
     report = of_sample(path.stem)
     text = render_log(report)
     assert text.endswith("\n") and report.sentence.split(".")[0][:20] in text and "ddprof run -- COMMAND" in text
-    assert markdown_log(report).count("```") == 2
+    assert fenced(render_log(report)).count("```") == 2
     (document,) = logs_document([report])["logs"]
     assert document["sentence"] == report.sentence
     assert len(document["timers"]) == len(report.timers) and len(document["iterations"]) == len(report.log.iterations)

@@ -1,0 +1,99 @@
+"""A log's statements on its machine: devices (share of their peak rate, memory in use, allocations tried again), and
+transports by which NCCL joins ranks, from its own lines at NCCL_DEBUG=INFO, with what it warns of.
+
+step: 1700  loss:  4.89452 ... memory: 29.90GiB(95.36%)  tps: 26,522  tflops: 18.03  mfu: 5.78%
+... - root - WARNING - 3399 CUDA memory allocation retries.
+... [stage3.py:1998:step] 3 pytorch allocator cache flushes since last step. this happens when ...
+host:986:1254 [6] NCCL INFO Channel 00/0 : 6[6] -> 38[6] [send] via NET/IB/1/GDRDMA
+host:986:1254 [6] NCCL INFO NCCL_P2P_DISABLE set by environment to 1
+# Avg bus bandwidth    : 178.078
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from statistics import median
+
+from ddprof.readers.numbers import one_float, one_int
+from ddprof.slices.training_logs.model import LoggedDevices, LoggedTransports
+
+_MFU = re.compile(
+    r"\bmfu(?:[:=]? ?(?P<after>\d[\d.]{0,12}) ?%|\(%\)\"?: ?(?P<of>\d[\d.]{0,12}))"
+    r"|(?P<before>\d[\d.]{0,12})% (?:bf16 )?MFU\b"
+)
+_MEMORY = re.compile(r"\bmemory: ? ?[\d.]{1,12}GiB\((?P<percent>[\d.]{1,12})%\)")
+# torchtitan counts since the start, DeepSpeed since the step before.
+_RETRIES = re.compile(
+    r"(?P<all>\d{1,15}) CUDA memory allocation retries|(?P<more>\d{1,15}) pytorch allocator cache flu"
+)
+
+
+class DeviceLines:
+    """Collects such values from the lines of one log."""
+
+    def __init__(self) -> None:
+        self._mfu: list[float] = []
+        self._memory = 0.0
+        self._retries, self._since_start = 0, 0
+
+    def take(self, text: str) -> None:
+        """Read the next line."""
+        if ("mfu" in text or "MFU" in text) and (mfu := _MFU.search(text)) is not None:
+            self._mfu.append(one_float(mfu["after"] or mfu["of"] or mfu["before"]) or 0.0)
+        if "memory: " in text and (memory := _MEMORY.search(text)) is not None:
+            self._memory = max(self._memory, one_float(memory["percent"]) or 0.0)
+        if "alloca" in text and (retries := _RETRIES.search(text)) is not None:
+            number = one_int(retries["all"] or retries["more"])
+            if retries["more"]:
+                self._retries += number
+                return
+            self._retries += number - (self._since_start if number >= self._since_start else 0)
+            self._since_start = number
+
+    def devices(self) -> LoggedDevices:
+        """The values of the whole log."""
+        mfu = median(self._mfu) / 100 if self._mfu else None
+        return LoggedDevices(mfu, self._memory / 100 or None, self._retries)
+
+
+_CHANNEL = re.compile(
+    r"NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : (?P<a>\d{1,7})\[[^\]]{0,16}\] -> (?P<b>\d{1,7})\[[^\]]{0,16}\]"
+    r"(?: \[\w{1,12}\])? via (?P<kind>P2P|SHM|NET/[A-Za-z]+)"
+)
+_WHY = re.compile(
+    r"NCCL INFO (?P<why>NET/IB ?: No device found"
+    r"|NCCL_(?:IB_DISABLE|P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|NET|TOPO_FILE) set by environment to \S{1,200})"
+)
+_BANDWIDTH = re.compile(r"# Avg bus bandwidth\s{0,8}: (?P<value>\d[\d.]{0,12})")
+_WARNING = re.compile(r"NCCL WARN (?P<said>.{1,200})")
+
+
+class TransportLines:
+    """Collects such lines of one log."""
+
+    def __init__(self) -> None:
+        self._channels: Counter[str] = Counter()
+        self._ranks: set[int] = set()
+        self._why: dict[str, None] = {}
+        self._warnings: list[str] = []
+        self._bandwidth: float | None = None
+
+    def take(self, text: str) -> None:
+        """Read the next line."""
+        if "NCCL INFO" in text:
+            if (channel := _CHANNEL.search(text)) is not None:
+                self._channels[channel["kind"]] += 1
+                self._ranks.update((int(channel["a"]), int(channel["b"])))
+            elif (why := _WHY.search(text)) is not None:
+                self._why[why["why"]] = None
+        elif "NCCL WARN" in text and (warning := _WARNING.search(text)) is not None:
+            self._warnings.append(warning["said"])
+        elif "Avg bus bandwidth" in text and (measured := _BANDWIDTH.search(text)) is not None:
+            self._bandwidth = one_float(measured["value"])
+
+    def transports(self) -> LoggedTransports:
+        """The lines of the whole log."""
+        return LoggedTransports(
+            dict(self._channels), len(self._ranks), tuple(self._why), tuple(self._warnings), self._bandwidth
+        )

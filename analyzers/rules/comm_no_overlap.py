@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.units import ROLE
-from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
+from ddprof.analyzers.replay.changes.communication.transfers import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.present import is_new

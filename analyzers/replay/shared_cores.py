@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.execution.protocol import Limits
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.work import running
 from ddprof.analyzers.replay.baseline import Baseline

@@ -35,8 +35,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, li
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, thread_fix
 from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch, started_each_step
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
-from ddprof.analyzers.rules.evidence.present import present_in
-from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.finding_ids import INPUT_STARVED

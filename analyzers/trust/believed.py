@@ -165,7 +165,8 @@ def believed(
 def _replay_us(prices: Pricer, gain_us: float) -> float:
     """Doubt of a replayed gain: the error of the replay, and the spread of the steps it replays."""
     error_us = (prices.error or 0.0) * prices.measures.step_us
-    spread_us = _step_spread_us(prices.measures) / np.sqrt(max(1, prices.measures.steps))
+    steps_us = np.array(prices.measures.job.per_step_ns, float) / 1e3
+    spread_us = float(steps_us.std(ddof=1)) / np.sqrt(max(1, prices.measures.steps)) if len(steps_us) > 1 else 0.0
     return float(error_us + min(spread_us, 0.25 * abs(gain_us)))
 
 
@@ -176,8 +177,3 @@ def _drift_us(measures: Measures, gain_us: float) -> float:
         return 0.0
     drift = execution_of(measures.job).limits.drift
     return drift * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
-
-
-def _step_spread_us(measures: Measures) -> float:
-    steps = np.array(measures.job.per_step_ns, float) / 1e3
-    return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.backward import BACKWARD_SHARE, StepMarks
-from ddprof.analyzers.execution.limits import Limits
-from ddprof.analyzers.execution.operations import NEVER, Operations
+from ddprof.analyzers.execution.operations import BACKWARD_SHARE, NEVER, Operations, StepMarks
+from ddprof.analyzers.execution.protocol import Limits
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns, running
@@ -94,12 +93,27 @@ class CpuExecution:
         return running(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """Idle time that lasts until a communication ends: `Work.wait` leaves no event."""
-        return host_waits(facts, arrived_ns)
+        """Idle host time beside communication that lasts until one ends, each piece by itself.
+
+        `Work.wait` leaves no event. On busy cores the end of a communication, stamped by a thread of the backend, and
+        the thread that waited for it drift apart: either may run first. `arrived_ns`: for each row of the rank's comms,
+        by when the last member had arrived at the latest, on the rank's clock.
+        """
+        start, end = intervals.union(*facts.exposed.bounds)
+        if not len(start):
+            return start, end
+        # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
+        ends = np.sort(facts.comms["end_ns"])
+        at = np.searchsorted(ends, end + _wake_ns(start, end), side="right") - 1
+        released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
+        woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // IDLE_ON_DIVISOR))
+        woken |= _late_stamps(facts, start, end, arrived_ns) != NEVER
+        waits = woken & (end - start > MIN_WAIT_NS)
+        return start[waits], end[waits]
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
         """A thread that waits is released before the backend stamps the end, and either may be descheduled."""
-        return latest_release_ns(facts, start, end, arrived_ns)
+        return np.asarray(np.maximum(end + _wake_ns(start, end), _late_stamps(facts, start, end, arrived_ns)))
 
     def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
         """The end of forward; where that is unknown, a third of the way to the optimizer."""
@@ -124,31 +138,6 @@ class CpuExecution:
     def sees_waits(self, job: JobFacts) -> bool:
         """True where communication was recorded: `Work.wait` leaves no event, so waiting looks like Python."""
         return len(job.instances) > 0
-
-
-def host_waits(facts: RankFacts, arrived_ns: Array) -> Intervals:
-    """Idle host time beside communication that lasts until one ends, each piece by itself.
-
-    `Work.wait` leaves no event. On busy cores the end of a communication, stamped by a thread of the backend, and the
-    thread that waited for it drift apart: either may run first. `arrived_ns`: for each row of the rank's comms, by when
-    the last member had arrived at the latest, on the rank's clock.
-    """
-    start, end = intervals.union(*facts.exposed.bounds)
-    if not len(start):
-        return start, end
-    # Threads wake a little after the communication they waited for, and buckets are waited for one by one.
-    ends = np.sort(facts.comms["end_ns"])
-    at = np.searchsorted(ends, end + _wake_ns(start, end), side="right") - 1
-    released = np.where(at >= 0, ends[np.maximum(at, 0)], NEVER)
-    woken = (released > start) & (end - released <= np.maximum(WAKE_NS, (end - start) // IDLE_ON_DIVISOR))
-    woken |= _late_stamps(facts, start, end, arrived_ns) != NEVER
-    waits = woken & (end - start > MIN_WAIT_NS)
-    return start[waits], end[waits]
-
-
-def latest_release_ns(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-    """The latest stamp that the communication of each wait may carry."""
-    return np.asarray(np.maximum(end + _wake_ns(start, end), _late_stamps(facts, start, end, arrived_ns)))
 
 
 def _wake_ns(start: Array, end: Array) -> Array:

@@ -7,9 +7,8 @@ from math import inf
 
 import numpy as np
 
-from ddprof.analyzers.execution.backward import BACKWARD_SHARE, StepMarks
-from ddprof.analyzers.execution.limits import Limits
-from ddprof.analyzers.execution.operations import NEVER, Operations
+from ddprof.analyzers.execution.operations import BACKWARD_SHARE, NEVER, Operations, StepMarks
+from ddprof.analyzers.execution.protocol import Limits
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
 from ddprof.analyzers.facts.waiting_launches import RETURNS_EARLY_NS

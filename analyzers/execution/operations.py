@@ -1,4 +1,6 @@
-"""Operations that a replay moves on one rank's streams: those of its device or, on a CPU rank, its communications."""
+"""Operations that a replay moves on one rank's streams: those of its device or, on a CPU rank, its communications;
+and the host's marks of a step.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ import numpy as np
 
 from ddprof.tables import Array
 
+BACKWARD_SHARE = 2 / 3  # of a step's compute, where no range tells forward from backward: twice forward's products
 NEVER = -(2**62)  # ns; "no constraint": earlier than any time
 
 
@@ -33,3 +36,12 @@ class Operations:
     def issued_ns(self) -> Array:
         """Launch of each operation; its start where no launch is known."""
         return np.where(self.launch_ns == NEVER, self.start_ns, self.launch_ns)
+
+
+@dataclass(frozen=True)
+class StepMarks:
+    """Host times of one step, ns on the rank's own clock."""
+
+    start_ns: int
+    forward_end_ns: int | None  # end of the last forward; None where that is unknown, or when kernels were launched
+    until_ns: int  # start of the last optimizer, or the end of the step

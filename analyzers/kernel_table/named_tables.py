@@ -13,6 +13,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.causes import CAUSE_IDS
 from ddprof.tables import NULL, Array, Column, Schema, Table
 
+_CAUSES = np.array(CAUSE_IDS, object)
 _STEP = Column("step", "int64", "position of the step among the rank's steady steps, from 0", nullable=True)
 
 JOB_GROUPS = Schema(
@@ -105,7 +106,7 @@ def rank_step_causes(job: JobFacts) -> Table:
         {
             "rank": _ranks(job)[booked["rank"]],
             "step": booked["step"],
-            "cause": _causes()[booked["cause"]],
+            "cause": _CAUSES[booked["cause"]],
             "dur_us": booked["dur_ns"] / 1e3,
         }
     )
@@ -167,7 +168,7 @@ def _charged_waits(job: JobFacts) -> Table:
             "collective": blame["instance"],
             "waiting_rank": _ranks(job)[blame["victim"]],
             "late_rank": _rank_numbers(job, blame["culprit"]),
-            "cause": _causes()[blame["cause"]],
+            "cause": _CAUSES[blame["cause"]],
             "step": blame["step"],
             "dur_us": blame["dur_ns"] / 1e3,
         }
@@ -198,7 +199,3 @@ def _rank_numbers(job: JobFacts, positions: Array) -> Array:
 
 def _ranks(job: JobFacts) -> Array:
     return np.array(job.rank_ids, np.int64)
-
-
-def _causes() -> Array:
-    return np.array(CAUSE_IDS, object)

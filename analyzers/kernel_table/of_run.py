@@ -53,7 +53,8 @@ def _build_kernel_table(job: JobFacts, path: Table, read_again: Callable[[str], 
     trace by the path of its facts, for CPU ranks. Raises NoUsableInput where that is gone.
     """
     steps = min(len(facts.steps) for facts in job.ranks)
-    tables, by_step, length_ns = [KERNELS.empty()], [np.empty((0, steps))], _path_length_ns(path)
+    tables, by_step = [KERNELS.empty()], [np.empty((0, steps))]
+    length_ns = int((path["end_ns"] - path["start_ns"]).sum())  # its pieces do not overlap
     for position, facts in enumerate(job.ranks):
         work = rank_work(facts, read_again)
         on_path = _on_path_ns(job, path, position, work)
@@ -126,11 +127,6 @@ def _distinct(keys: Array) -> tuple[Array, Array]:
     which = np.empty(len(order), np.int64)
     which[order] = np.cumsum(is_new) - 1
     return which, order[is_new]
-
-
-def _path_length_ns(path: Table) -> int:
-    """Length of CRITICAL; its pieces do not overlap."""
-    return int((path["end_ns"] - path["start_ns"]).sum())
 
 
 def _on_path_ns(job: JobFacts, path: Table, position: int, work: RankWork) -> Array:

@@ -19,7 +19,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
-from ddprof.tables import NULL, Array, Column, Schema, Table, concat
+from ddprof.tables import NULL, Column, Schema, Table, concat
 
 CRITICAL = Schema(
     "critical",
@@ -125,7 +125,8 @@ class _Lane:
         same[1:] = ops.track[1:] == ops.track[:-1]
         self.previous = np.where(same, np.arange(len(same)) - 1, -1).tolist()
         self.lags = list(zip(*(a.tolist() for a in (ops.launch_lag_ns, ops.queue_lag_ns, ops.dep_lag_ns)), strict=True))
-        self.cause = _op_causes(rank).tolist()
+        of_comm = np.where(ops.is_comm, CAUSE_CODE["comm_transfer"], CAUSE_CODE["compute"])
+        self.cause = np.where(ops.is_copy, CAUSE_CODE["memcpy"], of_comm).tolist()
         self.begins = [self.origin, *(rank.anchors.end_ns - shift).tolist()]
         self.calls = (rank.anchors.start_ns - shift).tolist()
         self.targets, self.kinds = rank.anchors.target.tolist(), rank.anchors.kind.tolist()
@@ -176,12 +177,6 @@ class _Lane:
         return best
 
 
-def _op_causes(rank: RankGraph) -> Array:
-    cause = np.where(rank.ops.is_comm, CAUSE_CODE["comm_transfer"], CAUSE_CODE["compute"])
-    cause[rank.ops.is_copy] = CAUSE_CODE["memcpy"]
-    return cause
-
-
 def _explain_host(path: Table, graph: Graph) -> Table:
     """Host time on the path by host activity: loading, collecting, and on CPU ranks computing."""
     is_host = path["cause"] == CAUSE_CODE["host_launch"]
@@ -191,16 +186,12 @@ def _explain_host(path: Table, graph: Graph) -> Table:
         left = (path["start_ns"][rows] + rank.offset_ns, path["end_ns"][rows] + rank.offset_ns)
         order = np.argsort(left[0], kind="stable")
         left = (left[0][order], left[1][order])
-        for cause, occupied in (*_spans(rank), ("host_launch", left)):
+        spans = [(cause, intervals.union(*rank.facts.spans_of(cause).bounds)) for cause in HOST_OCCUPANTS]
+        for cause, occupied in (*spans, ("compute", host_work(rank.facts)), ("host_launch", left)):
             tables.append(_pieces(rank, cause, intervals.intersect(left, occupied)))
             left = intervals.subtract(left, occupied)
     whole = concat(CRITICAL, tables)
     return whole.take(np.argsort(whole["start_ns"], kind="stable"))
-
-
-def _spans(rank: RankGraph) -> list[tuple[str, intervals.Intervals]]:
-    spans = [(cause, intervals.union(*rank.facts.spans_of(cause).bounds)) for cause in HOST_OCCUPANTS]
-    return [*spans, ("compute", host_work(rank.facts))]
 
 
 def _pieces(rank: RankGraph, cause: str, spans: intervals.Intervals) -> Table:

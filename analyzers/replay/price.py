@@ -16,17 +16,14 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.unprofiled_steps import apart_us, unprofiled_step_us
 from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
 from ddprof.analyzers.replay.changes.ranks import chosen
-from ddprof.analyzers.replay.changes.table import KINDS, ToTransfers, kind_of
+from ddprof.analyzers.replay.changes.table import KINDS, kind_of
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
-from ddprof.analyzers.replay.simulate import Outcome, simulate
+from ddprof.analyzers.replay.simulate import simulate
 from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
-from ddprof.tables import Array
 
-MAX_KNOWN = (
-    10_000  # replays remembered: a report makes some hundreds, the sliders of a page that is open for days no end
-)
+MAX_KNOWN = 10_000  # replays remembered: a report makes hundreds, the sliders of a page that is open for days no end
 LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards such traces)
 
 
@@ -70,19 +67,19 @@ class Pricer:
         wanted = _with_implied(changes)
         peers = _as_peers(wanted, self.graph, self.measures)
         scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
-        outcome = self._simulated(wanted, scenario, baseline)
+        if self.hosts:
+            level = peers | _levelled(wanted, self.graph, self.measures)
+            outcome = simulate_on_shared_cores(self.graph, scenario, self.hosts, baseline, level)
+        else:
+            outcome = simulate_with_interference(self.graph, scenario, self.profiled.outcome)
         moved_us = (baseline.step_us - baseline.apart_us) * outcome.relative_to(baseline.outcome)
-        step_us = _at_rates(wanted, baseline.apart_us + moved_us, self.measures)
+        step_us = baseline.apart_us + moved_us
+        for to_step, change in ((kind_of(change).rate, change) for change in wanted):
+            step_us = step_us if to_step is None else to_step(change, step_us, self.measures)
         if len(self._known_us) >= MAX_KNOWN:
             self._known_us.clear()
         self._known_us[baseline, changes] = step_us
         return step_us
-
-    def _simulated(self, changes: tuple[Change, ...], scenario: Scenario, baseline: Baseline) -> Outcome:
-        if self.hosts:
-            level = _levelled(changes, self.graph, self.measures)
-            return simulate_on_shared_cores(self.graph, scenario, self.hosts, baseline, level)
-        return simulate_with_interference(self.graph, scenario, self.profiled.outcome)
 
     def unprofiled_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
         """Gain of the candidate's changes in an unprofiled step, with the range of `gain`, of the profiled one."""
@@ -156,44 +153,23 @@ def scenario_of(changes: tuple[Change, ...], graph: Graph, measures: Measures) -
         to_scenario = kind_of(change).scenario
         if to_scenario is not None:
             result = result + to_scenario(change, graph, measures)
-    for kind in KINDS.values():
-        for change in changes:
-            if change.kind == kind.name and kind.retiming is not None:
-                transfers = _retimed(kind.retiming, change, changes, graph, measures, result)
-                result = replace(result, transfer_ns=transfers)
+    of_kinds = ((kind.retiming, c) for kind in KINDS.values() for c in changes if c.kind == kind.name)
+    for retiming, change in of_kinds:
+        if retiming is None:
+            continue
+        transfers = dict(result.transfer_ns)
+        for position, (rows, transfer_ns) in retiming(change, graph, measures, changes).items():
+            rank = next(r for r in graph.ranks if r.position == position)
+            transfers[position] = transfers.get(position, rank.ops.transfer_ns).copy()
+            transfers[position][rows] = transfer_ns
+        result = replace(result, transfer_ns=transfers)
     return result
 
 
-def _retimed(
-    retiming: ToTransfers,
-    change: Change,
-    changes: tuple[Change, ...],
-    graph: Graph,
-    measures: Measures,
-    so_far: Scenario,
-) -> dict[int, Array]:
-    transfers = dict(so_far.transfer_ns)
-    for position, new in retiming(change, graph, measures, changes).items():
-        rank = next(r for r in graph.ranks if r.position == position)
-        transfers[position] = transfers.get(position, rank.ops.transfer_ns).copy()
-        transfers[position][new.rows] = new.transfer_ns
-    return transfers
-
-
-def _at_rates(changes: tuple[Change, ...], step_us: float, measures: Measures) -> float:
-    """The step (us) at the rates that the changes set; `step_us`: as replayed under all of them."""
-    for change in changes:
-        to_step = kind_of(change).rate
-        if to_step is not None:
-            step_us = to_step(change, step_us, measures)
-    return step_us
-
-
 def _levelled(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:
-    """Positions of ranks whose work the changes bring to their peers' time, or to the mean of all."""
+    """Positions of ranks whose work the changes bring to the time of their peers, or to the mean of all."""
     level = [change for change in changes if kind_of(change).levels_work]
-    levelled = {rank.position for change in level for rank, _ in chosen(change, graph, measures)}
-    return _as_peers(changes, graph, measures) | levelled
+    return frozenset(rank.position for change in level for rank, _ in chosen(change, graph, measures))
 
 
 def _as_peers(changes: tuple[Change, ...], graph: Graph, measures: Measures) -> frozenset[int]:

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.execution.protocol import Limits
 from ddprof.analyzers.facts.cpu.cores import shared_cores
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import running
 from ddprof.analyzers.replay.baseline import Baseline
 from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
@@ -110,7 +109,9 @@ class _Load:
             ends = np.asarray(outcome.ends_ns[index], np.int64)[rank.ops.node]
             transfer_ns = scenario.transfer_ns.get(rank.position, rank.ops.transfer_ns)
             self._transfers[index] = ends - transfer_ns, ends
-            share = _cpu_share(rank.facts)
+            # Of the training thread's loader time on a core: none where that is unknown, or workers load.
+            costs = fetch_costs(rank.facts, None)
+            share = costs.cpu_share or 0.0 if costs is not None and costs.source == "inline" else 0.0
             for (start, end), threads in (
                 (self._work[index], 1.0),
                 (self._transfers[index], host.limits.moving_threads),
@@ -147,9 +148,3 @@ class _Load:
             return np.ones(len(start))
         done = np.interp(end, self._at, self._done) - np.interp(start, self._at, self._done)
         return np.where(end > start, (end - start) / np.maximum(done, 1e-9), 1.0)
-
-
-def _cpu_share(facts: RankFacts) -> float:
-    """Share of the training thread's loader time on a core; 0 where unknown, or workers load."""
-    costs = fetch_costs(facts, None)
-    return 0.0 if costs is None or costs.source != "inline" else costs.cpu_share or 0.0

@@ -7,14 +7,14 @@ node, and nodes are only what can move.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.contract import contract, is_changed
-from ddprof.analyzers.replay.graph.program import packed, stream_count, write_program
+from ddprof.analyzers.replay.graph.program import packed, stream_count, without, write_program
 from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import Graph, Node, Program, RankGraph, Scenario
 
@@ -149,22 +149,15 @@ def _program(graph: Graph, scenario: Scenario) -> Program:
         program = write_program(graph.ranks, graph.members, scenario.dissolved)
     kind, links = program.kind, program.links
     if scenario.dissolved:
-        links = [tuple(i for i in met if i not in scenario.dissolved) for met in links]
+        links = without(links, scenario.dissolved)
     if scenario.on_time:  # no rank waits for these ranks: they arrive, and it does not count
-        early = _of_ranks(graph, program, scenario.on_time)
+        early = np.array([rank.position in scenario.on_time for rank in graph.ranks], bool)[program.rank].tolist()
         links = [
-            () if is_early and node == Node.POST else met
-            for met, node, is_early in zip(links, kind, early, strict=True)
+            () if is_on_time and node == POST else met for met, node, is_on_time in zip(links, kind, early, strict=True)
         ]
     if any(scenario.freed.values()):
         kind = _freed(graph, program, scenario)
     return replace(program, kind=kind, links=links)
-
-
-def _of_ranks(graph: Graph, program: Program, positions: Collection[int]) -> list[bool]:
-    """Mask of the nodes of some ranks."""
-    chosen = np.array([rank.position in positions for rank in graph.ranks], bool)
-    return list(chosen[program.rank].tolist())
 
 
 def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:

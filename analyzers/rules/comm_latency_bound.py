@@ -38,9 +38,9 @@ from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
+from ddprof.analyzers.rules.evidence.present import text
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.redundant.lines import lines_that_call
-from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.finding_ids import COMM_LATENCY_BOUND
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule

@@ -23,12 +23,11 @@ from collections.abc import Iterator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.units import ROLE
-from ddprof.analyzers.replay.changes.communication.overlap import FEWEST_TO_OVERLAP
+from ddprof.analyzers.replay.changes.communication.transfers import FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
-from ddprof.analyzers.rules.evidence.present import is_new
+from ddprof.analyzers.rules.evidence.present import is_new, text
 from ddprof.analyzers.rules.evidence.saturated import saturated
-from ddprof.analyzers.rules.evidence.settings import text
 from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.finding_ids import COMM_NO_OVERLAP
@@ -167,9 +166,5 @@ def gather_ahead(measures: Measures, forward: bool, backward: bool) -> Fix:
 
 
 RULE = Rule(
-    COMM_NO_OVERLAP,
-    "Communication starts too late to be hidden",
-    detect,
-    bound="communication",
-    reads_traffic=True,
+    COMM_NO_OVERLAP, "Communication starts too late to be hidden", detect, bound="communication", reads_traffic=True
 )

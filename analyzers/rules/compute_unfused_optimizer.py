@@ -25,7 +25,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.speedups import FUSED_CPU_SHARE, FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.examples import optimizer_step
-from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.present import text
 from ddprof.finding_ids import COMPUTE_UNFUSED_OPTIMIZER
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us

@@ -29,8 +29,7 @@ from ddprof.analyzers.job.script.occupying import line_that_evaluates, seen_eval
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_samples, seen_alone
-from ddprof.analyzers.rules.evidence.script.called_beside import LARGE_SHARE, called_beside
-from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then
+from ddprof.analyzers.rules.evidence.script.now_and_then import LARGE_SHARE, called_beside, script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.averages import typical
 from ddprof.finding_ids import HOST_EVALUATION

@@ -50,7 +50,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     worst = int(np.argmax(starved))
     if starved[worst] < MIN_SHARE * measures.step_us or counts[worst] < MIN_STALLS:
         return
-    lengths_us = np.where(counts > 0, [_total_us(table) for table in inside], 0.0) / max(1, measures.steps)
+    stalled_ns = np.array([(table["end_ns"] - table["start_ns"]).sum() for table in inside], float)
+    lengths_us = stalled_ns / 1e3 / max(1, measures.steps)
     stalling = having(lengths_us)
     is_lone = len(ranks) == 1 and len(measures.job.missing_ranks) > 0  # of the others nothing is known
     numbers = measures.ranks(stalling) if is_lone else measures.theirs(lengths_us)
@@ -96,10 +97,6 @@ def _in_steps(facts: RankFacts) -> Table:
     """Stalls of a rank inside its steps."""
     start = facts.stalls["start_ns"]
     return facts.stalls.take(facts.is_issued_in_steps(start))
-
-
-def _total_us(stalls: Table) -> float:
-    return float((stalls["end_ns"] - stalls["start_ns"]).sum()) / 1e3
 
 
 def _longest_us(inside: list[Table], stalling: Array) -> float:

@@ -41,7 +41,7 @@ from ddprof.analyzers.job.copies import (
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.analyzers.job.script.lines import lines_in
-from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.present import text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.finding_ids import INPUT_PAGEABLE_COPY
 from ddprof.findings import WARNING_SHARE, Basis, Candidate, Change, Evidence, Fix, Rule

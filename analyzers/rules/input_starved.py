@@ -35,8 +35,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, li
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, thread_fix
 from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch, started_each_step
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
-from ddprof.analyzers.rules.evidence.present import present_in
-from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.finding_ids import INPUT_STARVED
@@ -303,7 +302,8 @@ def _waits(
     if maker is not None:
         return f"{who} waits for batches that {made_beside(maker)}", (thread_fix(maker),)
     if in_loop is None:
-        return f"{who} waits for its data loader", _loader_fixes(measures, cheaper, _waited_us(measures))
+        waited_us = float(measures.cause_us("dataloader").max())
+        return f"{who} waits for its data loader", _loader_fixes(measures, cheaper, waited_us)
     trains = present_in(measures.job).trains
     loop = "the training loop" if trains else "the loop around the model"
     return f"{loop} prepares its own batches, in {in_loop}", (loop_fix(in_loop, trains),)
@@ -345,10 +345,6 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None, waited_us: float) -> 
 def _deepest(measures: Measures) -> int:
     """Batches that each worker of a rank holds at most, on the rank with the most; 0 where no rank recorded them."""
     return max(facts.sidecar.loader.prefetch_factor or 0 for facts in measures.job.ranks)
-
-
-def _waited_us(measures: Measures) -> float:
-    return float(measures.cause_us("dataloader").max())
 
 
 RULE = Rule(INPUT_STARVED, "Every rank waits for its data loader", detect, bound="input")

@@ -49,10 +49,6 @@ def _samples(measures: Measures) -> int | None:
     return max((fetching.samples for fetching in timed if fetching.samples), default=None)
 
 
-def _in_chunks(pipeline: Pipeline) -> str:
-    return f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
-
-
 def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
     """The fix of twice the chunks, where it gains; interleaved schedules need microbatches in multiples of the
     pipeline's depth.
@@ -88,6 +84,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     stages, count, words = len(pipeline.stages), pipeline.microbatches, schedule_of(pipeline).words
     named = f"{words}: " if words else ""
+    in_chunks = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
     formula = format_share(bubble_share(pipeline, count, pipeline.interleave))
     swept = best_microbatches(measures, pipeline)
     if not swept:
@@ -96,7 +93,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield Candidate(
         id=RULE.id,
         summary=f"{format_share(bubble / measures.step_us)} of each step is pipeline bubble: {stages} stages, "
-        f"{count} microbatches{_in_chunks(pipeline)}",
+        f"{count} microbatches{in_chunks}",
         lost_us=bubble,
         basis=Basis.RECORDED,
         evidence=(

@@ -364,10 +364,5 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
 
 
 RULE = Rule(
-    STRAGGLER_IMBALANCE,
-    "Ranks get unequal work",
-    detect,
-    bound="straggler",
-    compares_ranks=True,
-    tells_line=True,
+    STRAGGLER_IMBALANCE, "Ranks get unequal work", detect, bound="straggler", compares_ranks=True, tells_line=True
 )

@@ -44,7 +44,7 @@ def _planned(fix: Fix, prices: Pricer) -> Fix:
     value = _advice(fix, prices)
     if value is _AS_IT_IS:
         return _BESIDE[fix.setting]
-    return fix if value is None or _text(value) == fix.suggested else _with_value(fix, value)
+    return fix if value is None or f"{value:g}" == fix.suggested else _with_value(fix, value)
 
 
 def _advice(fix: Fix, prices: Pricer) -> float | None:
@@ -73,14 +73,10 @@ def _is_of_another_rank(fix: Fix, now: Present) -> bool:
 
 
 def _with_value(fix: Fix, value: float) -> Fix:
-    text, kind = _text(value), type(dict(fix.applies)[fix.setting])
+    text, kind = f"{value:g}", type(dict(fix.applies)[fix.setting])
     patch = fix.patch and fix.patch.replace(f"{fix.setting}={fix.suggested}", f"{fix.setting}={text}")
     applies = tuple((name, kind(value) if name == fix.setting else given) for name, given in fix.applies)
     return replace(fix, suggested=text, patch=patch, applies=applies)
-
-
-def _text(value: float) -> str:
-    return f"{value:g}"
 
 
 def _workers(prices: Pricer, now: Present) -> Advice:

@@ -65,7 +65,9 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
         knob = BY_KEY[setting.key]
         changes = knob.changes(setting, prices.measures, now)
         applied = _with(applied, knob.key, changes)
-        step_us = prices.step_us(applied) * _bias(applied, prices, now)
+        # Other buckets are priced against the run's own, as in their plan.
+        is_rebucketed = any(change.kind == "rebucket" for change in applied)
+        step_us = prices.step_us(applied) * (schedule_bias(prices, now) if is_rebucketed else 1.0)
         doubt_us += doubt_of(changes, prices.measures) * abs(reached - step_us)
         ranks = f" @ {','.join(map(str, setting.ranks))}" if setting.ranks else ""
         levels.append(Level(knob.key, f"{knob.key} = {setting.value}{ranks}", knob.assumption, step_us))
@@ -80,11 +82,6 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
         changes=applied,
         replay_error=prices.error,
     )
-
-
-def _bias(changes: tuple[Change, ...], prices: Pricer, now: Present) -> float:
-    """Bias of predictions for other buckets: they are priced against the run's own, as in their plan."""
-    return schedule_bias(prices, now) if any(change.kind == "rebucket" for change in changes) else 1.0
 
 
 # Settings that share one change: which of its values each of them is.

@@ -113,28 +113,23 @@ def _raised(
     if candidate.id not in LATE or not execution_of(prices.measures.job).computes_on_host:
         return raised  # the host of a device may be late and nobody waits, as the device still has work
     most_us = prices.measures.step_us - prices.floor_us(candidate.changes)
-    late_us = share * _late_us(prices, candidate, gain, most_us)
+    timed_us = share * _late_us(prices, candidate, gain, most_us)
+    late_us = timed_us or share * _fed_us(prices.measures, candidate, most_us)
     least = (1 - TIMED_BAND) * late_us
-    if not late_us:
-        return _raised_by_input(prices, candidate, raised, share, most_us)
     if raised.value < least:
         return Recoverable(late_us, least, max(raised.high, min((1 + TIMED_BAND) * late_us, share * most_us)))
+    if not timed_us:
+        return raised
     return Recoverable(raised.value, max(raised.low, min(raised.value, least)), max(raised.high, late_us))
 
 
-def _raised_by_input(
-    prices: Pricer, candidate: Candidate, gain: Recoverable, share: float, most_us: float
-) -> Recoverable:
-    """The gain raised to what ranks compute longer as they are fed more, where the replay says far less: waits of peers
-    for a CPU hide who is waited for."""
-    blamed = np.isin(prices.measures.job.rank_ids, candidate.ranks)
+def _fed_us(measures: Measures, candidate: Candidate, most_us: float) -> float:
+    """Time of a traced step by which the finding's ranks compute longer as they are fed more, where the replay may say
+    far less: waits of peers for a CPU hide who is waited for. 0 where it is not on that."""
+    blamed = np.isin(measures.job.rank_ids, candidate.ranks)
     if candidate.id != STRAGGLER_IMBALANCE or not blamed.any():
-        return gain
-    late_us = share * min(float(prices.measures.fed_more_us[blamed].min()), most_us)
-    least = (1 - TIMED_BAND) * late_us
-    if gain.value >= least:
-        return gain
-    return Recoverable(late_us, least, max(gain.high, min((1 + TIMED_BAND) * late_us, share * most_us)))
+        return 0.0
+    return min(float(measures.fed_more_us[blamed].min()), most_us)
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:
@@ -170,7 +165,8 @@ def believed(
 def _replay_us(prices: Pricer, gain_us: float) -> float:
     """Doubt of a replayed gain: the error of the replay, and the spread of the steps it replays."""
     error_us = (prices.error or 0.0) * prices.measures.step_us
-    spread_us = _step_spread_us(prices.measures) / np.sqrt(max(1, prices.measures.steps))
+    steps_us = np.array(prices.measures.job.per_step_ns, float) / 1e3
+    spread_us = float(steps_us.std(ddof=1)) / np.sqrt(max(1, prices.measures.steps)) if len(steps_us) > 1 else 0.0
     return float(error_us + min(spread_us, 0.25 * abs(gain_us)))
 
 
@@ -181,8 +177,3 @@ def _drift_us(measures: Measures, gain_us: float) -> float:
         return 0.0
     drift = execution_of(measures.job).limits.drift
     return drift * max(0.0, step_us - gain_us) * min(1.0, 2 * gain_us / step_us)
-
-
-def _step_spread_us(measures: Measures) -> float:
-    steps = np.array(measures.job.per_step_ns, float) / 1e3
-    return float(steps.std(ddof=1)) if len(steps) > 1 else 0.0

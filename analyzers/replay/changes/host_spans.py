@@ -13,7 +13,7 @@ from ddprof.analyzers.job.host_costs import in_hooks
 from ddprof.analyzers.job.host_parts import part_of
 from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.changes.ranks import chosen, scaled
 from ddprof.analyzers.replay.host_time import by_level
 from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
 from ddprof.findings import Change
@@ -144,15 +144,13 @@ def scale_part(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 def no_anomaly(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Nothing is searched for NaN after nodes of the backward pass, and no operator writes down its stack."""
-    dur: dict[int, Array] = {}
-    queue: dict[int, Array] = {}
-    host, freed = {}, {}
+    dur, queue, host, freed = {}, {}, {}, {}
     for rank, _ in chosen(change, graph, measures):
         work = rank.facts.anomaly_work
         host[rank.position] = by_level(work.bounds, 1.0 - work["share"])
         checks = intervals.union(*work.take(work["is_check"]).bounds)
         freed[rank.position] = frozenset(np.flatnonzero(intervals.contains(checks, rank.anchors.start_ns)).tolist())
         launched = intervals.contains(checks, rank.ops.launch_ns) & ~rank.ops.is_comm
-        for scaled, times in ((dur, rank.ops.dur_ns), (queue, rank.ops.queue_lag_ns)):
-            scaled[rank.position] = np.where(launched, 0, times)
+        dur[rank.position] = scaled(rank.ops.dur_ns, launched, 0.0)
+        queue[rank.position] = scaled(rank.ops.queue_lag_ns, launched, 0.0)
     return Scenario(dur_ns=dur, host_scale=host, freed=freed, queue_ns=queue)

@@ -9,8 +9,9 @@ from ddprof.analyzers.facts.memory import recomputed, recomputing
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.ranks import chosen
+from ddprof.analyzers.replay.changes.ranks import chosen, scaled
 from ddprof.analyzers.replay.changes.work import scale_host
+from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import Array
@@ -30,9 +31,7 @@ def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Marked kernels take value times as long. `target`: "fp32_gemm", or "optimizer", of whose kernels so many are gone
     that the gaps between them shrink alike.
     """
-    dur: dict[int, Array] = {}
-    queue: dict[int, Array] = {}
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    dur, queue, host = dict[int, Array](), dict[int, Array](), dict[int, Scaled]()
     for rank in graph.ranks:
         facts = rank.facts
         if change.target == "fp32_gemm":
@@ -45,19 +44,14 @@ def scale_kernels(change: Change, graph: Graph, measures: Measures) -> Scenario:
             host[rank.position] = ((spans, change.values[1] if len(change.values) > 1 else 1.0),)
         marked &= ~rank.ops.is_comm
         if change.target == "optimizer":
-            lag = rank.ops.queue_lag_ns
-            queue[rank.position] = np.where(marked, np.round(lag * change.values[0]), lag).astype(np.int64)
-        dur[rank.position] = np.where(marked, np.round(rank.ops.dur_ns * change.values[0]), rank.ops.dur_ns).astype(
-            np.int64
-        )
+            queue[rank.position] = scaled(rank.ops.queue_lag_ns, marked, change.values[0])
+        dur[rank.position] = scaled(rank.ops.dur_ns, marked, change.values[0])
     return Scenario(dur_ns=dur, host_scale=host, queue_ns=queue)
 
 
 def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Keep a share `values[0]` of the activations recomputed in backward, which launches that much less."""
-    dur: dict[int, Array] = {}
-    queue: dict[int, Array] = {}
-    host: dict[int, tuple[tuple[intervals.Intervals, float], ...]] = {}
+    dur, queue, host = dict[int, Array](), dict[int, Array](), dict[int, Scaled]()
     left = 1.0 - change.values[0]
     for rank in graph.ranks:
         ops = rank.facts.device_ops
@@ -65,8 +59,8 @@ def keep_activations(change: Change, graph: Graph, measures: Measures) -> Scenar
             continue
         again = recomputed(ops, rank.facts.strings)
         marked = again[rank.ops.row] & ~rank.ops.is_comm
-        for scaled, times in ((dur, rank.ops.dur_ns), (queue, rank.ops.queue_lag_ns)):
-            scaled[rank.position] = np.where(marked, np.round(times * left), times).astype(np.int64)
+        dur[rank.position] = scaled(rank.ops.dur_ns, marked, left)
+        queue[rank.position] = scaled(rank.ops.queue_lag_ns, marked, left)
         host[rank.position] = ((intervals.union(*recomputing(ops, again)), left),)
     return Scenario(dur_ns=dur, host_scale=host, queue_ns=queue)
 
@@ -82,7 +76,7 @@ def hide_copies(change: Change, graph: Graph, measures: Measures) -> Scenario:
         if not len(facts.device_ops):
             continue
         pageable = pageable_copies(facts)[rank.ops.row]
-        dur[rank.position] = np.where(pageable, np.round(rank.ops.dur_ns * left), rank.ops.dur_ns).astype(np.int64)
+        dur[rank.position] = scaled(rank.ops.dur_ns, pageable, left)
         launches = rank.ops.launch_ns[pageable]
         freed[rank.position] = frozenset(np.flatnonzero(np.isin(rank.anchors.start_ns, launches)).tolist())
     return Scenario(dur_ns=dur, freed=freed)

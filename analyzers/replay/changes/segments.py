@@ -96,8 +96,9 @@ def _places(ranks: Sequence[RankFacts]) -> list[Array] | None:
     Bounds are step marks, calls of communication and bounds of phases. Phases are omitted where their order differs
     between steps or ranks; None where the calls' order does too.
     """
-    for bounds_of in (_phase_bounds, _no_bounds):
-        bounded = [_bounds_in_steps(facts, *bounds_of(facts)) for facts in ranks]
+    none = np.empty(0, np.int64)
+    for bounds in ([_phase_bounds(facts) for facts in ranks], [(none, none)] * len(ranks)):
+        bounded = [_bounds_in_steps(facts, *own) for facts, own in zip(ranks, bounds, strict=True)]
         comparable = [each for each in bounded if each is not None]
         if len(comparable) == len(ranks) and all(np.array_equal(kinds, comparable[0][1]) for _, kinds in comparable):
             return [places for places, _ in comparable]
@@ -109,10 +110,6 @@ def _phase_bounds(facts: RankFacts) -> tuple[Array, Array]:
     phase = facts.phases["phase"].astype(np.int64)
     when = np.concatenate((facts.phases["start_ns"], facts.phases["end_ns"]))
     return when, np.concatenate((1 + 2 * phase, 2 + 2 * phase))
-
-
-def _no_bounds(facts: RankFacts) -> tuple[Array, Array]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
 
 
 def _bounds_in_steps(facts: RankFacts, when: Array, which: Array) -> tuple[Array, Array] | None:

@@ -15,14 +15,9 @@ from ddprof.analyzers.replay.changes import booked
 from ddprof.analyzers.replay.changes.booked import Booked
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
-from ddprof.analyzers.replay.changes.communication.overlap import overlap
-from ddprof.analyzers.replay.changes.communication.retiming import (
-    Retimed,
-    rebucket,
-    scaled_volume,
-)
+from ddprof.analyzers.replay.changes.communication.retiming import Retimed, rebucket, scaled_volume
 from ddprof.analyzers.replay.changes.communication.sharded_units import resharded
-from ddprof.analyzers.replay.changes.communication.transfers import scale_transfer, speed_groups, speed_links
+from ddprof.analyzers.replay.changes.communication.transfers import overlap, scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
     async_launch,
     instant_loader,
@@ -167,11 +162,8 @@ def _doubt(change: Change, measures: Measures) -> float:
     curve = gradient_curve(measures) if change.kind == "rebucket" else None
     if curve is not None and curve.is_prior:
         return GUESSED_DOUBT
-    return (
-        KERNEL_DOUBT.get(change.target, kind_of(change).doubt)
-        if change.kind == "scale_kernels"
-        else kind_of(change).doubt
-    )
+    doubt = kind_of(change).doubt
+    return KERNEL_DOUBT.get(change.target, doubt) if change.kind == "scale_kernels" else doubt
 
 
 def kind_of(change: Change) -> ChangeKind:

@@ -57,8 +57,7 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     if balanced is not None:
         return Scenario(host_scale=balanced)
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
-    dur: dict[int, Array] = {}
-    host: dict[int, Scaled] = {}
+    dur, host = dict[int, Array](), dict[int, Scaled]()
     for group in _peer_groups(graph, measures):
         times = np.array([_compute_ns(rank)[:steps] for rank in group], float)
         mean = times.mean(axis=0)
@@ -157,8 +156,7 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
     With "spread" what they compute beyond the peers is not gone but divided over all, so that they keep their part.
     """
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
-    dur: dict[int, Array] = {}
-    host: dict[int, Scaled] = {}
+    dur, host = dict[int, Array](), dict[int, Scaled]()
     for group in _peer_groups(graph, measures):
         others = [rank for rank in group if measures.job.rank_ids[rank.position] not in change.ranks]
         if not others:
@@ -173,7 +171,9 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
                 factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)
             if factors is None:
                 computed = _compute_ns(rank)[:steps].astype(float)
-                as_fed = _fed_as(rank, others) if change.target == "fed" and rank.execution.computes_on_host else None
+                as_fed = None
+                if change.target == "fed" and rank.execution.computes_on_host:
+                    as_fed = scaled_to_peers(rank.facts, [other.facts for other in others], running)
                 if as_fed is None:
                     factor = np.minimum(1.0, usual / np.maximum(computed, 1.0))
                     _scale_steps(rank, kept + (1 - kept) * factor, dur, host)
@@ -185,11 +185,6 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
             if change.target == "fed":
                 host[rank.position] = (*host.get(rank.position, ()), _loading_as(rank, others))
     return Scenario(dur_ns=dur, host_scale=host)
-
-
-def _fed_as(rank: RankGraph, others: list[RankGraph]) -> Scaled | None:
-    """Busy time of a CPU rank, segment by segment as its peers'; None where segments cannot be compared."""
-    return scaled_to_peers(rank.facts, [other.facts for other in others], running)
 
 
 def _loading_as(rank: RankGraph, others: list[RankGraph]) -> tuple[intervals.Intervals, float]:
@@ -207,8 +202,7 @@ def balance_stages(change: Change, graph: Graph, measures: Measures) -> Scenario
     pipeline = measures.job.pipeline
     if pipeline is None:
         return Scenario()
-    dur: dict[int, Array] = {}
-    host: dict[int, Scaled] = {}
+    dur, host = dict[int, Array](), dict[int, Scaled]()
     for chain in zip(*pipeline.stages, strict=True):
         mean = float(np.mean([measures.stage_work_us[p] for p in chain]))
         for rank in graph.ranks:

@@ -42,7 +42,7 @@ def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrive
     keep = facts.is_issued_in_steps(start)
     order = np.lexsort((-stop[keep], start[keep]))
     kind, start, stop = kind[keep][order], start[keep][order], stop[keep][order]
-    reach = np.maximum.accumulate(stop) if len(stop) else stop
+    reach = np.maximum.accumulate(stop)
     outer = np.ones(len(start), bool)
     outer[1:] = start[1:] >= reach[:-1]
     kind, start, stop = kind[outer], start[outer], stop[outer]

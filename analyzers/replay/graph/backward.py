@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.analyzers.execution.backward import StepMarks
+from ddprof.analyzers.execution.operations import StepMarks
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.tables import Array

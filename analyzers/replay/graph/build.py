@@ -116,9 +116,8 @@ def _lags(ops: Operations, dep: Array) -> tuple[Array, Array, Array]:
     start, launch, previous = ops.start_ns, ops.launch_ns, previous_end(ops)
     end = start + ops.dur_ns
     waited = np.where(dep >= 0, end[dep], NEVER)
-    launch_lag = _typical(
-        start - launch, (launch > previous) & (launch > waited) & (launch != NEVER), DEFAULT_LAUNCH_LAG_NS
-    )
+    launched_last = (launch > previous) & (launch > waited) & (launch != NEVER)
+    launch_lag = _typical(start - launch, launched_last, DEFAULT_LAUNCH_LAG_NS)
     queued = (launch != NEVER) & (previous > launch + launch_lag) & (previous > waited)
     queue_lag = _typical(start - previous, queued, DEFAULT_QUEUE_LAG_NS)
     candidates = np.stack((launch + launch_lag, previous + queue_lag, waited + queue_lag))
@@ -195,9 +194,6 @@ def _message_transfer(job: JobFacts, position: int) -> Array:
 def _chains(ops: Operations, section: Array, dep: Array, anchors: Anchors) -> tuple[Array, Array, Array]:
     """Chain number of each operation and the first and last operation of each chain."""
     count = len(ops.start_ns)
-    if not count:
-        none = np.empty(0, np.int64)
-        return none, none, none
     is_source = np.zeros(count, bool)
     is_source[dep[dep >= 0]] = True
     is_source[anchors.target[anchors.target >= 0]] = True
@@ -212,7 +208,7 @@ def _chains(ops: Operations, section: Array, dep: Array, anchors: Anchors) -> tu
     )
     node = np.cumsum(begins) - 1
     first = np.flatnonzero(begins)
-    last = np.append(first[1:], count) - 1
+    last = np.append(first, count)[1:] - 1
     return node, first, last
 
 
@@ -236,14 +232,12 @@ def _order(ops: Ops, anchors: Anchors, first: Array, last: Array) -> Order:
     # A call may be stamped as returned just before what it waited for ended.
     seen = anchors.target >= 0
     np.minimum.at(end, anchors.target[seen], anchors.end_ns[seen])
-    is_comm = ops.is_comm[first] if len(first) else np.empty(0, bool)
-    nodes = np.arange(len(first))
-    dep = ops.dep[first] if len(first) else np.empty(0, np.int64)
-    after_dep = np.where(dep >= 0, end[dep] + 1, NEVER) if len(first) else np.empty(0, np.int64)
-    chain_time = np.maximum(end[last], after_dep) if len(first) else np.empty(0, np.int64)
-    start_time = np.maximum(ops.start_ns[first], after_dep) if len(first) else np.empty(0, np.int64)
+    is_comm, dep, nodes = ops.is_comm[first], ops.dep[first], np.arange(len(first))
+    after_dep = np.where(dep >= 0, end[dep] + 1, NEVER)
+    chain_time = np.maximum(end[last], after_dep)
+    start_time = np.maximum(ops.start_ns[first], after_dep)
     finish_time = np.maximum(chain_time, start_time)
-    returned = np.maximum.accumulate(anchors.end_ns) if len(anchors.end_ns) else anchors.end_ns
+    returned = np.maximum.accumulate(anchors.end_ns)
     waits = np.where(anchors.kind == Anchor.LOADER, Node.BATCH, Node.ANCHOR)
     parts = (
         (np.full(len(nodes) - int(is_comm.sum()), Node.CHAIN), nodes[~is_comm], chain_time[~is_comm]),

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof import averages, intervals
-from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.work import between_calls, running
-from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_phases
+from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios, timed_phases
 from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.intervals import Intervals
@@ -44,12 +44,14 @@ LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator: a long
 class PhaseWork:
     """Work of one rank by phase (None: outside all phases), and the ratios of those phases that have one.
 
-    `spans` leave out long gaps in phases without a ratio, `with_gaps` never do.
+    `spans` leave out long gaps in phases without a ratio, `with_gaps` never do. `pauses`, beside the work, each have
+    their ratio outside / inside the trace window.
     """
 
     spans: Mapping[Phase | None, Intervals]
     ratios: Mapping[Phase, float]
     with_gaps: Mapping[Phase | None, Intervals]
+    pauses: Scaled
 
     def scaled(self, ratio: float, like: Mapping[Phase, float]) -> Scaled:
         """All work, that of each phase at the phase's ratio times `ratio`; phases without a ratio at the mean.
@@ -81,9 +83,8 @@ def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
     outside the window than in it must have waited.
     """
     timed = [(pos, phase, ratio) for pos, work in ranks.items() for phase, ratio in work.ratios.items()]
-    largest = sorted(((ratio, pos, phase) for pos, phase, ratio in timed if ranks[pos].is_long(phase)), reverse=True)[
-        :2
-    ]
+    of_long = sorted(((ratio, pos, phase) for pos, phase, ratio in timed if ranks[pos].is_long(phase)), reverse=True)
+    largest = of_long[:2]
     waited = {
         (pos, phase)
         for pos, phase, ratio in timed
@@ -96,13 +97,16 @@ def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
     }
 
 
-def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
+def phase_work(rank: RankGraph) -> PhaseWork:
     """Operators and the Python between them, pauses left out, by phase, and the ratios of the module's formula."""
     facts = rank.facts
+    paused = [(intervals.union(*facts.spans_of(cause).bounds), ratio) for cause, ratio in pause_ratios(facts).items()]
     work = running(facts)
-    for paused, _ in pauses:
-        work = intervals.subtract(work, paused)
-    without_gaps = intervals.subtract(work, _long_gaps(facts))
+    for spans_of_cause, _ in paused:
+        work = intervals.subtract(work, spans_of_cause)
+    start, end = between_calls(facts)
+    is_long = end - start > LONG_GAP_NS
+    without_gaps = intervals.subtract(work, intervals.union(start[is_long], end[is_long]))
     handed_share, transfers = rank.execution.limits.handed_share, _exposed_transfers(rank)
     timed, in_steps = timed_phases(facts), intervals.union(*facts.marks)  # work outside the kept steps is not known
     spans: dict[Phase | None, Intervals] = {None: without_gaps}
@@ -126,13 +130,7 @@ def phase_work(rank: RankGraph, pauses: Scaled) -> PhaseWork:
         share = outside_ns / inside_ns - waiting - (1 - handed_share) * transfer
         ratios[phase] = min(max(share / (working + handed_share * transfer), MIN_RATIO), MAX_RATIO)
         spans[phase] = with_gaps[phase]
-    return PhaseWork(spans, ratios, with_gaps)
-
-
-def _long_gaps(facts: RankFacts) -> Intervals:
-    start, end = between_calls(facts)
-    long = end - start > LONG_GAP_NS
-    return intervals.union(start[long], end[long])
+    return PhaseWork(spans, ratios, with_gaps, tuple(paused))
 
 
 def _exposed_transfers(rank: RankGraph) -> Intervals:

@@ -22,11 +22,10 @@ from functools import partial
 
 import numpy as np
 
-from ddprof import intervals
-from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios, unprofiled_ratio
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_ratio
 from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
-from ddprof.analyzers.replay.host_time import Scaled, on_top
-from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
+from ddprof.analyzers.replay.host_time import on_top
+from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.unprofiled.phases import (
     MAX_RATIO,
     MIN_RATIO,
@@ -43,20 +42,12 @@ CLOSE_SHARE = 0.003  # of the profiled step: a replay this near to the measured 
 MIN_HELD_SHARE = 0.15
 
 
-@dataclass(frozen=True)
-class HostTime:
-    """Host time of one rank: pauses, each with its ratio outside / inside the trace window, and work by phase."""
-
-    pauses: Scaled
-    work: PhaseWork
-
-
 @dataclass(frozen=True, eq=False)
 class UnprofiledRun(Baseline):
     """The run without the profiler; `host` is by position of the rank."""
 
     ratio: float
-    host: Mapping[int, HostTime]
+    host: Mapping[int, PhaseWork]
 
     def under(self, graph: Graph, scenario: Scenario, as_peers: frozenset[int]) -> Scenario:
         """The scenario without the profiler. `as_peers`: positions of ranks that do in it what their peers do."""
@@ -74,16 +65,14 @@ def unprofiled_run(
     """
     if unprofiled_us is None or profiled.step_us <= 0 or profiled.outcome.span_ns <= 0:
         return None
-    pauses = {rank.position: _pauses(rank) for rank in graph.ranks}
-    works = without_waits({rank.position: phase_work(rank, pauses[rank.position]) for rank in graph.ranks})
-    host = {position: HostTime(pauses[position], work) for position, work in works.items()}
+    host = without_waits({rank.position: phase_work(rank) for rank in graph.ranks})
     at = partial(_at, graph, host, profiled, unprofiled_us)
     runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
     steps = {ratio: run.outcome.relative_to(profiled.outcome) for ratio, run in runs.items()}  # over the profiled step
     apart_us = min(apart_us, max(0.0, unprofiled_us - steps[MIN_RATIO] * profiled.step_us))  # a device may hide some
     wanted = (unprofiled_us - apart_us) / profiled.step_us
     if steps[MIN_RATIO] > (1 - MIN_HELD_SHARE) * steps[1.0]:
-        by_phase = any(time.work.ratios for time in host.values())
+        by_phase = any(work.ratios for work in host.values())
         timed = None if by_phase else unprofiled_ratio([rank.facts for rank in graph.ranks])
         return replace(runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), MAX_RATIO)), apart_us=apart_us)
     for _ in range(MAX_TRIES):
@@ -109,7 +98,7 @@ def _next_ratio(steps: Mapping[float, float], wanted: float) -> float | None:
 
 def _without_profiler(
     graph: Graph,
-    host: Mapping[int, HostTime],
+    host: Mapping[int, PhaseWork],
     scenario: Scenario,
     ratio: float,
     as_peers: frozenset[int] = frozenset(),
@@ -117,24 +106,19 @@ def _without_profiler(
     """The scenario without the profiler: work at `ratio` on top of the ratios of its phases."""
     scaled = {}
     transfer = dict(scenario.transfer_ns)
-    typical = typical_ratios({position: time.work for position, time in host.items()}, as_peers) if as_peers else {}
+    typical = typical_ratios(host, as_peers) if as_peers else {}
     for rank in graph.ranks:
-        time, like = host[rank.position], typical if rank.position in as_peers else {}
+        work, like = host[rank.position], typical if rank.position in as_peers else {}
         if handed_share := rank.execution.limits.handed_share:
             recorded = transfer.get(rank.position, rank.ops.transfer_ns)
-            share = 1 + handed_share * (ratio * time.work.mean(like) - 1)
+            share = 1 + handed_share * (ratio * work.mean(like) - 1)
             transfer[rank.position] = np.round(recorded * share).astype(np.int64)
-        parts = (*time.pauses, *time.work.scaled(ratio, like))
+        parts = (*work.pauses, *work.scaled(ratio, like))
         scaled[rank.position] = on_top(scenario.host_scale.get(rank.position, ()), parts)
     return replace(scenario, host_scale=scaled, transfer_ns=transfer)
 
 
-def _pauses(rank: RankGraph) -> Scaled:
-    ratios, facts = pause_ratios(rank.facts), rank.facts
-    return tuple((intervals.union(*facts.spans_of(cause).bounds), ratio) for cause, ratio in ratios.items())
-
-
-def _at(graph: Graph, host: Mapping[int, HostTime], profiled: Baseline, step_us: float, ratio: float) -> UnprofiledRun:
+def _at(graph: Graph, host: Mapping[int, PhaseWork], profiled: Baseline, step_us: float, ratio: float) -> UnprofiledRun:
     scenario = _without_profiler(graph, host, Scenario(), ratio)
     outcome = simulate_with_interference(graph, scenario, profiled.outcome)
     return UnprofiledRun(scenario, outcome, step_us, ratio, host)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.execution.limits import Limits
+from ddprof.analyzers.execution.protocol import Limits
 from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
@@ -21,7 +21,6 @@ from ddprof.findings import CRITICAL_SHARE, Abstention, Basis
 from ddprof.tables import Array
 from ddprof.units import MIB, format_us
 
-VOLUME = ("bandwidth", "sharding")
 LATENCY_COVERS = 0.9  # of the exposed transfer, which the latencies of all calls add up to
 MIN_CALLS = 5  # per step, for latency: DistributedDataParallel's first and last bucket of two models are four
 FEW_CALLS = 2  # the same, where a recorded bucket size cuts up what the default sends at once
@@ -237,23 +236,13 @@ def is_slow_for_size(traffic: Traffic, comm: CommStats) -> bool:
     factor = bus_factor(traffic.op, traffic.group_size)
     if factor is None:
         return False
-    shown = max((_rate(other) for other in comm.traffic if _shares_link(traffic, other)), default=0.0)
-    if shown and _latency_us(size * factor, took_us, shown) >= LATENCY_SHARE * took_us:
+    link = (traffic.role, traffic.group_size, traffic.crosses_hosts)
+    on_link = (t for t in comm.traffic if (t.role, t.group_size, t.crosses_hosts) == link)
+    shown = max((_rate(other) for other in on_link), default=0.0)
+    if shown and took_us - size * factor / shown >= LATENCY_SHARE * took_us:
         return True
-    latency_us = 0.0 if traffic.crosses_hosts else _latency_us(size * factor, took_us, HOST_BYTES_PER_US)
+    latency_us = 0.0 if traffic.crosses_hosts else took_us - size * factor / HOST_BYTES_PER_US
     return LATENCY_SHARE * took_us <= latency_us <= MOST_IN_HOST_US
-
-
-def _shares_link(traffic: Traffic, other: Traffic) -> bool:
-    return (other.role, other.group_size, other.crosses_hosts) == (
-        traffic.role,
-        traffic.group_size,
-        traffic.crosses_hosts,
-    )
-
-
-def _latency_us(bus_bytes: float, took_us: float, bytes_per_us: float) -> float:
-    return took_us - bus_bytes / bytes_per_us
 
 
 def _rate(traffic: Traffic) -> float:

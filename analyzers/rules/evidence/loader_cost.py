@@ -25,10 +25,9 @@ MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many
 
 @dataclass(frozen=True)
 class FetchCost:
-    """Cost of a batch on one rank, and the rank's share of its host's CPUs (None: not recorded)."""
+    """Cost of a batch on one rank. `core_share`: of that time on a core or runnable; None where not recorded."""
 
     timed: TimedFetches
-    cores: int | None
     core_share: float | None
 
     @property
@@ -49,11 +48,8 @@ class FetchCost:
 
 def fetch_cost(facts: RankFacts) -> FetchCost | None:
     """The loader's cost on a rank; None where capture did not time its workers."""
-    timed, processors = facts.sidecar.fetching, facts.sidecar.processors
-    if timed is None or not timed.fetch_ns:
-        return None
-    cores = max(1, processors.usable // (processors.local_ranks or 1)) if processors.usable else None
-    return FetchCost(timed, cores, core_share(facts))
+    timed = facts.sidecar.fetching
+    return None if timed is None or not timed.fetch_ns else FetchCost(timed, core_share(facts))
 
 
 _WHAT = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,16 +21,6 @@ MIN_SHARE = 0.03  # of the step; what would be saved of less is below what is to
 EITHER_WAY = 1 / 3  # of the gain: what is left depends on the work of the operators, which their shapes do not say
 
 
-@dataclass(frozen=True)
-class _Looped:
-    """Calls of a rank's looped operators per step; the one beside the backward pass that takes longest."""
-
-    calls: int
-    hottest: str
-    calls_of_hottest: int
-    each_us: float
-
-
 def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | Abstention]:
     """The finding where the typical CPU rank spends a part of its steps in such operators."""
     ranks = measures.job.ranks
@@ -43,12 +32,11 @@ def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | 
     if typical_us < MIN_SHARE * measures.step_us or len(whose(times_us)):
         return
     worst = int(np.argmax(times_us))
-    looped, share = _looped(ranks[worst]), format_share(typical_us / measures.step_us)
-    where = line_of_operators(ranks, looped.hottest)
-    calls = f"{looped.hottest} is called {looped.calls_of_hottest} times per step, {format_us(looped.each_us)} each"
+    (looped, hottest, calls), share = _looped(ranks[worst]), format_share(typical_us / measures.step_us)
+    where = line_of_operators(ranks, hottest)
     yield Candidate(
         id=rule_id,
-        summary=f"a loop calls {looped.calls} short operators per step one by one"
+        summary=f"a loop calls {looped} short operators per step one by one"
         + (f", mostly at {where}" if where else ""),
         lost_us=typical_us * (1 - LOOPED_SHARE),
         changes=(Change("scale_part", (), (LOOPED_SHARE,), LOOPED),),
@@ -71,11 +59,16 @@ def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | 
     )
 
 
-def _looped(facts: RankFacts) -> _Looped:
+def _looped(facts: RankFacts) -> tuple[int, str, str]:
+    """Calls of a rank's looped operators per step; the one beside the backward pass that takes longest, by its name and
+    in words."""
     ops, steps = facts.host_operators.take(np.flatnonzero(looped_operators(facts))), len(facts.steps)
     names, which, calls = np.unique(ops["name"], return_inverse=True, return_counts=True)
     spent_ns = np.bincount(which, weights=ops["dur_ns"])
     at = int(np.argmax(spent_ns * ~is_backward(facts.strings)[names]))
-    return _Looped(
-        len(ops) // steps, facts.strings[names[at]], int(calls[at]) // steps, float(spent_ns[at] / calls[at] / 1e3)
+    name, each_us = facts.strings[names[at]], float(spent_ns[at] / calls[at] / 1e3)
+    return (
+        len(ops) // steps,
+        name,
+        f"{name} is called {int(calls[at]) // steps} times per step, {format_us(each_us)} each",
     )

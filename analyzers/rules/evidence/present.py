@@ -1,4 +1,4 @@
-"""Features that a job already uses, from its recording, so that no fix advises them again."""
+"""Features and settings that a job already has, from its recording, so that no fix advises them again."""
 
 from __future__ import annotations
 
@@ -62,6 +62,15 @@ def _some(pattern: re.Pattern[str], names: Iterable[str]) -> bool:
     return any(pattern.search(name) for name in names)
 
 
+def text(setting: object) -> str | None:
+    """A captured setting for a fix, numbers to four digits (bytes given in MiB come back rounded); None if not
+    captured.
+    """
+    if isinstance(setting, float):
+        return f"{setting:.4g}"
+    return None if setting is None else str(setting)
+
+
 def is_new(fix: Fix) -> bool:
     """True where a fix suggests another value than the present one."""
     return fix.current is None or _plain(fix.current) != _plain(fix.suggested)
@@ -69,8 +78,8 @@ def is_new(fix: Fix) -> bool:
 
 def _plain(value: str) -> str:
     """A value normalised for comparison: 25, 25.0 and "25 " are equal."""
-    text = value.strip().lower()
+    plain = value.strip().lower()
     try:
-        return f"{float(text):g}"
+        return f"{float(plain):g}"
     except ValueError:
-        return text
+        return plain

@@ -4,16 +4,22 @@ makes the communication start earlier.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.statistics import roles_by_comm, with_known_transfer
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import Exposure, stands_on
-from ddprof.analyzers.rules.evidence.gradient_types import are_narrow, reduced_by_ddp
 from ddprof.analyzers.rules.evidence.transport import of_job
 from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
 from ddprof.findings import Alters, Candidate, Change, Evidence, Fix
+from ddprof.model import element_bytes
+from ddprof.tables import Array
 from ddprof.units import format_bytes, format_share, format_us
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
@@ -26,15 +32,18 @@ _LINK = Fix(
     why="gradients are 16-bit already, so compression to 16 bit saves nothing",
     source="ml-engineering",
 )
+NARROW_BYTES = 2  # of an element: compression to 16 bit makes it no smaller
+MOST = 0.5  # of the bytes of a role
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
 def saturated(measures: Measures, exposure: Exposure) -> Candidate:
     """The candidate for one kind of traffic: half of its bytes take half of the transfer."""
     traffic, (moved_by, faster) = exposure.traffic, of_job(measures)
+    volume = f" ({format_bytes(traffic.total_bytes)} per step)" if traffic.total_bytes else ""
     return Candidate(
         id=COMM_BANDWIDTH_BOUND,
-        summary=f"{traffic.op} traffic{_volume(traffic.total_bytes)} saturates the link",
+        summary=f"{traffic.op} traffic{volume} saturates the link",
         lost_us=traffic.exposed_us,
         changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
         basis=stands_on(exposure),
@@ -81,9 +90,9 @@ def _fix(measures: Measures, role: str) -> Fix:
             source="torch.nn.parallel.DistributedDataParallel.no_sync documentation",
             alters=Alters.UPDATES,
         )
-    if are_narrow(measures.job, role):
+    if _are_narrow(measures.job, role):
         return _LINK
-    if not reduced_by_ddp(measures.job):
+    if not _reduced_by_ddp(measures.job):
         of_deepspeed = measures.settings.deepspeed.zero_stage is not None
         return Fix(
             setting="gradient compression",
@@ -104,5 +113,26 @@ def _fix(measures: Measures, role: str) -> Fix:
     )
 
 
-def _volume(size_bytes: float) -> str:
-    return f" ({format_bytes(size_bytes)} per step)" if size_bytes else ""
+def _are_narrow(job: JobFacts, role: str) -> bool:
+    """True where elements of 16 bits or fewer are most of the bytes that groups of this role move."""
+    separable, narrow, every = with_known_transfer(job), 0, 0
+    for position, facts in enumerate(job.ranks):
+        of_role = (roles_by_comm(job, position, separable) == role) & (facts.comms["size_bytes"] > 0)
+        size = facts.comms["size_bytes"]
+        every += int(size[of_role].sum())
+        narrow += int(size[of_role & _is_narrow(facts)].sum())
+    return narrow > MOST * every
+
+
+def _is_narrow(facts: RankFacts) -> Array:
+    """Mask of communications with elements of 16 bits or fewer, shape (comms,)."""
+    kinds = np.unique(facts.comms["dtype"])
+    widths = [element_bytes(facts.strings[kind]) if kind >= 0 else None for kind in kinds.tolist()]
+    narrow = [kind for kind, width in zip(kinds.tolist(), widths, strict=True) if width and width <= NARROW_BYTES]
+    return np.isin(facts.comms["dtype"], narrow)
+
+
+def _reduced_by_ddp(job: JobFacts) -> bool:
+    """True where capture or the wrapper's own ranges show DistributedDataParallel."""
+    wrapper = "DistributedDataParallel"
+    return any("ddp" in f.sidecar.parallelism or any(wrapper in text for text in f.strings) for f in job.ranks)

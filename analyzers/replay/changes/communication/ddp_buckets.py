@@ -69,7 +69,10 @@ def reductions(graph: Graph, measures: Measures) -> list[Reduction]:
     for members in _groups(graph, measures, traffic.role):
         steps = min(len(rank.marks_ns) for rank, _ in members)
         for step in range(steps):
-            chosen = {rank.position: _in_step(rank, rows, step) for rank, rows in members}
+            chosen = {
+                rank.position: rows[np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right") == step]
+                for rank, rows in members
+            }
             counts = {len(rows) for rows in chosen.values()}
             if len(counts) == 1 and counts != {0}:
                 every.append(_reduction([rank for rank, _ in members], chosen, step))
@@ -94,11 +97,6 @@ def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[
                 members.append((rank, rows[np.argsort(rank.ops.start_ns[rows], kind="stable")]))
         if len(members) > 1:
             yield members
-
-
-def _in_step(rank: RankGraph, rows: Array, step: int) -> Array:
-    chosen: Array = rows[np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right") == step]
-    return chosen
 
 
 def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> Reduction:
@@ -206,11 +204,6 @@ def scheduled(
     tail = scheduled_end_ns(sizes, ready, curve) - reduction.last_ns + missed
     tail = max(tail, curve.time_ns(float(sizes[-1])))
     hidden = max(0.0, sum(curve.time_ns(size) for size in sizes.tolist()) - tail)
-    before = max(
-        0.0, sum(measured.time_ns(size) for size in reduction.sizes_bytes.tolist()) - _recorded_tail(reduction)
-    )
+    recorded_tail = float(reduction.end_ns - reduction.last_ns)
+    before = max(0.0, sum(measured.time_ns(size) for size in reduction.sizes_bytes.tolist()) - recorded_tail)
     return Schedule(tail + interference * max(0.0, hidden - before), hidden)
-
-
-def _recorded_tail(reduction: Reduction) -> float:
-    return float(reduction.end_ns - reduction.last_ns)

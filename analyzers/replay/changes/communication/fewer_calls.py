@@ -10,11 +10,11 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.script.barriers import is_meeting
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
+from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.changes.communication.transfers import has_role, sizes_bytes
 from ddprof.analyzers.replay.changes.ranks import chosen
-from ddprof.analyzers.replay.model import Graph, Scenario
+from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 
@@ -27,63 +27,49 @@ FEWEST_BUCKETS = 3  # per step
 
 def merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
-    roles = {rank.position: has_role(rank, measures, change.target) for rank in graph.ranks}
-    transfers = _merged_transfers(graph, roles, change.values[0])
-    host = {}
+    transfers, host = {}, {}
     for rank in graph.ranks:
-        comms = rank.facts.comms
-        merged = roles[rank.position] & (transfers[rank.position] == 0) & (rank.ops.transfer_ns > 0)
-        rows = rank.ops.comm[merged]
+        comms, has = rank.facts.comms, has_role(rank, measures, change.target)
+        transfers[rank.position] = _merged_transfers(rank, np.flatnonzero(has), change.values[0])
+        rows = rank.ops.comm[has & (transfers[rank.position] == 0) & (rank.ops.transfer_ns > 0)]
         rows = rows[comms["launch_end_ns"][rows] != NULL]
         # A call that is not made any more takes no host time either.
         host[rank.position] = (((comms["launch_ns"][rows], comms["launch_end_ns"][rows]), 0.0),)
     return Scenario(transfer_ns=transfers, host_scale=host)
 
 
-def _merged_transfers(graph: Graph, chosen: Mapping[int, Array], cap_bytes: float) -> dict[int, Array]:
-    """New transfers (ns) by position, where consecutive `chosen` operations of a step share buckets of `cap_bytes`.
+def _merged_transfers(rank: RankGraph, rows: Array, cap_bytes: float) -> Array:
+    """New transfers (ns), where consecutive operations of a step, among `rows`, share buckets of `cap_bytes`.
 
     The last operation of a bucket carries all of it; the others take no time.
     """
-    result = {}
-    for rank in graph.ranks:
-        transfer = rank.ops.transfer_ns.astype(np.float64).copy()
-        rows = np.flatnonzero(chosen[rank.position])
-        rows = rows[np.argsort(rank.ops.issued_ns[rows], kind="stable")]
-        sizes = sizes_bytes(rank, rows)
-        if not sizes.any():
-            calls = len(rows) / max(1, len(rank.marks_ns))
-            sizes[:] = cap_bytes / min(MOST_PER_BUCKET, max(2, calls // FEWEST_BUCKETS))
-        step = np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right")
-        model = fit_cost(sizes, transfer[rows])
-        for bucket in _buckets(sizes, step, cap_bytes):
-            members = rows[bucket]
-            before = transfer[members].sum()
-            transfer[members] = 0.0
-            transfer[members[-1]] = min(before, _bucket_ns(model, sizes[bucket], before))
-        result[rank.position] = np.round(transfer).astype(np.int64)
-    return result
-
-
-def _bucket_ns(model: CostModel | None, sizes: Array, before_ns: float) -> float:
-    """Cost of one bucket; without a model, the cost of one member and VOLUME_SHARE of the others'."""
-    if model is not None:
-        return model.time_ns(float(sizes.sum()))
-    mean = before_ns / len(sizes)
-    return mean * (1 + VOLUME_SHARE * (len(sizes) - 1))
+    transfer = rank.ops.transfer_ns.astype(np.float64)
+    rows = rows[np.argsort(rank.ops.issued_ns[rows], kind="stable")]
+    sizes = sizes_bytes(rank, rows)
+    if not sizes.any():
+        calls = len(rows) / max(1, len(rank.marks_ns))
+        sizes[:] = cap_bytes / min(MOST_PER_BUCKET, max(2, calls // FEWEST_BUCKETS))
+    step = np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right")
+    model = fit_cost(sizes, transfer[rows])
+    for bucket in _buckets(sizes, step, cap_bytes):
+        members = rows[bucket]
+        before = transfer[members].sum()
+        # Without a model, the cost of one member and VOLUME_SHARE of the others'.
+        together = before / len(bucket) * (1 + VOLUME_SHARE * (len(bucket) - 1))
+        transfer[members] = 0.0
+        transfer[members[-1]] = min(before, together if model is None else model.time_ns(float(sizes[bucket].sum())))
+    return np.round(transfer).astype(np.int64)
 
 
 def _buckets(sizes: Array, step: Array, cap_bytes: float) -> list[Array]:
     buckets: list[list[int]] = []
     filled = 0.0
     for i, size in enumerate(sizes.tolist()):
-        fresh = not buckets or step[i] != step[buckets[-1][-1]] or filled + size > cap_bytes
-        if fresh:
-            buckets.append([i])
-            filled = size
-        else:
-            buckets[-1].append(i)
-            filled += size
+        if not buckets or step[i] != step[buckets[-1][-1]] or filled + size > cap_bytes:
+            buckets.append([])
+            filled = 0.0
+        buckets[-1].append(i)
+        filled += size
     return [np.array(b) for b in buckets]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,13 +22,7 @@ from ddprof.findings import Change
 from ddprof.tables import Array
 from ddprof.units import MIB
 
-
-@dataclass(frozen=True)
-class Retimed:
-    """New transfers of some operations of one rank: rows of its Ops and their ns."""
-
-    rows: Array
-    transfer_ns: Array
+Retimed = tuple[Array, Array]  # rows of one rank's Ops, and the new transfers of these, ns
 
 
 def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
@@ -52,7 +45,7 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
                 of_rank = reduction.rows[rank.position]
                 rows.setdefault(rank.position, []).append(of_rank)
                 times.setdefault(rank.position, []).append(_hidden_then(rank, of_rank, reduction, schedule))
-    return {p: Retimed(np.concatenate(rows[p]), np.round(np.concatenate(times[p])).astype(np.int64)) for p in rows}
+    return {p: (np.concatenate(rows[p]), np.round(np.concatenate(times[p])).astype(np.int64)) for p in rows}
 
 
 def _hidden_then(rank: RankGraph, rows: Array, reduction: Reduction, schedule: Schedule) -> Array:
@@ -90,5 +83,5 @@ def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequ
         sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
         ratio = np.array([curve.time_ns(s * share) / max(curve.time_ns(s), 1e-9) for s in sizes])
         times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / MIB
-        result[rank.position] = Retimed(rows, np.round(times).astype(np.int64))
+        result[rank.position] = (rows, np.round(times).astype(np.int64))
     return result

@@ -146,7 +146,7 @@ def _of_operations(rank: RankGraph, made: Sequence[tuple[Array, Array]]) -> Reti
     at = np.searchsorted(comms[order], rank.ops.comm)
     at = np.minimum(at, len(comms) - 1)
     rows = np.flatnonzero(rank.ops.is_comm & (comms[order][at] == rank.ops.comm))
-    return Retimed(rows, np.round(np.maximum(times[order][at[rows]], 0)).astype(np.int64))
+    return rows, np.round(np.maximum(times[order][at[rows]], 0)).astype(np.int64)
 
 
 @dataclass(frozen=True)

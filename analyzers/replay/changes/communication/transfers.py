@@ -1,4 +1,4 @@
-"""Transfers of the recorded collectives at another speed, and which operations a role has."""
+"""Transfers of the recorded collectives at another speed or begun earlier, and which operations a role has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from ddprof.analyzers.facts.script.barriers import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.stage_links import message_ends
 from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.analyzers.replay.changes.ranks import scaled
+from ddprof.analyzers.replay.graph.backward import backward_compute_ns
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
+
+FEWEST_TO_OVERLAP = 4  # buckets per step: with fewer there is next to nothing to overlap
 
 
 def scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -19,23 +23,14 @@ def scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario
     factor = change.values[0] if change.values else 0.0
     for rank in graph.ranks:
         is_scaled = rank.ops.is_comm & has_role(rank, measures, change.target)
-        transfer[rank.position] = np.where(
-            is_scaled, np.round(rank.ops.transfer_ns * factor), rank.ops.transfer_ns
-        ).astype(np.int64)
+        transfer[rank.position] = scaled(rank.ops.transfer_ns, is_scaled, factor)
     return Scenario(transfer_ns=transfer)
 
 
 def speed_groups(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Transfers of the groups (rows of JobFacts.groups, `values[1:]`) take `values[0]` times as long."""
-    job, wanted = measures.job, [int(g) for g in change.values[1:]]
-    transfer = {}
-    for rank in graph.ranks:
-        of_rank = members_of(job.members, rank.position)
-        chosen = np.isin(job.instances["group"][job.members["instance"][of_rank]], wanted)
-        rows = np.isin(rank.ops.comm, job.members["comm"][of_rank][chosen]) & rank.ops.is_comm
-        scaled = np.round(rank.ops.transfer_ns * change.values[0])
-        transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
-    return Scenario(transfer_ns=transfer)
+    wanted = np.isin(measures.job.instances["group"], [int(group) for group in change.values[1:]])
+    return _instances_scaled(wanted, change.values[0], graph, measures)
 
 
 def speed_links(change: Change, graph: Graph, measures: Measures) -> Scenario:
@@ -46,14 +41,40 @@ def speed_links(change: Change, graph: Graph, measures: Measures) -> Scenario:
     for pair in zip(change.ranks[::2], change.ranks[1::2], strict=True):
         a, b = sorted(job.rank_ids.index(rank) for rank in pair)
         wanted |= (low == a) & (high == b)
-    transfer = {}
+    return _instances_scaled(wanted, change.values[0], graph, measures)
+
+
+def _instances_scaled(wanted: Array, factor: float, graph: Graph, measures: Measures) -> Scenario:
+    """Transfers of the wanted instances (mask) take `factor` times as long."""
+    members, transfer = measures.job.members, {}
     for rank in graph.ranks:
-        of_rank = members_of(job.members, rank.position)
-        of_rank = of_rank[wanted[job.members["instance"][of_rank]]]
-        rows = np.isin(rank.ops.comm, job.members["comm"][of_rank]) & rank.ops.is_comm
-        scaled = np.round(rank.ops.transfer_ns * change.values[0])
-        transfer[rank.position] = np.where(rows, scaled, rank.ops.transfer_ns).astype(np.int64)
+        of_rank = members_of(members, rank.position)
+        comms = members["comm"][of_rank[wanted[members["instance"][of_rank]]]]
+        transfer[rank.position] = scaled(rank.ops.transfer_ns, np.isin(rank.ops.comm, comms) & rank.ops.is_comm, factor)
     return Scenario(transfer_ns=transfer)
+
+
+def overlap(change: Change, graph: Graph, measures: Measures) -> Scenario:
+    """Collectives of the role start with the first gradient: what compute can hide is hidden.
+
+    Of the transfers of a step that part is left which exceeds the backward pass, and at least the last bucket, which
+    nothing can hide: `values[0]` bytes of the volume, or, where no sizes were recorded, one of FEWEST_TO_OVERLAP
+    buckets.
+    """
+    transfers = {}
+    for rank in graph.ranks:
+        transfer = rank.ops.transfer_ns.astype(np.float64)
+        rows = np.flatnonzero(has_role(rank, measures, change.target))
+        step = np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right")
+        sizes, backward_ns = sizes_bytes(rank, rows), backward_compute_ns(rank)
+        for s in np.unique(step):
+            members = rows[step == s]
+            total, volume = float(transfer[members].sum()), float(sizes[step == s].sum())
+            tail = total * (min(1.0, change.values[0] / volume) if volume else 1 / FEWEST_TO_OVERLAP)
+            left = max(tail, total - backward_ns[min(int(s), len(backward_ns) - 1)])
+            transfer[members] *= left / total if total else 1.0
+        transfers[rank.position] = np.round(transfer).astype(np.int64)
+    return Scenario(transfer_ns=transfers)
 
 
 def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
@@ -65,13 +86,10 @@ def has_role(rank: RankGraph, measures: Measures, role: str) -> Array:
     rows = members_of(job.members, rank.position)
     comm = job.members["comm"][rows]
     serves = job.groups["role"][job.instances["group"][job.members["instance"][rows]]] == role
-    flag = np.zeros(len(rank.facts.comms), bool)
+    flag = np.zeros(len(rank.facts.comms) + 1, bool)  # the last for no communication
     flag[comm[serves]] = True
-    flag &= ~is_meeting(rank.facts)
-    result = np.zeros(len(rank.ops.comm), bool)
-    has_comm = rank.ops.comm >= 0
-    result[has_comm] = flag[rank.ops.comm[has_comm]]
-    return result
+    flag[:-1] &= ~is_meeting(rank.facts)
+    return flag[rank.ops.comm]
 
 
 def sizes_bytes(rank: RankGraph, rows: Array) -> Array:

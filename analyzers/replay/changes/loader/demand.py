@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.loader.fetch_costs import WORKERS, FetchCosts, needed_workers, rank_costs
+from ddprof.analyzers.replay.changes.loader.fetch_costs import WORKERS, needed_workers, rank_costs
 from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
 
 
@@ -25,11 +25,6 @@ def busy_step_us(measures: Measures) -> float:
     return float((measures.ledger_us.sum(axis=1) - waited).max())
 
 
-def _holds_up(cost: FetchCosts) -> tuple[float, float]:
-    """Turns first: they are what no number of workers shortens, and the other ranks wait for that rank's batches."""
-    return cost.turn_ns, cost.mean_ns
-
-
 def demand(measures: Measures, busy_us: float, had: int, cores: int, position: int | None = None) -> Demand | None:
     """Workers for the loader of a rank (None: the slowest); None where a batch's cost is not known.
 
@@ -39,7 +34,9 @@ def demand(measures: Measures, busy_us: float, had: int, cores: int, position: i
     """
     every = rank_costs(measures, had)
     costs = [cost for cost in every if cost is not None]
-    cost = every[position] if position is not None else max(costs, key=_holds_up, default=None)
+    # Turns first: they are what no number of workers shortens, and the other ranks wait for that rank's batches.
+    slowest = max(costs, key=lambda cost: (cost.turn_ns, cost.mean_ns), default=None)
+    cost = slowest if position is None else every[position]
     if cost is None:
         return None
     bounds_us = {"": busy_us, "turns": cost.turn_ns / 1e3}

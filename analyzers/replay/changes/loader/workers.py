@@ -40,8 +40,8 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     work_ns = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
     turns = np.array([*(cost.turn_ns for _, cost in slowest), 0.0])
     queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), work_ns, turns) / 1e3
-    if workers and not now:
-        queued_us += _handover_us(measures, cores)
+    if workers and not now and cores and _most_on_a_host(measures) >= cores:  # no core is free to hand batches over
+        queued_us += execution_of(measures.job).limits.handover_us
     if workers and turns.max() / 1e3 > step_us:
         queued_us = max(queued_us, measures.step_us)
     return max(queued_us, cores_bound_us(measures, [cost for _, cost in timed], cores, step_us))
@@ -59,12 +59,6 @@ def _batch_ns(costs: FetchCosts) -> Array:
     """Times to make a batch; for the training thread's own batches without the time to take a ready one."""
     inline = costs.source == "inline"
     return np.maximum(costs.cost_ns - (PREFETCHED_US * 1e3 if inline else 0.0), 0.0)
-
-
-def _handover_us(measures: Measures, cores: int) -> float:
-    """Time for CPU ranks to take over a worker's batch when no core is free; else 0."""
-    taken = cores and _most_on_a_host(measures) >= cores
-    return execution_of(measures.job).limits.handover_us if taken else 0.0
 
 
 def _most_on_a_host(measures: Measures) -> int:

@@ -55,16 +55,13 @@ def could_go(measures: Measures, rule_id: str, is_volume: bool) -> Iterator[Cand
     """Candidates for avoidable communication that costs by its bytes (`is_volume`), or by its number of calls."""
     for kind in measures.needless:
         traffic = tuple(t for t in measures.comm.traffic if t.needless == kind)
-        if not traffic or (kind == ACCUMULATION or _is_large(traffic)) != is_volume:
+        is_large = sum(t.total_bytes for t in traffic) >= TINY_BYTES * sum(t.count for t in traffic)
+        if not traffic or (kind == ACCUMULATION or is_large) != is_volume:
             continue
         held_us = needless_us(measures.job, measures.needless[kind], waits=True)
         # A setting that serves nothing is worth a word however little it costs.
         if kind == UNUSED or held_us.mean() >= MIN_SHARE * measures.step_us:
             yield _candidate(measures, rule_id, kind, traffic, held_us)
-
-
-def _is_large(traffic: tuple[Traffic, ...]) -> bool:
-    return sum(t.total_bytes for t in traffic) >= TINY_BYTES * sum(t.count for t in traffic)
 
 
 def _candidate(
@@ -82,15 +79,14 @@ def _candidate(
     summary, fix = _WORDS[kind]
     changes: tuple[Change, ...] = (Change("drop_needless", (), (), kind),)
     more_us = 0.0
-    if kind == METRICS and (part := _of_the_others(measures, worst)) > 0:
-        # Of what is computed on the values of all ranks, each rank's own part is left.
-        changes, more_us = (
-            (*changes, Change("no_script", values=(1.0 - part,))),
-            part * float(measures.script_us[worst]),
-        )
+    # Of what is computed on values gathered from all ranks, each rank's own part is left.
+    part = share_on_gathered(measures, worst) * (len(held_us) - 1) / len(held_us) if kind == METRICS else 0.0
+    if part > 0:
+        changes = (*changes, Change("no_script", values=(1.0 - part,)))
+        more_us = part * float(measures.script_us[worst])
     return Candidate(
         id=rule_id,
-        summary=summary(measures, avoidable),
+        summary=summary.format(it=avoidable, size=avoidable.of_bytes(), more=avoidable.calls + 1),
         lost_us=cost_us + more_us,
         changes=changes,
         basis=Basis.RECORDED,
@@ -104,12 +100,6 @@ def _candidate(
     )
 
 
-def _of_the_others(measures: Measures, position: int) -> float:
-    """Share of a rank's script time spent on values gathered from other ranks."""
-    ranks = len(measures.job.ranks)
-    return share_on_gathered(measures, position) * (ranks - 1) / ranks
-
-
 def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
     """Further evidence on a kind of avoidable communication."""
     largest = measures.settings.ddp.buffers
@@ -117,39 +107,6 @@ def _more(measures: Measures, kind: str) -> Iterator[Evidence]:
         yield Evidence(f"the largest buffer is '{largest.largest}', {format_bytes(largest.largest_bytes)}")
     if kind == UNUSED:
         yield Evidence("each pass searches the graph for parameters without a gradient and reduces a map of them")
-
-
-def _accumulation(measures: Measures, avoidable: Avoidable) -> str:
-    return (
-        f"gradients are reduced after each of {avoidable.number} micro-batches, "
-        f"not once per optimizer step{avoidable.where}"
-    )
-
-
-def _buffers(measures: Measures, avoidable: Avoidable) -> str:
-    return f"the first rank of its group sends its buffers before each forward pass{avoidable.where}"
-
-
-def _unused(measures: Measures, avoidable: Avoidable) -> str:
-    return (
-        f"find_unused_parameters=True without need: all {avoidable.number} parameters get a gradient "
-        "in every traced pass"
-    )
-
-
-def _metrics(measures: Measures, avoidable: Avoidable) -> str:
-    return f"every step gathers values that training does not use{avoidable.where}"
-
-
-def _parameters(measures: Measures, avoidable: Avoidable) -> str:
-    return f"every step sends or averages parameters{avoidable.of_bytes()} that are equal on all ranks{avoidable.where}"
-
-
-def _norms(measures: Measures, avoidable: Avoidable) -> str:
-    return (
-        f"{avoidable.calls + 1:.0f} small values are reduced one by one "
-        f"between backward pass and optimizer{avoidable.where}"
-    )
 
 
 def on_gathered(measures: Measures, position: int) -> Array:
@@ -172,13 +129,25 @@ def share_on_gathered(measures: Measures, position: int) -> float:
     return float(own_ns[on_gathered(measures, position)].sum()) / total if total else 0.0
 
 
-Summary = Callable[[Measures, Avoidable], str]
 MakeFix = Callable[[Measures, int], Fix]
-_WORDS: dict[str, tuple[Summary, MakeFix]] = {
-    ACCUMULATION: (_accumulation, fixes.accumulation),
-    BUFFERS: (_buffers, fixes.buffers),
-    UNUSED: (_unused, fixes.unused),
-    METRICS: (_metrics, fixes.metrics),
-    PARAMETERS: (_parameters, fixes.parameters),
-    NORMS: (_norms, fixes.norms),
+# Of each kind the summary, with the fields of Avoidable, and the fix.
+_WORDS: dict[str, tuple[str, MakeFix]] = {
+    ACCUMULATION: (
+        "gradients are reduced after each of {it.number} micro-batches, not once per optimizer step{it.where}",
+        fixes.accumulation,
+    ),
+    BUFFERS: ("the first rank of its group sends its buffers before each forward pass{it.where}", fixes.buffers),
+    UNUSED: (
+        "find_unused_parameters=True without need: all {it.number} parameters get a gradient in every traced pass",
+        fixes.unused,
+    ),
+    METRICS: ("every step gathers values that training does not use{it.where}", fixes.metrics),
+    PARAMETERS: (
+        "every step sends or averages parameters{size} that are equal on all ranks{it.where}",
+        fixes.parameters,
+    ),
+    NORMS: (
+        "{more:.0f} small values are reduced one by one between backward pass and optimizer{it.where}",
+        fixes.norms,
+    ),
 }

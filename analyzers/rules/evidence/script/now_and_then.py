@@ -1,9 +1,9 @@
-"""A finding on script Python that runs in some steps, mostly outside the trace."""
+"""Findings on script Python that runs in some steps, mostly outside the trace, and models called beside the passes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,8 +17,9 @@ from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
+from ddprof.analyzers.job.script.occupying import calls_beside
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
-from ddprof.analyzers.rules.evidence.script.called_beside import called_beside
+from ddprof.averages import typical
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_share
@@ -26,6 +27,7 @@ from ddprof.whose import whose
 
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
 BESIDE, IN_FORWARD = 0.06, 0.12
+LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
 OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 
 
@@ -77,6 +79,30 @@ def _with_line(
     share = np.array(seen[words]) / [max(1.0, sum(run_samples(facts).values())) for facts in ranks]
     own = np.minimum(timed.times, share).sum() / (timed.times.sum() or 1.0)
     return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
+
+
+@dataclass(frozen=True)
+class CalledBeside:
+    """Time of each rank in it per step (us), and so many of all samples (`called` of `every`)."""
+
+    times_us: Array
+    called: float
+    every: float
+
+    @property
+    def lost_us(self) -> float:
+        """Time that all ranks have alike: what one has beyond makes that rank late."""
+        return typical(self.times_us)
+
+
+def called_beside(measures: Measures) -> CalledBeside | None:
+    """The time in such calls; None where it is little, or one rank's more than others'."""
+    called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
+    if called.sum() < FEWEST_SAMPLES or not called.all():
+        return None
+    beside = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
+    is_large = beside.lost_us >= LARGE_SHARE * measures.step_us
+    return beside if is_large and not measures.theirs(beside.times_us) else None
 
 
 def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:

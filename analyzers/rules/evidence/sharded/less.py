@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.settings import text
+from ddprof.analyzers.rules.evidence.present import text
 from ddprof.findings import Fix
 
 ROOM = 0.85  # of the device's memory: below it less sharding may fit

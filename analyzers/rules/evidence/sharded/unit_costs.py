@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import UnitLatency, unit_latency
-from ddprof.analyzers.job.traffic.units import ROLE, Units, typical, unit_passes, units_per_block
+from ddprof.analyzers.job.traffic.units import ROLE, typical, unit_passes, units_per_block
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.derived_once import remembered
 
@@ -64,6 +64,7 @@ def unit_costs(measures: Measures) -> UnitCosts | None:
         return None
     scale = 1e-3 / (max(1, measures.steps) * sum(map(bool, of_ranks)))
     late = [units for units in passes if units.prefetchable_ns > 0]
+    queued_ns = float(sum(np.minimum(units.queued_ns, units.unhidden_ns).sum() for units in late))
     return UnitCosts(
         per_pass=len(forward.gathers),
         per_block=units_per_block(forward),
@@ -73,14 +74,10 @@ def unit_costs(measures: Measures) -> UnitCosts | None:
         prefetchable_forward_us=scale * sum(units.prefetchable_ns for units in passes if not units.is_backward),
         gathers_again=any(units.is_backward and (units.gathers >= 0).any() for units in passes),
         mean_bytes=_mean_bytes(measures),
-        host_is_ahead=_queued(late) >= QUEUED_SHARE * float(sum(units.unhidden_ns.sum() for units in late)) > 0,
+        host_is_ahead=queued_ns >= QUEUED_SHARE * float(sum(units.unhidden_ns.sum() for units in late)) > 0,
     )
 
 
 def _mean_bytes(measures: Measures) -> float:
     traffic = [traffic for traffic in measures.comm.traffic if traffic.role == ROLE]
     return sum(t.total_bytes for t in traffic) / max(1.0, sum(t.count for t in traffic))
-
-
-def _queued(passes: list[Units]) -> float:
-    return float(sum(np.minimum(units.queued_ns, units.unhidden_ns).sum() for units in passes))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis
+from ddprof.analyzers.facts.work import lost_device
 from ddprof.analyzers.job.efficiency import longest_operator
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
@@ -138,7 +139,8 @@ def _unsure(findings: Sequence[Finding], measures: Measures, steps: Steps) -> st
 def _healthy(measures: Measures, rest: str) -> Verdict:
     unseen = out_of_scope(measures.job)
     if unseen:
-        return Verdict("none", f"Not judged: {unseen}")
+        is_lost = all(lost_device(facts, measures.job.ranks) for facts in measures.job.ranks)
+        return Verdict("none", f"Not judged: {unseen}{_longest(measures, 'on the host ') if is_lost else ''}")
     late = late_missing_rank(measures.job)
     if late is not None:
         return Verdict("none", f"Not judged: {late.words}")
@@ -157,10 +159,12 @@ def _healthy(measures: Measures, rest: str) -> Verdict:
     return Verdict(CAUSES[largest].bound, text + (_longest(measures) if largest == "compute" else ""))
 
 
-def _longest(measures: Measures) -> str:
-    """The longest operator of a step that is mostly compute, in words; "" where none is recorded."""
+def _longest(measures: Measures, where: str = "") -> str:
+    """The longest operator of a step that is mostly compute, or of its host alone (`where`), in words; "" where none
+    is recorded.
+    """
     longest = longest_operator(measures)
-    return "" if longest is None else f"; the longest operator, {longest[0]}, takes {format_share(longest[1])}"
+    return "" if longest is None else f"; {where}the longest operator, {longest[0]}, takes {format_share(longest[1])}"
 
 
 def _words(cause: str, measures: Measures) -> str:

@@ -8,6 +8,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.anomaly import anomaly_work
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note, lost_pairs_note
+from ddprof.analyzers.facts.cpu.operators import outermost_operators
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
@@ -169,6 +170,8 @@ def _device_tables(
         "host_spans": spans,
         **_stops(trace, threads, ops, spans),
     }
+    if not len(ops):
+        tables["host_operators"] = outermost_operators(trace, threads, intervals.EMPTY, intervals.EMPTY)
     steps = in_device_time(steps, ops, are_marked)
     tables["kernel_groups"] = kernel_groups(trace, ops, steps)
     if not len(steps):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ddprof import averages
+from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
@@ -310,13 +310,16 @@ def _waits(
 
 
 def _operators_in_loop(facts: RankFacts) -> str | None:
-    """The longest operator with which the training thread makes batches, where that is most of the time."""
+    """The longest operator with which the training thread makes batches, where that is most of the time; what runs
+    within a loader's own ranges is the loader's.
+    """
     spans = facts.spans_of("dataloader")
-    length = spans["end_ns"] - spans["start_ns"]
-    made = ~is_dataloader(facts.strings)[spans["name"]] if len(spans) else np.zeros(0, bool)
-    if not made.any() or length[made].sum() < length.sum() / 2:
+    of_loader = is_dataloader(facts.strings)[spans["name"]] if len(spans) else np.zeros(0, bool)
+    ranges = intervals.union(*spans.take(np.flatnonzero(of_loader)).bounds)
+    outside_ns = spans["end_ns"] - spans["start_ns"] - intervals.overlap(ranges, *spans.bounds)
+    if not outside_ns.any() or outside_ns.sum() < intervals.length(ranges):
         return None
-    return f"operators on the CPU, {facts.strings[int(spans['name'][made][np.argmax(length[made])])]} among them"
+    return f"operators on the CPU, {facts.strings[int(spans['name'][np.argmax(outside_ns)])]} among them"
 
 
 def _loader_fixes(measures: Measures, cheaper: Fix | None, waited_us: float) -> tuple[Fix, ...]:

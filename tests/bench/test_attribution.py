@@ -19,8 +19,7 @@ from benchmarks.attribution_shadow import reliability, totals
 QUIET = np.random.default_rng(5).normal(0, 0.002, (4, 8))
 SLOW, STAGES = np.array([0, 0, 0.25, 0]), ((0,), (1,), (2,), (3,))
 RECURRENCES = [
-    ("compute", [], [], [], False),
-    ("compute", [(2, slice(None), 0.05)], [2], [], False),
+    *(("compute", [], [], [], False), ("compute", [(2, slice(None), 0.05)], [2], [], False)),
     ("compute", [(2, 3, 0.3)], [], [], False),  # one slow step is chance
     ("compute", [(0, 1, 0.1), (2, 3, 0.12), (3, 6, 0.1)], [], [], True),
     ("dataloader", [(1, slice(0, 8, 2), 0.2)], [], [1], False),  # a late batch now and then is its rank's loader
@@ -28,8 +27,7 @@ RECURRENCES = [
 ]
 REASONS = [
     *(({"pace": SLOW}, "straggler.compute"), ({"fed": SLOW}, "straggler.imbalance")),
-    ({"hot": (2,)}, "straggler.imbalance"),
-    ({"stages": STAGES, "stage_pace": np.zeros(4)}, "pipeline.imbalance"),
+    *(({"hot": (2,)}, "straggler.imbalance"), ({"stages": STAGES, "stage_pace": np.zeros(4)}, "pipeline.imbalance")),
     ({"stages": STAGES, "stage_pace": SLOW}, "straggler.compute"),
 ]
 

@@ -35,7 +35,8 @@ _OTHER_FILES = {
     **{b"\x80" + bytes([protocol]): "a pickle of something else" for protocol in (2, 3, 4, 5)},
 }
 # Whole files that lie beside traces of many programs: one note for all.
-UNREMARKABLE = (_OTHER_JSON, "a parquet table", "an Arrow table", "a picture")
+_OF_ASCEND = "sums by collective of Ascend's profiler, not a timeline: give ddprof the trace_view.json beside it"
+UNREMARKABLE = (_OTHER_JSON, _OF_ASCEND, "a parquet table", "an Arrow table", "a picture")
 # (how the file begins, anywhere in its first bytes if it is a pattern, what it is and what to do)
 _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
@@ -70,6 +71,7 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
         "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
     ),
+    (re.compile(rb'"Communication Time Info"\s*:|"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
     (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
         "JSON of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "

@@ -36,7 +36,13 @@ _PROCESS_MASK = ~0xFFFFFF  # globalTid = hardware, vm, pid (24 bits), tid (24 bi
 _RANGES = (59, 60, 70, 71)  # push/pop, start/end, and the same in domains (ENUM_NSYS_EVENT_TYPE)
 _CALL_VERSION = re.compile(r"_(?:v\d+|ptsz|ptds)(?:_v\d+)?$")
 LEAST_SHARE = 0.01  # of the kernel time on a process's busiest device; with less of it a device is not the process's
-_DLPROF = "read_only_model_info"  # a table that DLProf makes and Nsight Systems does not
+# Tables that other tools make and Nsight Systems does not, what they are, and what to give in their place.
+_FOREIGN = {
+    "read_only_model_info": "DLProf's own database of sums, not a timeline: give ddprof the database of Nsight Systems "
+    "that DLProf made beside it (nsys_profile.sqlite)",
+    "CANN_API": "a database of Ascend's profiler, which ddprof does not read: record with torch_npu.profiler and "
+    "export_type=ExportType.Text, and give ddprof its trace_view.json",
+}
 _TORCH_RANGE = re.compile(r"^(?P<name>.*?), (?:seq|op_id) = ")
 _OP_ID = re.compile(r"op_id = (\d+)")
 _SIZES = re.compile(r"sizes = (\[.*?\])(?:, input_op_ids|$)")
@@ -75,11 +81,9 @@ def process_parts(source: Source) -> list[str]:
             )
             if ranges:
                 return [f"pid {_pid(p)}" for (p,) in sorted(ranges)]
-        if _DLPROF in database.tables:
-            raise NoUsableInput(
-                f"{source.label}: DLProf's own database of sums, not a timeline: give ddprof the database of Nsight "
-                "Systems that DLProf made beside it (nsys_profile.sqlite)"
-            )
+        for table, what in _FOREIGN.items():
+            if table in database.tables:
+                raise NoUsableInput(f"{source.label}: {what}")
         kinds = ((_OS_CALLS, "of the operating system"), (_RUNTIME, "of CUDA"))
         counts = [
             (database.rows(f"SELECT COUNT(*) FROM {table}")[0][0], of)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof.findings import WARNING_SHARE
 from ddprof.slices.memory import category as categories
+from ddprof.slices.memory.growth import growth
 from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
 from ddprof.slices.memory.replay import BEFORE, Blocks, Replayed, replay, trapped_bytes
 from ddprof.slices.memory.snapshot import NO_STACK, Action, CodeFrame, DeviceHistory, Snapshot
@@ -60,7 +61,11 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
         None if apart is None else apart[1],
         failures[:MOST_FAILURES],
         _curve(at, replayed),
-        (*advice(apart, failures, int(replayed.reserved_bytes[top])), *_smaller(shares)),
+        (
+            *growth(snapshot, replayed, purpose, held),
+            *advice(apart, failures, int(replayed.reserved_bytes[top])),
+            *_smaller(shares),
+        ),
         _notes(replayed, len(failures)),
     )
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from captured import with_sidecars
+from kineto_run import Script
 from labelled_runs import Labelled, abstains, candidate, candidates, fires
 from msgspec.structs import replace as replace_struct
 from step_timers import LOAD_US, STEP_US, STEPS, loaded, records
 
+from ddprof.analyzers.engine import analyze
 from ddprof.analyzers.rules.evidence.loader_times import made_us
 from ddprof.analyzers.rules.input_starved import workers_fix
 from ddprof.findings import Basis
@@ -108,6 +110,18 @@ def test_a_loader_that_starts_again_for_each_batch(
     for one in said:
         assert one.lost_us == pytest.approx(LOAD_US, rel=0.02) and one.fixes[0].suggested == "made once per epoch"
         assert "40 passes" in one.evidence[0].text
+
+
+def test_operators_within_a_loaders_range_are_the_loaders(tmp_path: Path) -> None:
+    script = Script()
+    for _ in script.steps(4):
+        with script.frame("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "user_annotation"):
+            script.host("aten::stack", 400.0)
+        script.copy(1_000_000)
+        script.launch(dur_us=300.0, times=5)
+        script.synchronise()
+    script.facts(tmp_path)
+    assert "waits for its data loader" in analyze([tmp_path])[0].verdict.headline
 
 
 @pytest.mark.parametrize(("data_us", "bound_us"), [(8_000.0, 8_000.0), (200.0, 500.0)])

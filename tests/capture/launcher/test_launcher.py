@@ -95,8 +95,7 @@ CLUSTER = '{"cluster": {"workerpool0": ["a"], "workerpool1": ["b", "c"]}}'
 @pytest.mark.parametrize(
     ("command", "environment", "job"),
     [
-        ("python train.py", {}, None),
-        ("torchrun --standalone --nproc-per-node=8 train.py", {}, None),
+        *(("python train.py", {}, None), ("torchrun --standalone --nproc-per-node=8 train.py", {}, None)),
         (f"{TORCHRUN} --rdzv-id=job42 --rdzv-endpoint=a:29500 train.py", {}, SharedJob("rdzv-job42", 2, False)),
         (f"{TORCHRUN} --rdzv_id job42 train.py", {}, SharedJob("rdzv-job42", 2, False)),
         (f"{TORCHRUN} --rdzv-endpoint=node-0:29500 train.py", {}, SharedJob("at-node-0-29500", 2, False)),
@@ -105,8 +104,7 @@ CLUSTER = '{"cluster": {"workerpool0": ["a"], "workerpool1": ["b", "c"]}}'
         (f"{TORCHRUN} --rdzv-endpoint=localhost:29500 train.py", {}, None),
         ("torchrun --nproc-per-node=2 train.py --nnodes=2 --master-addr a", {}, None),  # the script's own
         ("torchrun train.py", {"PET_NNODES": "4", "PET_RDZV_ENDPOINT": "a:1"}, SharedJob("at-a-1", 4, False)),
-        (ACCELERATE, {}, SharedJob("at-h-5", 2, False)),
-        ("python train.py", SLURM, SharedJob("slurm77.0", 2)),
+        *((ACCELERATE, {}, SharedJob("at-h-5", 2, False)), ("python train.py", SLURM, SharedJob("slurm77.0", 2))),
         ("srun -n 8 python train.py", {**SLURM, "SLURM_STEP_NUM_TASKS": "1"}, None),
         ("python train.py", {"PMIX_NAMESPACE": "prte-1@2", "OMPI_COMM_WORLD_SIZE": "8"}, SharedJob("mpiprte-1-2", 8)),
         ("python train.py", POD, SharedJob("at-my-job-worker-0-23456", 4, False)),

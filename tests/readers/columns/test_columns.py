@@ -230,8 +230,7 @@ def test_lengths_are_null_where_an_end_is_missing_and_never_overflow() -> None:
 @pytest.mark.parametrize(
     ("external", "around", "named"),
     [
-        ((7, 8), False, [NULL, NULL]),
-        ((41, 8), False, [41, 8]),
+        *(((7, 8), False, [NULL, NULL]), ((41, 8), False, [41, 8])),
         ((7, 8), True, [7, 8]),  # the operators of these numbers do hold the launches: written by another tool
     ],
 )

@@ -112,10 +112,8 @@ def thinking(steps: tuple[int, ...], us: float = HELD_US, times: int = 1) -> Cho
 @pytest.mark.parametrize(
     ("steps", "us", "times", "held"),
     [
-        ((0, 1, 2, 3), HELD_US, 1, True),
-        ((0, 1, 2), HELD_US, 1, True),
-        ((1, 3), HELD_US, 1, False),
-        ((0, 1, 2, 3), 700.0, 1, False),
+        *(((0, 1, 2, 3), HELD_US, 1, True), ((0, 1, 2), HELD_US, 1, True)),
+        *(((1, 3), HELD_US, 1, False), ((0, 1, 2, 3), 700.0, 1, False)),
         ((0, 1, 2, 3), 700.0, 3, True),
     ],
     ids=["each step", "most", "half", "short", "short, in each micro-batch"],

@@ -127,11 +127,9 @@ def test_old_external_ids_and_launches_without_device_events(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("event", "issue"),
     [
-        ({"dur": -5}, "1 negative durations"),
-        ({"dur": None}, "1 events without a usable duration"),
+        *(({"dur": -5}, "1 negative durations"), ({"dur": None}, "1 events without a usable duration")),
         ({"dur": 10**14}, r"1 durations beyond a day \(overflow\)"),
-        ({"ts": None}, "1 events without a usable timestamp"),
-        ({"ph": "B"}, "1 begin/end events"),
+        *(({"ts": None}, "1 events without a usable timestamp"), ({"ph": "B"}, "1 begin/end events")),
         *(({"ph": phase}, "1 events of an unknown phase") for phase in ("Q", "BE", "")),
         ({"cat": "kernel", "dur": 1e-320}, "none of 1 device operations has a length"),
     ],

@@ -22,7 +22,7 @@ def _claims(paths: Sequence[str]) -> Sequence[Source]:
 
 
 def _begins_as_pickle(path: str) -> bool:
-    """True for a pickle, and for unreadable files, which their reader reports."""
+    """True for a pickle; False for unreadable files, which the other readers report."""
     try:
         with open(path, "rb") as stored:
             return stored.read(1) == b"\x80"

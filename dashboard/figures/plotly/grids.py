@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ddprof.tables import Array
 
 MAX_CELLS_WITH_TEXT = 400  # more numbers cannot be read
 LINE_PX, MAX_HEIGHT_PX = 22, 900
-SHORT_CHARS, SLANTED_PX = 8, 52  # long names of columns stand aslant where there is little room
+SHORT_CHARS, SLANT_DEGREES = 8, 32  # long names of columns stand aslant where there is little room
 COLUMN_PX, LEAST_COLUMN_PX = 84, 38  # a few columns are not stretched over the page; a number needs so much
 CHAR_PX = 7  # mean width of a character of the 12 px font
 HEAD_CHARS = 22
@@ -22,8 +23,12 @@ HEAD_CHARS = 22
 def heatmap(chart: Heat) -> Drawn:
     """Lines against columns; numbers stand on cells where there is room."""
     values, count = chart.values, len(chart.columns)
-    is_slanted = count > 2 and max(map(len, chart.columns)) > SHORT_CHARS
-    tall = LINE_PX * len(chart.lines) + (BELOW_PX if chart.axis else BELOW_PX - 22) + SLANTED_PX * is_slanted
+    longest = max(map(len, chart.columns), default=0)
+    is_slanted = count > 2 and longest > SHORT_CHARS
+    below = BELOW_PX if chart.axis else BELOW_PX - 22
+    if is_slanted:
+        below += round(CHAR_PX * min(longest, HEAD_CHARS) * math.sin(math.radians(SLANT_DEGREES)))
+    tall = LINE_PX * len(chart.lines) + below
     made = layout(min(MAX_HEIGHT_PX, tall), chart.axis)
     names, heads = [label(line) for line in chart.lines], [label(c) for c in chart.columns]
     beside = CHAR_PX * max(map(len, names), default=0) + 40
@@ -31,9 +36,11 @@ def heatmap(chart: Heat) -> Drawn:
     places = {"type": "category", "showgrid": False, "zeroline": False}
     made["xaxis"] |= {**places, "range": [-0.5, count - 0.5], "tickangle": 0}
     made["yaxis"] |= {**places, "range": [len(names) - 0.5, -0.5]}
+    if tall <= MAX_HEIGHT_PX:
+        made["yaxis"]["dtick"] = 1  # each line has room for its name
     if is_slanted:
         short = [label(c, HEAD_CHARS) for c in chart.columns]
-        made["xaxis"] |= {"tickmode": "array", "tickvals": heads, "ticktext": short, "tickangle": -32}
+        made["xaxis"] |= {"tickmode": "array", "tickvals": heads, "ticktext": short, "tickangle": -SLANT_DEGREES}
     cells = {
         "type": "heatmap",
         "x": heads,

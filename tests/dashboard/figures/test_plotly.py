@@ -120,6 +120,8 @@ def test_a_heatmap_says_what_colours_mean_has_numbers_that_can_be_read_and_small
     assert set(numbers["x"]) <= set(cells["x"])
     many = draw(c.Heat(np.ones((40, 40)), [*map(str, range(40))], [*map(str, range(40))], "ms", 2.0))
     assert len(many.data) == 1 and many.least_width_px is None
+    low, tall = (draw(c.Heat(np.ones((4, 3)), ["a", "b", end], [*"0123"], "%", 9.0)).layout for end in ("c", "c" * 20))
+    assert low["yaxis"]["dtick"] == 1 and tall["height"] > low["height"] + 60  # lines keep theirs beside long names
     # A tenth of what is critical gets a tenth of the colour, and what is beyond it no more than all.
     chart = c.Heat(np.array([[1.0, -30.0]]), ["a", "b"], ["rank 0"], "%", 10.0, diverging=True)
     assert strengths(chart).tolist() == [[0.1, -1.0]]

@@ -70,7 +70,8 @@ def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any
     digits = cell_digits(values)
     lines, columns = np.nonzero(np.isfinite(values))
     x, y = [heads[j] for j in columns.tolist()], [names[i] for i in lines.tolist()]
-    text = [f"{value:.{digits}f}" for value in values[lines, columns].tolist()]
+    # A zero below zero is written as zero.
+    text = [f"{round(value, digits) + 0.0:.{digits}f}" for value in values[lines, columns].tolist()]
     return scatter("text", x, y, text=text, textfont={"size": 12, "color": var("text")}, hoverinfo="skip")
 
 

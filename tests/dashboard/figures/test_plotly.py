@@ -28,7 +28,7 @@ PARTS = [
 ]
 STACKED = c.Stacked(["rank 0", "rank 1"], PARTS, "ms")
 UPRIGHT = c.Stacked(STACKED.labels, PARTS, "ms", horizontal=False, axis="step")
-HEAT = c.Heat(np.array([[1.0, math.nan], [-2.0, 0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True)
+HEAT = c.Heat(np.array([[1.0, math.nan], [-2.0, -0.0]]), ["a", EVIL], ["rank 0", "rank 1"], "ms", 2.0, diverging=True)
 CHARTS: tuple[c.Chart, ...] = (
     *(STACKED, UPRIGHT),
     c.Ranges([EVIL, "b"], [1.0, 3.0], [2.0, 3.0], [4.0, 3.0], "ms"),

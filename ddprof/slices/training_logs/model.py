@@ -120,7 +120,7 @@ class TrainingLog:
     `means`: (iteration, ms printed, ms by the clock) where the printed time is not that iteration's. `lapses`:
     (iteration, ms by the clock since the line before, ms that iterations take of it). `error`: the error after the last
     iteration; "" without one. `at_once`: lines of each job that wrote the log at the same time.
-    `nan_lines`: the last lines of iterations, whose loss is not a number. `are_means`: of a loop, since a line before.
+    `nan_lines`: the last iterations, with a nan loss or gradients. `are_means`: of a loop, since a line before.
     """
 
     label: str

@@ -32,7 +32,8 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         yield from _runs(log, summary)
         yield from _jobs(log)
         if log.nan_lines >= DECILES_FROM:
-            text = f"The loss is not a number (nan) in the last {log.nan_lines} lines: their time is spent for nothing"
+            what = "The loss, or the norm of the gradients, is not a number (nan)"
+            text = f"{what} in the last {log.nan_lines} lines: their time is spent for nothing"
             yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
         usual = stride([iteration.number for iteration in log.iterations])

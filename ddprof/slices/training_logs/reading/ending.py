@@ -27,7 +27,7 @@ _CANCELLED = re.compile(
 # What Lightning says of a signal, and a script of settings it does not know
 _STOPPED = re.compile(r"(?<=Received )SIGTERM\b|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*")
 STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ")
-_NAN = re.compile(r"(?i)loss\W{0,3}nan\b")
+_NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
@@ -42,7 +42,7 @@ class LastError:
     def __init__(self) -> None:
         self._error = ""
         self._timed_out: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)  # call -> (rank, ms) of it
-        self.nan_lines = 0  # of iterations, the last ones, whose loss is not a number
+        self.nan_lines = 0  # of iterations, the last ones, whose loss, or gradients' norm, is not a number
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
 

@@ -30,7 +30,9 @@ def test_what_nccl_tests_measured_and_what_nccl_warns_of_is_told(tmp_path: Path)
 
 
 def test_a_loss_that_is_no_number_is_told_where_it_stays_so(tmp_path: Path) -> None:
-    for losses, told in ((("2.1",) * 6 + ("nan",) * 12, "in the last 12 lines"), (("nan",) * 12 + ("2.1",) * 6, "")):
+    broken, mended = ("2.1",) * 6 + ("nan",) * 12, ("nan",) * 12 + ("2.1",) * 6
+    by_norm = (f"2.1 | grad_norm: {norm}" for norm in broken)
+    for losses, told in ((broken, "in the last 12 lines"), (by_norm, "in the last 12 lines"), (mended, "")):
         lines = (f"step {n} | loss: {loss} | dt: 5.00ms | tok/sec: 9\n" for n, loss in enumerate(losses))
         findings = explained(tmp_path, "".join(lines)).findings
         assert [told in finding.summary for finding in findings] == [True] * bool(told)

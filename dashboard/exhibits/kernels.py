@@ -55,9 +55,8 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
     )
     commands: tuple[str, ...] = ()
     if view.opened.report.run.device == "cuda":  # what Nsight Compute supports
-        is_kernel = [r.key[2] == "compute" and bool(r.calls) for r in rows]
         commands = tuple(
-            ncu_command(r.key[0], r.calls, JOB) if it_is else "" for r, it_is in zip(rows, is_kernel, strict=True)
+            ncu_command(row.key[0], row.calls, JOB) if row.key[2] == "compute" and row.calls else "" for row in rows
         )
     reading = " ".join(part for part in (_head(view, table, rows), _ONCE, _not_recorded(table, rows)) if part)
     return Exhibit("kernels", question, reading, _sheet(first, names, rows, commands), chart)

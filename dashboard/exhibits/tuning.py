@@ -76,10 +76,9 @@ def _unfinished(tuning: Tuning) -> Exhibit:
 
 def _answer(opened: OpenRun, tuning: Tuning, answer: TuningAnswer) -> Exhibit:
     sentences = [phrases.tuning_headline(answer)]
-    if kept_ones := [
-        tried for tried in answer.tried if tried.state == KEPT
-    ]:  # does training give the same result with it?
-        sentences.append(_sentence(phrases.results_words(kept_ones[-1].results)))
+    results = [tried.results for tried in answer.tried if tried.state == KEPT]
+    if results:  # does training give the same result with it?
+        sentences.append(_sentence(phrases.results_words(results[-1])))
     if words := phrases.limits_words(answer):
         sentences.append(_sentence(words))
     sentences.append(f"It took {answer.runs} run{'s' * (answer.runs != 1)}, {answer.spent_s:.0f} s")

@@ -50,18 +50,17 @@ class _Messages:
 def stage_links(job: JobFacts) -> tuple[int, SlowLinks | None]:
     """Number of comparable links, and the slow ones among them."""
     messages = _messages(job)
-    ratios: dict[int, list[tuple[float, float, float]]] = {}
-    alone: set[int] = set()
+    ratios: dict[int, list[tuple[float, float, float, float]]] = {}  # ratio, median, usual; usual over inside a host
     for kind in np.unique(messages.kind).tolist():
         medians = _medians(messages, messages.kind == kind)
-        if len(medians) == 1:
-            alone |= medians.keys()
-        typical = averages.typical(list(medians.values())) if len(medians) > 1 else _usual_alone(job, messages, kind)
-        if typical is None:
+        factor = times_slower_between_nodes(job.ranks[0].device.name) if len(medians) == 1 else 0.0
+        comparable = _inside_hosts(messages, kind) if factor else medians
+        if not comparable:
             continue
+        usual = averages.typical(list(comparable.values())) * (factor or 1.0)
         for pair, median in medians.items():
-            ratios.setdefault(pair, []).append((median / typical if typical > 0 else 1.0, median, typical))
-    return len(ratios), _slow(job, messages, ratios, alone)
+            ratios.setdefault(pair, []).append((median / usual if usual > 0 else 1.0, median, usual, factor))
+    return len(ratios), _slow(job, messages, ratios)
 
 
 def _medians(messages: _Messages, chosen: Array) -> dict[int, float]:
@@ -70,18 +69,11 @@ def _medians(messages: _Messages, chosen: Array) -> dict[int, float]:
     return {p: float(np.median(messages.dur_ns[chosen & (messages.pair == p)])) for p in pairs[counts >= MIN_MESSAGES]}
 
 
-def _usual_alone(job: JobFacts, messages: _Messages, kind: int) -> float | None:
-    """Usual time (ns) between two nodes of messages of a kind that one link alone carries, by what such messages take
-    on others inside a host; None where there are none.
-    """
+def _inside_hosts(messages: _Messages, kind: int) -> dict[int, float]:
+    """Median duration (ns) of messages like those of a kind on other links inside a host, by pair."""
     of_kind = messages.kind == kind
     others = ~messages.crosses & ~np.isin(messages.pair, messages.pair[of_kind])
-    medians = _medians(messages, others & np.isin(messages.alike, messages.alike[of_kind]))
-    return _slower_between_nodes(job) * averages.typical(list(medians.values())) if medians else None
-
-
-def _slower_between_nodes(job: JobFacts) -> float:
-    return times_slower_between_nodes(job.ranks[0].device.name)
+    return _medians(messages, others & np.isin(messages.alike, messages.alike[of_kind]))
 
 
 def message_ends(job: JobFacts) -> tuple[Array, Array]:
@@ -105,9 +97,9 @@ def _both_sides(job: JobFacts) -> Array:
 
 
 def _slow(
-    job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float, float, float]]], alone: set[int]
+    job: JobFacts, messages: _Messages, ratios: dict[int, list[tuple[float, float, float, float]]]
 ) -> SlowLinks | None:
-    overall = {pair: float(np.median([r for r, _, _ in measured])) for pair, measured in ratios.items()}
+    overall = {pair: float(np.median([r for r, *_ in measured])) for pair, measured in ratios.items()}
     worst = max(overall, key=lambda pair: overall[pair], default=None)
     if worst is None or overall[worst] < MIN_RATIO:
         return None
@@ -126,7 +118,7 @@ def _slow(
         slow_us,
         peer_us,
         total_us * (1 - 1 / overall[worst]),
-        _slower_between_nodes(job) if worst in alone else 0.0,
+        max(factor for *_, factor in ratios[worst]),
     )
 
 

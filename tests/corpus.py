@@ -98,6 +98,7 @@ HARD = {
     "slow device among three dimensions": short(
         replace(SLOW, ranks=(5,)), ranks=8, hosts=2, parallel=piped(dp=2, tp=2, activation_elems=1_000_000)
     ),
+    "slow device since the fourth step": job(replace(SLOW, detail={"mode": "all", "since": 3}), steps=8),
     "two of six ranks slow": job(fault("straggler.compute", 0.35, 1, 2, mode="all"), ranks=6),
 }
 # Runs whose prices are tested alone: their labels book what a host does late after a blocking call to the call.

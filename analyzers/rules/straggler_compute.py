@@ -151,27 +151,31 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slowest = sorted(slow, key=lambda p: -slow[p])
     worst = slowest[0]
     whose = "their peers" if np.isfinite(slowdown.factor[chosen]).any() else "the other stages of the pipeline"
+    since = slowed_down(measures).get(worst)
+    first = None if since is None else int(job.ranks[worst].steps["index"][since.step])
+    when = f"in each of {measures.steps} steps"
+    if since is not None:
+        when = f"from step {first} on, {measures.steps - since.step} of {measures.steps}"
     said, cure = of_slow_device(measures, slowest)
     yield Candidate(
         id=RULE.id,
         summary=f"{execution.work_noun} on {format_ranks(numbers)} take "
         f"{'up to ' if len(numbers) > 1 else ''}{format_share(max(factors) - 1)} longer "
-        f"than on {whose}",
+        f"than on {whose}" + ("" if first is None else f" since step {first}"),
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(Change("scale_compute", numbers, tuple(factors), "peers"),),
         basis=Basis.COMPARED,
         evidence=(
             Evidence(
-                f"the same {execution.work_noun} take {max(factors):.2f}x the typical peer's time "
-                f"{_when(measures, worst)}",
-                measures.job.rank_ids[worst],
+                f"the same {execution.work_noun} take {max(factors):.2f}x the typical peer's time {when}",
+                job.rank_ids[worst],
             ),
             *said,
             *_lacked(measures, worst),
             *largest_wait(measures, worst),
         ),
-        fixes=(cure,) if cure is not None else _looks(measures, numbers),
+        fixes=(cure,) if cure is not None else _looks(measures, numbers, first),
     )
 
 
@@ -187,25 +191,10 @@ def _lacked(measures: Measures, position: int) -> Iterator[Evidence]:
         yield Evidence(f"{words} on its cores", measures.job.rank_ids[position])
 
 
-def _when(measures: Measures, position: int) -> str:
-    """The steps in which the rank is slow, in words."""
-    whole = np.quantile(_finite(measures.compute.per_step[position]), 0.1) - 1.0
-    since = slowed_down(measures).get(position)
-    if since is None or whole >= STICKY_SHARE * since.excess:
-        return f"in each of {measures.steps} steps"
-    number = int(measures.job.ranks[position].steps["index"][since.step])
-    return f"from step {number} on, {measures.steps - since.step} of {measures.steps}"
-
-
-def _finite(values: Array) -> Array:
-    finite = values[np.isfinite(values)]
-    return finite if len(finite) else np.ones(1)
-
-
-def _looks(measures: Measures, numbers: tuple[int, ...]) -> tuple[Fix, ...]:
-    """Places to inspect; includes the input of CPU ranks where it was not recorded."""
+def _looks(measures: Measures, numbers: tuple[int, ...], first: int | None) -> tuple[Fix, ...]:
+    """Places to inspect; includes the input of CPU ranks where it was not recorded. `first`: the first slow step."""
     on_host = execution_of(measures.job).computes_on_host
-    look = _look(numbers, on_host)
+    look = _look(numbers, on_host, "in every step" if first is None else f"in every step since step {first}")
     return (look,) if not on_host or np.isfinite(fed_ratio(measures.job.ranks)).any() else (look, _fed(numbers))
 
 
@@ -218,20 +207,20 @@ def _fed(numbers: tuple[int, ...]) -> Fix:
     )
 
 
-def _look(numbers: tuple[int, ...], computes_on_host: bool) -> Fix:
+def _look(numbers: tuple[int, ...], computes_on_host: bool, when: str) -> Fix:
     if computes_on_host:
         return Fix(
             setting="cores of " + format_ranks(numbers),
             suggested="as many and as fast as its peers': no quota, no pinning to shared cores, nothing else on them",
             patch="taskset -cp PID; cat /sys/fs/cgroup/cpu.max /proc/pressure/cpu; cpupower frequency-info",
-            why="the same operators take longer there on every step",
+            why=f"the same operators take longer there {when}",
             source="Linux kernel documentation: control group v2 (cpu.max), pressure stall information",
         )
     return Fix(
         setting="device of " + format_ranks(numbers),
         suggested="check clocks, power cap, temperature and neighbours; replace the node if it stays slow",
         patch="nvidia-smi -q -d CLOCK,PERFORMANCE,POWER,TEMPERATURE,ECC",
-        why="the same work takes longer there in every step, so the device is slow, not the data",
+        why=f"the same work takes longer there {when}, so the device is slow, not the data",
         source="GREYHOUND (ATC'25): 10 minutes and 11.8 % of job time lost per compute fail-slow on average",
     )
 

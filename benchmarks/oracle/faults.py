@@ -38,10 +38,15 @@ def moments(world: World, fault: Fault, table: Moments, total_us: float, chance:
 
 
 def straggler_compute(world: World, fault: Fault) -> None:
-    """The ranks' kernels run longer: all of them, or (a power cap) those that keep the multiplying units busy."""
+    """The ranks' kernels run longer: all of them, from a step (`since`) on if need be, or (a power cap) those that keep
+    the multiplying units busy.
+    """
     table = world.matmul_scale if fault.detail.get("mode") == "matmul" else world.kernel_scale
     for rank in fault.ranks:
-        table[rank] *= 1.0 + fault.strength
+        if "since" in fault.detail:
+            world.slow_since[rank] = (int(fault.detail["since"]), 1.0 + fault.strength)
+        else:
+            table[rank] *= 1.0 + fault.strength
 
 
 def straggler_host(world: World, fault: Fault) -> None:

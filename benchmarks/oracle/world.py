@@ -59,6 +59,7 @@ class World:
     bytes_scale: float = 1.0  # gradient compression
     gradient_dtype: str = "BFloat16"  # of DDP's buckets
     imbalance: dict[tuple[int, int], float] = field(default_factory=dict)  # (rank, step) -> work factor
+    slow_since: dict[int, tuple[int, float]] = field(default_factory=dict)  # rank -> step, factor of its kernels
     gc: Moments = field(default_factory=dict)
     stalls: Moments = field(default_factory=dict)  # descheduled host threads: no event shows them
     allocations: Moments = field(default_factory=dict)
@@ -105,7 +106,8 @@ class World:
         noise = factor(self.seed, "rank", rank, 0, self.noise.rank) * factor(
             self.seed, "step", rank, step, self.noise.step
         )
-        return self.kernel_scale[rank] * noise * self.work(rank, step)
+        since, slower = self.slow_since.get(rank, (0, 1.0))
+        return self.kernel_scale[rank] * noise * self.work(rank, step) * (slower if step >= since else 1.0)
 
     def work(self, rank: int, step: int) -> float:
         """A rank's work in a step relative to the mean: its share of the samples, and their length."""

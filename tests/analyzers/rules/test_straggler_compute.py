@@ -30,8 +30,7 @@ def varying(seed: int, ranks: int, steps: int, spread: float, slow: float) -> Sl
     """Ranks whose work varies by step, the second with a device that takes `slow` times as long."""
     work = np.random.default_rng(seed).normal(1.0, spread, (ranks, steps))
     work[1] *= slow
-    relative = work / np.median(work, axis=0)
-    whole = np.ones(ranks)
+    relative, whole = work / np.median(work, axis=0), np.ones(ranks)
     return Slowdown(np.median(relative, axis=1), relative, 1e4 * whole, whole, np.zeros(ranks))
 
 
@@ -41,11 +40,14 @@ def test_work_that_varies_by_step_makes_no_rank_slow_by_chance(ranks: int, steps
     """Sequences of any length, dealt out at random: in 400 healthy runs hardly a rank is called slow; a slow
     device is, the surer the less its peers vary."""
     seeds = range(400)
-    accused = [len(slow_positions(varying(seed, ranks, steps, 0.1, 1.0), 0.05)) for seed in seeds]
-    assert np.count_nonzero(accused) <= 0.04 * len(seeds)
-    found = [slow_positions(varying(seed, ranks, steps, 0.01, 1.1), 0.05).tolist() == [1] for seed in seeds]
-    assert np.mean(found) > 0.99
+    assert sum(len(slow_positions(varying(seed, ranks, steps, 0.1, 1.0), 0.05)) > 0 for seed in seeds) <= 16
+    assert np.mean([slow_positions(varying(s, ranks, steps, 0.01, 1.1), 0.05).tolist() == [1] for s in seeds]) > 0.99
     assert np.mean([1 in slow_positions(varying(seed, ranks, steps, 0.1, 1.4), 0.05) for seed in seeds]) > 0.7
+
+
+def test_a_device_that_turns_slow_is_told_with_its_first_slow_step(labelled: Runs) -> None:
+    said = fires(labelled("slow device since the fourth step"), ID, 2)
+    assert said.summary.endswith("since step 114") and said.evidence[0].text.endswith("from step 114 on, 5 of 8")
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,13 @@ _QUEUES = re.compile(r"^(?:queue|multiprocessing/queues)\.py ")  # waiting for r
 
 @dataclass(frozen=True)
 class BusyThread:
-    """A thread's most frequent line of the script, and its share of the traced time on a CPU."""
+    """A thread's most frequent line of the script, its share of the traced time on a CPU, and the function that it runs
+    ("file function"), which ranks have alike whatever line each was sampled in.
+    """
 
     line: str
     share: float
+    target: str = ""
 
 
 @remembered
@@ -35,9 +38,12 @@ def busy_threads(facts: RankFacts) -> list[BusyThread]:
     for window in windows:
         for thread in window.beside:
             cpu_ns[thread.name] = cpu_ns.get(thread.name, 0) + thread.cpu_ns
-    totals = facts.script_totals
-    lines = {name: _most_seen(call_tree(facts), totals.take(totals["thread"] == name)) for name in cpu_ns}
-    threads = [BusyThread(line, cpu_ns[name] / lasted_ns) for name, line in lines.items() if line and lasted_ns]
+    tree, totals, threads = call_tree(facts), facts.script_totals, list[BusyThread]()
+    for name, spent_ns in cpu_ns.items():
+        of_thread = totals.take(totals["thread"] == name)
+        line = _most_seen(tree, of_thread)
+        if line and lasted_ns:
+            threads.append(BusyThread(line, spent_ns / lasted_ns, _target(tree, of_thread)))
     return sorted(threads, key=lambda thread: -thread.share)
 
 
@@ -54,27 +60,51 @@ def takes_batches(facts: RankFacts, tree: CallTree) -> Array:
 def making_line(facts: RankFacts) -> str | None:
     """The line in which the script's thread that makes these batches was sampled most; "" where none was seen, None
     where batches come otherwise."""
+    totals = _making(facts)
+    return None if totals is None else _most_seen(call_tree(facts), totals) or ""
+
+
+def makes_batches(ranks: Sequence[RankFacts], thread: BusyThread) -> bool:
+    """True where a rank takes its batches from a queue that such a thread fills."""
+    made = ((facts, _making(facts)) for facts in ranks)
+    return any(totals is not None and _target(call_tree(facts), totals) == thread.target for facts, totals in made)
+
+
+def _making(facts: RankFacts) -> Table | None:
+    """SCRIPT_TOTALS of threads that do not wait for a queue, where batches come from one; None where they do not."""
     tree, totals = call_tree(facts), facts.script_totals
     if not takes_batches(facts, tree).any():
         return None
-    beside = (totals["thread"] != "") & ~tree.within(tree.matching(_QUEUES))[totals["stack"]]
-    return _most_seen(tree, totals.take(beside)) or ""
+    return totals.take((totals["thread"] != "") & ~tree.within(tree.matching(_QUEUES))[totals["stack"]])
 
 
 def threads_alone(ranks: Sequence[RankFacts]) -> dict[int, BusyThread]:
-    """The busiest thread, by position, of each rank that runs one in a line that is missing on most peers."""
+    """The busiest thread, by position, of each rank that runs one of a function that no thread of most peers runs."""
     threads = [busy_threads(facts) for facts in ranks]
-    having = Counter(line for of_rank in threads for line in {thread.line for thread in of_rank})
+    having = Counter(target for of_rank in threads for target in {thread.target for thread in of_rank})
     alone = {
-        p: [thread for thread in of_rank if having[thread.line] <= len(ranks) / 2] for p, of_rank in enumerate(threads)
+        p: [thread for thread in of_rank if having[thread.target] <= len(ranks) / 2]
+        for p, of_rank in enumerate(threads)
     }
     return {position: of_rank[0] for position, of_rank in alone.items() if of_rank}
 
 
 def _most_seen(tree: CallTree, totals: Table) -> str | None:
     """The user's line with most of the time of SCRIPT_TOTALS; None without one."""
+    frame = _longest(tree, tree.folded, totals)
+    return None if frame is None else tree.words(frame)
+
+
+def _target(tree: CallTree, totals: Table) -> str:
+    """The user's function ("file function") that a thread of these SCRIPT_TOTALS runs; "" without one."""
+    frame = _longest(tree, tree.around(tree.is_user), totals)
+    return "" if frame is None else tree.names[frame]
+
+
+def _longest(tree: CallTree, stand_for: Array, totals: Table) -> int | None:
+    """The frame with most of the time, of stacks that others `stand_for` (-1: none); None without one."""
     if not len(totals):
         return None
-    user = tree.folded[totals["stack"]]
-    seen = np.bincount(tree.frame[np.maximum(user, 0)], weights=totals["time_ns"] * (user >= 0))
-    return tree.words(int(np.argmax(seen))) if seen.any() else None
+    stack = stand_for[totals["stack"]]
+    seen = np.bincount(tree.frame[np.maximum(stack, 0)], weights=totals["time_ns"] * (stack >= 0))
+    return int(np.argmax(seen)) if seen.any() else None

@@ -7,8 +7,9 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.oversubscription import Oversubscribed, oversubscribed
-from ddprof.analyzers.job.script.threads import busy_threads
+from ddprof.analyzers.job.script.threads import busy_threads, makes_batches
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
+from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.analyzers.rules.evidence.worker_cores import MIN_COST, cost_of_cores
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.units import format_ranks, format_share
@@ -103,17 +104,19 @@ def threads_take_cores(measures: Measures, rule_id: str) -> Candidate | None:
                 measures.job.rank_ids[worst],
             ),
         ),
-        fixes=(
-            Fix(
-                setting=f"thread in {busiest.line}",
-                suggested="less often, after the training, or in a process with a core of its own",
-                why="it and the training threads wait for the same cores",
-                source="PyTorch performance tuning guide",
-                alters=Alters.CHORE,
-            ),
-        ),
+        fixes=(thread_fix(busiest.line) if makes_batches(ranks, busiest) else _elsewhere(busiest.line),),
         ceiling_us=cost_us,
         band=1 - least / cost,
         times_us=tuple((cores * measures.step_us).tolist()),
         is_bound=True,
+    )
+
+
+def _elsewhere(line: str) -> Fix:
+    return Fix(
+        setting=f"thread in {line}",
+        suggested="less often, after the training, or in a process with a core of its own",
+        why="it and the training threads wait for the same cores",
+        source="PyTorch performance tuning guide",
+        alters=Alters.CHORE,
     )

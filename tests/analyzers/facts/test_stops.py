@@ -27,8 +27,7 @@ def test_a_call_that_takes_far_longer_than_usual_is_a_stall_and_drains_an_idle_d
     assert [facts.strings[name] for name in stalls["name"]] == ["aten::view"] * 2
     assert (stalls["end_ns"] - stalls["start_ns"]).tolist() == [8_000_000, 900_000]
     assert stalls["usual_ns"].tolist() == [3_000, 3_000] and stalls["drains"].all()
-    stalls = run({(1, 3): 2_000.0}, kernel_us=500.0).facts(tmp_path).stalls
-    assert stalls["drains"].tolist() == [False]
+    assert run({(1, 3): 2_000.0}, kernel_us=500.0).facts(tmp_path).stalls["drains"].tolist() == [False]
 
 
 def program() -> Script:

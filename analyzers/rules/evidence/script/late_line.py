@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
-from ddprof.analyzers.job.script.threads import threads_alone
+from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
+from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
@@ -61,19 +62,24 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
         "where that is Python, the training thread has the interpreter (GIL) only in turn with it",
         rank,
     )
-    fix = Fix(
-        setting=thread.line,
-        current=f"a thread of rank {rank} that computes all the time",
-        suggested="sleep between polls (time.sleep, Event.wait), or run in a separate process",
-        patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
-        why="a thread that computes in Python keeps the GIL for 5 ms at a time",
-        source="Python documentation: sys.setswitchinterval",
-    )
+    is_maker = makes_batches(measures.job.ranks, thread)
+    fix = thread_fix(thread.line) if is_maker else _polls(thread.line, rank)
     return replace(
         candidate,
         summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
         evidence=(seen, *candidate.evidence),
         fixes=(fix, *_others(candidate, rank, is_alone=False)),
+    )
+
+
+def _polls(line: str, rank: int) -> Fix:
+    return Fix(
+        setting=line,
+        current=f"a thread of rank {rank} that computes all the time",
+        suggested="sleep between polls (time.sleep, Event.wait), or run in a separate process",
+        patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
+        why="a thread that computes in Python keeps the GIL for 5 ms at a time",
+        source="Python documentation: sys.setswitchinterval",
     )
 
 

@@ -15,7 +15,7 @@ from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.phases import host_phases
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop
 from ddprof.analyzers.facts.script.tree import call_tree
-from ddprof.analyzers.job.script.threads import making_line, takes_batches
+from ddprof.analyzers.job.script.threads import BusyThread, makes_batches, making_line, takes_batches
 from ddprof.readers import discover, read
 
 
@@ -82,8 +82,12 @@ def waits_for_a_thread(script: Script) -> None:
 def test_a_wait_for_a_queue_before_forward_is_for_the_batch(tmp_path: Path) -> None:
     facts = cpu_loop(tmp_path, before=waits_for_a_thread)
     assert prepared_ms(facts) == pytest.approx(8.0, abs=0.2) and named(facts) == {"queue.py:171 get()"}
-    assert takes_batches(facts, call_tree(facts)).any() and making_line(facts) == ""  # no thread was sampled
-    assert making_line(cpu_loop(tmp_path, before=warps)) is None
+    tree, fills = call_tree(facts), BusyThread("train.py:3 main()", 0.5, "train.py main")
+    assert takes_batches(facts, tree).any() and making_line(facts) == "" and not makes_batches([facts], fills)
+    stack = tree.frame.tolist().index(tree.names.index(fills.target))
+    seen = replace(facts, script_totals=totals(("rest", stack, 5), thread="Thread-1"))  # no thread was, before
+    assert makes_batches([seen], fills) and not makes_batches([seen], BusyThread(fills.line, 0.5, "train.py watch"))
+    assert making_line(loop := cpu_loop(tmp_path, before=warps)) is None and not makes_batches([loop], fills)
     assert not named(cpu_loop(tmp_path, after=waits_for_a_thread))  # before the update
 
 

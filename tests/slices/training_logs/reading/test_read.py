@@ -171,8 +171,7 @@ def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
     line = BY_NAME["megatron_mixtral"].read_text().split("\n")[0]
     bar = BY_NAME["nemo_bar"].read_text().rstrip("\n")
     for text, numbers in ((f"{line}{line.replace(' 71/', ' 72/')}\n", [71, 72]), ("", [9000])):
-        log = read(tmp_path, f"{text}{bar}\r{bar}\r\n")
-        assert [iteration.number for iteration in log.iterations] == numbers
+        assert [iteration.number for iteration in read(tmp_path, f"{text}{bar}\r{bar}\r\n").iterations] == numbers
 
 
 @settings(max_examples=60, deadline=None)
@@ -274,8 +273,7 @@ def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None
     # Its earlier records set the clock back after ten steps of warm-up, while the numbers go on.
     again = [f"step:{10 + at}/510 train_loss:7.1 train_time:{at * 176}ms step_avg:nanms" for at in range(1, 60)]
     warm = [f"step:{at}/510 train_loss:7.1 train_time:{42_703 + at * 178}ms step_avg:nanms" for at in range(1, 11)]
-    log = read(tmp_path, "\n".join((*warm, *again)) + "\n")
-    assert {round(one.mean_ms) for one in log.iterations} == {176, 178}
+    assert {round(one.mean_ms) for one in read(tmp_path, "\n".join((*warm, *again)) + "\n").iterations} == {176, 178}
 
 
 def test_other_text_is_no_training() -> None:

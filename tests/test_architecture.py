@@ -298,8 +298,7 @@ def test_no_class_name_twice() -> None:
     """One concept, one name. The nets of the workloads are scripts of their own, named as in their papers."""
     trees = ((name, tree) for name, tree in _trees().items() if _unit(name) != "workloads")
     places = [(node.name, name) for name, tree in trees for node in _public(tree) if isinstance(node, ast.ClassDef)]
-    count = Counter(known for known, _ in places)
-    assert [place for place in places if count[place[0]] > 1] == []
+    assert [place for place in places if Counter(known for known, _ in places)[place[0]] > 1] == []
 
 
 def test_the_package_refuses_a_second_name() -> None:

@@ -31,8 +31,8 @@ from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.job.whole_run.drained_queue import DrainedQueue, drained_queue
 from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
-from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
-from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, thread_fix
+from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
+from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, sampler_fix, thread_fix
 from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch, started_each_step
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
 from ddprof.analyzers.rules.evidence.present import present_in, text
@@ -216,11 +216,12 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not measures.host_counts["dataloader"].any():
         yield Abstention(RULE.id, UNSEEN)
         return
-    if keep_up(measures).all():
+    drawing = drawing_line(measures.job.ranks)
+    if drawing is None and keep_up(measures).all():
         yield taking(measures, RULE.id, alone=False) or Abstention(RULE.id, READY)
         return
     drained = drained_queue(measures.job.ranks)
-    if drained is not None:
+    if drained is not None and drawing is None:
         yield _drained(measures, drained)
         return
     made = made_us(measures)
@@ -243,11 +244,13 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         whom = f" on {format_ranks(measures.ranks(np.array([worst])))}"
     share = float(loader_us[worst] if in_turn else typical) / measures.step_us
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
-    cost = None if in_loop else fetch_cost(measures.job.ranks[worst])
+    cost = None if in_loop or drawing else fetch_cost(measures.job.ranks[worst])
     cheaper = None if cost is None else cheaper_fix(cost)
     who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper)
+    if drawing is not None:
+        what, fixes = f"{who} waits for the sampler of its data loader, in {drawing}", (sampler_fix(drawing),)
     yield Candidate(
         id=RULE.id,
         summary=what,

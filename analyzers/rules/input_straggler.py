@@ -18,8 +18,8 @@ from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import loads_for_evaluation, occupying_line
 from ddprof.analyzers.job.script.threads import making_line
-from ddprof.analyzers.rules.evidence.loader_cost import evidence, fetch_cost, line_evidence
-from ddprof.analyzers.rules.evidence.loader_fixes import loop_fix, made_beside, thread_fix
+from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
+from ddprof.analyzers.rules.evidence.loader_fixes import loop_fix, made_beside, sampler_fix, thread_fix
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
@@ -48,12 +48,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     numbers = measures.ranks(late)
     worst = int(late[np.argmax(loader_us[late])])
-    cost = fetch_cost(measures.job.ranks[worst])
+    drawing = drawing_line([measures.job.ranks[worst]])
+    cost = None if drawing else fetch_cost(measures.job.ranks[worst])
     maker = making_line(measures.job.ranks[worst])
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader") if maker is None else None
     who, is_one = format_ranks(numbers), len(numbers) == 1
     is_late = f"the data loader of {who} is late"
-    if maker is not None:
+    if drawing is not None:
+        is_late = f"the sampler of {who} is slow, in {drawing},"
+    elif maker is not None:
         is_late = f"{who} {'waits' if is_one else 'wait'} for batches that {made_beside(maker)},"
     elif in_loop is not None:
         is_late = f"{who} {'is' if is_one else 'are'} late with batches that the training loop prepares, in {in_loop},"
@@ -71,9 +74,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),
         ),
-        fixes=_fixes(measures, worst, numbers, maker, in_loop),
+        fixes=_fixes(measures, worst, numbers, maker, in_loop) if drawing is None else (sampler_fix(drawing),),
     )
-    yield with_line(measures, candidate) if fetch_themselves(measures) else candidate
+    yield with_line(measures, candidate) if fetch_themselves(measures) and drawing is None else candidate
 
 
 def _other_workers(measures: Measures, late: Array, worst: int) -> tuple[Evidence, ...]:

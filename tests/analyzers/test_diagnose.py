@@ -59,8 +59,7 @@ def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypa
     alone_us = step_us - run.pricer.step_us((SMALLER,))
     assert larger.alone_us is None and shared.alone_us is not None
     assert shared.alone_us.value == pytest.approx(alone_us) and shared.recoverable_us.value < 0.1 * alone_us
-    rows = {row.change: row.predicted_step_us for row in found.what_if}
-    assert rows["shared"] == pytest.approx(step_us - alone_us)
+    assert {row.change: row.predicted_step_us for row in found.what_if}["shared"] == pytest.approx(step_us - alone_us)
     assert gain_words(run.report, shared).startswith(format_us(alone_us))
 
 

@@ -18,7 +18,6 @@ from ddprof.analyzers.job.script.beside import (
     REST,
     is_sampled,
     run_samples,
-    sampled_beside,
 )
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
@@ -171,19 +170,23 @@ def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float,
 
 
 def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """The code by the time outside the phases, which is recorded exactly: a late rank with TIMES_PEERS the peers' time
-    there runs something of its own. Samples only choose the line.
+    """The code by the time outside the phases, or in Python that holds them, which is recorded exactly: a late rank
+    with TIMES_PEERS the peers' time there runs something of its own. Samples only choose the line.
     """
-    facts, samples = late.facts, sampled_beside(late.facts)
-    if late.beside is None or not is_sampled(facts) or not samples:
+    facts = late.facts
+    if late.beside is None or not is_sampled(facts):
         return None
     peers_beside_us = [us for rank in others if (us := rank.beside_us) is not None]
     if len(peers_beside_us) < len(others):
         return None  # of a rank whose phases are not known, nor is what it does beside them
     most_us = float(np.median(peers_beside_us))
     spent = {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(late.beside.stack_ns.tolist()) if ns}
-    seen = by_path(facts, run_samples(facts, REST))
-    every = by_path(facts, spent)
+    sampled = dict(run_samples(facts, REST))
+    for phase in (FORWARD, BACKWARD):
+        for stack, count in run_samples(facts, phase).items():
+            if stack in spent:
+                sampled[stack] = sampled.get(stack, 0.0) + count
+    seen, every = by_path(facts, sampled), by_path(facts, spent)
     us_by_path = {path: time for path, time in every.items() if seen.get(path, 0.0) >= MIN_SAMPLES}
     most = dict.fromkeys(us_by_path, most_us)
     # The loop is on all ranks, what it calls there is not.
@@ -191,7 +194,11 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     outer, peers_us = _outermost(alone, most, lateness_us), 0.0
     if outer is None and (shared := _outermost(us_by_path, most, lateness_us)) is not None:
         outer, peers_us = _hottest(us_by_path, shared, MOST_SHARE), most_us
-    return None if outer is None else replace(_told(us_by_path, outer, peers_us, every), samples=samples)
+    return (
+        None
+        if outer is None
+        else replace(_told(us_by_path, outer, peers_us, every), samples=int(sum(sampled.values())))
+    )
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:

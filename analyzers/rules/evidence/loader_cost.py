@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ddprof.findings import Evidence
 from ddprof.sidecar import TimedFetches, WorkerLine
 from ddprof.units import format_share, format_us
 
+_DRAWS = re.compile(r"^torch/utils/data/dataloader\.py _next_index$")
 MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many, and is to be seen ten times
 
 
@@ -105,6 +107,22 @@ def own_line(ranks: Sequence[RankFacts]) -> tuple[str, int] | None:
             seen[line.words if line.file else ""] += int(line.time_ns)
     words, most = max(((words, n) for words, n in seen.items() if words), key=lambda pair: pair[1], default=("", 0))
     return (words, most) if most >= MIN_SAMPLES and most > MOST * seen.total() else None
+
+
+def drawing_line(ranks: Sequence[RankFacts]) -> str | None:
+    """The line of a sampler in which the training threads were for most of their loading, whatever the workers: the
+    sampler runs in the training process. None where most of it is something else, or samples are too few.
+    """
+    seen, total = Counter[str](), 0.0
+    for facts in ranks:
+        tree, samples = call_tree(facts), run_samples(facts, DATA)
+        total += sum(samples.values())
+        drawn = tree.within(tree.matching(_DRAWS))
+        for stack, count in samples.items():
+            if drawn[stack]:
+                user = int(tree.folded[stack])  # the loop, for a sampler of PyTorch
+                seen[tree.words(int(tree.frame[user if user >= 0 and drawn[user] else stack]))] += int(count)
+    return seen.most_common(1)[0][0] if seen.total() >= MIN_SAMPLES and seen.total() > MOST * total else None
 
 
 def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tuple[Evidence, ...]:

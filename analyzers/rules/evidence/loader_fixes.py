@@ -68,6 +68,18 @@ def thread_fix(line: str) -> Fix:
     )
 
 
+def sampler_fix(line: str) -> Fix:
+    """The fix for a sampler that takes longer than the step."""
+    return Fix(
+        setting=line,
+        current="draws in the training process, whatever num_workers is",
+        suggested="an epoch's order in one call of torch or numpy (randperm, multinomial, argsort), made ahead of time",
+        patch="order = torch.multinomial(weights, samples_per_epoch).tolist()  # once per epoch, in __iter__",
+        why="each step waits for the indices of a batch, which no worker draws",
+        source="torch.utils.data.DataLoader documentation: samplers",
+    )
+
+
 def loop_fix(line: str, trains: bool) -> Fix:
     """The fix that moves batch preparation from the training thread, or that of an inference, to workers."""
     if not trains:

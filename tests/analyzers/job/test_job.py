@@ -158,8 +158,7 @@ def test_a_range_around_another_of_its_cause_is_one_batch(tmp_path: Path) -> Non
         torchs = annotation(rank, "enumerate(DataLoader)#_Iter.__next__", began + 50.0, 900.0)
         return [ours, torchs, *all_reduce(rank, began + 5_000.0, 3_000.0, 500.0)]
 
-    measures = in_steps(tmp_path / "run", 5, 10_000.0, play).measures
-    assert measures.host_counts["dataloader"].tolist() == [1.0, 1.0]
+    assert in_steps(tmp_path / "run", 5, 10_000.0, play).measures.host_counts["dataloader"].tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("name", list(SCENARIOS))

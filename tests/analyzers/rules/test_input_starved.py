@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from captured import with_sidecars
 from kineto_run import Script
-from labelled_runs import Labelled, abstains, candidate, candidates, fires
+from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires
 from msgspec.structs import replace as replace_struct
+from sampled_stacks import totals, with_stacks
 from step_timers import LOAD_US, STEP_US, STEPS, loaded, records
 
 from ddprof.analyzers.engine import analyze
@@ -57,9 +58,19 @@ def test_what_a_batch_is_spent_on(faulty: Labelled, cpu_ns: float, collate_ns: f
     sidecar = {"fetching": fetching, "dataloader": {"num_workers": 2}, "processors": {"usable": 64, "local_ranks": 8}}
     said = candidate(ID, with_sidecars(faulty, sidecar))
     assert kind in said.evidence[0].text and said.fixes[1].setting == setting
-    workers = int(said.fixes[0].suggested)
-    assert workers > 2
-    assert workers <= 8 or "waiting" in kind  # eight cores for each rank; a fetch that waits needs none
+    most = 1_000 if "waiting" in kind else 8  # eight cores for each rank; a fetch that waits needs none
+    assert 2 < int(said.fixes[0].suggested) <= most
+
+
+@pytest.mark.parametrize("rule", [ID, "input.straggler"])
+def test_a_sampler_is_no_work_for_workers(labelled: Runs, rule: str) -> None:
+    run, calls = labelled(rule), ((9, "<module>", None), (7, "_next_index", 0), (4, "draw", 1), (8, "get", 0))
+    frames = [("torch/utils/data/dataloader.py" if line in (7, 8) else "a.py", line, *of) for line, *of in calls]
+    for drawn, others in ((30, 20), (10, 20)):
+        seen = {"script_totals": totals(("data", 2, drawn), ("data", 3, others))}
+        ranks = tuple(replace(with_stacks(facts, *frames), **seen) for facts in run.job.ranks)
+        said = candidate(rule, replace(run.measures, job=replace(run.job, ranks=ranks)))
+        assert ("sampler" in said.summary and said.fixes[0].setting == "a.py:4 draw()") == (drawn > others)
 
 
 @pytest.mark.parametrize(

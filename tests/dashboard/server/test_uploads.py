@@ -204,8 +204,7 @@ def test_small_limits_elsewhere_and_zero_switches_uploads_off(runs: Runs) -> Non
     client = create_app(runs, Access(), upload_bytes=LIMIT_BYTES).server.test_client()
     answer = client.post("/_dash-update-component", data=b"x" * 2_000_000, content_type="application/json")
     assert answer.status_code == 413
-    client = create_app(runs, Access()).server.test_client()
-    assert client.post(UPLOAD_PATH, headers=FROM_OUR_PAGE).status_code == 405
+    assert create_app(runs, Access()).server.test_client().post(UPLOAD_PATH, headers=FROM_OUR_PAGE).status_code == 405
 
 
 @pytest.mark.parametrize(("host", "token", "status"), [("127.0.0.1", None, 400), BEYOND, ("0.0.0.0", None, 405)])

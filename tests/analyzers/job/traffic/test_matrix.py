@@ -25,8 +25,7 @@ def test_a_line_sums_to_the_waiting_of_that_rank_in_the_ledger(sample: str) -> N
     waits = ranks_of(job).waits_us
     mine = job.ledger.take(np.isin(job.ledger["cause"], [CAUSE_CODE["comm_wait"], CAUSE_CODE["pipeline_bubble"]]))
     booked_us = np.bincount(mine["rank"], mine["dur_ns"] / 1e3, len(job.ranks)) / len(job.per_step_ns)
-    assert waits.sum(axis=1) == pytest.approx(booked_us, rel=1e-3, abs=1.0)
-    assert not np.diagonal(waits).any()
+    assert waits.sum(axis=1) == pytest.approx(booked_us, rel=1e-3, abs=1.0) and not np.diagonal(waits).any()
 
 
 def test_ranks_share_their_groups_collectives_and_hosts_are_sums_of_their_ranks() -> None:

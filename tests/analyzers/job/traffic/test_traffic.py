@@ -147,8 +147,7 @@ def test_traffic_of_which_most_calls_are_missing_is_not_whole(labelled: Runs, sh
     complete = job.instances["complete"].copy()
     complete[rows[: round(share * len(rows))]] = False
     stats = comm_stats(replace(job, instances=job.instances.replace(complete=complete)), {})
-    largest = max((t for t in stats.traffic if t.op == "all_reduce"), key=lambda t: t.total_bytes)
-    assert largest.is_whole == is_whole
+    assert (max((t for t in stats.traffic if t.op == "all_reduce"), key=lambda t: t.total_bytes)).is_whole == is_whole
 
 
 def test_bytes_at_one_rate_explain_small_and_large_messages() -> None:

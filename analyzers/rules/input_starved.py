@@ -248,9 +248,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     cheaper = None if cost is None else cheaper_fix(cost)
     who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
-    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper)
-    if drawing is not None:
-        what, fixes = f"{who} waits for the sampler of its data loader, in {drawing}", (sampler_fix(drawing),)
+    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, drawing)
     yield Candidate(
         id=RULE.id,
         summary=what,
@@ -299,9 +297,13 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
 
 
 def _waits(
-    measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None
+    measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None, drawing: str | None
 ) -> tuple[str, tuple[Fix, ...]]:
-    """Summary and fixes: a thread makes the batches (`maker`), the loop itself (`in_loop`: where), or a loader."""
+    """Summary and fixes: a thread makes the batches (`maker`), the loop itself (`in_loop`: where), or a loader, whose
+    sampler takes the time (`drawing`: where) or its data set.
+    """
+    if drawing is not None:
+        return f"{who} waits for the sampler of its data loader, in {drawing}", (sampler_fix(drawing),)
     if maker is not None:
         return f"{who} waits for batches that {made_beside(maker)}", (thread_fix(maker),)
     if in_loop is None:

@@ -302,7 +302,7 @@ def test_streams_have_the_numbers_that_their_names_begin_with(tmp_path: Path) ->
 
 def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: Path) -> None:
     """A list as torch_npu of 2024 writes it: operator, call, device and collective on processes, tied by arrows."""
-    at = "1704161511{:06d}.500".format
+    at, call = "1704161511{:06d}.500".format, "hcom_allReduce__868_3_1"
     ascend = {1: "Python", 800: "Ascend Hardware", 43: "CANN", 44: "Overlap Analysis", 45: "HCCL"}
     events = [
         drawn(1, 1, "aten::add", at(10), 9.0, cat="cpu_op"),
@@ -312,8 +312,8 @@ def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: 
         drawn(44, 0, "Free", at(43), 99.0),
         drawn(800, 3, "EVENT_WAIT", at(50), 90.0),
         *(drawn(800, 5, task, at(start), 30.0) for task, start in (("Notify Wait", 50), ("SDMA", 80))),
-        drawn(45, 0, "hcom_allReduce__868_3_1", at(50), 70.0, args={"data_type": "FP32", "count": 5}),
-        drawn(45, 1, "Notify_Wait", at(50), 30.0),
+        drawn(45, 0, call, at(50), 70.0, args={"data_type": "FP32", "count": 5, "alg_type": "MESH-RING"}),
+        drawn(45, 1, "Notify_Wait", at(50), 30.0, args={"src rank": 1, "dst rank": 0}),
         *(metadata(45, line, "thread_name", tid=at) for at, line in enumerate(("Group 0 Communication", "Plane 0"))),
         *(metadata(pid, name, tid=0) for pid, name in ascend.items()),
     ]
@@ -328,11 +328,11 @@ def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: 
         trace = json_trace(folder / "trace_view.json", events)
     assert [len(sources) for _, sources in discover([tmp_path]).runs] == [2]  # folders of ranks, of one job
     assert trace.identity.rank == 4 and trace.has_base_time
-    work = ["aclnnAdd_AddAiCore_Add", "hcom_allReduce__868_3_1"]  # and no wait of a stream or task of a collective
+    work = ["aclnnAdd_AddAiCore_Add", call]  # and no wait of a stream or task of a collective
     assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("npu", work)
     assert names(trace, Kind.RUNTIME) == ["aclnnAdd", "Add_Tiling"]
     (called,) = trace.collectives.rows()
-    assert (called["seq"], called["in_bytes"], trace.process_groups[0].name) == (3, 20, "868")
+    assert (called["seq"], called["in_bytes"], called["group_size"], trace.process_groups[0].name) == (3, 20, 2, "868")
     linked = {trace.strings[row["name"]] for row in trace.events.rows() if row["correlation"] is not None}
     assert linked == {"aclnnAdd", "aclnnAdd_AddAiCore_Add"}  # not the part of the call that ended before
 

@@ -60,8 +60,9 @@ def find_gaps(
 
 
 def unexplained(gaps: Table) -> Table:
-    """The gaps, all with cause "unknown", for traces that record nothing else of device and host."""
-    return gaps.replace(cause=CAUSE_CODE["unknown"])
+    """The gaps, all but recorded copies with cause "unknown", for traces that lack part of device or host."""
+    is_copy = gaps["cause"] == CAUSE_CODE["memcpy"]
+    return gaps.replace(cause=np.where(is_copy, gaps["cause"], CAUSE_CODE["unknown"]))
 
 
 def _pieces(part: Intervals, cause: str) -> Table:

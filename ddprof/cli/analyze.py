@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from ddprof.capture.files.layout import MANIFEST
-from ddprof.cli.answer import AnalyzeOptions, answer_without_events, was_answered
+from ddprof.cli.answer import AnalyzeOptions, answer_without_events
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
 from ddprof.cli.load import load_open_run, load_reports, require_complete
@@ -65,8 +65,6 @@ def command(
     gates = gates_of(fail_on)
     key = key_of_redaction(redact)
     asked = AnalyzeOptions(form, output, key, bool(gates), reading.strict, fixes is not None)
-    if was_answered(paths, asked):
-        return
     form = chosen_format(form, output)
     if fixes is not None and (key or form == "html"):
         raise UsageError(f"--fixes: not with {'--redact' if key else '--format html'}")

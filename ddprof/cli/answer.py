@@ -32,33 +32,24 @@ class AnalyzeOptions:
 
 @dataclass(frozen=True)
 class SliceAnswer:
-    """A slice's handler for one format. `claims` returns the sources where all paths are files of that format."""
+    """A slice's handler for one format."""
 
     format: str
     deliver: Callable[[Sequence[Source], AnalyzeOptions], None]
-    claims: Callable[[Sequence[str]], Sequence[Source]] = lambda paths: ()
-
-
-def was_answered(paths: Sequence[str], asked: AnalyzeOptions) -> bool:
-    """Let the slice that claims all paths answer; False where none does."""
-    for answer in _answers():
-        if sources := answer.claims(paths):
-            answer.deliver(sources, asked)
-            return True
-    return False
 
 
 def answer_without_events(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
-    """Answer for sources of a format without events. Raises NoUsableInput where no slice reads the format."""
-    form = sources[0].format
-    answer = next((answer for answer in _answers() if answer.format == form), None)
-    if answer is None:
-        raise NoUsableInput(f"{sources[0].label}: {form}, which holds no events, and no slice reads it")
-    answer.deliver(sources, asked)
+    """Answer for sources of formats without events. Raises NoUsableInput where no slice reads a format."""
+    answers = {answer.format: answer for part in all_slices() for answer in map(_answer, part.answers)}
+    for form in dict.fromkeys(source.format for source in sources):
+        if form not in answers:
+            raise NoUsableInput(f"{sources[0].label}: {form}, which holds no events, and no slice reads it")
+        answers[form].deliver([source for source in sources if source.format == form], asked)
 
 
-def _answers() -> list[SliceAnswer]:
-    return [import_lasting(module).ANSWER for part in all_slices() for module in part.answers]
+def _answer(module: str) -> SliceAnswer:
+    answer: SliceAnswer = import_lasting(module).ANSWER
+    return answer
 
 
 # Sends a report, the file that was written of it, and the path that it was read from (None: that stays here). Raises

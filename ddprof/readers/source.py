@@ -54,7 +54,7 @@ class Inventory:
 
 
 class OnlyLogs(NoUsableInput):
-    """The input has no trace but text logs of training jobs: `sources`."""
+    """The input has no trace but files without events, such as logs of training jobs: `sources`."""
 
     def __init__(self, message: str, sources: tuple[Source, ...] = ()) -> None:
         super().__init__(message)

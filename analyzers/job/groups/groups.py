@@ -35,11 +35,12 @@ _ROLE_BY_NAME = (
 
 
 def world_size_of(ranks: Sequence[RankFacts]) -> int:
-    """Number of ranks of the job, read or not: as any of these states, or as their numbers show.
+    """Number of ranks of the job, read or not: as any of these states, or as their numbers and groups show.
 
     The number of a lone file is no evidence of other ranks.
     """
     stated = [f.identity.world_size for f in ranks if f.identity.world_size]
+    stated += [group.size for f in ranks for group in f.process_groups if group.size and len(ranks) > 1]
     numbers = [f.identity.rank for f in ranks if f.identity.rank is not None]
     return max([*stated, max(numbers, default=0) + 1 if len(ranks) > 1 else 1])
 

@@ -54,7 +54,7 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     """Everything readable under `paths`: files, folders (recursively), archives, fsspec URLs, run folders.
 
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace: OnlyLogs where
-    there are logs of training jobs instead of traces.
+    there are files without events instead of traces, such as logs of training jobs.
     """
     files: list[Found] = []
     notes: list[HealthNote] = []
@@ -65,9 +65,9 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     sources, left_out = _split_parts(sources)
     notes += _ignored_notes(files) + ignored + left_out + (_log_notes(logs) if sources else [])
     if not sources and logs:
-        raise OnlyLogs(f"{logs[0].label}: a training log, which holds no events: `ddprof analyze` alone reads it", logs)
+        raise OnlyLogs(f"{_named_log(logs[0])}, which holds no events: `ddprof analyze` alone reads it", logs)
     if not sources:
-        raise NoUsableInput(_nothing(paths, files, notes))
+        raise NoUsableInput(_nothing(paths, files, notes, left_out[0].issue if left_out else ""))
     runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths], window)
     runs, part_notes = together(runs)
     kept = tuple(source for _, members_ in runs for source in members_)
@@ -231,20 +231,25 @@ def _holds_events(file: Found) -> bool | None:
 
 def _log_notes(logs: tuple[Source, ...]) -> list[HealthNote]:
     """Notes on logs of the whole run beside traces of some steps; of many only some are read."""
-    effect = "not used for the verdict; `ddprof analyze LOG` reads it"
+    effect = "not used for the verdict; `ddprof analyze FILE` reads it"
     notes = []
     if (more := len(logs) - MOST_LOGS) > 0:
-        issue = f"{format_count(more, 'more training log')} beside the traces"
-        notes.append(HealthNote(issue, "not read; `ddprof analyze LOG` reads one", "info", where=logs[MOST_LOGS].path))
+        issue = f"{format_count(more, 'more file')} without events beside the traces"
+        notes.append(HealthNote(issue, "not read; `ddprof analyze FILE` reads one", "info", where=logs[MOST_LOGS].path))
     for log in logs[:MOST_LOGS]:
         aside = formats()[log.format].aside
         reason = aside(log) if aside is not None else None
-        issue = f"{log.label}: a training log" + (f": {reason}" if reason else "")
+        issue = _named_log(log) + (f": {reason}" if reason else "")
         notes.append(HealthNote(issue, effect, "info", where=log.path))
     return notes
 
 
-def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes: list[HealthNote]) -> str:
+def _named_log(log: Source) -> str:
+    return f"{log.label}: {formats()[log.format].what.partition(' (')[0]}"
+
+
+def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes: list[HealthNote], refused: str) -> str:
+    """The reason why no file was read. `refused`: why the first file of a known format was not, "" where none is."""
     if files and all(item.sniffed.format == "execution_trace" for item in files):
         which = "this is an execution trace" if len(files) == 1 else f"{len(files)} files are execution traces"
         return f"{files[0].source.label}: {which}, not a timeline; capture one with torch.profiler or `ddprof run`"
@@ -257,7 +262,7 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes:
         return f"{faults[0]} ({len(faults) - 1} more files could not be read either)"
     kinds = Counter(f.sniffed.what for f in files)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file named like one"
-    return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})"
+    return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})" + (refused and f". {refused}")
 
 
 def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:

@@ -21,7 +21,9 @@ from ddprof.units import format_count
 from ddprof.untrusted.plain_text import encodable
 
 _PER_RANK_FOLDER = re.compile(
-    r"^(?:(?:node|host|machine|worker|rank|gpu|trainer|proc|global_rank)[_\-.]?\d+)$", re.IGNORECASE
+    r"^(?:(?:node|host|machine|worker|rank|gpu|trainer|proc|global_rank)[_\-.]?\d+"
+    r"|.*_ascend_(?:pt|ms)|ASCEND_PROFILER_OUTPUT)$",  # one of each rank, of torch_npu and MindSpore
+    re.IGNORECASE,
 )
 
 Run = tuple[str, tuple[Source, ...]]

@@ -73,8 +73,8 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
     ),
     (re.compile(rb'"Communication Time Info"\s*:|"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
     (
-        re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"'),
-        "JSON of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "
+        re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"|\A"(?:Kind|Domain)","\w+","\w+_Id"'),
+        "JSON or CSV of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "
         "torch.profiler and `ddprof run` write what it reads",
     ),
     (
@@ -100,6 +100,20 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
         re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling (?:application|result))", re.M),
         "text of nvprof, which Nsight Systems replaces: `nsys profile --trace cuda,nvtx`, or torch.profiler",
+    ),
+    (
+        re.compile(
+            rb"^Processing \[.{1,300}\] with \[.{1,300}/reports/\w+\.py|\A(?:Start \(ns\),Duration|Time \(%\),Total)",
+            re.M,
+        ),
+        "a table of `nsys stats`: `nsys export --type sqlite FILE` makes of the report beside it what ddprof reads",
+    ),
+    (
+        re.compile(
+            rb"(?i)\Atimestamp, .{0,200}(?:utilization|memory|power)\."
+            rb"|^\d{4}(?:/\d\d){2} [\d:.]{12}, .{0,200}\d (?:%|MiB)"
+        ),
+        "a log of nvidia-smi, which tells the load of devices and not what they do: give ddprof traces of the same job",
     ),
     (
         re.compile(

@@ -29,6 +29,7 @@ from ddprof.tables import NULL, Array, Schema, Table, of_kinds
 from ddprof.untrusted.secrets import masked
 
 DAY_NS = 86_400 * 10**9
+UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the file states no base
 OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds
 OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are worth a note
 
@@ -269,6 +270,11 @@ def lengthless_note(events: Table, label: str) -> list[HealthNote]:
         return []
     issue = f"{label}: none of {int(is_device.sum())} device operations has a length"
     return [HealthNote(issue, "device time of this rank is unknown")]
+
+
+def is_unix_time(events: Table) -> bool:
+    """True where the events' times are unix time by their size."""
+    return bool(len(events) and int(events["ts_ns"][0]) > UNIX_NS)
 
 
 def calls_device(events: Table, strings: tuple[str, ...]) -> bool:

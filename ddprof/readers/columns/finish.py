@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddprof.model import Device, HealthNote, Identity, RankTrace
-from ddprof.readers.columns.assemble import assemble
+from ddprof.readers.columns.assemble import assemble, is_unix_time
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.side_files.sidecar import read_sidecar
 from ddprof.readers.source import Source
@@ -34,7 +34,7 @@ def finish(
         device=device,
         path=source.label,
         format=source.format,
-        has_base_time=base_time_ns is not None,
+        has_base_time=base_time_ns is not None or is_unix_time(built.tables["events"]),
         strings=built.strings,
         process_groups=tuple(columns.arguments.groups.groups),
         sidecar=sidecar,

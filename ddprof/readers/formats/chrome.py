@@ -21,6 +21,7 @@ from ddprof.readers.columns.kinds import copy_name, device_kind, kind_of
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.json_text.arrows import launches
+from ddprof.readers.json_text.hccl import named_collectives, rank_beside, whole_collectives
 from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.numbers import one_rank
@@ -28,7 +29,7 @@ from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
 _DEVICE = re.compile(
-    r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|NPU)\D*(\d*)", re.IGNORECASE
+    r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|HCCL$|NPU)\D*(\d*)", re.IGNORECASE
 )
 _HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d")  # TensorFlow's profiler, and its timeline
 # TensorFlow's timeline (tensorflow/python/client/timeline.py): operators of a device as the host issues them, and sums
@@ -36,13 +37,19 @@ _HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d")  # TensorFlow's profiler, an
 _ISSUED = re.compile(r"^/job:.* Compute$")
 _TIMELINE_SUM = re.compile(r"/(?:stream:all|memcpy) Compute$")
 _TIMELINE_STREAM = re.compile(r"/stream:(\d{1,9}) Compute$")
-_OTHER_THAN_GPU = re.compile(r"(?:/device:|^)(TPU|XPU|NPU|Ascend)", re.IGNORECASE)
-_DEVICES = {"xpu": Device("xpu"), "npu": Device("npu"), "ascend": Device("npu"), "tpu": Device("unknown", "TPU")}
-_CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_|AscendCL@)\w*")
+_OTHER_THAN_GPU = re.compile(r"(?:/device:|^)(TPU|XPU|NPU|Ascend|HCCL)", re.IGNORECASE)
+_DEVICES = {
+    "xpu": Device("xpu"),
+    "npu": Device("npu"),
+    "ascend": Device("npu"),
+    "hccl": Device("npu"),
+    "tpu": Device("unknown", "TPU"),
+}
+_CALL = re.compile(r"^(?:(?:cuda|hip|cu|aclrt|ze)[A-Z]|hsa_|(?:AscendCL|Node|Runtime)@)\w*")
 _STREAM = re.compile(r"stream #?(\d{1,9})", re.IGNORECASE)  # what it does follows: (MemcpyH2D)
 _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
-    r"^(?:Steps|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
+    r"^(?:Steps?\b|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
 )
 _ASCEND = "AscendCL@"  # before the names of its calls
 _SUMMARY_PROCESS = "Overlap Analysis"  # of torch_npu: sums over the device's streams
@@ -64,9 +71,11 @@ def read_chrome(source: Source) -> RankTrace:
     }
     streams = {pid: f"stream {of[1]}" for (pid, _), name in processes.items() if (of := _TIMELINE_STREAM.search(name))}
     threads |= {(span.pid, span.tid): streams[span.pid] for span in spans if span.pid in streams}
-    used = _fill(columns, events, _work(spans, threads, devices), threads, devices)
+    kept = _work(whole_collectives(spans, processes, threads, devices), threads, devices)
+    used = _fill(columns, events, kept, threads, devices)
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
+    rank = rank_beside(source) if rank is None else rank
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
     device = _device(processes[next(iter(devices)), None], spans) if devices else _host(processes, spans)
     return finish(source, columns, identity, device, notes)
@@ -121,6 +130,8 @@ def _fill(
     columns.arguments.copies += [
         (first + at, NULL) for at, kind in enumerate(kinds.tolist()) if kind in (Kind.MEMCPY, Kind.MEMSET)
     ]
+    for at, op, group, seq, size, dtype in named_collectives(kept):
+        columns.arguments.add_collective(first + at, op, group, seq, (size, NULL), dtype)
     columns.categories.update([s.category or s.name for s in kept])
     used = set()
     for pid, tid in list(columns.tracks):

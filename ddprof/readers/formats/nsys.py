@@ -40,8 +40,11 @@ LEAST_SHARE = 0.01  # of the kernel time on a process's busiest device; with les
 _FOREIGN = {
     "read_only_model_info": "DLProf's own database of sums, not a timeline: give ddprof the database of Nsight Systems "
     "that DLProf made beside it (nsys_profile.sqlite)",
-    "CANN_API": "a database of Ascend's profiler, which ddprof does not read: record with torch_npu.profiler and "
-    "export_type=ExportType.Text, and give ddprof its trace_view.json",
+    **dict.fromkeys(
+        ("CANN_API", "CommAnalyzerTime"),
+        "a database of Ascend's profiler, which ddprof does not read: record with torch_npu.profiler and "
+        "export_type=ExportType.Text, and give ddprof its trace_view.json",
+    ),
 }
 _TORCH_RANGE = re.compile(r"^(?P<name>.*?), (?:seq|op_id) = ")
 _OP_ID = re.compile(r"op_id = (\d+)")

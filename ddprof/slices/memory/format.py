@@ -24,4 +24,4 @@ def _recognise(sample: Sample) -> bool:
     return _PICKLE.match(sample.head) is not None and sample.has(_MARKS, _WORDS) and b"pg_config" not in sample.head
 
 
-FORMAT = Format("memory_snapshot", "a PyTorch memory snapshot", _recognise, _refuse, _refuse)
+FORMAT = Format("memory_snapshot", "a PyTorch memory snapshot", _recognise, _refuse, holds_events=False)

@@ -171,7 +171,8 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
     draw = np.random.default_rng(3)
     facts = rank_facts(without_pairs(trace, lambda calls, _: draw.random(len(calls)) < SHARE))
     assert [note for note in facts.health if "launch work did so in one step only" in note.issue]
-    assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) == {CAUSE_CODE["unknown"]}
+    causes = {CAUSE_CODE["unknown"], CAUSE_CODE["memcpy"]}  # copies are recorded, whatever else is lost
+    assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) <= causes
 
 
 @pytest.mark.parametrize(

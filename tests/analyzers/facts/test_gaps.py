@@ -10,8 +10,8 @@ from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof import intervals
-from ddprof.analyzers.facts.gaps import busy, exposed_comm
-from ddprof.analyzers.facts.model import COMMS, RankFacts, Work
+from ddprof.analyzers.facts.gaps import busy, exposed_comm, unexplained
+from ddprof.analyzers.facts.model import CAUSE_CODE, COMMS, RankFacts, Work
 from ddprof.tables import NULL
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.pp", "host.gc", "input.starved", "comm.slow_link")
@@ -45,6 +45,8 @@ def test_device_time_is_compute_exposed_communication_or_a_gap(labelled: Runs, n
         compute = intervals.length(intervals.clip(busy(facts.device_ops, Work.COMPUTE), lo, hi))
         exposed = intervals.length(intervals.clip((facts.exposed["start_ns"], facts.exposed["end_ns"]), lo, hi))
         assert compute + exposed + int((facts.gaps["end_ns"] - facts.gaps["start_ns"]).sum()) == hi - lo
+        copies = unexplained(facts.gaps)["cause"] == CAUSE_CODE["memcpy"]  # all that stays of a trace with losses
+        assert copies.sum() == len(facts.gaps_of("memcpy"))
 
 
 def idle_ms(facts: RankFacts, cause: str) -> float:

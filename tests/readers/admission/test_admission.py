@@ -27,6 +27,10 @@ FILES = {
     "without a complete plane|XPlane": b'\n\xa1\xf0\x08\x12\x0e/host:metadata"\xbf\x14',
     "a profile of speedscope": b'{\n "$schema": "https://www.speedscope.app/file-format-schema.json", "shared": {}}',
     "rocprofv3": b'{"rocprofiler-sdk-tool":[{"metadata":{"node":{"id":0}}}]}',
+    "CSV of rocprofv3": b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH","Agent 1","2"\n',
+    "a log of nvidia-smi": b"2026/04/25 16:06:06.780, 0 %, 2 MiB\n",
+    "a log of nvidia-smi, which": b"timestamp, index, utilization.gpu [%]\n2024/11/23 12:23:29.950, 0, 92 %\n",
+    "a table of `nsys stats`": b"Start (ns),Duration (ns),CorrId\n1,2,3\n",
     "a memory timeline": b"[[10, 20, 30, 40, 50, 60, 70, 80], [[0, 8]]]",
     "a memory timeline.*snapshot": b"[[10, -1, [5, 0], 4096, 6], [20, 1, [5, 0], 4096, 6]]",
     "a memory timeline.*`ddprof memory`": b"[[-1, 1, 37888, 7], [1680731, 2, 512, 4]]",
@@ -52,11 +56,11 @@ def test_execution_traces_and_databases_of_other_tools_are_called_so(shared_dir:
     for rank in range(2):
         (tmp_path / f"chakra.{rank}.json").write_bytes(FILES["an execution trace"])
     assert "2 files are execution traces" in refusal(str(tmp_path))
-    for table, tool in (("read_only_model_info", "DLProf"), ("CANN_API", "Ascend")):
-        with sqlite3.connect(tmp_path / f"{tool}.sqlite") as database:
+    for table, tool in (("read_only_model_info", "DLProf"), ("CANN_API", "Ascend"), ("CommAnalyzerTime", "Ascend")):
+        with sqlite3.connect(tmp_path / f"{table}.sqlite") as database:
             database.execute(f"CREATE TABLE {table} (id INTEGER)")
             database.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, globalTid INTEGER)")
-        assert re.search(f": (a database of )?{tool}'s ", refusal(tmp_path / f"{tool}.sqlite"))
+        assert re.search(f": (a database of )?{tool}'s ", refusal(tmp_path / f"{table}.sqlite"))
 
 
 @pytest.mark.usefixtures("decoding")

@@ -83,12 +83,6 @@ def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_
     assert (ranks[0].collectives["seq"] == ranks[1].collectives["seq"]).all()
 
 
-def test_flight_recorder_without_times_is_refused_in_one_line(tmp_path: Path) -> None:
-    entries = [{"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "time_created_ns": 0}]
-    with pytest.raises(NoUsableInput, match="1 collectives without times"):
-        json_trace(tmp_path / "fr_rank_0.json", {"pg_status": {}, "entries": entries})
-
-
 ENTRY = {"collective_seq_id": 1, "profiling_name": "gloo:all_reduce", "process_group": ["0", "default_pg"]}
 ENTRY |= {"time_created_ns": 10**18, "input_sizes": [[2, 3]], "input_dtypes": ["Float"], "is_p2p": False}
 ODD = [None, True, -1, 2**63, 10**30, 1.5, "", "x\x1b\n", [], {}, [[]], [None], [[[1]]], {"a": 1}]
@@ -103,12 +97,14 @@ def test_one_odd_value_costs_no_other_entry(tmp_path: Path, field: str, value: o
     assert any("not of the type documented" in note.issue for note in trace.health) or value in (None, {})
 
 
-def test_dumps_in_an_archive_are_a_rank_each(tmp_path: Path) -> None:
+def test_dumps_in_an_archive_are_a_rank_each_and_one_without_times_is_refused(tmp_path: Path) -> None:
     dump = json.dumps({"pg_status": {}, "pg_config": {}, "entries": [ENTRY]})
     with zipfile.ZipFile(tmp_path / "dumps.zip", "w") as archive:
         for rank in range(4):
             archive.writestr(f"run/fr_rank_{rank}.json", dump)
     assert [t.identity.rank for t in traces(tmp_path)] == [0, 1, 2, 3]
+    with pytest.raises(NoUsableInput, match="1 collectives without times"):
+        json_trace(tmp_path / "fr.json", {"pg_status": {}, "entries": [{**ENTRY, "time_created_ns": 0}]})
 
 
 def test_horovod_rank_seven_is_last(shared_dir: Path) -> None:
@@ -174,17 +170,11 @@ def test_collectives_without_a_begin_or_an_end_are_left_out_and_said(tmp_path: P
     for kept, severities in ((events[:-1], set()), (events[:-4] + events[-3:], {"error"}), (holes, {"error"})):
         for trace in horovod(tmp_path, kept):
             assert {note.severity for note in trace.health if "are missing beside" in note.issue} == severities
-
-
-def test_a_collective_ends_before_one_whose_begin_is_missing(tmp_path: Path) -> None:
     events = training(3)
     events.remove([event for event in events if event["ph"] == "B"][3])
-    for trace in horovod(tmp_path, events):
+    for trace in horovod(tmp_path, events):  # a collective ends before one whose begin is missing
         lengths_s = trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL] / 1e9
         assert len(lengths_s) == 6 and (lengths_s[lengths_s < 30] < 0.8).all()
-
-
-def test_a_timeline_that_was_cut_off_before_a_collective_ended_is_said_to_be(tmp_path: Path) -> None:
     *begun, _ = negotiation("ALLREDUCE", "a", 1e-5, {4: 1.2e-5}, 2e-5)
     with pytest.raises(NoUsableInput, match="no collective began and ended: it was cut off"):
         horovod(tmp_path, begun)
@@ -264,7 +254,7 @@ def test_a_timeline_without_stages_costs_no_other(tmp_path: Path) -> None:
     assert any("which pipeline stage" in note.issue for note in given.health)
 
 
-def drawn(pid: int, tid: int, name: str, ts: Any, dur: float, **more: str) -> dict[str, Any]:
+def drawn(pid: int, tid: int, name: str, ts: Any, dur: float, **more: Any) -> dict[str, Any]:
     return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": ts, "dur": dur, "args": {}, **more}
 
 
@@ -311,24 +301,38 @@ def test_streams_have_the_numbers_that_their_names_begin_with(tmp_path: Path) ->
 
 
 def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: Path) -> None:
-    """A list as torch_npu of 2024 writes it: operator, call and device on three processes, tied by arrows."""
-    at = "17041615114{:05d}.500".format
-    ascend = {1: "Python", 800: "Ascend Hardware", 43: "CANN", 44: "Overlap Analysis"}
+    """A list as torch_npu of 2024 writes it: operator, call, device and collective on processes, tied by arrows."""
+    at, call = "1704161511{:06d}.500".format, "hcom_allReduce__868_3_1"
+    ascend = {1: "Python", 800: "Ascend Hardware", 43: "CANN", 44: "Overlap Analysis", 45: "HCCL"}
     events = [
         drawn(1, 1, "aten::add", at(10), 9.0, cat="cpu_op"),
         drawn(43, 2, "AscendCL@aclnnAdd", at(20), 9.0),
         drawn(43, 2, "AscendCL@Add_Tiling", at(21), 1.0),
         drawn(800, 3, "aclnnAdd_AddAiCore_Add", at(40), 2.5),
         drawn(44, 0, "Free", at(43), 99.0),
+        drawn(800, 3, "EVENT_WAIT", at(50), 90.0),
+        *(drawn(800, 5, task, at(start), 30.0) for task, start in (("Notify Wait", 50), ("SDMA", 80))),
+        drawn(45, 0, call, at(50), 70.0, args={"data_type": "FP32", "count": 5, "alg_type": "MESH-RING"}),
+        drawn(45, 1, "Notify_Wait", at(50), 30.0, args={"src rank": 1, "dst rank": 0}),
+        *(metadata(45, line, "thread_name", tid=at) for at, line in enumerate(("Group 0 Communication", "Plane 0"))),
         *(metadata(pid, name, tid=0) for pid, name in ascend.items()),
     ]
     for category, pid, tid, start in (("HostToDevice", 43, 2, 25), ("async_npu", 1, 1, 15)):
         arrow = {"name": category, "cat": category, "id": "7"}
         events.append({"ph": "s", "pid": pid, "tid": tid, "ts": at(start), **arrow})
         events.append({"ph": "f", "pid": 800, "tid": 3, "ts": at(40), **arrow})
-    trace = json_trace(tmp_path / "trace_view.json", events)
-    assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("npu", ["aclnnAdd_AddAiCore_Add"])
+    for rank in (3, 4):
+        folder = tmp_path / f"host_{rank}_ascend_pt" / "ASCEND_PROFILER_OUTPUT"
+        folder.mkdir(parents=True)
+        (folder.parent / f"profiler_info_{rank}.json").touch()
+        trace = json_trace(folder / "trace_view.json", events)
+    assert [len(sources) for _, sources in discover([tmp_path]).runs] == [2]  # folders of ranks, of one job
+    assert trace.identity.rank == 4 and trace.has_base_time
+    work = ["aclnnAdd_AddAiCore_Add", call]  # and no wait of a stream or task of a collective
+    assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("npu", work)
     assert names(trace, Kind.RUNTIME) == ["aclnnAdd", "Add_Tiling"]
+    (called,) = trace.collectives.rows()
+    assert (called["seq"], called["in_bytes"], called["group_size"], trace.process_groups[0].name) == (3, 20, 2, "868")
     linked = {trace.strings[row["name"]] for row in trace.events.rows() if row["correlation"] is not None}
     assert linked == {"aclnnAdd", "aclnnAdd_AddAiCore_Add"}  # not the part of the call that ended before
 
@@ -359,8 +363,5 @@ def test_operators_of_a_tensorflow_timeline_are_the_hosts_and_its_sums_over_stre
     trace = timeline(tmp_path, f"{JOB}{gpu}", *streams, f"{gpu}/memcpy")
     assert (names(trace, Kind.KERNEL), names(trace, Kind.CPU_OP)) == (["Conv2D-1", "Conv2D-2"], ["Conv2D-0"])
     assert sorted(trace.tracks["stream"][trace.tracks["device"] == 0].tolist()) == [13, 18]
-
-
-@pytest.mark.parametrize("cpu", ["/device:CPU:0", "/cpu:0"])
-def test_a_tensorflow_timeline_of_a_cpu_is_of_a_cpu(tmp_path: Path, cpu: str) -> None:
-    assert timeline(tmp_path, f"{JOB}{cpu}").device.kind == "cpu"
+    cpus = (timeline(tmp_path, f"{JOB}{cpu}") for cpu in ("/device:CPU:0", "/cpu:0"))
+    assert [trace.device.kind for trace in cpus] == ["cpu", "cpu"]

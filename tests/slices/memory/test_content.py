@@ -86,7 +86,7 @@ def test_a_snapshot_that_asks_for_code_is_refused_and_any_other_says_what_to_typ
     with pytest.raises(NoUsableInput, match="refused"):
         read(tmp_path, {"segments": [], "device_traces": [[Evil()]]})
     write(tmp_path / "a.pickle", Allocator().dump())
-    with pytest.raises(NoUsableInput, match=r"no steps to analyze: `ddprof memory FILE`"):
+    with pytest.raises(NoUsableInput, match="memory snapshot, which holds no events: `ddprof analyze` alone reads"):
         discover([tmp_path / "a.pickle"])
 
 

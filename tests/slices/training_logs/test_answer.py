@@ -57,7 +57,7 @@ def test_beside_traces_it_is_left_out_with_a_note(tmp_path: Path) -> None:
     for rank in range(13):
         shutil.copy(LOG, tmp_path / f"train{rank}.out")
     more, *read = discover([tmp_path]).health
-    assert more.issue == "10 more training logs beside the traces" and more.effect.startswith("not read")
+    assert more.issue == "10 more files without events beside the traces" and more.effect.startswith("not read")
     assert len(read) == 4 and all("An iteration takes" in note.issue for note in read)
 
 
@@ -75,4 +75,4 @@ def test_numbers_that_begin_late(tmp_path: Path) -> None:
     result = analyze(str(tmp_path))
     assert "An iteration takes 5.65 s" in result.stdout and result.stderr == ""
     late.write_text("import torch\nTraceback (most recent call last):\n  x\nValueError: no data\n")
-    assert "ends before the first iteration in ValueError: no data" in analyze(str(tmp_path)).stdout
+    assert "ends without a timed iteration in ValueError: no data" in analyze(str(tmp_path)).stdout

@@ -13,11 +13,6 @@ MARKS = re.compile(
     rb'|hip_runtime|xpu_runtime|privateuse1_runtime)"'
 )
 
-
-# torch_npu writes a list with times as text, whose device events have no category.
-_ASCEND = re.compile(
-    rb'"(?:torch_to_npu|async_npu|async_task_queue|Ascend Hardware|HostToDevice)"|"ts"\s*:\s*"\d{16,20}\.'
-)
 # libkineto has begun every file with this since 2020.
 _START = re.compile(rb'\{\s*"schemaVersion"\s*:')
 
@@ -28,7 +23,7 @@ def _is_sure(sample: Sample) -> bool:
 
 def _recognise(sample: Sample) -> bool:
     """True for any object with events that no other format claimed; for a list only with the profiler's marks."""
-    return sample.may_hold_events and (sample.is_object or (sample.has(MARKS) and not sample.has(_ASCEND)))
+    return sample.may_hold_events and (sample.is_object or sample.has(MARKS))
 
 
 FORMAT = Format(

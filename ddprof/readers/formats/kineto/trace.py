@@ -12,6 +12,7 @@ from ddprof.model import DEVICE_KINDS, Device, HealthNote, Identity, Kind, RankT
 from ddprof.readers.columns.assemble import (
     assemble,
     calls_device,
+    is_unix_time,
     lengthless_note,
     missing_device_note,
     overlap_note,
@@ -38,7 +39,6 @@ from ddprof.sidecar import Sidecar, WorkerLine
 from ddprof.tables import NULL, Array, Table, of_kinds
 
 Events: TypeAlias = EventStream[Block | list[Event | None], Event | None]
-UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the header has no base
 _SPAN_NAME = "DataLoader worker: fetch"
 
 
@@ -111,7 +111,7 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
         device=header.device(device_index) if has_device else Device("cuda" if unrecorded else "cpu"),
         path=source.label,
         format="kineto",
-        has_base_time=base_ns is not None or bool(len(events) and int(events["ts_ns"][0]) > UNIX_NS),
+        has_base_time=base_ns is not None or is_unix_time(events),
         strings=built.strings,
         process_groups=tuple(columns.arguments.groups.groups),
         sidecar=sidecar,

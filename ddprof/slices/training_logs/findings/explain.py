@@ -68,7 +68,7 @@ def _usual(summary: IterationSummary | None) -> Iterator[str]:
 
 def _ended(log: TrainingLog) -> Iterator[str]:
     if log.error:
-        after = f"after iteration {log.iterations[-1].number}" if log.iterations else "before the first iteration"
+        after = f"after iteration {log.iterations[-1].number}" if log.iterations else "without a timed iteration"
         yield f"The log ends {after} in {log.error}"
 
 

@@ -41,4 +41,4 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield saturated(measures, exposure)
 
 
-RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic saturates the link", detect, bound="communication", reads_traffic=True)
+RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic is bandwidth-bound", detect, bound="communication", reads_traffic=True)

@@ -56,7 +56,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         traffic, share = exposure.traffic, exposure.latency_share
         is_measured = np.isfinite(share)
         lines = lines_that_call(measures.job.ranks[0], traffic.op, traffic.count)
-        detail = f", {format_share(share)} of it latency" if is_measured else ""
+        detail = f"; latency is {format_share(share)} of the transfer" if is_measured else ""
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound"
@@ -65,7 +65,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
             basis=Basis.RECORDED if is_measured else Basis.DEDUCED,
             evidence=(
-                Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
+                Evidence(f"{traffic.transfer_words}{detail}"),
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_joined(lines[0]) if lines else _fix(measures),),

@@ -32,7 +32,7 @@ from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.finding_ids import COMM_NO_OVERLAP
 from ddprof.findings import Abstention, Applies, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import MIB, format_bytes, format_share, format_us
+from ddprof.units import MIB, format_bytes, format_us
 
 SMALL_PART = 0.1  # of what could be hidden: a pass with less is not worth naming
 BACKWARD_PRE = "BACKWARD_PRE"
@@ -55,10 +55,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             changes=(Change("overlap", (), (bucket,), traffic.role),),
             basis=stands_on(exposure),
             evidence=(
-                Evidence(
-                    f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} "
-                    "beside compute"
-                ),
+                Evidence(traffic.transfer_words),
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_fix(measures, suggested),),

@@ -47,8 +47,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"fp32 matrix kernels take {format_us(fp32)} of the "
-                f"{format_us(float(np.median(measures.gemm_us)))} per step in matrix kernels"
+                f"matrix kernels take {format_us(float(np.median(measures.gemm_us)))} per step, "
+                f"those in fp32 {format_us(fp32)} of it"
             ),
             *longest_fp32_gemm(measures),
         ),

@@ -78,7 +78,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", target="allocator"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{calls:.0f} calls, {format_us(float(spent.max()))} per step", measures.job.rank_ids[worst]),
+            Evidence(
+                f"{calls:.0f} allocator calls per step take {format_us(float(spent.max()))} of its host",
+                measures.job.rank_ids[worst],
+            ),
             *occurrences(measures, worst, "allocator").evidence,
             *largest_span(measures, worst, "allocator"),
             *_retry_evidence(retried),

@@ -161,7 +161,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _evidence(measures: Measures, worst: int, typical_us: float) -> Iterator[Evidence]:
     """Evidence on slow hosts, the slowest at position `worst`."""
     host_us = float(measures.host.time_us[worst])
-    words = f"host time per step: {format_us(host_us)}, on the typical peer {format_us(typical_us)}"
+    words = f"its host launches a step in {format_us(host_us)}, the typical peer's in {format_us(typical_us)}"
     yield Evidence(words, measures.job.rank_ids[worst])
     yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
     yield from largest_gap(measures, worst, "host_launch")

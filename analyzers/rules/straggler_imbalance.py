@@ -243,7 +243,7 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     return Candidate(
         id=RULE.id,
-        summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and varies by step",
+        summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and changes from step to step",
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
         basis=Basis.COMPARED,

@@ -1,5 +1,5 @@
-"""Traffic that saturates its link, as one candidate: of comm.bandwidth_bound, and of comm.no_overlap where no setting
-makes the communication start earlier.
+"""Traffic bound by bandwidth, as one candidate: of comm.bandwidth_bound, and of comm.no_overlap where no setting makes
+the communication start earlier.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
 from ddprof.findings import Alters, Candidate, Change, Evidence, Fix
 from ddprof.model import element_bytes
 from ddprof.tables import Array
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
 _HIDDEN = "compute can hide a transfer only if it does not need the data at once"
@@ -43,15 +43,12 @@ def saturated(measures: Measures, exposure: Exposure) -> Candidate:
     volume = f" ({format_bytes(traffic.total_bytes)} per step)" if traffic.total_bytes else ""
     return Candidate(
         id=COMM_BANDWIDTH_BOUND,
-        summary=f"{traffic.op} traffic{volume} saturates the link",
+        summary=f"{traffic.op} traffic{volume} is bandwidth-bound",
         lost_us=traffic.exposed_us,
         changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
         basis=stands_on(exposure),
         evidence=(
-            Evidence(
-                f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
-                f" {format_share(traffic.hidden_share)} hidden"
-            ),
+            Evidence(traffic.transfer_words),
             *(Evidence(words) for words in [reached_words(measures, traffic)] if words),
             *moved_by,
             *exposed_transfer(measures, traffic),

@@ -68,8 +68,8 @@ def longer_phase(measures: Measures, position: int, least_us: float) -> list[Evi
     name = max(mine, key=lambda name: mine[name] - usual[name], default="")
     if not name or mine[name] - usual[name] < least_us * 1e3:
         return []
-    text = f"its host spends {format_us(mine[name] / 1e3)} per step in {format_name(name)}"
-    text += f", the typical peer {format_us(usual[name] / 1e3)}"
+    took, usually = format_us(mine[name] / 1e3), format_us(usual[name] / 1e3)
+    text = f"all of {format_name(name)} takes its host {took} per step, the typical peer's {usually}"
     return [Evidence(text, measures.job.rank_ids[position])]
 
 

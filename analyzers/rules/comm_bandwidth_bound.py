@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
+from ddprof.analyzers.rules.evidence.exposures import Exposure, doubtful, of_reason
 from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
 from ddprof.analyzers.rules.evidence.saturated import saturated
 from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
@@ -37,8 +37,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find exposed transfers bound by their volume."""
     yield from could_go(measures, RULE.id, is_volume=True)
     yield from doubtful(measures, RULE.id, "bandwidth")
+    of_role: dict[str, list[Exposure]] = {}
     for exposure in of_reason(measures, "bandwidth"):
-        yield saturated(measures, exposure)
+        of_role.setdefault(exposure.traffic.role, []).append(exposure)
+    for exposures in of_role.values():  # one link, and one fix
+        yield saturated(measures, *exposures)
 
 
 RULE = Rule(COMM_BANDWIDTH_BOUND, "Traffic is bandwidth-bound", detect, bound="communication", reads_traffic=True)

@@ -166,7 +166,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     depth = max(PREFETCH, _deepest(measures))
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
-        why = f"each step waits {format_us(waited_us)} for its batch; {why}"
+        why = f"a step waits up to {format_us(waited_us)} for its batch; {why}"
     arguments = execution_of(measures.job).loader_arguments
     if _has_unknown_workers(measures, settings):
         return Fix(

@@ -4,6 +4,8 @@ the communication start earlier.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
@@ -37,18 +39,19 @@ MOST = 0.5  # of the bytes of a role
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
-def saturated(measures: Measures, exposure: Exposure) -> Candidate:
-    """The candidate for one kind of traffic: half of its bytes take half of the transfer."""
-    traffic, (moved_by, faster) = exposure.traffic, of_job(measures)
-    volume = f" ({format_bytes(traffic.total_bytes)} per step)" if traffic.total_bytes else ""
+def saturated(measures: Measures, *exposures: Exposure) -> Candidate:
+    """The candidate for the traffic of one role, most exposed first: half of its bytes take half of the transfer."""
+    kinds, (moved_by, faster) = [exposure.traffic for exposure in exposures], of_job(measures)
+    traffic, total_bytes = kinds[0], sum(kind.total_bytes for kind in kinds)
+    volume = f" ({format_bytes(total_bytes)} per step)" if total_bytes else ""
     return Candidate(
         id=COMM_BANDWIDTH_BOUND,
-        summary=f"{traffic.op} traffic{volume} is bandwidth-bound",
-        lost_us=traffic.exposed_us,
-        changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
-        basis=stands_on(exposure),
+        summary=f"{' and '.join(dict.fromkeys(kind.op for kind in kinds))} traffic{volume} is bandwidth-bound",
+        lost_us=sum(kind.exposed_us for kind in kinds),
+        changes=(Change("scale_transfer", (), (_left(exposures),), traffic.role),),
+        basis=stands_on(*exposures),
         evidence=(
-            Evidence(traffic.transfer_words),
+            *(Evidence(kind.transfer_words) for kind in kinds),
             *(Evidence(words) for words in [reached_words(measures, traffic)] if words),
             *moved_by,
             *exposed_transfer(measures, traffic),
@@ -57,13 +60,15 @@ def saturated(measures: Measures, exposure: Exposure) -> Candidate:
     )
 
 
-def _left(exposure: Exposure) -> float:
+def _left(exposures: Sequence[Exposure]) -> float:
     """Share of the transfer time that is left of half the bytes: the latency of each call does not go with them."""
-    traffic, model = exposure.traffic, exposure.model
-    took_ns = float(traffic.times_us.sum()) * 1e3
-    if model is None or took_ns <= 0:
+    took_ns = sum(float(exposure.traffic.times_us.sum()) for exposure in exposures) * 1e3
+    models = [exposure.model for exposure in exposures if exposure.model is not None]
+    if len(models) < len(exposures) or took_ns <= 0:
         return HALF
-    return 1.0 - HALF * min(1.0, float(traffic.sizes_bytes.sum()) / model.bytes_per_ns / took_ns)
+    sizes = (float(exposure.traffic.sizes_bytes.sum()) for exposure in exposures)
+    by_bytes_ns = sum(size / model.bytes_per_ns for size, model in zip(sizes, models, strict=True))
+    return 1.0 - HALF * min(1.0, by_bytes_ns / took_ns)
 
 
 def _fix(measures: Measures, role: str) -> Fix:

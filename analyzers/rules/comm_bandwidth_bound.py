@@ -7,10 +7,9 @@ Why it costs: compute has ended and the last buckets (or every tensor-parallel r
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast);
 what messages of several sizes show to be latency stays. Calls that could go are left out. Those gain no more than they
 hold the ranks, and what the same call computes on values of other ranks.
-How to fix: a compression hook (not on CPU ranks, where 16 bit gradients take longer), accumulation with no_sync, HSDP,
-the right NCCL transport. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings
-narrow it. Sockets within a host or beside an active InfiniBand port, and shared memory between GPUs that NVLink joins,
-come first.
+How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL transport. On CPU ranks 16 bit gradients
+take longer. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings narrow it.
+Sockets within a host or beside an active InfiniBand port, and shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
 waiting for missing ranks would be, so nothing is said where one of them may be late. Where the bytes explain how long
 each call took, of small and of large messages, nobody was waited for. Then one rank's trace is enough. Micro-batches

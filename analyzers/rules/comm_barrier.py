@@ -8,8 +8,8 @@ How the gain is priced: the run is replayed without the calls; a rank that is la
 How to fix: no barrier in the loop: collectives order ranks already. Gather tensors, not objects, and only every N
 steps.
 Limits: objects are told from tensors where ddprof captured the run, barriers by torch's operator too; those of a
-library are named as well. On CPU ranks, the step timers and capture's log of the last calls tell calls that begin after
-the traced steps. A barrier that something outside PyTorch relies on (files, a server) cannot simply go.
+library are named as well. On CPU ranks, step timers and the log of the last calls tell those that begin after the
+traced steps. A barrier that something outside PyTorch relies on (files, a server) cannot simply go.
 Sources: torch.distributed documentation (barrier, all_gather_object).
 """
 

@@ -13,12 +13,11 @@ no more than they hold the ranks.
 How to fix: a larger bucket_cap_mb (DeepSpeed: reduce_bucket_size); one FSDP unit per block.
 Limits: gradients and sharded parameters only; small messages of tensor or expert parallel ranks depend on one another
 and cannot be merged. With a single message size latency and bandwidth cannot be separated; then small messages count
-that are very slow. So do those that take twice as long as their bytes on a link that moved other messages faster, or
-joins devices of one host. Collectives of the script that begin after the traced steps are told on CPU ranks, by the
-timers of all steps. Whether a script needs a value that it reduces between forward and backward, or two before the
-optimizer, is not known: nothing is said of those. That every parameter is used is said of the traced passes. Units
-whose messages all have one size do not tell latency from a slow link either: latency is then what a fast link would not
-need, and the price is marked as uncertain.
+that are very slow. So do those that take twice as long as their bytes, on a link faster for others or within a host. On
+CPU ranks the timers of all steps tell collectives of the script that begin after the traced steps. A script may need a
+value that it reduces between forward and backward, or two before the optimizer: nothing is said of those. That every
+parameter is used is said of the traced passes. Units whose messages all have one size do not tell latency from a slow
+link either: latency is then what a fast link would not need, and the price is marked as uncertain.
 Sources: PyTorch DDP (VLDB'20) section 5 on bucket size, 3.2.3 on unused parameters; PyTorch FSDP (VLDB'23) on units.
 """
 

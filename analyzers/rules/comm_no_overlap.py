@@ -1,11 +1,10 @@
 """Large collectives start after the compute that could hide them.
 
 What it detects: gradient all-reduces that compute hides next to nothing of, although the backward pass is long enough;
-and gathers of sharded parameters (FSDP) that begin only when the compute of the unit before is over, although it could
-have hidden them.
+and gathers of sharded parameters (FSDP) that begin after the compute of the unit before, which could have hidden them.
 Why it costs: the whole transfer is added to the step.
-How the gain is priced: the run is replayed with the transfer hidden behind the backward pass, except for what exceeds
-it and a last bucket of 25 MiB; with each unit gathered one unit ahead.
+How the gain is priced: the run is replayed with the transfer behind the backward pass, but for the excess and a last
+bucket of 25 MiB; with each unit gathered one unit ahead.
 How to fix: DDP's default buckets in place of one huge bucket or of a reduction after the backward pass; gradient hooks;
 no static delay. With FSDP prefetching: forward_prefetch and backward_prefetch, set_modules_to_forward_prefetch, and a
 host that is ahead of its device.

@@ -6,10 +6,10 @@ is busy again.
 How the gain is priced: the run is replayed with those calls returning at once, except inside loading and saving. It
 gains no more than the idle stretches that those calls begin.
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
-Limits: where no communication between the ranks was recorded, and hosts do nothing that is recorded after the calls,
-they may wait for one another: not judged. The same holds of a rank whose file nothing connects to its peers'. Lines of
-the script are known where ddprof captured the run; other traces name only operators. Code that needs the value to
-decide what to do next cannot simply drop the call.
+Limits: hosts that do nothing recorded after the calls may wait for one another. Where no communication between ranks
+was recorded, they are not judged. The same holds of a rank whose file nothing connects to its peers'. Lines of the
+script are known where ddprof captured the run; other traces name only operators. Code that needs the value to decide
+what to do next cannot simply drop the call.
 Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
 cuda_api_sync.
 """

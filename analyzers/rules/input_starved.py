@@ -1,14 +1,14 @@
 """Every rank waits for its data loader.
 
-What it detects: all ranks spend a clear part of each step in fetching data, at once or in turn, and the step is shorter
-without it. The loader's `__next__` fetches, and so do functions of the script that read, tokenize or augment data in
-the training loop. The latter need Python frames. Operators on the CPU count before the batch is copied to the device.
-So does a queue that a thread of the script fills.
+What it detects: all ranks spend a clear part of each step fetching data, at once or in turn; the step is shorter
+without it. The loader's `__next__` fetches. So do functions of the script that read, tokenize or augment data in the
+training loop; they need Python frames. Operators on the CPU count before the batch is copied to the device. So does a
+queue that a thread of the script fills.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue. Workers may keep up, and
 still take cores from the ranks: the waits of both for a CPU tell that. Batches that lay ready may hide slow workers in
-the trace: the timers of the steps outside tell what these cost. Processes that are made again for every epoch are told
-by the timers of the whole run, and cost their share of it.
+the trace: the timers of the steps outside tell what these cost. The timers of the whole run tell processes that are
+made again for every epoch, and their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
 Limits: where ddprof captured the run, every fetch was timed inside the workers. The finding then says whether it is
 bound by the CPU, by waiting or by collating. Elsewhere the workers' time shows only in the waits that it causes.

@@ -9,7 +9,7 @@ How to fix: CPU contention, affinity and NUMA placement, the frequency governor,
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
-(a start-up broadcast) is not counted, nor is a pause in one step alone. Of communication alone each rank that is last
+(a start-up broadcast) does not count, nor does a pause in one step. Of communication alone each rank that is last
 beyond chance is named, with its share. One that was late only while the job started is not. A lone wait is not known to
 recur, so that nothing is won by it. A rank that runs what its peers do not does not do the same work:
 straggler.imbalance. Nor does one that is fed more by as much as its host takes longer; a device rank has to compute

@@ -62,7 +62,7 @@ def summarise(
         clock=_clock(job),
         health=tuple(_health(job, notes)),
         efficiency=efficiency(measures, _transfer_free(prices)),
-        abstentions=diagnosis.abstentions,
+        abstentions=tuple(a for a in diagnosis.abstentions if all(a.id != f.id for f in diagnosis.findings)),
         checked=diagnosis.checked,
         training=training_of(job),
         applied=over_ranks((r, f.sidecar.applied) for r, f in zip(job.rank_ids, job.ranks, strict=True)),

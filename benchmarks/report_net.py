@@ -35,13 +35,13 @@ SHOWN_LINES = 12
 
 def runs_below(folders: Iterable[Path]) -> dict[str, Path]:
     """Every folder that holds files which ddprof could read, by a name that is its path without separators."""
-    found = {}
+    runs = {}
     for top in folders:
         for folder, _, files in sorted(os.walk(top)):
             if set(files) - NOT_INPUT and "__pycache__" not in folder:
                 name = Path(folder).relative_to(top.parent)
-                found["__".join(name.parts)] = Path(folder)
-    return found
+                runs["__".join(name.parts)] = Path(folder)
+    return runs
 
 
 def write_run(name: str, run: Path, out: Path) -> str:

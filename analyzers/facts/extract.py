@@ -18,7 +18,7 @@ from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_se
 from ddprof.analyzers.facts.host import host_spans, phase_ranges, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
 from ddprof.analyzers.facts.memory import device_memory
-from ddprof.analyzers.facts.model import DEVICE_OPS, SCRIPT_OPERATORS, TABLES, RankFacts, Work, of_cause
+from ddprof.analyzers.facts.model import DEVICE_OPS, SCRIPT_OPERATORS, TABLES, RankFacts, Work
 from ddprof.analyzers.facts.names import is_wait_event
 from ddprof.analyzers.facts.numbered import numbered_by_group
 from ddprof.analyzers.facts.script.barriers import meeting_calls
@@ -70,7 +70,6 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables["gaps"] = book_start_up(tables["gaps"], starting)
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
     notes += [] if trace.top.get("records") == "communication" else _outside_note(tables["device_ops"], steps)
-    notes += [] if len(trace.script_spans) else _silent_note(tables["gaps"], tables["silences"], steps)
     notes += _busy_before_note(steps, tables["device_ops"]) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
@@ -207,17 +206,6 @@ def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
         issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
         why = "that work is not in the file"
     return [HealthNote(issue, f"{why}; the step starts after it", "info")]
-
-
-def _silent_note(gaps: Table, silences: Table, steps: Table) -> list[HealthNote]:
-    """A note where the device waits for a host whose work is not recorded."""
-    idle = intervals.union(*of_cause(gaps, "host_launch").bounds)
-    unseen_ns = int(intervals.overlap(intervals.intersect(idle, silences.bounds), *steps.bounds).sum())
-    share = unseen_ns / max(1, int((steps["end_ns"] - steps["start_ns"]).sum()))
-    if share <= OUTSIDE_SHARE:
-        return []
-    issue = f"the device waits {format_us(unseen_ns / 1e3)} ({format_share(share)}) for a host that recorded no event"
-    return [HealthNote(issue, "record Python stacks to see what it runs", "info")]
 
 
 def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.gaps import unexplained
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
 from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, group_sizes, groups_table, world_size_of
@@ -31,7 +33,7 @@ from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note
 from ddprof.model import HealthNote
 from ddprof.tables import Array
-from ddprof.units import format_ranks
+from ddprof.units import format_ranks, format_share
 
 
 def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
@@ -116,6 +118,23 @@ def _watched(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     return [
         HealthNote(f"{format_ranks(tuple(of))}: {what} is called as Python runs", effect) for what, of in named.items()
     ]
+
+
+def _silent_hosts(ranks: Sequence[RankFacts]) -> list[HealthNote]:
+    """A note on devices that wait, in the steps that are judged, for hosts whose work is not recorded."""
+    shares = {}
+    for position, facts in enumerate(ranks):
+        idle = intervals.union(*facts.gaps_of("host_launch").bounds)
+        lo, hi = facts.steps.bounds
+        unseen_ns = intervals.overlap(intervals.intersect(idle, facts.silences.bounds), lo, hi).sum()
+        rank = position if facts.identity.rank is None else facts.identity.rank
+        if not len(facts.script_spans) and unseen_ns > WORTH_SAYING * (hi - lo).sum():
+            shares[rank] = float(unseen_ns / (hi - lo).sum())
+    if not shares:
+        return []
+    waits = "the device waits" if len(shares) == 1 else "the devices wait up to"
+    issue = f"{format_ranks(tuple(shares))}: {waits} {format_share(max(shares.values()))} of each step for a host"
+    return [HealthNote(f"{issue} that recorded no event", "record Python stacks to see what it runs", "info")]
 
 
 def _checked_collectives(ranks: Sequence[RankFacts]) -> list[HealthNote]:
@@ -236,4 +255,4 @@ def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: in
         notes.append(HealthNote(issue, "waiting for other ranks counts as host time"))
     if any(f.step_source == "inferred" and len(f.steps) == 1 for f in ranks):
         notes.append(HealthNote("no step marks in the trace", "the whole window counts as one step"))
-    return notes
+    return [*notes, *_silent_hosts(ranks)]

@@ -1,25 +1,23 @@
 """Many small collectives are latency-bound.
 
 What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time
-points; and sharded parameters (FSDP) in many units, several for each repeated block of the model (nested wrapping), or
-blocks so small that latency is most of a call; and small ones that need not be called: metrics reduced in every step,
-gradient norms reduced one by one, small buffers sent before each forward pass, the map of used parameters of
-`find_unused_parameters=True` where every parameter is used.
+points; sharded parameters (FSDP) in many units, several for each repeated block of the model (nested wrapping); blocks
+so small that latency is most of a call. Small ones that need not be called are told, too: metrics reduced in every
+step, gradient norms reduced one by one, small buffers sent before each forward pass. The map of used parameters
+(`find_unused_parameters=True`) is one where every parameter is used.
 Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
-bucket; with units, one for each block: fewer latencies, a block's compute to hide the next block's gather behind and,
-on CPU ranks, as much less of FSDP's Python around a unit; or without the calls that need not be made, which gains no
-more than they hold the ranks.
+bucket. Units are replayed as one for each block: fewer latencies, and a block's compute to hide the next block's gather
+behind. On CPU ranks FSDP's Python around a unit shrinks as much. Calls that need not be made are left out, which gains
+no more than they hold the ranks.
 How to fix: a larger bucket_cap_mb (DeepSpeed: reduce_bucket_size); one FSDP unit per block.
 Limits: gradients and sharded parameters only; small messages of tensor or expert parallel ranks depend on one another
-and cannot be merged.
-With a single message size latency and bandwidth cannot be separated; then small messages count that are very slow, or
-take twice as long as their bytes on a link that moved other messages faster or joins devices of one host.
-Collectives of the script that begin after the traced steps are told on CPU ranks, by the timers of all steps.
-Whether a script needs a value that it reduces between forward and backward, or two before the optimizer, is not
-known: nothing is said of those. That every parameter is used is said of the traced passes.
-Units whose messages all have one size do not tell latency from a slow link either: latency is then what a fast link
-would not need, and the price is marked as uncertain.
+and cannot be merged. With a single message size latency and bandwidth cannot be separated; then small messages count
+that are very slow. So do those that take twice as long as their bytes, on a link faster for others or within a host. On
+CPU ranks the timers of all steps tell collectives of the script that begin after the traced steps. A script may need a
+value that it reduces between forward and backward, or two before the optimizer: nothing is said of those. That every
+parameter is used is said of the traced passes. Units whose messages all have one size do not tell latency from a slow
+link either: latency is then what a fast link would not need, and the price is marked as uncertain.
 Sources: PyTorch DDP (VLDB'20) section 5 on bucket size, 3.2.3 on unused parameters; PyTorch FSDP (VLDB'23) on units.
 """
 
@@ -56,7 +54,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         traffic, share = exposure.traffic, exposure.latency_share
         is_measured = np.isfinite(share)
         lines = lines_that_call(measures.job.ranks[0], traffic.op, traffic.count)
-        detail = f", {format_share(share)} of it latency" if is_measured else ""
+        detail = f"; latency is {format_share(share)} of the transfer" if is_measured else ""
         yield Candidate(
             id=RULE.id,
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound"
@@ -65,7 +63,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
             basis=Basis.RECORDED if is_measured else Basis.DEDUCED,
             evidence=(
-                Evidence(f"{format_us(traffic.transfer_us)} of transfer per step{detail}"),
+                Evidence(f"{traffic.transfer_words}{detail}"),
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_joined(lines[0]) if lines else _fix(measures),),

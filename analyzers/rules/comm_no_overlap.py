@@ -1,11 +1,10 @@
 """Large collectives start after the compute that could hide them.
 
 What it detects: gradient all-reduces that compute hides next to nothing of, although the backward pass is long enough;
-and gathers of sharded parameters (FSDP) that begin only when the compute of the unit before is over, although it could
-have hidden them.
+and gathers of sharded parameters (FSDP) that begin after the compute of the unit before, which could have hidden them.
 Why it costs: the whole transfer is added to the step.
-How the gain is priced: the run is replayed with the transfer hidden behind the backward pass, except for what exceeds
-it and a last bucket of 25 MiB; with each unit gathered one unit ahead.
+How the gain is priced: the run is replayed with the transfer behind the backward pass, but for the excess and a last
+bucket of 25 MiB; with each unit gathered one unit ahead.
 How to fix: DDP's default buckets in place of one huge bucket or of a reduction after the backward pass; gradient hooks;
 no static delay. With FSDP prefetching: forward_prefetch and backward_prefetch, set_modules_to_forward_prefetch, and a
 host that is ahead of its device.
@@ -32,7 +31,7 @@ from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.finding_ids import COMM_NO_OVERLAP
 from ddprof.findings import Abstention, Applies, Candidate, Change, Evidence, Fix, Rule
-from ddprof.units import MIB, format_bytes, format_share, format_us
+from ddprof.units import MIB, format_bytes, format_us
 
 SMALL_PART = 0.1  # of what could be hidden: a pass with less is not worth naming
 BACKWARD_PRE = "BACKWARD_PRE"
@@ -55,10 +54,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             changes=(Change("overlap", (), (bucket,), traffic.role),),
             basis=stands_on(exposure),
             evidence=(
-                Evidence(
-                    f"{format_us(traffic.transfer_us)} of transfer per step, {format_share(traffic.hidden_share)} "
-                    "beside compute"
-                ),
+                Evidence(traffic.transfer_words),
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_fix(measures, suggested),),

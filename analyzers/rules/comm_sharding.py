@@ -2,7 +2,7 @@
 
 What it detects: FSDP / ZeRO-3 all-gathers and reduce-scatters that no compute hides, while device memory is to spare
 (or unknown).
-Why it costs: stage 3 moves 1.5 x the bytes of data parallelism, and the forward pass cannot begin a unit before its
+Why it costs: stage 3 moves 1.5 x the bytes of data parallelism. The forward pass cannot begin a unit before its
 parameters are there.
 How the gain is priced: the run is replayed without the all-gathers of its backward passes.
 How to fix: reshard_after_forward=False (ZeRO-2), a hybrid shard inside the node where the job has several.

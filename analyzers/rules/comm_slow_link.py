@@ -1,19 +1,19 @@
 """One rank's or host's transfers are slower than its peers'.
 
-What it detects: of groups of one role, those in which a certain rank or host takes part move messages of the same size
-clearly more slowly; of pairs of ranks that send each other messages (the stages of a pipeline), those whose messages
-take clearly longer than equal ones between other pairs.
+What it detects: groups of one role move equal messages clearly more slowly where a certain rank or host takes part.
+Ranks that send each other messages (the stages of a pipeline) are judged in pairs: those of one pair take clearly
+longer than equal ones of others.
 Why it costs: a collective is as fast as its slowest link, and so is the steady state of a pipeline.
 How the gain is priced: the run is replayed with those groups' or pairs' transfers as fast as their peers'.
 How to fix: look at the link and the transport there: cable, NIC, PCIe width, NCCL transport, routing. Where `ddprof
 run` recorded them, the finding says what differs there: NCCL's transport, a port that is down or slower, a GPU with
 fewer PCIe lanes.
 Limits: at least two groups or pairs are needed to compare (tensor-parallel pairs, hybrid shards, pipeline neighbours);
-links between hosts are not held against links inside one. Where a link has no peer (the only one between hosts, or
-sizes of messages were not recorded), its measure is a usual link between nodes: what messages take inside a host, times
-the ratio of rated links in the device's usual node (12 on A100). In one world-wide ring all members see the slow link
-alike, so no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of its
-link.
+links between hosts are not held against links inside one. A link has no peer where it is the only one between hosts, or
+sizes of messages were not recorded. Its measure is then a usual link between nodes: what messages take inside a host,
+times the ratio of rated links in the device's usual node (12 on A100). In one world-wide ring all members see the slow
+link alike, so no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of
+its link.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 

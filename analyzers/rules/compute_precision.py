@@ -3,7 +3,7 @@
 What it detects: matrix kernels on single precision operands that take a clear part of the step; parameters in float64,
 as capture records them.
 Why it costs: tensor cores run TF32 at 8 x and 16 bit at 16 x the fp32 rate (A100: 19.5, 156, 312 TFLOPS). float64 moves
-twice the bytes of float32, at half its rate on CPUs and data-centre GPUs and at a 32nd and less on others.
+twice the bytes of float32: at half its rate on CPUs and data-centre GPUs, at a 32nd and less on others.
 How the gain is priced: the run is replayed with those kernels 2.5 times as fast, between Daydream's factors for
 compute-bound (3) and memory-bound (2) kernels; of float64 with compute and transfers twice as fast.
 How to fix: autocast to bf16, or allow TF32; `model.float()` and data in float32, which NumPy makes in float64.
@@ -47,8 +47,8 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"fp32 matrix kernels take {format_us(fp32)} of the "
-                f"{format_us(float(np.median(measures.gemm_us)))} per step in matrix kernels"
+                f"matrix kernels take {format_us(float(np.median(measures.gemm_us)))} per step, "
+                f"those in fp32 {format_us(fp32)} of it"
             ),
             *longest_fp32_gemm(measures),
         ),

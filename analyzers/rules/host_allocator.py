@@ -3,8 +3,8 @@
 What it detects: cudaMalloc, cudaFree and the like between the kernels of a step, while the device is idle.
 Why it costs: they synchronise the device. After the first steps the caching allocator should need none.
 How the gain is priced: the run is replayed without those calls.
-How to fix: expandable segments, a lower peak, no empty_cache() in the loop; the caching allocator, where calls as many
-as a tenth of the kernels, most of them freed again, show that it is off.
+How to fix: expandable segments, a lower peak, no empty_cache() in the loop; the caching allocator, where it is off:
+calls are as many as a tenth of the kernels, and most are freed again.
 Limits: allocation inside captured graphs is not seen. Retries outside the traced steps are counted where ddprof
 captured the run, but have no price.
 Sources: PyTorch CUDA memory management notes (expandable_segments); OSDI'25 section 5.5.
@@ -78,7 +78,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("remove_host", target="allocator"),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{calls:.0f} calls, {format_us(float(spent.max()))} per step", measures.job.rank_ids[worst]),
+            Evidence(
+                f"{calls:.0f} allocator calls per step take {format_us(float(spent.max()))} of its host",
+                measures.job.rank_ids[worst],
+            ),
             *occurrences(measures, worst, "allocator").evidence,
             *largest_span(measures, worst, "allocator"),
             *_retry_evidence(retried),

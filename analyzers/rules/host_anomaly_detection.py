@@ -1,16 +1,16 @@
 """Autograd's anomaly mode is left on.
 
-What it detects: most nodes of the backward passes are followed by a search for NaN in what they return, as autograd's
-anomaly mode makes it (`torch.autograd.set_detect_anomaly(True)`, `torch.autograd.detect_anomaly()`).
+What it detects: a search for NaN follows most nodes of the backward passes, as autograd's anomaly mode makes it
+(`torch.autograd.set_detect_anomaly(True)`, `torch.autograd.detect_anomaly()`).
 Why it costs: the host reads the result of a search after each node, and on a device waits for it; each operator of the
 forward pass that autograd records writes down the Python stack that called it.
 How the gain is priced: the run is replayed without the searches, their kernels and their waits, and with operators
 shorter by a stack. What a stack takes is told by views, which take a microsecond without, as in backward passes.
 How to fix: `torch.autograd.set_detect_anomaly(False)`; switch it on only while looking for a NaN.
-Limits: where the forward pass makes no views, what stacks take is not known, and the gain is at least that of the
-searches; what a forward pass that is computed again writes is not counted. The line that switches the mode on is not
-recorded. `detect_anomaly(check_nan=False)` searches for nothing and is not told. A script's own calls of `isnan`, in
-functions of nodes or in a few hooks, are not taken for it.
+Limits: where the forward pass makes no views, what stacks take is not known: the gain is at least that of the searches;
+what a forward pass that is computed again writes is not counted. The line that switches the mode on is not recorded.
+`detect_anomaly(check_nan=False)` searches for nothing and is not told. A script's own calls of `isnan`, in functions of
+nodes or in a few hooks, are not taken for it.
 Sources: PyTorch performance tuning guide (disable debugging APIs); torch.autograd.detect_anomaly documentation.
 """
 

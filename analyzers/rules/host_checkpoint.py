@@ -8,7 +8,7 @@ recorded it (an upper bound, because an asynchronous save still copies). What on
 whole run (samples of Python stacks): its share of the samples. Where capture recorded all saves, their share of the run
 decides, not how many fell into the traced steps.
 How to fix: save asynchronously, less often, sharded over the ranks.
-Limits: where a save fell into the traced steps of a run that ddprof did not capture, the price is for those steps.
+Limits: in a run that ddprof did not capture, a save in the traced steps is priced for those steps.
 Sources: torch.distributed.checkpoint.async_save documentation; Daly-Young interval.
 """
 

@@ -1,14 +1,14 @@
 """Evaluation takes a part of the training.
 
-What it detects: a model in evaluation mode (from `eval()` to `train()`, nothing trained meanwhile), on one rank alone
-or for a large part of the run on all of them.
+What it detects: a model in evaluation mode, from `eval()` to `train()`, with nothing trained meanwhile. One rank
+evaluates alone, or all ranks do for a large part of the run.
 Why it costs: no step is trained meanwhile; where one rank evaluates alone, all others wait in the next collective.
 How the gain is priced: its share of the run's time as the capture recorded it, else of the traced steps; at most that,
 since a part of it is wanted.
 How to fix: evaluate on all ranks, each its part; less often; on fewer batches; beside the training.
 Limits: seen where ddprof captured the run. A model that is never switched back is taken for a teacher or for frozen
-layers. Evaluating without `eval()` is told by its function's name or by the model it calls, by samples of one rank, or
-as a model that all ranks call beside the passes for a tenth of the run, whose purpose the user has to say.
+layers. Evaluating without `eval()` is told by its function's name, by the model it calls, or by samples of one rank. So
+is a model that all ranks call beside the passes for a tenth of the run; the user has to say what for.
 Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.DistributedSampler documentation.
 """
 

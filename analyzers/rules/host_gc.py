@@ -3,14 +3,14 @@
 What it detects: Python collection pauses inside steps.
 Why it costs: a pause on one rank delays all ranks at the next collective. With N ranks that pause in different steps,
 nearly every step is hit.
-Who: collections that the interpreter starts come on every rank, now here, now there. One rank that alone has them over
-the whole run, or in the traced steps of a short one, more often than chance, calls them, and is named.
+Who: collections that the interpreter starts come on every rank, now here, now there. A rank calls them, and is named,
+where it alone has them more often than chance: over the whole run, or in the traced steps of a short one.
 How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps: their
 share of the run's time as the capture recorded it, on the rank that lost most; where it recorded all of them, that
 share decides, not how many fell into the traced steps.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
-Limits: pauses are seen where the profiler records them or ddprof captured the run. Where neither names them, hosts
-that pause once in a step, in few steps and on another rank each time are said to do so as collections make them.
+Limits: pauses are seen where the profiler records them or ddprof captured the run. Where neither names them, hosts may
+pause once in a step, in few steps and on another rank each time. They are said to do so as collections make them.
 Sources: OSDI'25 section 5.4 (12.6 % at 128 ranks); torchtitan's GarbageCollection (every 1,000 steps).
 """
 

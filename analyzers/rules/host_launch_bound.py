@@ -1,7 +1,7 @@
 """The device drains faster than the host launches.
 
-What it detects: a large part of the step is idle in short gaps, of about the length that a launch costs this host,
-because the next kernel has not been launched, on every rank alike.
+What it detects: a large part of the step is idle on every rank, because the next kernel has not been launched. The gaps
+are short, about as long as a launch takes this host.
 Why it costs: many small kernels cost more to launch than to run; the device waits for Python.
 How the gain is priced: the run is replayed with launches that cost next to nothing (one CUDA graph per step); the
 busiest stream then bounds the step. It gains no more than those gaps, and what other ranks wait for them.
@@ -9,10 +9,10 @@ How to fix: torch.compile, CUDA graphs, a larger batch, fused optimizers; what t
 already is not advised again.
 Limits: the price is an upper bound, because dynamic shapes and graph breaks keep some launches. Long gaps are not the
 cost of launching: a call that takes far longer than usual is host.stalled. The profiler of PyTorch before 1.12 slows
-the host by 4 us for each operator: that is no gain; where it leaves less than 3 % of the step, the rule abstains.
-A step in which the host alone is slower than in all others is no measure of launching.
-On a CPU rank nothing is launched. There operators that a loop calls one by one, with equal shapes and more often than
-the model has parameters, are told where one call for all would do; of their time a part is left, as measured.
+the host by 4 us for each operator: that is no gain; where it leaves less than 3 % of the step, the rule abstains. A
+step in which the host alone is slower than in all others is no measure of launching. On a CPU rank nothing is launched.
+There a loop may call operators one by one, with equal shapes and more often than the model has parameters. They are
+told where one call for all would do; of their time a part is left, as measured.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; pytorch#82793 (cost of recording).
 """
 

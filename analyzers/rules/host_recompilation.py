@@ -1,9 +1,9 @@
 """torch.compile compiles again and again.
 
-What it detects: the compiler works in most of the traced steps, by its own records (`dynamo_timed` ranges) or by first
-runs of regions that take far longer than later ones.
-Why it costs: a function is compiled anew for each size, each Python value and each global that its guards do not allow,
-for milliseconds to minutes, and nothing is launched meanwhile. Beyond `recompile_limit` (8) it runs uncompiled.
+What it detects: the compiler works in most of the traced steps. Its own records tell that (`dynamo_timed` ranges), or
+first runs of regions that take far longer than later ones.
+Why it costs: a function is compiled anew for each size, each Python value and each global that its guards do not allow.
+That takes milliseconds to minutes, and nothing is launched meanwhile. Beyond `recompile_limit` (8) it runs uncompiled.
 How the gain is priced: the run is replayed without the host time in the compiler.
 How to fix: sizes that change marked as dynamic, or padded to a few; no Python number that changes as an argument. The
 guard that fails is named by `TORCH_LOGS=recompiles`.

@@ -1,25 +1,24 @@
 """Python of the script between the phases keeps the device waiting.
 
-What it detects: idle time, and waiting for ranks that are late by it, in which the training thread is in the user's own
-Python (or in what that calls) outside forward, backward and optimizer, or for far longer than launching takes inside
-them: metrics, moving averages over parameters, statistics, logging. The typical rank runs it.
+What it detects: idle time while the training thread is in the user's own Python or what that calls, and waiting for
+such ranks. It counts outside forward, backward and optimizer, and inside them where it takes far longer than launching.
+Examples are metrics, moving averages over parameters, statistics and logging. The typical rank runs it.
 Why it costs: nothing is launched meanwhile, so the device drains and waits for the interpreter in every step.
-How the gain is priced: the run is replayed with no host time in those lines. It gains no more than what devices wait
-for them, and what other ranks wait for ranks that they made late.
-How to fix: do it every N steps, for all tensors at once (`torch._foreach_*`), on the device without reading values, or
-in another thread or process. Which of these is said by what the line calls (libraries, operators), else by its name.
-On a CPU rank the training thread is the device, and operators that such Python calls count: a moving average, clipping
-or statistics tensor by tensor, gradients filled with zeros, an optimizer of the user's that calls small operators for
-each parameter. Of those that can be one call for all tensors one operator per tensor is left in the price.
-A communication hook of DistributedDataParallel that is Python of the script, and holds the backward pass, is told by
-its function and line where `ddprof run` recorded the job.
-What runs in some steps only, or on ranks in turn, is told by the timers of all steps, and its line by samples; Python
-of hooks in backward passes, whose timers hold waits for other ranks, by samples alone.
+How the gain is priced: the run is replayed with no host time in those lines. It gains no more than devices wait for
+them, and other ranks for ranks that they made late.
+How to fix: do it every N steps, or for all tensors at once (`torch._foreach_*`). Else do it on the device without
+reading values, or in another thread or process. Which of these is said by what the line calls (libraries, operators),
+else by its name. On a CPU rank the training thread is the device, and operators that such Python calls count. Examples
+are a moving average, clipping or statistics tensor by tensor, and gradients filled with zeros. An optimizer of the
+user's that calls small operators for each parameter is another. Of those that can be one call for all tensors one
+operator per tensor is left in the price. A communication hook of DistributedDataParallel may be Python of the script
+and hold the backward pass. It is told by its function and line where `ddprof run` recorded the job. The timers of all
+steps tell what runs in some steps only, or on ranks in turn. Samples tell its line; Python of hooks in backward passes,
+whose timers hold waits for other ranks, by samples alone.
 Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
 time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
-function is defined. A package that is not known as a library counts as the user's. Preparing data is the
-input, saving and evaluating are host.checkpoint, and what only some ranks run makes those ranks late, and is told
-there.
+function is defined. A package that is not known as a library counts as the user's. Preparing data is the input, saving
+and evaluating are host.checkpoint. What only some ranks run makes those ranks late, and is told there.
 Sources: PyTorch performance tuning guide; torch.profiler documentation (with_stack).
 """
 
@@ -58,7 +57,7 @@ from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Eviden
 from ddprof.intervals import overlap
 from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array
-from ddprof.units import format_share, format_us
+from ddprof.units import format_count, format_share, format_us
 from ddprof.whose import whose
 
 MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launch_bound
@@ -191,7 +190,9 @@ def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
 def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:
     """Evidence on the number of samples behind the lines."""
     if is_sampled(facts) and sampled_beside(facts):
-        yield Evidence(f"lines from {sampled_beside(facts)} samples between the phases over the whole run", rank)
+        yield Evidence(
+            f"lines from {format_count(sampled_beside(facts), 'sample')} between the phases over the whole run", rank
+        )
 
 
 def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:

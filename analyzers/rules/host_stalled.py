@@ -1,13 +1,13 @@
 """The host stops for long moments inside any call.
 
-What it detects: calls that usually return within microseconds and now and then take a hundred times as long, anywhere
-in the step, while the device has nothing launched to run.
+What it detects: calls that usually return within microseconds, and now and then take a hundred times as long. They come
+anywhere in the step, while the device has nothing launched to run.
 Why it costs: the device starves until the host is back, and every other rank waits for it in the next collective. Ranks
 that stop at different moments wait for each of them in turn.
 How the gain is priced: the run is replayed with each of those calls as short as it usually is. It gains no more than
-the time that devices starve in them, and what other ranks wait for those ranks.
-On CPU ranks: also more threads than cores, ranks that are bound to fewer cores than they are, and threads of the script
-that take cores from ranks, from the counters of the kernel; what that costs is known within bounds.
+the time that devices starve in them, and what other ranks wait for those ranks. On CPU ranks the counters of the kernel
+also tell more threads, or more ranks bound to cores, than cores. They tell threads of the script that take cores from
+ranks; what that costs is known within bounds.
 How to fix: give each rank its own cores, fewer threads beside it, no swapping, no thread that holds the GIL.
 Limits: what held the host is not in the trace. A stop that occurs at the same place in every step counts as the program
 itself; the first call of a kind and the first launch of a kernel count as start-up. Where

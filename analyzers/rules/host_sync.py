@@ -6,10 +6,10 @@ is busy again.
 How the gain is priced: the run is replayed with those calls returning at once, except inside loading and saving. It
 gains no more than the idle stretches that those calls begin.
 How to fix: keep metrics on the device, log every N steps, use non_blocking copies.
-Limits: where no communication between the ranks was recorded, and hosts do nothing that is recorded after the calls,
-they may wait for one another: not judged. The same holds of a rank whose file nothing connects to its peers'. Lines of
-the script are known where ddprof captured the run; other traces name only operators. Code that needs the value to
-decide what to do next cannot simply drop the call.
+Limits: hosts that do nothing recorded after the calls may wait for one another. Where no communication between ranks
+was recorded, they are not judged. The same holds of a rank whose file nothing connects to its peers'. Lines of the
+script are known where ddprof captured the run; other traces name only operators. Code that needs the value to decide
+what to do next cannot simply drop the call.
 Sources: PyTorch performance tuning guide (avoid unnecessary CPU-GPU synchronisation); Nsight Systems rule
 cuda_api_sync.
 """
@@ -32,19 +32,25 @@ from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.finding_ids import HOST_SYNC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
-from ddprof.units import format_share, format_us
+from ddprof.units import format_count, format_share, format_us
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
 OWN_FACTOR = 3.0  # ranks this far above the typical one are named
 MOST_LINES = 3  # told
+READ_RARELY = (
+    "loss_sum += loss.detach()      # instead of loss.item() every step\nif step % 50 == 0: print(loss_sum.item() / 50)"
+)
+COPY_LATER = "batch.to(device, non_blocking=True)  # from pinned memory; in place of .cpu(): read it a step later"
 
 
 def common_callers(facts: RankFacts) -> str:
-    """The operators that block most often: "aten::item (24), aten::nonzero (2)"."""
+    """The operators that block most often in the trace: "aten::item (24 times), aten::nonzero (2 times)"."""
     spans = facts.spans_of("host_sync")
     labels = np.where(spans["operator"] != NO_STRING, spans["operator"], spans["name"])
-    return ", ".join(f"{facts.strings[int(i)]} ({n})" for i, n in Counter(labels.tolist()).most_common(3))
+    return ", ".join(
+        f"{facts.strings[int(i)]} ({format_count(n, 'time')})" for i, n in Counter(labels.tolist()).most_common(3)
+    )
 
 
 def sync_lines(facts: RankFacts) -> list[HostWait]:
@@ -55,18 +61,14 @@ def sync_lines(facts: RankFacts) -> list[HostWait]:
 def _idle_words(after_us: float, blocked_us: float, step_us: float) -> str:
     """Shares of the step that are idle after synchronizing calls, and until launches resume where that is less."""
     idle, blocked = (format_share(us / step_us) for us in (max(after_us, blocked_us), blocked_us))
-    return f"{idle} of each step" + (f", {blocked} until launches resume" if blocked != idle else "")
+    return f"{idle} of each step" + (f" ({blocked} before the host launches again)" if blocked != idle else "")
 
 
-def _patch(lines: list[HostWait]) -> str:
-    """The worst line and its replacement, where the call shows it."""
-    usual = (
-        "loss_sum += loss.detach()      # instead of loss.item() every step\n"
-        "if step % 50 == 0: print(loss_sum.item() / 50)"
-    )
+def _patch(lines: list[HostWait], callers: str) -> str:
+    """The worst line and its replacement, where the call shows it; else what replaces the most frequent operator."""
     worst = lines[0] if lines else None
     if worst is None or not worst.source:
-        return usual
+        return COPY_LATER if callers.startswith("aten::copy_") else READ_RARELY
     if worst.what == "item":
         instead = f"{worst.source.replace('.item()', '.detach()')}  # a tensor: read it every N steps only"
     elif worst.what in ("cpu", "to"):
@@ -130,7 +132,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         evidence=(
             *_line_evidence(measures, worst, lines),
             Evidence(
-                f"the device is idle after {callers}: {_idle_words(after_us, float(idle.max()), measures.step_us)}",
+                f"the device is idle for {_idle_words(after_us, float(idle.max()), measures.step_us)} after {callers}",
                 measures.job.rank_ids[worst],
             ),
             *largest_gap(measures, worst, "host_sync"),
@@ -140,7 +142,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 setting="synchronizing calls",
                 current=f"{callers}{where}",
                 suggested="none inside the step; read values every N steps",
-                patch=_patch(lines) if lines or (practice.is_pytorch and practice.trains) else None,
+                patch=_patch(lines, callers) if lines or (practice.is_pytorch and practice.trains) else None,
                 why="each call drains the launch queue",
                 source="PyTorch performance tuning guide",
             ),

@@ -7,10 +7,10 @@ as on their peers: a narrow link, another node's memory.
 Copies are of batches where they go to the device outside backward and optimizer. They are of state inside these two,
 and where four tensors or more per step come from the device and as many of their sizes (or half, or twice: another
 precision) go back.
-Why it costs: pageable memory is staged through a pinned buffer at a fraction of the bus rate, and the host launches
-nothing meanwhile.
+Why it costs: pageable memory is staged through a pinned buffer at a fraction of the bus rate; the host launches nothing
+meanwhile.
 How the gain is priced: the run is replayed with those copies hidden by compute and their calls not blocking; without
-them where state is kept on the host, which as yet leaves the time of an optimizer that runs there.
+them where state is kept on the host, which as yet leaves the time of an optimizer there.
 How to fix: pin_memory=True in the loader and .to(device, non_blocking=True). State: on the device, or in pinned
 buffers with non_blocking copies where memory does not allow.
 Limits: ROCm traces do not name the kind of memory. Copies inside a save or an evaluation are host.checkpoint's and

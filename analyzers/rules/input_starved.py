@@ -1,16 +1,16 @@
 """Every rank waits for its data loader.
 
-What it detects: all ranks spend a clear part of each step in the loader's `__next__`, or in functions of the script
-that read, tokenize or augment data in the training loop (where Python frames were recorded), or in operators on the CPU
-before the batch is copied to the device, or take batches from a queue that a thread of the script fills, at once or in
-turn, and removing it makes the step shorter.
+What it detects: all ranks spend a clear part of each step fetching data, at once or in turn; the step is shorter
+without it. The loader's `__next__` fetches. So do functions of the script that read, tokenize or augment data in the
+training loop; they need Python frames. Operators on the CPU count before the batch is copied to the device. So does a
+queue that a thread of the script fills.
 Why it costs: the device is idle until the batch is there.
-How the gain is priced: the run is replayed with every batch already in the prefetch queue.
-Workers that keep up, but compute on cores that the ranks wait for, are told by the waits of both for a CPU.
-Where batches that lay ready hid slow workers while it was recorded, the timers of the steps outside tell what it costs.
-Processes that are made again for every epoch are told by the timers of the whole run, and cost their share of it.
+How the gain is priced: the run is replayed with every batch already in the prefetch queue. Workers may keep up, and
+still take cores from the ranks: the waits of both for a CPU tell that. Batches that lay ready may hide slow workers in
+the trace: the timers of the steps outside tell what these cost. The timers of the whole run tell processes that are
+made again for every epoch, and their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
-Limits: where ddprof captured the run, every fetch was timed inside the workers, and the finding says whether it is
+Limits: where ddprof captured the run, every fetch was timed inside the workers. The finding then says whether it is
 bound by the CPU, by waiting or by collating. Elsewhere the workers' time shows only in the waits that it causes.
 Sources: TensorBoard plugin rule (5 % of the step); ml-engineering worker sweep (5.39 s to 0.88 s for 0 to 4 workers).
 """
@@ -166,7 +166,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     depth = max(PREFETCH, _deepest(measures))
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
-        why = f"each step waits {format_us(waited_us)} for its batch; {why}"
+        why = f"a step waits up to {format_us(waited_us)} for its batch; {why}"
     arguments = execution_of(measures.job).loader_arguments
     if _has_unknown_workers(measures, settings):
         return Fix(

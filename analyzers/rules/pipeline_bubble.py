@@ -4,8 +4,8 @@ What it detects: stages wait (p - 1) / (m v) of their work per step for the pipe
 under schedules that split the backward pass (zero-bubble, DualPipeV).
 Why it costs: the devices of all stages idle for that time in every step.
 How the gain is priced: by formula, for microbatches doubled until doubling them once more would gain less than 3 % of
-the step: the bubble is that share of the mean stage's work, and every further microbatch costs the launches and
-the exposed messages that one costs now.
+the step: the bubble is that share of the mean stage's work. Every further microbatch costs the launches and exposed
+messages that one costs now.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: the batch stays, so microbatches get smaller: memory does not grow, but kernels may become less efficient, and
 there are no more microbatches than samples. More of the same size raise the batch.

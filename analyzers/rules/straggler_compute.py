@@ -1,16 +1,16 @@
 """Kernels of the same ranks run slower than their peers' for the same work.
 
-What it detects: kernels of one name and shape last longer on some ranks than on the typical peer, in every step or from
-some step of the recording to its end, and the other ranks wait for them in collectives.
+What it detects: kernels of one name and shape last longer on some ranks than on the typical peer. They do so in every
+step, or from some step of the recording to its end. The other ranks wait for them in collectives.
 Why it costs: a synchronous step lasts as long as its slowest rank; all others wait in the next collective.
 How the gain is priced: the run is replayed with those ranks' kernels as fast as their peers'.
 How to fix: look at the device: clocks, temperature, power cap, ECC errors, a neighbour on the same GPU; replace or
-cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held this one back (power limit, heat, the
-node's power brake) and more often than its peers, and the fix is that.
+cordon the node. Where `ddprof run` sampled the GPUs, the finding says what held this one back, and more often than its
+peers. That is the power limit, heat or the node's power brake, and the fix goes by it.
 Limits: kernels beside communication are compared only with their like. Against other stages of a pipeline kernels must
-be slower alike by 5 % at least: a stage with more layers launches more of them, and is pipeline.imbalance.
-With one step, work that happens to be unequal cannot be told from a slow device, nor within five standard errors where
-all ranks' work varies by step; of CPU ranks one step, and what is left of a damaged file, are not judged. A rank that
+be slower alike by 5 % at least: a stage with more layers launches more of them, and is pipeline.imbalance. With one
+step, work that happens to be unequal cannot be told from a slow device. Nor can it within five standard errors where
+all ranks' work varies by step. Of CPU ranks one step, and what is left of a damaged file, are not judged. A rank that
 is fed more (elements of its batches, bytes copied to its device) is straggler.imbalance.
 Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Understanding Stragglers" section 5.
 """

@@ -1,18 +1,19 @@
 """Hosts of the same ranks issue work more slowly.
 
-What it detects: the time a host is free to run (not blocked, loading, collecting or saving) is longer on some ranks
-than on the typical peer for the same step, and their devices drain.
+What it detects: some hosts are free to run for longer than the typical peer's in the same step, and their devices
+drain. A host is free while it is not blocked and does not load, collect or save.
 Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
-How the gain is priced: the run is replayed with those hosts as fast as their peers', or, where a thread holds their
-interpreter, with all that they do on time. A slow host behind a busy device costs nothing.
+How the gain is priced: the run is replayed with those hosts as fast as their peers'. Where a thread holds their
+interpreter, all that they do is on time. A slow host behind a busy device costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
-(a start-up broadcast) is not counted, nor is a pause in one step alone. Of communication alone each rank that is last
-beyond chance is named, with its share, but not one that was late only while the job started; a lone wait is not known
-to recur, so that nothing is won by it. A rank that runs what its peers do not, or is fed more by as much as its host
-takes longer (on a device rank one that computes longer for it), does not do the same work: straggler.imbalance.
+(a start-up broadcast) does not count, nor does a pause in one step. Of communication alone each rank that is last
+beyond chance is named, with its share. One that was late only while the job started is not. A lone wait is not known to
+recur, so that nothing is won by it. A rank that runs what its peers do not does not do the same work:
+straggler.imbalance. Nor does one that is fed more by as much as its host takes longer; a device rank has to compute
+longer for it, too.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -161,7 +162,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
 def _evidence(measures: Measures, worst: int, typical_us: float) -> Iterator[Evidence]:
     """Evidence on slow hosts, the slowest at position `worst`."""
     host_us = float(measures.host.time_us[worst])
-    words = f"host time per step: {format_us(host_us)}, on the typical peer {format_us(typical_us)}"
+    words = f"its host launches a step in {format_us(host_us)}, the typical peer's in {format_us(typical_us)}"
     yield Evidence(words, measures.job.rank_ids[worst])
     yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
     yield from largest_gap(measures, worst, "host_launch")

@@ -1,9 +1,9 @@
 """Ranks get unequal work, and who is late changes or follows the data.
 
-What it detects: compute time differs between ranks within a step more than their pace explains, and the slowest rank
-changes from step to step, or the same rank has more work: more kernels, some that take longer while others take their
-usual time, a larger batch. On CPU ranks also operators that a rank runs in some steps, and its peers in others or never
-as often: no busy machine does that.
+What it detects: compute time differs between ranks within a step more than their pace explains. The slowest rank
+changes from step to step, or the same rank has more work. That is more kernels, a larger batch, or some kernels that
+take longer while others take their usual time. On CPU ranks also operators that a rank runs in some steps and its peers
+in others, or less often: no busy machine does that.
 Why it costs: every step waits for the rank with most work.
 How the gain is priced: where ranks take turns, the run is replayed with each step's compute spread evenly over them
 (OSDI'25: the mean), and extra operators half way between that and leaving them out; where ranks are named, with theirs
@@ -11,8 +11,8 @@ between two collectives as long as the typical peer's.
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
 ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A
-single step cannot show who changes. CPU ranks that have long forward passes in turn outside the traced steps are told
-by the step timers alone, where one at a time is long beyond chance. Unequal pipeline stages are pipeline.imbalance.
+single step cannot show who changes. Step timers alone tell CPU ranks with long forward passes outside the trace, in
+turn and beyond chance. Unequal pipeline stages are pipeline.imbalance.
 Sources: OSDI'25 section 5.3 (sequence length imbalance: 21 % of jobs).
 """
 
@@ -243,7 +243,7 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     return Candidate(
         id=RULE.id,
-        summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and varies by step",
+        summary=f"the slowest rank computes {format_share(spread)} longer than the mean, and changes from step to step",
         lost_us=float(measures.cause_us("comm_wait").mean()),
         changes=(Change("balance_compute"),),
         basis=Basis.COMPARED,

@@ -6,13 +6,13 @@ How the gain is priced: where ranks are named, the run is replayed with nobody w
 removing the reason would save at most what the ranks wait; little of that can be told from scatter, so below a tenth
 of the step it has no price. Nor has waiting that is in one step alone.
 How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
-Over the whole run: a rank that takes longer outside its backward passes by a tenth of the step, by the timers of the
-steps that were not traced, is named whatever the few traced steps hold; its gain is that share of the step. Half of
-that will do where it was on a CPU for a tenth of the run longer than its peers: stops take no CPU time. So is one
-that samples of the run saw in a line for 5 % of the step and no peer ever, beyond chance: busy cores stop any rank.
-Limits: a rank is named where it is late in more steps than chance explains, or for nearly all of the waiting. Waiting
-for ranks without a trace names nobody, nor does waiting for a rank that began later and takes no longer. Stages of a
-pipeline wait by design and are judged by its own rules.
+Over the whole run: timers of the steps outside the trace may show a rank that takes longer outside its backward passes.
+From a tenth of the step it is named, whatever the traced steps hold; its gain is that share of the step. Half of that
+will do for a rank on a CPU for a tenth of the run more than peers: stops take no CPU time. So is one that samples saw
+in a line for 5 % of the step, unlike its peers, beyond chance: busy cores stop any rank.
+Limits: a rank is named where it is late in more steps than chance explains, or for nearly all waiting. Waiting for
+ranks without a trace names nobody, nor does waiting for one that began later and takes no longer. Stages of a pipeline
+wait by design and are judged by its own rules.
 Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 5.
 """
 

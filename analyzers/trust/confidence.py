@@ -46,7 +46,7 @@ def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Pr
     table = table or measured()
     value = table.of(identifier, basis.value)
     tally = table.tally(identifier, basis.value)
-    grounds = "never measured on labelled runs"
+    grounds = "no labelled run had such a finding"
     if tally.said:
         least = format_share(tally.least)
         grounds = f"such findings were right in {tally.right} of {tally.said} labelled runs (at least {least})"

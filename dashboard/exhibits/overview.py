@@ -234,7 +234,7 @@ def _reading(view: View, job_us: Sequence[float]) -> str:
         return f"Only one step, {format_us(times_us[0])}: its spread is unknown."
     spread = phrases.spread_words(view.opened.report)
     words = f"The median of {len(times_us)} steps is {format_us(statistics.median(times_us))}"
-    return words + (f", spread {spread}." if spread else ".")
+    return words + (f", {spread}." if spread else ".")
 
 
 def _outliers(values: Array) -> Array:

@@ -122,7 +122,7 @@ def _overview(edition: _Edition, subject: Subject) -> Iterator[Markup]:
     yield from parts.verdict(report, _title(phrases.headline(report)))
     yield parts.step(report)
     if ranked:
-        words = "By the step time that fixing them saves. Gains overlap; never add them."
+        words = f"{phrases.order_words(report).capitalize()}. Gains overlap; never add them."
         cards = [_card(edition, n, f, full=False) for n, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
         more = tag("p", tag("a", "All evidence and fixes", href="#findings"), class_="links")
         yield tag("section", tag("h2", "What to do first"), tag("p", words, class_="quiet"), *cards, more)

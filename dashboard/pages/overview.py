@@ -62,7 +62,7 @@ def _findings(view: View) -> list[Component]:
     shown = [finding_card(view, i, f, full=False) for i, f in enumerate(ranked[: phrases.MAX_FINDINGS])]
     more = len(ranked) - len(shown)
     link = [dcc.Link(f"{more} more", href=view.link("/findings"))] if more > 0 else []
-    words = "By the step time that fixing them saves. Gains overlap; never add them."
+    words = f"{phrases.order_words(view.opened.report).capitalize()}. Gains overlap; never add them."
     return [html.H2("What to do first"), html.P(words, className="quiet"), *shown, *link]
 
 

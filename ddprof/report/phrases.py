@@ -17,6 +17,7 @@ from ddprof.findings import (
     Finding,
     Fix,
     Remark,
+    told_gain,
 )
 from ddprof.report.model import AppliedSetting, Calibration, Report
 from ddprof.units import (
@@ -77,8 +78,22 @@ def headline(report: Report) -> str:
     """The label, then the failure, the largest saving, or the rest of the step in one sentence."""
     if report.failure is not None:
         return f"{bound_word(report)}: {clean(report.failure.sentence)}"
-    saving = "Largest saving: " if leading(report) else ""
-    return f"{bound_word(report)}. {saving}{clean(report.verdict.headline)}"
+    saving = "Largest saving: " if _leads_by_time(report) else "Fix first: "
+    return f"{bound_word(report)}. {saving if leading(report) else ''}{clean(report.verdict.headline)}"
+
+
+def order_words(report: Report) -> str:
+    """The order of the findings: by the time saved, but for a first one that is surer than a larger one."""
+    by_time = "by the time that fixing them saves"
+    return by_time if _leads_by_time(report) else f"the surest first, then {by_time}"
+
+
+def _leads_by_time(report: Report) -> bool:
+    """True where no finding saves more than the first, in the step whose gain is told."""
+    steps, ranked = report.steps, report.ranked_findings()
+    told = [told_gain(finding, steps.wall_us, steps.unprofiled_us) for finding in ranked]
+    shares = [gain.value / max(step_us, 1e-9) for gain, step_us in told]
+    return not shares or shares[0] >= max(shares)
 
 
 def check_first_words(report: Report) -> str:
@@ -141,7 +156,7 @@ def trust_words(report: Report) -> str:
     facts, finding = [], leading(report)
     spread = spread_words(report)
     if spread:
-        facts.append(f"{report.steps.count} steps, spread {spread}")
+        facts.append(f"{report.steps.count} steps, {spread}")
     elif report.steps.count == 1 and not (finding and finding.grounds):
         facts.append("only one step")
     if report.replay.error is not None:
@@ -161,16 +176,16 @@ def step_spread(report: Report) -> float | None:
 
 
 def spread_words(report: Report) -> str:
-    """The spread of the steps, and the one that pulls their mean out of it by what is worth a finding; "" below three
+    """ "spread" of the steps, and the one that pulls their mean out of it by what is worth a finding; "" below three
     steps."""
     spread, values = step_spread(report), [v for v in report.steps.per_step_us if math.isfinite(v)]
     if spread is None:
         return ""
     median, mean = statistics.median(values), statistics.fmean(values)
-    words = f"±{format_share(spread)}"
+    words = f"spread ±{format_share(spread)}"
     if abs(mean - median) <= max(spread, WARNING_SHARE) * median:
         return words
-    return f"{words} but one of {format_us(max(values, key=lambda value: abs(value - median)))}"
+    return f"{words}; one took {format_us(max(values, key=lambda value: abs(value - median)))}"
 
 
 def who_words(finding: Finding) -> str:
@@ -216,8 +231,10 @@ def cost_words(report: Report, finding: Finding) -> str:
     if gain_us > (1 + ALIKE) * cost_us:
         if finding.basis == Basis.TIMED:
             return f"{cost}; it costs more outside the trace"
-        if finding.waited_us:
-            return f"{cost}; the fix saves more: they wait longer outside the trace, or for other work of these ranks"
+        if finding.waited_us and finding.lost_us > gain_us:
+            return f"{cost}; the fix saves more: waits are only part of what this costs"
+        if finding.waited_us and report.steps.unprofiled_us is not None:
+            return f"{cost}; the fix saves more: they wait longer outside the trace"
         return f"{cost}; the fix saves more: the delay that it causes elsewhere shrinks too"
     if gain_us < (1 - ALIKE) * cost_us:
         return f"{cost}; the fix saves less: part of it remains or is hidden by other work"
@@ -244,8 +261,8 @@ def ledger_words(finding: Finding) -> str:
     if price is None:
         return ""
     if not price.value > 0:
-        return f"the time breakdown gives at most {format_us(price.high)}"
-    return f"the time breakdown gives {format_between(price.value, price.high)}"
+        return f"the time breakdown alone predicts a gain of at most {format_us(price.high)}"
+    return f"the time breakdown alone predicts a gain of {format_between(price.value, price.high)}"
 
 
 def unprofiled_words(report: Report, finding: Finding) -> str:
@@ -323,7 +340,7 @@ def nothing_found_words(report: Report) -> str:
     if lost:
         also = f" {not_judged_count(report)} could not be judged." if report.abstentions else ""
         return f"No specific fix found; {lost}.{also}"
-    return "No cause that was checked costs this job time."
+    return "No cause that was checked has a fix that would save time."
 
 
 def _lost_words(report: Report) -> str:

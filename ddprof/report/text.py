@@ -116,7 +116,7 @@ def _findings(report: Report, width: int, full: bool) -> list[Text]:
     if not shown:
         none = f"Findings: none. {phrases.nothing_found_words(report)}"
         return [Text(line, style="bold") for line in textwrap.wrap(none, width)]
-    lines = [Text("Findings, by the time that fixing them saves", style="bold")]
+    lines = [Text(f"Findings, {phrases.order_words(report)}", style="bold")]
     for number, finding in enumerate(shown, 1):
         lines += _finding(report, finding, number, width)
     if len(ranked) > len(shown):

@@ -60,16 +60,16 @@ def _every_rendering(report: Report) -> dict[str, str]:
 def test_no_verdict_never_reads_as_fine(straggler_report: Report) -> None:
     unjudged = replace(straggler_report, findings=(), verdict=Verdict("none", "Not judged: two ranks"))
     for place, words in _every_rendering(unjudged).items():
-        assert "costs this job time" not in words and "the job could not be judged" in words, place
+        assert "would save time" not in words and "the job could not be judged" in words, place
     judged = replace(unjudged, verdict=Verdict("healthy", "nothing is wrong"), ledger=_ledger(compute=0.93))
     for place, words in _every_rendering(judged).items():
-        assert "No cause that was checked costs this job time." in words, place
+        assert "No cause that was checked has a fix that would save time." in words, place
 
 
 @pytest.mark.parametrize("compute", [0.89, 0.4])
 def test_a_step_that_is_not_compute_never_reads_as_fine(straggler_report: Report, compute: float) -> None:
     for place, words in _every_rendering(replace(straggler_report, findings=(), ledger=_ledger(compute))).items():
-        assert "costs this job time" not in words, place
+        assert "would save time" not in words, place
         assert f"{round(100 * (1 - compute))} % of the step is not compute (communication" in words, place
 
 
@@ -91,6 +91,8 @@ def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
     text = render_markdown(straggler_report, ["ddprof explain input.straggler"])
     table = ("Largest saving: ", "| compute | 60.1 ms | 60 % |", "rank 2", r"36 ms \(33 to 38 ms\) per step")
     assert [words for words in (*table, "high", "```python") if words not in text] == []
+    surer = render_text(replace(straggler_report, findings=straggler_report.findings[::-1]))
+    assert "Fix first: " in surer and "Findings, the surest first, then by the time" in surer
 
 
 def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_report: Report) -> None:
@@ -111,8 +113,8 @@ def test_a_step_that_pulls_the_mean_out_of_the_spread_is_said(straggler_report: 
         steps = replace(straggler_report.steps, per_step_us=steps_us)
         return phrases.spread_words(replace(straggler_report, steps=steps))
 
-    assert spread(126e3, 127e3, 123e3, 164e3, 124e3) == "±1.2 % but one of 164 ms"
-    assert "but" not in spread(126e3, 127e3, 123e3, 125e3, 124e3) and spread(1e3, 2e3) == ""
+    assert spread(126e3, 127e3, 123e3, 164e3, 124e3) == "spread ±1.2 %; one took 164 ms"
+    assert "one" not in spread(126e3, 127e3, 123e3, 125e3, 124e3) and spread(1e3, 2e3) == ""
 
 
 def test_most_of_a_step_without_a_cause_is_unexplained_and_not_idle(straggler_report: Report) -> None:

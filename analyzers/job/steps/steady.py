@@ -68,7 +68,7 @@ MORE_KERNELS = "kernels that no other step runs"
 PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
-EMPTY_QUEUE = "the device had no work queued as the profiler started:"
+EMPTY_QUEUE = "the device had no work queued as the profiler started"
 OPENED_APART = "ranks started recording {} apart"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
@@ -303,8 +303,8 @@ def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
 
 
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
-    """Reason for leaving out the step, with the longest time of each cost on any rank; "" for one that is only long,
-    also beside costs that do not explain it.
+    """The costs for which the step is left out, the longest on any rank first; "" for one that is only long, also
+    beside costs that do not explain it. Their times are not told: they are the host's, on different ranks, and overlap.
     """
     if not is_once[step]:
         return APART
@@ -322,8 +322,7 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
         held.append((OPENED_APART, float(walls.apart[step])))
     if not any(ns for _, ns in held) and _pauses_once(walls, step, others):
         held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
-    shown = [(words, format_us(ns / 1e3)) for words, ns in held if ns >= WORTH_SAYING * usual_ns]
-    return ", ".join(words.format(time) if "{}" in words else f"{words} {time}" for words, time in shown)
+    return ", ".join(words.format(format_us(ns / 1e3)) for words, ns in held if ns >= WORTH_SAYING * usual_ns)
 
 
 def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:

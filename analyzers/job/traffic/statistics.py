@@ -16,6 +16,7 @@ from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.tables import NULL, Array
+from ddprof.units import format_count, format_share, format_us
 
 SEEN_WHOLE = 0.5  # of its transfer, in calls that every member recorded; at the edges of windows some lack a member
 MIN_CALLS = 8  # of known size and time, before their rate explains them
@@ -49,6 +50,13 @@ class Traffic:
     def hidden_share(self) -> float:
         """Share of the transfer that runs under compute."""
         return self.hidden_us / self.transfer_us if self.transfer_us > 0 else 1.0
+
+    @property
+    def transfer_words(self) -> str:
+        """Calls per step, the transfer of each, as calls may run at once, and how much of it compute hides."""
+        each_us = self.transfer_us / self.count if self.count else 0.0
+        calls = format_count(max(1, round(self.count)), f"{self.op} call")
+        return f"{calls} per step, {format_us(each_us)} of transfer each, {format_share(self.hidden_share)} hidden"
 
     @property
     def mean_bytes(self) -> float:

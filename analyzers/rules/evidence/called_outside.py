@@ -27,7 +27,7 @@ def calls_outside(
     yield Candidate(
         id=rule_id,
         summary=f"{format_number(per_step)} {first.op} calls per step outside the trace take "
-        f"{format_share(outside.cost)} of it, called at {caller_words(facts, first)}",
+        f"{format_share(outside.cost)} of the step, called at {caller_words(facts, first)}",
         lost_us=cost_us,
         basis=Basis.TIMED,
         evidence=(

@@ -1,8 +1,10 @@
-"""Traffic that saturates its link, as one candidate: of comm.bandwidth_bound, and of comm.no_overlap where no setting
-makes the communication start earlier.
+"""Traffic bound by bandwidth, as one candidate: of comm.bandwidth_bound, and of comm.no_overlap where no setting makes
+the communication start earlier.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from ddprof.finding_ids import COMM_BANDWIDTH_BOUND
 from ddprof.findings import Alters, Candidate, Change, Evidence, Fix
 from ddprof.model import element_bytes
 from ddprof.tables import Array
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes
 
 _UNKNOWN = "group of"  # the role of a group whose use is not recorded
 _HIDDEN = "compute can hide a transfer only if it does not need the data at once"
@@ -37,21 +39,19 @@ MOST = 0.5  # of the bytes of a role
 HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a link twice as fast
 
 
-def saturated(measures: Measures, exposure: Exposure) -> Candidate:
-    """The candidate for one kind of traffic: half of its bytes take half of the transfer."""
-    traffic, (moved_by, faster) = exposure.traffic, of_job(measures)
-    volume = f" ({format_bytes(traffic.total_bytes)} per step)" if traffic.total_bytes else ""
+def saturated(measures: Measures, *exposures: Exposure) -> Candidate:
+    """The candidate for the traffic of one role, most exposed first: half of its bytes take half of the transfer."""
+    kinds, (moved_by, faster) = [exposure.traffic for exposure in exposures], of_job(measures)
+    traffic, total_bytes = kinds[0], sum(kind.total_bytes for kind in kinds)
+    volume = f" ({format_bytes(total_bytes)} per step)" if total_bytes else ""
     return Candidate(
         id=COMM_BANDWIDTH_BOUND,
-        summary=f"{traffic.op} traffic{volume} saturates the link",
-        lost_us=traffic.exposed_us,
-        changes=(Change("scale_transfer", (), (_left(exposure),), traffic.role),),
-        basis=stands_on(exposure),
+        summary=f"{' and '.join(dict.fromkeys(kind.op for kind in kinds))} traffic{volume} is bandwidth-bound",
+        lost_us=sum(kind.exposed_us for kind in kinds),
+        changes=(Change("scale_transfer", (), (_left(exposures),), traffic.role),),
+        basis=stands_on(*exposures),
         evidence=(
-            Evidence(
-                f"{format_us(traffic.transfer_us)} of transfer per step in {traffic.count:.0f} calls,"
-                f" {format_share(traffic.hidden_share)} hidden"
-            ),
+            *(Evidence(kind.transfer_words) for kind in kinds),
             *(Evidence(words) for words in [reached_words(measures, traffic)] if words),
             *moved_by,
             *exposed_transfer(measures, traffic),
@@ -60,13 +60,15 @@ def saturated(measures: Measures, exposure: Exposure) -> Candidate:
     )
 
 
-def _left(exposure: Exposure) -> float:
+def _left(exposures: Sequence[Exposure]) -> float:
     """Share of the transfer time that is left of half the bytes: the latency of each call does not go with them."""
-    traffic, model = exposure.traffic, exposure.model
-    took_ns = float(traffic.times_us.sum()) * 1e3
-    if model is None or took_ns <= 0:
+    took_ns = sum(float(exposure.traffic.times_us.sum()) for exposure in exposures) * 1e3
+    models = [exposure.model for exposure in exposures if exposure.model is not None]
+    if len(models) < len(exposures) or took_ns <= 0:
         return HALF
-    return 1.0 - HALF * min(1.0, float(traffic.sizes_bytes.sum()) / model.bytes_per_ns / took_ns)
+    sizes = (float(exposure.traffic.sizes_bytes.sum()) for exposure in exposures)
+    by_bytes_ns = sum(size / model.bytes_per_ns for size, model in zip(sizes, models, strict=True))
+    return 1.0 - HALF * min(1.0, by_bytes_ns / took_ns)
 
 
 def _fix(measures: Measures, role: str) -> Fix:

@@ -62,14 +62,14 @@ def longer_phase(measures: Measures, position: int, least_us: float) -> list[Evi
     beyond its typical peer, at least `least_us` per step; [] for none.
     """
     ranks = measures.job.ranks
-    mine = _phase_times(ranks[position])
+    own_ns = _phase_times(ranks[position])
     peers = [_phase_times(facts) for at_rank, facts in enumerate(ranks) if at_rank != position]
-    usual = {name: averages.typical(np.array([peer.get(name, 0.0) for peer in peers])) for name in mine}
-    name = max(mine, key=lambda name: mine[name] - usual[name], default="")
-    if not name or mine[name] - usual[name] < least_us * 1e3:
+    usual = {name: averages.typical(np.array([peer.get(name, 0.0) for peer in peers])) for name in own_ns}
+    name = max(own_ns, key=lambda name: own_ns[name] - usual[name], default="")
+    if not name or own_ns[name] - usual[name] < least_us * 1e3:
         return []
-    text = f"its host spends {format_us(mine[name] / 1e3)} per step in {format_name(name)}"
-    text += f", the typical peer {format_us(usual[name] / 1e3)}"
+    took, usually = format_us(own_ns[name] / 1e3), format_us(usual[name] / 1e3)
+    text = f"all of {format_name(name)} takes its host {took} per step, the typical peer's {usually}"
     return [Evidence(text, measures.job.rank_ids[position])]
 
 

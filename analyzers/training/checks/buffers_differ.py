@@ -1,9 +1,9 @@
 """Buffers (running statistics of BatchNorm, say) drift apart because nothing synchronizes them.
 
-What it detects: after a trace window buffers differ between ranks of a DistributedDataParallel model that was told
-not to broadcast buffers, or of a model whose gradients the script sums over all ranks itself.
-Why it matters: it may be meant so. But an evaluation or a checkpoint of one rank uses that rank's statistics, taken
-from its share of the data alone; after a restart from it every rank goes on with them.
+What it detects: after a trace window buffers differ between ranks of a model. Either DistributedDataParallel was told
+not to broadcast its buffers, or the script sums its gradients over all ranks itself.
+Why it matters: it may be meant so. But an evaluation or checkpoint of one rank uses that rank's statistics, taken from
+its share of the data; after a restart from it every rank goes on with them.
 How to fix: `broadcast_buffers=True`, SyncBatchNorm, or averaging the buffers before evaluating and saving.
 Limits: as training.replicas_differ. With `broadcast_buffers=True` buffers that a forward changes differ until the next
 forward: nothing is said then.

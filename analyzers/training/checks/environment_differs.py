@@ -2,7 +2,7 @@
 
 What it detects: versions of torch, Python, CUDA, HIP and NCCL, and NCCL's variables, that are not the same on all
 ranks. Variables that name a host's own interfaces, devices and files are left out.
-Why it matters: results are rounded differently, one rank may be slower for its libraries alone, and different settings
+Why it matters: results are rounded differently, and one rank may be slower for its libraries alone. Different settings
 of NCCL make ranks choose different algorithms: a hang at worst.
 How to fix: one image and one environment for all hosts.
 Limits: needs ddprof's own capture.

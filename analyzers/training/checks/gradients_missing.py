@@ -1,9 +1,9 @@
 """Some ranks have no gradient for parameters that have one on other ranks.
 
-What it detects: parameters that all ranks are meant to hold alike, and that had a gradient on some ranks only when the
-optimizer stepped.
-Why it matters: a rank without the gradient leaves the parameter as it is while others change it. Where the script sums
-gradients itself and skips what is None, ranks also sum different tensors with one another, or wait for ever.
+What it detects: parameters that all ranks are meant to hold alike had a gradient on some ranks only when the optimizer
+stepped.
+Why it matters: a rank without the gradient leaves the parameter as it is while others change it. A script may sum
+gradients itself and skip what is None. Ranks then sum different tensors with one another, or wait for ever.
 How to fix: sum over all ranks for every parameter, zeros where a rank has none; or DistributedDataParallel with
 `find_unused_parameters=True`.
 Limits: needs ddprof's own capture; only steps of trace windows are looked at. Experts, stages and shards that ranks own

@@ -4,7 +4,7 @@ What it detects: after a trace window the parameters of a DistributedDataParalle
 those of a model whose gradients the script sums over all ranks itself; or parameters outside the wrapper differ in a
 job that has one.
 Why it matters: the ranks then train different models with averaged gradients. The loss that one rank prints, and the
-checkpoint that one rank saves, stand for none of the others, and no error is raised.
+checkpoint that it saves, stand for none of the others; no error is raised.
 How to fix: call the wrapper, not `model.module`; no `no_sync()` around the last backward of a step; load or change
 weights on every rank, or before wrapping; broadcast the initial parameters where the script sums gradients itself; put
 every trained module, losses with parameters too, into the wrapper.

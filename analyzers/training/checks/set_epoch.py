@@ -1,12 +1,12 @@
 """Every epoch comes in the same order: `set_epoch` is not called.
 
-What it detects: a pass over the training data that begins with the DistributedSampler in the very state in which the
-whole pass before began, though the sampler shuffles.
+What it detects: a pass over the training data begins with the DistributedSampler in the state of the pass before,
+though it shuffles.
 Why it matters: DistributedSampler draws its order from seed and epoch. Without `set_epoch` every epoch has the order,
 the batches and the split over ranks of the first one; on some ranks only, ranks read each other's samples.
 How to fix: `sampler.set_epoch(epoch)` before each pass, on every rank.
-Limits: needs ddprof's own capture and at least one whole pass that was followed by another. Samplers that draw their
-indices in a way of their own, and loaders that frameworks tell the epoch, are not accused.
+Limits: needs ddprof's own capture and at least one whole pass that was followed by another. Samplers with a way of
+their own to draw indices, and loaders that frameworks tell the epoch, are not accused.
 Sources: torch.utils.data.distributed.DistributedSampler documentation.
 """
 

@@ -1,11 +1,11 @@
 """Ranks of one model train on unequal numbers of batches.
 
-What it detects: the job ended by itself, some ranks of a DistributedDataParallel model made fewer optimizer steps than
-others, and while the others made more they had ended: their data was used up, as the context manager `Join` allows.
-Why it matters: a rank without data still takes part in each sum, with zeros. Averages are taken over all ranks all the
-same, so the last steps learn from fewer samples at a smaller rate; samples of the short ranks count more in others.
+What it detects: the job ended by itself, and some ranks of a DistributedDataParallel model made fewer optimizer steps
+than others. While the others made more they had ended: their data was used up, as the context manager `Join` allows.
+Why it matters: a rank without data still takes part in each sum, with zeros. Averages are over all ranks all the same,
+so the last steps learn from fewer samples at a smaller rate; samples of the short ranks count more in others.
 How to fix: shards of equal length (DistributedSampler pads or drops), or `divide_by_initial_world_size=False` in
-`Join`, so that averages are taken over the ranks that have data.
+`Join`, which takes averages over ranks that have data.
 Limits: needs ddprof's own capture, and a job that ended without an error. Differences below 2 % of the steps, or of a
 single step, are what padding would hide.
 Sources: torch.distributed.algorithms.Join documentation.

@@ -1,14 +1,14 @@
 """Parameters that the optimizer holds and no step gives a gradient.
 
-What it detects: parameters with `requires_grad` that have no gradient when their optimizer steps, on any rank, in all
-steps of a trace window and up to a hundred after it; and for which the optimizer has no state, where it keeps some.
-Why it matters: they are never trained. Often a layer is not called any more, an output is not part of the loss, or a
-tensor was detached. In DistributedDataParallel they also need `find_unused_parameters`, which walks the graph in each
-step.
+What it detects: parameters with `requires_grad` that have no gradient on any rank when their optimizer steps. That
+holds in all steps of a trace window and up to a hundred after it; and for which the optimizer has no state, where it
+keeps some.
+Why it matters: they are never trained. Often a layer is not called any more, an output is not in the loss, or a tensor
+was detached. In DistributedDataParallel they also need `find_unused_parameters`, which walks the graph in each step.
 How to fix: use them, freeze them (`requires_grad_(False)`), or remove them.
-Limits: needs ddprof's own capture. What a step uses only now and then (a head of one task, an expert that no token
-reaches) can look unused where the optimizer keeps no state. Frozen parameters, gradients that are zero, and optimizers
-that no parameter of the model is given to (ZeRO's master copies) are not looked at.
+Limits: needs ddprof's own capture. Some parts are used only now and then: a head of one task, an expert that no token
+reaches. They can look unused where the optimizer keeps no state. Frozen parameters and gradients that are zero are not
+looked at. Nor are optimizers that hold no parameter of the model (ZeRO's master copies).
 Sources: DistributedDataParallel documentation (find_unused_parameters).
 """
 

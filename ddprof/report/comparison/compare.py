@@ -131,7 +131,8 @@ def _timed_step(before: Report, after: Report, traced: Delta) -> Delta | None:
 
 def _timer_notes(before: Report, after: Report, step: Delta, traced: Delta) -> Iterator[str]:
     if step is not traced:
-        yield f"the step is that of all {before.steps.timed} and {after.steps.timed} steps timed outside the windows"
+        timed = f"all {before.steps.timed} and {after.steps.timed} steps timed outside the windows"
+        yield f"the step is that of {timed}; its causes are those of the traced steps"
     if step.outcome != traced.outcome and traced.outcome in ("slower", "faster"):
         words = f"{format_us(abs(traced.change_us))} {traced.outcome}"
         yield f"the traced steps alone were {words}; those of the whole run do not show that"

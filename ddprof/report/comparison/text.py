@@ -11,7 +11,7 @@ from ddprof.units import format_share, format_us
 _OUTCOME_WORDS = {
     "slower": "slower",
     "faster": "faster",
-    "same": "no change",
+    "same": "negligible",
     "noise": "within the noise",
     "unknown": "too few steps to say",
     "disagree": "not judged",
@@ -85,4 +85,5 @@ def _names(comparison: Comparison) -> list[str]:
 
 
 def _signed(value_us: float) -> str:
-    return f"{'+' if value_us >= 0 else '-'}{format_us(abs(value_us))}"
+    shown_us = round(value_us, 3)  # clocks tell nanoseconds apart
+    return f"{'+' if shown_us >= 0 else '-'}{format_us(abs(shown_us))}"

@@ -49,7 +49,7 @@ def _findings(report: Report) -> Markup:
     if not ranked:
         return tag("section", tag("h2", "Findings"), tag("p", phrases.nothing_found_words(report)))
     shown, rest = ranked[: phrases.MAX_FINDINGS], ranked[phrases.MAX_FINDINGS :]
-    words = "By the step time that fixing them saves. Gains overlap; never add them."
+    words = f"{phrases.order_words(report).capitalize()}. Gains overlap; never add them."
     cards = [card(report, finding, number) for number, finding in enumerate(ranked, 1)]
     cards, left = cards[: len(shown)], cards[len(shown) :]
     more = tag("details", tag("summary", f"{len(rest)} more"), *left) if rest else None

@@ -24,7 +24,7 @@ def test_suggests_expandable_segments_and_says_retries_outside_the_trace(faulty:
     worst = int(np.argmax(measures.host_spans_us["allocator"]))
     counts = np.where(np.arange(4) == worst, 2.0, 500.0)
     said = candidate(ID, replace(measures, host_counts={**measures.host_counts, "allocator": counts}))
-    assert said.evidence[0].text.startswith("2 calls") and said.evidence[0].rank == measures.job.rank_ids[worst]
+    assert said.evidence[0].text.startswith("2 alloc") and said.evidence[0].rank == measures.job.rank_ids[worst]
     said = candidate(ID, with_sidecars(healthy, {}, {"allocator": {"retries": 7}}, {}))
     assert said.ranks == (1,) and "7 times" in said.evidence[0].text
 

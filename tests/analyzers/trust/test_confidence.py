@@ -22,7 +22,7 @@ def test_it_is_the_measured_precision_and_each_doubt_lowers_it() -> None:
     sure = confidence("host.gc", Basis.RECORDED, (), TABLE)
     assert sure.value == pytest.approx(19 / 20, abs=0.03)
     assert sure.grounds == "such findings were right in 19 of 20 labelled runs (at least 78 %)"
-    assert confidence("host.new", Basis.TIMED, (), TABLE).grounds == "never measured on labelled runs"
+    assert confidence("host.new", Basis.TIMED, (), TABLE).grounds == "no labelled run had such a finding"
     doubted = confidence("host.gc", Basis.RECORDED, (Doubt.TWO_STEPS, Doubt.ONE_STEP, Doubt.MISSING_RANKS), TABLE)
     factor = TABLE.factor("one_step")  # under two steps nothing was wrong
     assert doubted.value == pytest.approx(sure.value * factor * factor)

@@ -75,7 +75,7 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
 def _polls(line: str, rank: int) -> Fix:
     return Fix(
         setting=line,
-        current=f"a thread of rank {rank} that computes all the time",
+        current=f"a thread of rank {rank} that computes",
         suggested="sleep between polls (time.sleep, Event.wait), or run in a separate process",
         patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
         why="a thread that computes in Python keeps the GIL for 5 ms at a time",

@@ -142,7 +142,7 @@ def _add_samples(
     lengths = [span[1] - span[0] for span in spans if span is not None]
     step_ns = int(np.median(lengths)) if lengths else None
     if any(is_coarse(process, step_ns) for process in processes if process.worker is None):
-        issue = f"{source.label}: stacks were sampled less than {MIN_PER_STEP} times per step to keep their cost low"
+        issue = f"{source.label}: stacks were sampled fewer than {MIN_PER_STEP} times per step to keep their cost low"
         notes.append(HealthNote(issue, "lines of the script have no times", "info"))
     traced = Script(tables["script_spans"], tables["script_stacks"], tables["script_frames"])
     script = with_samples(traced, processes, tables["tracks"], step_ns)

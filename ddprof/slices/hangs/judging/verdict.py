@@ -107,8 +107,8 @@ def _row(evidence: RankEvidence) -> RankRow:
 def _nothing(ranks: Sequence[RankEvidence]) -> str:
     if not ranks:
         return "No rank left a dump, a stack or a sidecar: nothing is known."
+    if all(e.ending.how == "finished" for e in ranks):
+        return "No collective is stuck: the job ended in order."
     if any(e.has_calls for e in ranks):
-        return (
-            "No collective is stuck: every one that was recorded has ended, or all ranks were in the middle of a step."
-        )
+        return "No collective is stuck: those recorded have ended, or all ranks were in the middle of a step."
     return "No rank left a record of its collectives, and no stack shows one: the stuck call is unknown."

@@ -67,7 +67,7 @@ _COUNTED = (
 )
 _AT = re.compile(
     # "epoch: [1/200], global_step: 10": no counter in brackets, but that of the epoch
-    rf"\bepoch\W{{0,4}}\[\d{{1,7}}/\d{{1,7}}\].{{0,9}}{_COUNTED}"
+    rf"\bepoch\W{{0,4}}\[\s{{0,6}}\d{{1,7}}/\d{{1,7}}\s?\].{{0,9}}{_COUNTED}"
     # A counter in brackets, behind that of the epoch: SwAV's without a total, I-JEPA's in the same
     r"|\bepoch\W{0,4}\[\d{1,7}(?:/\d{1,7})?\]\[\s{0,8}(?P<alone>\d{1,12})\]"
     r"|\[\d{1,7},\s{1,8}(?P<within>\d{1,12})(?:\]|/)"
@@ -145,7 +145,7 @@ class KeyedLines:
             self._head = int(head["n"] or head["of_rl"])
             return False
         trains = "loss" in text or _OF_TRAINING.search(text)
-        if not trains or EVALUATION.search(text, 0, at.start()):
+        if not trains or EVALUATION.search(text, 0, at.end()):
             return False
         number = int(next(group for group in at.groups() if group).replace(",", ""))
         fields, clock = _fields(text), stamp_of(text[: at.start()])

@@ -64,9 +64,11 @@ class BarLines:
             )
 
     def _ended(self, label: str, total: str, at: int) -> int:
-        """Iterations of such bars that ended: where one has, the next begins anew, as in the next epoch."""
+        """Iterations of such bars that ended: where one has, the next is of the next epoch, or another rank's in a log
+        of the Trainer, which draws one bar for the whole run.
+        """
         ended, before = self._at.get((label, total), (0, 0))
-        ended += before if at <= 1 and before == int(total) > 1 else 0
+        ended += before if at <= 1 and before == int(total) > 1 and not self.is_of_trainer else 0
         self._at[label, total] = ended, at
         return ended
 

@@ -24,9 +24,13 @@ _TIMED_OUT = re.compile(
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
 )
-# What Lightning says of a signal, and a script of settings it does not know
-_STOPPED = re.compile(r"(?<=Received )SIGTERM\b|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*")
-STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ")
+# What Lightning and torchrun say of a signal, and a script of settings it does not know
+_STOPPED = re.compile(
+    r"(?<=Received )SIGTERM\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
+    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
+)
+_SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
+STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
@@ -79,7 +83,8 @@ class LastError:
             self._name(end[0])
             self._cancelled = end["job"], self.error
         elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
-            self._name(stop[0])
+            signal = stop["signal"] or ""
+            self._name(_SIGNALS.get(signal, signal or stop[0]))
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and "running out" not in line.text and not self.error:  # which is advice

@@ -176,10 +176,11 @@ def test_a_job_that_went_back_did_iterations_again_and_waited_for_none_of_them(t
 
 def test_the_bars_of_many_ranks_in_one_file_are_those_of_one(tmp_path: Path) -> None:
     bars = ["***** Running training *****  Total optimization steps = 9"]
-    for first in (1, 6):  # four bars come together, each rank's behind the one before
+    for first in (1, 6):  # four bars come together, each rank's behind the one before, and a fifth rank's last
         for rank in range(4):
             span = range(first, min(10, first + 5))
             bars += [f" {n}%|█▏ | {n}/9 [{2 * n:02d}:{rank:02d}<09:00, 120.{rank}{n}s/it]" for n in span]
+    bars += [f" {n}%|█▏ | {n}/9 [{2 * n:02d}:04<09:00, 120.4{n}s/it]" for n in range(1, 10)]
     report = explained(tmp_path, "\n".join([*bars, ""]))
     assert report.iterations is not None and report.iterations.lines == 8 and report.findings == ()
     assert report.iterations.median_ms == pytest.approx(120_000, rel=0.01)

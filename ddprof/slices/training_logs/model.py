@@ -27,6 +27,7 @@ class LoggedIteration:
     batch: int | None = None  # samples of all ranks
     printed_ms: float | None = None  # where the clock says otherwise
     goes_on: bool = False  # first of an epoch that counts anew
+    grain_ms: float = 0.0  # of a time by the lines' clock: so much it may be off
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     times = [iteration.mean_ms for iteration in counted]
     middle, bound = median(times), _usual_ms(counted)
     bound = max(bound, (1 + WARNING_SHARE) * middle)
-    slow = [iteration for iteration in counted if len(counted) > 2 and iteration.mean_ms > bound]
+    slow = [one for one in counted if len(counted) > 2 and one.mean_ms - one.grain_ms > bound]
     steps = Counter(now.number - before.number for before, now in pairwise(iterations))
     deciles = quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
     rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]

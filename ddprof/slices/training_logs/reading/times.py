@@ -137,7 +137,8 @@ def by_clock(records: Sequence[LoggedRecord]) -> Timed:
         span_s = record.clock.s - anchor.clock.s
         if span_s >= GRAINS * max(record.clock.grain_s, anchor.clock.grain_s):
             ms = span_s * 1e3 / (record.number - anchor.number)
-            told = LoggedIteration(record.number, ms, record.tflops, record.batch, goes_on=goes_on)
+            grain_ms = (record.clock.grain_s + anchor.clock.grain_s) * 1e3 / (record.number - anchor.number)
+            told = LoggedIteration(record.number, ms, record.tflops, record.batch, None, goes_on, grain_ms)
             timed.iterations.append(told)
             timed.lapses.append((record.number, span_s * 1e3, span_s * 1e3))
             last = record.number - anchor.number, span_s * 1e3

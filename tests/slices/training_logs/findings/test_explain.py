@@ -354,7 +354,7 @@ def test_timers_are_parts_of_the_time_printed_beside_them_also_where_that_is_a_r
 @pytest.mark.parametrize(("row", "writer"), [("      {}/9 2.29G 0.7 640:", "tqdm"), ("", "bars without a label")])
 def test_a_bar_that_each_epoch_draws_anew_is_no_return_to_a_checkpoint(tmp_path: Path, row: str, writer: str) -> None:
     bar = " 9%|█▏ | {}/{} [{:02d}:{:02d}<09:00, 1.20s/it]\n"
-    rows = [row.format(e) + bar.format(25 * n, 100, n // 2, n % 2 * 30) for e in range(3) for n in range(5)]
+    rows = [row.format(e) + bar.format(25 * n, 100, *divmod(int(30.4 * n), 60)) for e in range(3) for n in range(5)]
     report = explained(tmp_path, "loss = 2.1\n" + "".join([*rows, bar.format(9, 9, 0, 9)]))
     assert (report.log.writers, report.findings) == ((writer,), ()) and report.iterations is not None
     assert report.iterations.lines == 10

@@ -23,8 +23,8 @@ _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
 _OTHER_JSON = "JSON, but not a trace"
 _JSON_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
-OTHER_TEXT = "not a trace (neither JSON nor SQLite)"
-NO_TIMES = "a log of a training in which ddprof finds no time of a step: print it in each line, or `ddprof run` the job"
+OTHER_TEXT = "not a trace (neither JSON nor SQLite), nor a log with times of training steps"
+NO_TIMES = "a log of a training without the times of three steps: print one in each line, or `ddprof run` the job"
 _OBJECT, _LOSS = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"'), re.compile(rb'loss\w{0,20}": ?-?\d')  # one in each line
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
@@ -88,7 +88,7 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
 _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
         re.compile(rb"^\S{1,200}:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE) ", re.M),
-        "a debug log of NCCL, which states calls and settings without times: give ddprof traces of the same job",
+        "a log with debug lines of NCCL, which hold calls and settings without times: give ddprof traces of the job",
     ),
     (
         re.compile(

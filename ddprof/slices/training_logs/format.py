@@ -27,6 +27,7 @@ _MARKS = re.compile(
     r"|\bstep:\s{1,12}\d{1,12}\s.{0,200}?\btps: \d"
     r"|'train_runtime': '?\d|'loss': '?\d.{0,400}'epoch': '?\d|Total optimization steps = \d"
     r"|\bstep\s{1,12}\d{1,12}/\d{1,12} \|.{0,160}? ms \|.{0,80}? tok/s"
+    r"|slurmstepd: error: \*{3} (?:JOB|STEP) \d"
     r"|completed step: \d{1,12}, seconds: \d| ups[= ]\d[\d.]{0,20}(?:,| \|).{0,120}? num_updates[= ]\d"
     r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
@@ -40,7 +41,7 @@ _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|pr
 _BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
 _FAILED, _OF_TRAINING = (
     (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT ", b".py: error: "),
-    (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning"),
+    (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
 )
 
 

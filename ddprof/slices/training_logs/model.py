@@ -26,6 +26,8 @@ class LoggedIteration:
     tflops: float | None = None  # per device and second, as the framework counts them
     batch: int | None = None  # samples of all ranks
     printed_ms: float | None = None  # where the clock says otherwise
+    goes_on: bool = False  # first of an epoch that counts anew
+    grain_ms: float = 0.0  # of a time by the lines' clock: so much it may be off
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,13 @@ class LoggedStraggling:
 @dataclass(frozen=True)
 class LoggedDevices:
     """`mfu`: median share of the devices' peak rate; `memory`: the largest share in use; `retries`: allocations tried
-    again after the cache was given back.
+    again after the cache was given back; `skipped`: steps that DeepSpeed skipped as gradients overflow, and all steps.
     """
 
     mfu: float | None = None
     memory: float | None = None
     retries: int = 0
+    skipped: tuple[int, int] = 0, 0
 
 
 @dataclass(frozen=True)

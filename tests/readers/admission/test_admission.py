@@ -37,10 +37,10 @@ FILES = {
     "Chakra .protobuf.": b"^\x12\x10\n\x06schema\xea\x01\x051.0.1\x12\t\n\x03pid",
     "Chakra .protobuf., which has no timeline": b"\x07\n\x050.0.4\x1e\x08\x01\x12\x03mm0",
     "a memory timeline of PyTorch": b"<html><head><meta /><title>GPU Memory Timeline HTML</title></head></html>",
-    "debug log of NCCL": b"\nvm:617:640 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7c40 count 1 datatype 7 op 0\n",
-    "a log of a training in which ddprof finds no time of a step": b"start\n"
+    "debug lines of NCCL": b"\nvm:617:640 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x7c40 count 1 datatype 7 op 0\n",
+    "a log of a training without the times of three steps": b"start\n"
     + b"[Epoch 7 Batch 100/171] loss=0.0964, acc=0.9\n" * 3,
-    "a log of a training in which ddprof finds no": b'{"train_loss": 7.9, "epoch": 8}\n{"train_loss": 7.8}\n',
+    "a log of a training without the times": b'{"train_loss": 7.9, "epoch": 8}\n{"train_loss": 7.8}\n',
     "state of a Hugging Face Trainer": b'{\n "best_metric": null,\n "best_model_checkpoint": null,\n "epoch": 1}',
     "text of nvprof": b"==18148== NVPROF is profiling process 18148, command: python train.py\n",
     "events of DLRover": b'[2025-04-21T23:31:09.074419] [426] [22b7] [Trainer] [#step] [BEGIN] {"global_step": 7}\n',
@@ -95,8 +95,8 @@ def test_other_content_is_not_taken_for_one(tmp_path: Path, content: bytes) -> N
 
 def test_a_log_of_training_may_begin_with_megabytes_of_another_program(tmp_path: Path) -> None:
     path = tmp_path / "job.out"
-    path.write_bytes(FILES["debug log of NCCL"] * 20_000)
-    assert "debug log of NCCL" in refusal(str(path))
+    path.write_bytes(FILES["debug lines of NCCL"] * 20_000)
+    assert "debug lines of NCCL" in refusal(str(path))
     with path.open("ab") as file:
         file.write(b" iteration 7/ 9 | elapsed time per iteration (ms): 1000.0 | lm loss: 1.0 |\n")
     assert "a training log" in refusal(str(path))

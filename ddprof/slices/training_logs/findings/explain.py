@@ -68,8 +68,10 @@ def _usual(summary: IterationSummary | None) -> Iterator[str]:
 
 def _ended(log: TrainingLog) -> Iterator[str]:
     if log.error:
-        after = f"after iteration {log.iterations[-1].number}" if log.iterations else "without a timed iteration"
-        yield f"The log ends {after} in {log.error}"
+        if log.iterations:
+            yield f"The log ends after iteration {log.iterations[-1].number} in {log.error}"
+        else:  # others may have been logged in words that are not known
+            yield f"The log ends in {log.error}; ddprof finds no iteration in it"
 
 
 def _sentence(

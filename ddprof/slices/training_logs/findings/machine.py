@@ -10,6 +10,8 @@ from ddprof.units import format_count, format_share
 
 # The least of the large language models that PaLM (Chowdhery et al., 2022, arXiv 2204.02311, table 3) compares.
 LEAST_PUBLISHED_MFU = 0.213
+# Steps that a scale of the loss takes from DeepSpeed's 2 ** 32 to one, each to its half.
+_SEARCHED = 32
 
 
 def is_possible(devices: LoggedDevices) -> bool:
@@ -37,6 +39,14 @@ def _of_devices(devices: LoggedDevices, iterations: IterationSummary | None) -> 
             "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF helps where free memory lies in pieces",
         )
         yield LogFinding("memory_full", "warning", summary, devices.memory or 0.0, (), evidence, "host_allocator")
+    skipped, steps = devices.skipped
+    if skipped > _SEARCHED and 2 * skipped > steps:
+        summary = f"The optimizer skipped {skipped} of {format_count(steps, 'step')}: their time is spent for nothing"
+        evidence = (
+            "gradients overflow in half precision (fp16) at any scale of the loss",
+            "bf16, where the devices have it, has the range of float32",
+        )
+        yield LogFinding("skipped_steps", "critical", summary, skipped / steps, (), evidence)
     if devices.mfu is not None and 0 < devices.mfu < LEAST_PUBLISHED_MFU:
         summary = f"The devices do {format_share(devices.mfu)} of the arithmetic they could (mfu){used}"
         evidence = (

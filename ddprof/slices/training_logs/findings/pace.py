@@ -91,7 +91,7 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     both. Parts (epochs, too) are told apart where the deciles of one lie beyond those of another, by what is worth it.
     """
     starts = [
-        at + 1 for at, (a, b) in enumerate(pairwise(log.iterations)) if b.number <= min(a.number, 2 * summary.every)
+        at for at, (a, b) in enumerate(pairwise(log.iterations), 1) if b.number <= min(a.number, 2 * summary.every)
     ]
     parts = [log.iterations[a:b] for a, b in pairwise((0, *starts, len(log.iterations)))]
     deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
@@ -99,6 +99,9 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
         return
     paces = ", ".join(format_us(middle[4] * 1e3) for middle in deciles[:_NAMED])
     text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"
+    if all(log.iterations[at].goes_on for at in starts):  # each time in the next epoch
+        yield LogFinding("runs", "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
+        return
     evidence = ("several runs in one file, or epochs of unlike work: give each run as a file of its own",)
     yield LogFinding("runs", "warning", text, 0.0, (), evidence)
 
@@ -162,6 +165,11 @@ def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[
     verb = "is" if len(summary.slow) == 1 else "are"
     period = period_of([iteration.number for iteration in summary.slow], stride)
     often = f", one in every {period}," if period else ""
+    if not period:
+        far_ms = (max(iteration.mean_ms for iteration in summary.slow) + summary.median_ms) / 2
+        longest = [iteration.number for iteration in summary.slow if iteration.mean_ms > far_ms]
+        period = period_of(longest, stride)
+        often = f", the longest one in every {period}," if period else ""
     text = (
         f"{len(summary.slow)} of {summary.counted} {what}{often} {verb} far above the usual "
         f"{format_us(summary.median_ms * 1e3)}, which costs {format_share(summary.slow_share)} of the time"
@@ -232,7 +240,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     times = [iteration.mean_ms for iteration in counted]
     middle, bound = median(times), _usual_ms(counted)
     bound = max(bound, (1 + WARNING_SHARE) * middle)
-    slow = [iteration for iteration in counted if len(counted) > 2 and iteration.mean_ms > bound]
+    slow = [one for one in counted if len(counted) > 2 and one.mean_ms - one.grain_ms > bound]
     steps = Counter(now.number - before.number for before, now in pairwise(iterations))
     deciles = quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
     rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]

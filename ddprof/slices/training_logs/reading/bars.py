@@ -39,6 +39,7 @@ class BarLines:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, str], list[LoggedRecord]] = defaultdict(list)
+        self._at: dict[tuple[str, str], tuple[int, int]] = {}  # iterations of bars that ended, and where the last is
         self.is_of_trainer = False
 
     def take(self, line: LogLine) -> None:
@@ -53,12 +54,23 @@ class BarLines:
             begin, at, total = match.end(), int(match["n"]), match["total"]
             if label not in (_EPOCH, _ROW, _UNLABELLED, *_LABELS):
                 continue
-            before = epoch * int(total) if label in (_EPOCH, _ROW) and total != "?" else 0
+            before = (
+                0 if total == "?" else epoch * int(total) if label in (_EPOCH, _ROW) else self._ended(label, total, at)
+            )
             rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
             ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
             self._drawn[label, total].append(
                 LoggedRecord(before + at, ms, Stamp(_seconds(match["elapsed"] or match["rich"]), 1.0))
             )
+
+    def _ended(self, label: str, total: str, at: int) -> int:
+        """Iterations of such bars that ended: where one has, the next is of the next epoch, or another rank's in a log
+        of the Trainer, which draws one bar for the whole run.
+        """
+        ended, before = self._at.get((label, total), (0, 0))
+        ended += before if at <= 1 and before == int(total) > 1 and not self.is_of_trainer else 0
+        self._at[label, total] = ended, at
+        return ended
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
         """(writer, bars) of the training: the bars of epochs, else labelled ones, else the longest without a label."""

@@ -17,16 +17,20 @@ _OUT_OF_MEMORY = re.compile(
 )
 # "[rank13]:[E218 04:54:22 ...] [Rank 1] Watchdog ...": the number in its group stands second
 _TIMED_OUT = re.compile(
-    r"(?:\[rank(?P<rank>\d{1,7})\].{0,200}?)?\[Rank (?P<of_group>\d{1,7})\] Watchdog caught collective operation "
+    r"(?:\[rank(?P<rank>\d{1,7})\].{0,200}?)?\[Rank (?P<of_group>\d{1,7})\] Watchdog caught(?: collective operation "
     r"timeout: Work\w{1,40}\((?:SeqNum=(?P<number>\d{1,18}), )?OpType=(?P<op>\w{1,40}).*?"
-    r"ran for (?P<ms>\d{1,12}) milliseconds"
+    r"ran for (?P<ms>\d{1,12}) milliseconds|)"
 )
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
 )
-# What Lightning says of a signal, and a script of settings it does not know
-_STOPPED = re.compile(r"(?<=Received )SIGTERM\b|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*")
-STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ")
+# What Lightning and torchrun say of a signal, and a script of settings it does not know
+_STOPPED = re.compile(
+    r"(?<=Received )SIGTERM\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
+    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
+)
+_SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
+STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
@@ -52,7 +56,8 @@ class LastError:
         if self._error or not self._timed_out:
             return self._error
         calls = [
-            f"{format_ranks(sorted({rank for rank, _ in at}))} waited {max(ms for _, ms in at) / 1e3:.0f} s in {op}"
+            format_ranks(sorted({rank for rank, _ in at}))
+            + (f" waited {max(ms for _, ms in at) / 1e3:.0f} s in {op}" if op else " waited")  # its line is cut
             + f" (call {number})" * bool(number)
             for (op, number), at in self._timed_out.items()
         ]
@@ -68,8 +73,8 @@ class LastError:
         if TRACEBACK in line.text:
             self._open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
         elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
-            self._timed_out[late["op"], late["number"] or ""].append(
-                (int(late["rank"] or late["of_group"]), int(late["ms"]))
+            self._timed_out[late["op"] or "", late["number"] or ""].append(
+                (int(late["rank"] or late["of_group"]), int(late["ms"] or 0))
             )
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             job, before = self._cancelled
@@ -78,10 +83,11 @@ class LastError:
             self._name(end[0])
             self._cancelled = end["job"], self.error
         elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
-            self._name(stop[0])
+            signal = stop["signal"] or ""
+            self._name(_SIGNALS.get(signal, signal or stop[0]))
         elif line.who in self._open:
             self._follow(line)
-        elif "ut of memory" in line.text and not self.error:
+        elif "ut of memory" in line.text and "running out" not in line.text and not self.error:  # which is advice
             match = _OUT_OF_MEMORY.search(line.text)
             self._name(match[0] if match else line.text)
 

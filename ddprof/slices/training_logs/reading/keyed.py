@@ -36,7 +36,17 @@ WRITER = "lines of a training loop"
 # By preference: a key of one iteration before one of all or of a mean.
 _OF_ONE = (
     *("last_time", "iter_time", "iter time", "iteration_time", "iteration time", "step_time", "step time"),
-    *("batch_time", "batch time", "batch_cost", "avg_batch_cost", "per step", "dt", "time", "end_to_end"),
+    *(
+        "batch_time",
+        "batch time",
+        "batch_cost",
+        "avg_batch_cost",
+        "per step",
+        "dt",
+        "time",
+        "end_to_end",
+        "in brackets",
+    ),
 )
 _OF_ALL = ("train_time", "total_time", "total time", "elapsed", "elapsed_time", "time_elapsed", "wall_time")
 _MEAN = ("step_avg", "avg_step_time", "avg_time")
@@ -52,13 +62,15 @@ FEWEST = 3  # lines with rising numbers, before text is taken for the log of a t
 _FEWEST_RISING = 8
 _MOST_FALLS = 0.1  # of the lines; of single times half are shorter than the one before
 _COUNTED = (
-    r"\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}(?P<n>\d{1,12})\b(?!\.\d)"
+    r"\b(?:global[_ ]step|step|iter|iteration|update|batch(?:_id)?)\s{0,4}[:=#]?\s{0,12}\[?"
+    r"(?P<n>\d{1,3}(?:,\d{3}){1,3}|\d{1,12})\b(?!\.\d)"
 )
 _AT = re.compile(
     # "epoch: [1/200], global_step: 10": no counter in brackets, but that of the epoch
-    rf"\bepoch\W{{0,4}}\[\d{{1,7}}/\d{{1,7}}\].{{0,9}}{_COUNTED}"
-    # A counter in brackets, behind that of the epoch: SwAV's without a total
+    rf"\bepoch\W{{0,4}}\[\s{{0,6}}\d{{1,7}}/\d{{1,7}}\s?\].{{0,9}}{_COUNTED}"
+    # A counter in brackets, behind that of the epoch: SwAV's without a total, I-JEPA's in the same
     r"|\bepoch\W{0,4}\[\d{1,7}(?:/\d{1,7})?\]\[\s{0,8}(?P<alone>\d{1,12})\]"
+    r"|\[\d{1,7},\s{1,8}(?P<within>\d{1,12})(?:\]|/)"
     r"|\b(?:epoch|train|iter)(?:\(train\))?[^\w\[]{0,4}(?:\[?\s{0,6}\d{1,7}(?:\s?/\s?\d{1,7})?\s?\]?)?[\s:,]{0,4}"
     r"\[\s{0,8}(?P<at>\d{1,12})\s?/\s{0,8}\d{1,12}|" + _COUNTED.replace("<n>", "<later>"),
     re.IGNORECASE,
@@ -75,11 +87,17 @@ _ELAPSED = re.compile(
     r'(?P<s>\d{1,2})s?"'
 )
 _PER_STEP = re.compile(r"(?<![\w.])(?P<value>\d[\d.]{0,20})\s?(?P<unit>ms|s)/(?:step|iter|batch)\b")
-_EPOCH = re.compile(r"\bepoch\W{0,4}(?P<number>\d{1,7})", re.IGNORECASE)
+# Iterations per second, beside a number in the line: not those of a bar, which are means of its last few
+_PER_SECOND = re.compile(
+    r"(?<![\w.])(?P<after>\d[\d.]{0,20})\s?(?:iters?|updates|batches)/s(?:ec)?\b|\bit/sec[:=]?\s(?P<before>\d[\d.]{0,20})",
+    re.I,
+)
+_IN_BRACKETS = re.compile(r"\((?P<value>\d[\d.]{0,20}) ms\)$")
+_EPOCH = re.compile(r"\bepoch\W{0,4}(\d{1,7})|\[(\d{1,7}),\s{1,8}\d{1,12}(?:\]|/)", re.IGNORECASE)
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 # Composer, OLMo and NeMo-RL: a line per value, below one with the number.
-_HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}\]|= Step (?P<of_rl>\d{1,12})/\d{1,12} =")
+_HEAD = re.compile(r"\[(?:batch|step)=(?P<n>\d{1,12})/\d{1,12}[,\]]|= Step (?P<of_rl>\d{1,12})/\d{1,12} =")
 _RATE = re.compile(r"throughput/(?:device/)?batches_per_sec(?:ond)?[:=]\s?(?P<value>\d[\d.]{0,20})(?![\w:])")
 _MS = {"ms": 1.0, "us": 1e-3}  # else seconds
 _UNITS = (None, "ms", "us", "s", "sec", "secs", "seconds")
@@ -127,9 +145,9 @@ class KeyedLines:
             self._head = int(head["n"] or head["of_rl"])
             return False
         trains = "loss" in text or _OF_TRAINING.search(text)
-        if not trains or EVALUATION.search(text, 0, at.start()):
+        if not trains or EVALUATION.search(text, 0, at.end()):
             return False
-        number = int(next(group for group in at.groups() if group))
+        number = int(next(group for group in at.groups() if group).replace(",", ""))
         fields, clock = _fields(text), stamp_of(text[: at.start()])
         goes_on = number < self._before[0] and _is_next_epoch(self._before[1], text)
         left = _left(*self._before) if goes_on else None
@@ -200,8 +218,13 @@ def _fields(text: str) -> dict[str, tuple[float, float]]:
     if '"elapsed_time": "' in text and (since := _ELAPSED.search(text)) is not None:
         days, hours, minutes, seconds = (int(part or 0) for part in since.group("d", "h", "m", "s"))
         given["elapsed_time"] = ((days * 24 + hours) * 60 + minutes) * 6e4 + seconds * 1e3, 1e3
+    if text.endswith(" ms)") and (bracketed := _IN_BRACKETS.search(text)) is not None:
+        given["in brackets"] = _in_ms(bracketed["value"], "ms")
     if "s/" in text and (per_step := _PER_STEP.search(text)) is not None:
         given["per step"] = _in_ms(per_step["value"], per_step["unit"])
+    if "/s" in text and (rate := _PER_SECOND.search(text)) is not None:
+        per_s = one_float((rate["after"] or rate["before"]).rstrip("."))
+        given["per step"] = (1e3 / per_s, 0.0) if per_s else None
     times = {key: ms for key, ms in given.items() if ms is not None}
     if _UPDATE in times:
         ms, grain_ms = times.pop(_UPDATE)
@@ -218,7 +241,7 @@ def _below_head(text: str) -> dict[str, tuple[float, float]]:
 
 def _is_next_epoch(before: str, text: str) -> bool:
     last, this = _EPOCH.search(before), _EPOCH.search(text)
-    return last is not None and this is not None and int(this["number"]) == int(last["number"]) + 1
+    return last is not None and this is not None and int(this[1] or this[2]) == int(last[1] or last[2]) + 1
 
 
 def _left(number: int, text: str) -> int | None:

@@ -31,9 +31,9 @@ OF_FRAMEWORKS = (
         b"_batch_size ",
     ),
     *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
-    *(b"allocation retries", b"allocator cache flushes"),
+    *(b"allocation retries", b"allocator cache flushes", b", skipped="),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
-    *(b"Received SIGTERM", b"Detected KeyboardInterrupt", b".py: error: "),
+    *(b"Received SIGTERM", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
     b":::MLL",
 )
@@ -48,7 +48,7 @@ OF_LOOPS = (
     *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"s/iter", b"updt_s:", b"_to_end(s)"),
     *(b"[batch=", b"[step=", b"batches_per_sec"),
     *(b"step_avg:", b"elapsed:"),
-    *(b"oss=", b"oss:", b'oss":'),
+    *(b"oss=", b"oss:", b'oss":', b", iter:", b" tok/s;", b"/sec", b" ms)"),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = ("loss", "mfu", "tok", "grad", "train")
@@ -56,6 +56,7 @@ _AS_WORDS = ("lr", "eta", "epoch")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/"))
+_BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
@@ -64,7 +65,7 @@ _FROM = re.compile(
 )
 
 _STAMP = re.compile(
-    r"(?:(?P<y>\d{4})[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T]"
+    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T:]"
     r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
 )
 MOST_MS = 1e9  # twelve days: no iteration, and no part of one
@@ -81,19 +82,24 @@ class LogLine(NamedTuple):
 def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> Iterator[LogLine]:
     """The relevant lines, whole; while `reads_on`, all lines. Raises NoUsableInput where the file cannot be opened.
 
-    What a progress bar rewrites by carriage returns are lines of their own. The last line counts only if it ends as
-    the lines that are read do: one that was cut has cut numbers.
+    What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
+    line counts only if it ends as the lines that are read do: one that was cut has cut numbers.
     """
     rest = b""
     with open_blocks(path, member) as blocks:
         for block in blocks:
-            whole, _, rest = (rest + block).replace(b"\r", b"\n").rpartition(b"\n")
+            whole, _, rest = _broken(rest + block).rpartition(b"\n")
             yield from map(plain, wanted(whole, reads_on))
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.
     if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest:
         yield from map(plain, wanted(rest, reads_on))
+
+
+def _broken(text: bytes) -> bytes:
+    text = text.replace(b"\r", b"\n")
+    return _BEHIND_BAR.sub(b"\n", text) if b"][" in text else text
 
 
 def of_loops(text: bytes) -> Iterator[bytes]:

@@ -1,8 +1,9 @@
-"""A log's statements on its machine: devices (share of their peak rate, memory in use, allocations tried again), and
-transports by which NCCL joins ranks, from its own lines at NCCL_DEBUG=INFO, with what it warns of.
+"""A log's statements on its machine: devices (share of their peak rate, memory in use, allocations tried again, steps
+that overflow), and transports by which NCCL joins ranks, from its own lines at NCCL_DEBUG=INFO, with what it warns of.
 
 step: 1700  loss:  4.89452 ... memory: 29.90GiB(95.36%)  tps: 26,522  tflops: 18.03  mfu: 5.78%
 ... - root - WARNING - 3399 CUDA memory allocation retries.
+[Rank 0] step=2000, skipped=1999, lr=[0.0, 0.0], mom=[0.0, 0.0]
 ... [stage3.py:1998:step] 3 pytorch allocator cache flushes since last step. this happens when ...
 host:986:1254 [6] NCCL INFO Channel 00/0 : 6[6] -> 38[6] [send] via NET/IB/1/GDRDMA
 host:986:1254 [6] NCCL INFO NCCL_P2P_DISABLE set by environment to 1
@@ -28,6 +29,8 @@ _RETRIES = re.compile(
     r"(?P<all>\d{1,15}) CUDA memory allocation retries|(?P<more>\d{1,15}) pytorch allocator cache flu"
 )
 
+_SKIPPED = re.compile(r"\bstep=(?P<steps>\d{1,12}), skipped=(?P<skipped>\d{1,12}),")
+
 
 class DeviceLines:
     """Collects such values from the lines of one log."""
@@ -36,6 +39,7 @@ class DeviceLines:
         self._mfu: list[float] = []
         self._memory = 0.0
         self._retries, self._since_start = 0, 0
+        self._skipped = 0, 0
 
     def take(self, text: str) -> None:
         """Read the next line."""
@@ -43,6 +47,8 @@ class DeviceLines:
             self._mfu.append(one_float(mfu["after"] or mfu["of"] or mfu["before"]) or 0.0)
         if "memory: " in text and (memory := _MEMORY.search(text)) is not None:
             self._memory = max(self._memory, one_float(memory["percent"]) or 0.0)
+        if ", skipped=" in text and (skipped := _SKIPPED.search(text)) is not None:
+            self._skipped = one_int(skipped["skipped"]), one_int(skipped["steps"])
         if "alloca" in text and (retries := _RETRIES.search(text)) is not None:
             number = one_int(retries["all"] or retries["more"])
             if retries["more"]:
@@ -54,7 +60,7 @@ class DeviceLines:
     def devices(self) -> LoggedDevices:
         """The values of the whole log."""
         mfu = median(self._mfu) / 100 if self._mfu else None
-        return LoggedDevices(mfu, self._memory / 100 or None, self._retries)
+        return LoggedDevices(mfu, self._memory / 100 or None, self._retries, self._skipped)
 
 
 _CHANNEL = re.compile(

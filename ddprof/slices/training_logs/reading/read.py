@@ -64,7 +64,10 @@ def read_training_log(source: Source) -> TrainingLog:
     joined, run = transports.transports(), whole.run()
     failed = f"its status: {whole.status}" if whole.status not in ("", "success") else ""
     if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings or run):
-        raise NoUsableInput(f"{source.label}: a training log without a complete iteration, timer or call")
+        raise NoUsableInput(
+            f"{source.label}: a training log without a complete iteration, timer or call: print the time of "
+            "each step, or `ddprof run` the job"
+        )
     return TrainingLog(
         source.label,
         tuple(sorted(writers)),

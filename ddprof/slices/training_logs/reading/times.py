@@ -99,7 +99,8 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
                 timed.means.append((record.number, ms, lapse_ms))
                 ms, printed_ms = lapse_ms, ms
             timed.lapses.append((record.number, lapse_ms * steps, ms * steps))
-        timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch, printed_ms))
+        told = LoggedIteration(record.number, ms, record.tflops, record.batch, printed_ms, record.goes_on)
+        timed.iterations.append(told)
         last = (steps, (lapse_ms or 0.0) * steps) if steps > 0 else last
         before = record
     return timed
@@ -125,20 +126,23 @@ def by_clock(records: Sequence[LoggedRecord]) -> Timed:
     timed = Timed(are_means=True)
     anchor: LoggedRecord | None = None
     last = 0, 0.0  # iterations and ms between the last two lines
+    goes_on = False
     for record in records:
         if record.clock is None:
             continue
         if anchor is None or anchor.clock is None or record.number <= anchor.number or record.clock.s < anchor.clock.s:
             timed.lapses.extend(_between_epochs(anchor, record, last))
-            anchor = record
+            anchor, goes_on = record, record.goes_on
             continue
         span_s = record.clock.s - anchor.clock.s
         if span_s >= GRAINS * max(record.clock.grain_s, anchor.clock.grain_s):
             ms = span_s * 1e3 / (record.number - anchor.number)
-            timed.iterations.append(LoggedIteration(record.number, ms, record.tflops, record.batch))
+            grain_ms = (record.clock.grain_s + anchor.clock.grain_s) * 1e3 / (record.number - anchor.number)
+            told = LoggedIteration(record.number, ms, record.tflops, record.batch, None, goes_on, grain_ms)
+            timed.iterations.append(told)
             timed.lapses.append((record.number, span_s * 1e3, span_s * 1e3))
             last = record.number - anchor.number, span_s * 1e3
-            anchor = record
+            anchor, goes_on = record, False
     return timed
 
 

@@ -146,6 +146,9 @@ def test_a_devices_full_memory_and_low_rate_are_told_and_a_rate_that_cannot_be_i
     wrong = titan(tmp_path, "15233.49")
     assert wrong.iterations is not None and wrong.iterations.tflops is None and wrong.findings == ()
     assert any("an mfu of 15233 % cannot be" in said for said in wrong.abstained)
+    for last, told in ((32, []), (40, ["skipped_steps"])):  # the scale of the loss is looked for
+        text = "".join(SECOND.format(n=n) + f"[Rank 0] step={n}, skipped={n - 1}, lr=[0.0]\n" for n in (9, 20, last))
+        assert [finding.id for finding in explained(tmp_path, text).findings] == told
 
 
 def stepping(folder: Path, *steps: tuple[int, int]) -> LogReport:
@@ -166,14 +169,18 @@ def test_a_job_that_went_back_did_iterations_again_and_waited_for_none_of_them(t
     assert stepping(tmp_path, *first, *other).findings == ()  # alike: no time is mixed of two
     (finding,) = stepping(tmp_path, *first, *((4000 + 50 * n, n) for n in range(1, 61))).findings
     assert finding.id == "runs" and "from the start 2 times, and they take 30 s, 50 s" in finding.summary
+    line = "Epoch: [{}][{:4d}/60]\tTime {} (0.3)\tLoss 6.9\n"  # a run whose epochs are of unlike pace
+    rows = (line.format(n // 60, n % 60, 0.4 + 0.02 * (n // 60)) for n in range(120))
+    assert [(f.id, f.severity) for f in explained(tmp_path, "".join(rows)).findings] == [("runs", "info")]
 
 
 def test_the_bars_of_many_ranks_in_one_file_are_those_of_one(tmp_path: Path) -> None:
     bars = ["***** Running training *****  Total optimization steps = 9"]
-    for first in (1, 6):  # four bars come together, each rank's behind the one before
+    for first in (1, 6):  # four bars come together, each rank's behind the one before, and a fifth rank's last
         for rank in range(4):
             span = range(first, min(10, first + 5))
             bars += [f" {n}%|█▏ | {n}/9 [{2 * n:02d}:{rank:02d}<09:00, 120.{rank}{n}s/it]" for n in span]
+    bars += [f" {n}%|█▏ | {n}/9 [{2 * n:02d}:04<09:00, 120.4{n}s/it]" for n in range(1, 10)]
     report = explained(tmp_path, "\n".join([*bars, ""]))
     assert report.iterations is not None and report.iterations.lines == 8 and report.findings == ()
     assert report.iterations.median_ms == pytest.approx(120_000, rel=0.01)
@@ -318,13 +325,16 @@ def test_loading_is_a_mean_of_lines_and_late_on_the_rank_that_writes_it(tmp_path
 def test_slow_iterations_at_equal_distances_are_told_by_it() -> None:
     """An optimizer that refreshes its preconditioner every tenth step (SOAP, in a public log)."""
 
-    def said(slow: list[int], stride: int = 1) -> str:
+    def said(slow: list[int], stride: int = 1, longer: tuple[int, ...] = ()) -> str:
         rows = range(1, 101 * stride, stride)
-        each = tuple(LoggedIteration(at, 1_300.0 if at in slow else 255.0 + at % 3) for at in rows)
+        each = tuple(
+            LoggedIteration(at, 1_300.0 if at in slow else 255.0 + at % 3 + 45 * (at in longer)) for at in rows
+        )
         (finding,) = explain_tables(TrainingLog("a.log", (WRITER,), each)).findings
         return finding.summary
 
     assert said([11, 21, 31, 41, 51, 61, 71, 81, 91]).startswith("9 of 99 logged iterations, one in every 10, are")
+    assert ", the longest one in every 10, are" in said([11, 21, 31, 41, 51, 61, 71, 81, 91], longer=(5, 47, 48))
     assert "every" not in said([11, 14, 31, 47, 51, 80]) + said([11, 21])
     assert "every" not in said([511, 521, 531, 541, 551, 561], stride=10)  # lines that follow one another
     # One in ten is logged, and evaluation comes at a multiple of that: 9 of 1,000 iterations take a second more.
@@ -344,7 +354,7 @@ def test_timers_are_parts_of_the_time_printed_beside_them_also_where_that_is_a_r
 @pytest.mark.parametrize(("row", "writer"), [("      {}/9 2.29G 0.7 640:", "tqdm"), ("", "bars without a label")])
 def test_a_bar_that_each_epoch_draws_anew_is_no_return_to_a_checkpoint(tmp_path: Path, row: str, writer: str) -> None:
     bar = " 9%|█▏ | {}/{} [{:02d}:{:02d}<09:00, 1.20s/it]\n"
-    rows = [row.format(e) + bar.format(25 * n, 100, n // 2, n % 2 * 30) for e in range(3) for n in range(5)]
+    rows = [row.format(e) + bar.format(25 * n, 100, *divmod(int(30.4 * n), 60)) for e in range(3) for n in range(5)]
     report = explained(tmp_path, "loss = 2.1\n" + "".join([*rows, bar.format(9, 9, 0, 9)]))
     assert (report.log.writers, report.findings) == ((writer,), ()) and report.iterations is not None
-    assert report.iterations.lines == (10 if row else 4)
+    assert report.iterations.lines == 10

@@ -19,8 +19,7 @@ from ddprof.slices.training_logs.reading.read import read_training_log
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*.log"))
 BY_NAME = {path.stem: path for path in SAMPLES}
 
-MADE = ("all_ranks", "stragglers", "timed_out")
-OF_ALL_RANKS, STRAGGLING, TIMED_OUT = ((SAMPLES[0].parent / f"{name}.txt").read_text() for name in MADE)
+OF_ALL_RANKS, STRAGGLING = ((SAMPLES[0].parent / f"{name}.txt").read_text() for name in ("all_ranks", "stragglers"))
 
 
 def steps(*rows: tuple[int, str, str], unit: str = "ms") -> str:
@@ -37,30 +36,10 @@ MEANS = [
     (steps((1, "10.000", "900"), (2, "25.000", "1000"), (3, "26.000", "1000")), [900, 1000, 1000], 0),  # a pause
     (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
 ]
-CRASH = "Traceback (most recent call last):\n"
-KEY_ERROR, OOM = f"{CRASH}  x\nKeyError: 'a'\n", "torch.OutOfMemoryError: CUDA out of memory"
-CANCELLED = "JOB {job} ON dgx-06 CANCELLED AT 2025-08-21T02:53:05 DUE TO TIME LIMIT"
-CANCELLED_7, CANCELLED_8 = (f"slurmstepd: error: *** {CANCELLED.format(job=job)} ***\n" for job in (7, 8))
-ENDS = [
-    (f'{CRASH}  File "a.py", line 1\nValueError: no such split\n', "ValueError: no such split"),
-    (f"[rank1]: {CRASH}[rank1]:   File x\n[rank1]: {OOM}.\n", OOM),
-    # torchrun's report of a worker, indented as a whole, after its own traceback
-    (f"{CRASH}  x\nx.ChildFailedError: \n  traceback : {CRASH}    File x\n  KeyError: \n", "KeyError"),
-    (KEY_ERROR + steps((1, "10", "5")), ""),  # it went on
-    (f"{CRASH}  x\nray.exceptions.RayTaskError(KeyError): a\n", "ray.exceptions.RayTaskError(KeyError): a"),
-    (TIMED_OUT, "a timeout of NCCL: ranks 8, 9 waited 600 s in ALLREDUCE (call 57)"),
-    # Two jobs that append to one file: what was named before the first was cancelled is of that one.
-    (KEY_ERROR + CANCELLED_7, "KeyError: 'a'"),
-    (KEY_ERROR + CANCELLED_7 + 2 * CANCELLED_8, CANCELLED.format(job=8)),
-    (f"[rank: 2] Received SIGTERM: 15\n{KEY_ERROR}", "SIGTERM"),  # before what it makes fail
-    (KEY_ERROR.replace("'a'", f"Caught IndexError in worker 0.\nOriginal {CRASH}  x\nIndexError: b"), "IndexError: b"),
-    (
-        "usage: a.py [-h]\na.py: error: argument --tp: invalid int value: 'x'\n",
-        "a.py: error: argument --tp: invalid int value: 'x'",
-    ),
-]
+ENDS = [line.split(" => ") for line in (SAMPLES[0].parent / "ends.txt").read_text().splitlines()]
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
 PRINTED = [tuple(line.split(" | ", 3)) for line in (SAMPLES[0].parent / "printed.txt").read_text().splitlines()]
+CLOCKS = (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
@@ -103,9 +82,9 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
     assert [iteration.mean_ms for iteration in log.iterations] == pytest.approx(times) and len(log.means) == means
 
 
-@pytest.mark.parametrize(("end", "error"), ENDS)
-def test_what_a_log_ends_in(tmp_path: Path, end: str, error: str) -> None:
-    assert read(tmp_path, "import torch\n" + end).error == error
+@pytest.mark.parametrize(("error", "end"), ENDS)
+def test_what_a_log_ends_in(tmp_path: Path, error: str, end: str) -> None:
+    assert read(tmp_path, "import torch\n" + end.replace("\\n", "\n")).error == error
 
 
 def test_what_an_iteration_line_says_beside_its_time_and_timers_of_the_step_stand_for_those_of_micro_steps() -> None:
@@ -253,6 +232,13 @@ def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
     assert log.writers == (WRITER,) and [one.number for one in log.iterations] == list(range(0, 120, 10))
     assert [one.mean_ms for one in log.iterations] == pytest.approx([400, 410] * 6, rel=1e-4)
     assert [reading.longest_ms for reading in log.timers] == ([pytest.approx(100)] * 12 if "0.1" in LOOPS[name] else [])
+
+
+@pytest.mark.parametrize("line", CLOCKS)
+def test_a_clock_alone_times_a_loop_that_prints_no_loss(tmp_path: Path, line: str) -> None:
+    text = "".join(f"{line}\n".format(n=900 + 10 * at, at=f"{4 * at:02d}") for at in range(12))
+    assert FORMAT.recognise(Sample(text.encode()))
+    assert {round(one.mean_ms) for one in read(tmp_path, text).iterations} == {400}
 
 
 def test_what_is_printed_may_be_the_time_since_the_start(tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ def test_a_benchmark_states_its_run_its_evaluations_and_its_pace(tmp_path: Path,
     assert report.sentence == f"An iteration takes 1.6 s. {evaluation}."
     assert [f.summary for f in report.findings] == [evaluation, "The job takes 30 s to begin, 30 % of it"]
     ended = explained(tmp_path, "".join(events).replace("success", "aborted").replace("tracked", "other")).sentence
-    assert ended.startswith("The log ends without a timed iteration in its status: aborted. The run takes 70 s. ")
+    assert ended.startswith(
+        "The log ends in its status: aborted; ddprof finds no iteration in it. The run takes 70 s. "
+    )
 
 
 def test_totals_of_epochs_and_of_tests_are_the_run(tmp_path: Path) -> None:

@@ -133,8 +133,13 @@ def _fed_us(measures: Measures, candidate: Candidate, most_us: float) -> float:
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:
-    """Least and most (us) that the predicted step after some changes is believed to be."""
-    by_ledger = ledger_price(prices.measures, changes) if len(changes) == 1 else None
+    """Least and most (us) that the predicted step after some changes is believed to be.
+
+    What is changed together on the same ranks (a device with its host) saves what the ledger says of the dearest part.
+    """
+    is_one = len(changes) == 1 or (len({change.ranks for change in changes}) == 1 and bool(changes[0].ranks))
+    priced = [ledger_price(prices.measures, (change,)) for change in changes] if is_one else []
+    by_ledger = max((price for price in priced if price is not None), key=lambda price: price.value, default=None)
     gain_us = prices.measures.step_us - step_us
     gain = believed(prices, changes, gain_us, doubt_us + _replay_us(prices, gain_us), by_ledger)
     return prices.measures.step_us - gain.high, prices.measures.step_us - gain.low

@@ -9,7 +9,8 @@ How the gain is priced: the run is replayed with every batch already in the pref
 still take cores from the ranks: the waits of both for a CPU tell that. Batches that lay ready may hide slow workers in
 the trace: the timers of the steps outside tell what these cost. The timers of the whole run tell processes that are
 made again for every epoch, and their share of it.
-How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage.
+How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage. A slow sampler draws in
+the training process, whatever the workers: make it cheaper.
 Limits: where ddprof captured the run, every fetch was timed inside the workers. The finding then says whether it is
 bound by the CPU, by waiting or by collating. Elsewhere the workers' time shows only in the waits that it causes.
 Sources: TensorBoard plugin rule (5 % of the step); ml-engineering worker sweep (5.39 s to 0.88 s for 0 to 4 workers).

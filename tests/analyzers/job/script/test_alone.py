@@ -145,18 +145,18 @@ def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_
     late, others = unseen(tmp_path)
     walk, main = (_stack_of(late, name) for name in ("walk", "main"))
 
-    def found(samples: int, peers_us: float, peers_in: int) -> Alone | None:
-        ranks = [_with_totals(late, {walk: samples}), *(_with_totals(facts, {peers_in: 9}) for facts in others)]
+    def found(samples: int, peers_us: float, peers_in: int, phase: str = "rest") -> Alone | None:
+        sampled = replace(late, script_totals=totals((phase, walk, samples)))
+        ranks = [sampled, *(_with_totals(facts, {peers_in: 9}) for facts in others)]
         beside = [_beside(late, 4_000.0, walk), *(_beside(facts, peers_us, 0) for facts in others)]
         return runs_alone(ranks, 0, 4_000.0, 7_000.0, beside)
 
     named = found(3, 300.0, main)
     assert named is not None and "report_samples" in named.words
     assert (named.time_us, named.peers_us, named.samples) == (pytest.approx(4_000.0), 0.0, 3)
-    assert found(2, 300.0, main) is None  # chance
+    assert found(3, 300.0, main, "forward") == named and found(2, 300.0, main) is None  # held in a phase; chance
     assert found(3, 900.0, main) is None  # the peers may run it for a good part of that
-    shared = found(3, 300.0, walk)
-    assert shared is not None and shared.peers_us == pytest.approx(300.0)  # they run it, far shorter
+    assert (shared := found(3, 300.0, walk)) is not None and shared.peers_us == pytest.approx(300.0)  # far shorter
 
 
 @pytest.mark.parametrize(("reports", "words"), [(0, ""), (60, "train.py:88 report()")])

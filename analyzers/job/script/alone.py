@@ -194,11 +194,9 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     outer, peers_us = _outermost(alone, most, lateness_us), 0.0
     if outer is None and (shared := _outermost(us_by_path, most, lateness_us)) is not None:
         outer, peers_us = _hottest(us_by_path, shared, MOST_SHARE), most_us
-    return (
-        None
-        if outer is None
-        else replace(_told(us_by_path, outer, peers_us, every), samples=int(sum(sampled.values())))
-    )
+    if outer is None:
+        return None
+    return replace(_told(us_by_path, outer, peers_us, every), samples=int(sum(sampled.values())))
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:

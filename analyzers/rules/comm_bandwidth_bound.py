@@ -2,7 +2,7 @@
 
 What it detects: exposed transfer that is due neither to latency nor to a late start, but to bytes over bandwidth; and
 bytes that need not be moved at all: large buffers sent before each forward pass, logits gathered for a metric in every
-step. Gradients are another, reduced after every micro-batch while the optimizer steps once for several.
+step. So are gradients reduced after every micro-batch while the optimizer steps once for several.
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast);
 what messages of several sizes show to be latency stays. Calls that could go are left out. Those gain no more than they

@@ -3,8 +3,8 @@
 What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time
 points; sharded parameters (FSDP) in many units, several for each repeated block of the model (nested wrapping); blocks
 so small that latency is most of a call. Small ones that need not be called are told, too: metrics reduced in every
-step, gradient norms reduced one by one, small buffers sent before each forward pass. The map of used parameters
-(`find_unused_parameters=True`) is one where every parameter is used.
+step, gradient norms reduced one by one, small buffers sent before each forward pass. So is the map of used
+parameters (`find_unused_parameters=True`) where every parameter is used.
 Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
 bucket. Units are replayed as one for each block: fewer latencies, and a block's compute to hide the next block's gather

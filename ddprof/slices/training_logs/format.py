@@ -11,8 +11,8 @@ from typing import NoReturn
 from ddprof.errors import NoUsableInput
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.reading.keyed import KeyedLines
 from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, of_loops, plain, wanted
+from ddprof.slices.training_logs.reading.loops import LoopLines
 
 _MARKS = re.compile(
     r"comm op: [^|\r\n]{1,200}? \| time \(ms\): [\d.]{1,20} \| msg size: "
@@ -63,9 +63,9 @@ def _is_of_training(text: bytes) -> bool:
     text = text.replace(b"\r", b"\n")
     if any(_MARKS.search(plain(line).text) for line in wanted(text, words=OF_FRAMEWORKS)):
         return True
-    keyed = KeyedLines()
-    for line in map(plain, of_loops(text)):
-        if keyed.take(line) and keyed.is_training:
+    loop = LoopLines()
+    for line in map(plain, of_loops(text, lambda: loop.reads_on)):
+        if loop.take(line) and loop.is_training:
             return True
     if b"[INFO] [" in text and _STARTS.search(text):
         return True

@@ -14,6 +14,7 @@ LIMITS = (
     "A log holds no events: what overlaps, what is idle and why is not in it. `ddprof run -- COMMAND` records that, "
     "with no change to the script."
 )
+DATA = "data"  # the wait for the next batch, whatever a loop calls it
 DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
 
 

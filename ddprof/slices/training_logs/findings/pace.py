@@ -14,7 +14,7 @@ from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
 from ddprof.slices.training_logs.reading.iterations import stride
-from ddprof.slices.training_logs.reading.keyed import WRITER
+from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
 
 _NAMED = 5  # of slow iterations, in evidence

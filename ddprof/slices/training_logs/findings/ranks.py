@@ -16,8 +16,7 @@ from ddprof.findings import WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.significance import binomial_tail
 from ddprof.slices.training_logs.findings.timers import LOADING, OWN_WORK
-from ddprof.slices.training_logs.model import RankReading
-from ddprof.slices.training_logs.reading.keyed import DATA
+from ddprof.slices.training_logs.model import DATA, RankReading
 from ddprof.units import format_ranks, format_share, format_us
 
 CHANCE = 0.01  # that some group is longest so often for no reason, over all groups
@@ -30,7 +29,7 @@ def findings_of(
     """Groups that are slowest more often than chance explains, by a share of `whole` worth reporting."""
     if any(sizes.get(kind, 1) > 1 for kind in ("context", "expert")):
         return
-    for name in (*OWN_WORK, *DATA, *_BY_ONE_RANK):
+    for name in (*OWN_WORK, DATA, *_BY_ONE_RANK):
         blocks: dict[int, dict[int, float]] = defaultdict(dict)
         for reading in readings:
             if reading.name == name:
@@ -73,7 +72,7 @@ def _slowest(
     share = beyond_ms / whole_ms if whole_ms else 0.0
     if share < WARNING_SHARE:
         return
-    judged = name in DATA or (bool(sizes) and name in OWN_WORK)
+    judged = name == DATA or (bool(sizes) and name in OWN_WORK)
     evidence = [f"longest in {often} of {len(times)} logged iterations, {format_us(beyond_ms * 1e3)} beyond its peers"]
     if not judged:
         evidence.append("how the job is divided, or what else runs inside this timer, is not in the log")

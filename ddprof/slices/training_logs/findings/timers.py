@@ -19,12 +19,11 @@ from statistics import fmean, median
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
-from ddprof.slices.training_logs.model import IterationSummary, TimerReading, TimerRow
-from ddprof.slices.training_logs.reading.keyed import DATA
+from ddprof.slices.training_logs.model import DATA, IterationSummary, TimerReading, TimerRow
 from ddprof.units import format_share, format_us
 
 _BATCHES = ("batch-generator", "batch_input")
-LOADING = (*_BATCHES, *DATA)
+LOADING = (*_BATCHES, DATA)
 GENERATING = ("gen", "Generate time", "generation")  # reinforcement learning: verl's, DeepSpeed-Chat's, NeMo-RL's
 # What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
 OWN_WORK = ("forward-compute", *_BATCHES)
@@ -87,7 +86,8 @@ def _loading(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
     for row in rows:
         if row.name in LOADING and row.share is not None and row.share >= WARNING_SHARE:
             whose = "on the longest rank" if row.of_all_ranks else "on the rank that writes"
-            summary = f"Loading data takes {format_share(row.share)} of {whole} {whose} ({row.name})"
+            summary = f"Loading data takes {format_share(row.share)} of {whole} {whose}"
+            summary += f" ({row.name})" * (row.name != DATA)
             evidence = (f"{_span(row)}, mean of {row.counted} lines",)
             yield LogFinding("data_loading", _grade(row.share), summary, row.share, (), evidence, "input_starved")
 

@@ -21,7 +21,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float
-from ddprof.slices.training_logs.reading.lines import MOST_MS, LogLine, Stamp, number, stamp_of
+from ddprof.slices.training_logs.reading.lines import MOST_MS, LogLine, Stamp, number, stamped
 
 _LINE = re.compile(r"iteration(?:[ =]|: )\s*(?P<number>\d{1,12})\s*(?:/\s*\d{1,12}\s*)?\|")
 _ELAPSED = re.compile(
@@ -114,7 +114,7 @@ def _printed(writer: str, match: re.Match[str], line: LogLine) -> Iterator[tuple
     if given:
         ms = given if unit == "ms" else given * 1e3 if unit == "s" else 1e3 / given
         tflops = match["tflops"] if "tflops" in match.re.groupindex else None
-        clock = stamp_of(line.prefix + line.text[: match.start()])
+        clock = stamped(line.prefix + line.text[: match.start()])[0]
         yield from _timed(writer, float(match["number"]), ms, clock, number(tflops or ""))
 
 
@@ -125,7 +125,7 @@ def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[st
         at = match.end()
         tflops, batch = _TFLOPS.search(text, at, end), _BATCH.search(text, at, end)
         printed = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
-        clock = stamp_of(line.prefix + text[: match.start()])
+        clock = stamped(line.prefix + text[: match.start()])[0]
         if (nemo := _NEMO.search(text, at, end)) is not None:
             step = _NEMO_STEP.search(text, at, end)
             yield from _timed("NeMo", number((step or match)["number"]), _ms(nemo["s"]), clock, *printed)
@@ -150,7 +150,7 @@ def stride(numbers: Sequence[int]) -> int:
 def _stamped(
     writer: str, match: re.Match[str], line: LogLine, tflops: float | None = None
 ) -> Iterator[tuple[str, LoggedRecord]]:
-    clock = stamp_of(line.prefix + line.text[: match.start()])
+    clock = stamped(line.prefix + line.text[: match.start()])[0]
     if clock is not None:
         yield writer, LoggedRecord(int(match["number"]), None, clock, tflops if tflops else None)
 

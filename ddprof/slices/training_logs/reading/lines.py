@@ -11,6 +11,7 @@ import re
 from calendar import timegm
 from collections.abc import Callable, Iterator
 from datetime import MINYEAR
+from functools import lru_cache
 from typing import NamedTuple
 
 from ddprof.readers.files.streams import open_blocks
@@ -48,11 +49,25 @@ OF_LOOPS = (
     *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"s/iter", b"updt_s:", b"_to_end(s)"),
     *(b"[batch=", b"[step=", b"batches_per_sec"),
     *(b"step_avg:", b"elapsed:"),
-    *(b"oss=", b"oss:", b'oss":', b", iter:", b" tok/s;", b"/sec", b" ms)"),
+    *(
+        b"oss",
+        b", iter:",
+        b" tok/s;",
+        b"/s",
+        b" ms)",
+        b" sec",
+        b"sec/",
+        b"econds",
+        b"ook ",
+        b"uration",
+        b"lapsed",
+        b"tep_time",
+    ),
+    *(b"iterations", b"per_sec", b"poch"),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
-_TRAINS = ("loss", "mfu", "tok", "grad", "train")
-_AS_WORDS = ("lr", "eta", "epoch")
+_TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s")
+_AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/"))
@@ -64,10 +79,18 @@ _FROM = re.compile(
     r"|[A-Za-z][\w.-]{0,80}:(?=\s{1,2}\[)|\d{1,3}(?:\.\d{1,3}){3}:)?"
 )
 
-_STAMP = re.compile(
-    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}))[ T:]"
-    r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_CLOCK = re.compile(
+    r"(?<![\d.])(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
+    r"(?:Z|[+-]\d\d:?\d\d\b)?(?!\d|:\d)"
 )
+# Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
+_DATE = re.compile(
+    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}|\d\d)"
+    r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
+    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,]$|^$|[\[(]$"
+)
+_LONGEST_DATE = 12
 MOST_MS = 1e9  # twelve days: no iteration, and no part of one
 
 
@@ -102,11 +125,11 @@ def _broken(text: bytes) -> bytes:
     return _BEHIND_BAR.sub(b"\n", text) if b"][" in text else text
 
 
-def of_loops(text: bytes) -> Iterator[bytes]:
+def of_loops(text: bytes, reads_on: Callable[[], bool]) -> Iterator[bytes]:
     """Lines that may be of a training loop."""
-    for line in wanted(text, words=OF_LOOPS):
+    for line in wanted(text, reads_on, OF_LOOPS):
         lower = line.lower()  # searching with an expression takes twice as long
-        if any(hint in lower for hint in _HINTS):
+        if any(hint in lower for hint in _HINTS) or reads_on():
             yield line
 
 
@@ -116,7 +139,7 @@ def wanted(
     words: tuple[bytes, ...] = (*OF_FRAMEWORKS, *OF_LOOPS),
 ) -> Iterator[bytes]:
     """Lines with one of some words; every line while `reads_on` is true."""
-    words = (*words, *OF_NCCL) if b" NCCL " in text else words
+    words = _least((*words, *OF_NCCL) if b" NCCL " in text else words)
     places = {word: at for word in words if (at := text.find(word)) >= 0}
     at = 0
     while at < len(text):
@@ -133,6 +156,12 @@ def wanted(
         if at < end <= at + MAX_LINE_BYTES:
             yield text[at:end]
         at = end + 1
+
+
+@lru_cache(maxsize=8)
+def _least(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The words without those that hold another."""
+    return tuple(word for word in words if not any(other in word for other in words if other != word))
 
 
 def plain(line: bytes) -> LogLine:
@@ -152,16 +181,34 @@ class Stamp(NamedTuple):
     grain_s: float
 
 
-def stamp_of(text: str) -> Stamp | None:
-    """The last time stamp in a text; None without one. Time zones are ignored: only differences are used."""
-    if ":" not in text or not (matches := list(_STAMP.finditer(text))):
+def stamped(text: str) -> tuple[Stamp | None, str]:
+    """The last time stamp in a text, None without one, and the text without stamps, whose numbers are no others. Time
+    zones are ignored: only differences are used.
+    """
+    stamp, rest, end = None, "", 0
+    for clock in _CLOCK.finditer(text) if ":" in text else ():
+        date = _DATE.search(text, max(0, clock.start() - _LONGEST_DATE), clock.start())
+        if date is None:
+            continue
+        rest, end = rest + text[end : date.start()] + " ", clock.end()
+        stamp = _stamp(date, clock) or stamp
+    return stamp, rest + text[end:]
+
+
+def _stamp(date: re.Match[str], clock: re.Match[str]) -> Stamp | None:
+    year, month, day = 1970, 1, 1
+    if date.lastgroup is not None:
+        year = int(date["y"] or date["y2"] or 1970)
+        month = (
+            _MONTHS.index(date["name"]) + 1
+            if date["name"]
+            else int(date["m"] or date["m2"] or date["m3"] or date["m4"])
+        )
+        day = int(date["d"] or date["d2"] or date["d3"] or date["d4"] or date["d5"])
+    if not (year >= MINYEAR and 1 <= month <= 12 and 1 <= day <= 31):
         return None
-    match = matches[-1]
-    year, month, day = (match[part] or match[f"{part}2"] for part in ("y", "m", "d"))
-    if not (int(year) >= MINYEAR and 1 <= int(month) <= 12 and 1 <= int(day) <= 31):
-        return None
-    whole = timegm((int(year), int(month), int(day), int(match["hour"]), int(match["minute"]), int(match["second"])))
-    part = match["part"] or ""
+    whole = timegm((year, month, day, int(clock["hour"]), int(clock["minute"]), int(clock["second"])))
+    part = clock["part"] or ""
     return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
 
 

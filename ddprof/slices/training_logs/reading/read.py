@@ -13,8 +13,8 @@ from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
-from ddprof.slices.training_logs.reading.keyed import WRITER, KeyedLines
 from ddprof.slices.training_logs.reading.lines import log_lines
+from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
 from ddprof.slices.training_logs.reading.machine import DeviceLines, TransportLines
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, jobs_at_once, once_each
@@ -33,17 +33,17 @@ def read_training_log(source: Source) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number."""
     records: dict[str, list[LoggedRecord]] = defaultdict(list)
     timers, communication, bars, ending = TimerLines(), CommunicationLines(), BarLines(), LastError()
-    keyed, devices, transports, whole = KeyedLines(), DeviceLines(), TransportLines(), RunLines()
+    loop, devices, transports, whole = LoopLines(), DeviceLines(), TransportLines(), RunLines()
     sizes: dict[str, int] = {}
 
     def reads_on() -> bool:
-        return timers.reads_on or communication.reads_on or ending.reads_on
+        return loop.reads_on or timers.reads_on or communication.reads_on or ending.reads_on
 
     for line in log_lines(source.path, source.member, reads_on):
         printed = list(records_of(line))
         for writer, record in printed:
             records[writer].append(record)
-        if whole.take(line.text) or printed or keyed.take(line):
+        if whole.take(line.text) or printed or loop.take(line):
             ending.iteration(line.text)
         bars.take(line)
         devices.take(line.text)
@@ -54,9 +54,9 @@ def read_training_log(source: Source) -> TrainingLog:
         ending.take(line)
         if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
             sizes.update(_sizes_of(line.text))
-    of_loop, waits, waits_of_ranks = keyed.times()
-    writer, timed = _best(records, of_loop, whole.records, bars, keyed.clocked())
-    are_means = timed.are_means or (writer == WRITER and keyed.are_means)
+    of_loop, waits, waits_of_ranks = loop.times()
+    writer, timed = _best(records, of_loop, whole.records, bars, loop.clocked())
+    are_means = timed.are_means or (writer == WRITER and loop.are_means)
     if writer != WRITER:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling

@@ -13,7 +13,7 @@ from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings.explain import explain_tables
 from ddprof.slices.training_logs.format import FORMAT
 from ddprof.slices.training_logs.model import LogReport, TrainingLog
-from ddprof.slices.training_logs.reading.keyed import WRITER
+from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.slices.training_logs.reading.read import read_training_log
 
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("*.log"))
@@ -43,6 +43,7 @@ CLOCKS = (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
+HEADS = {"CSV": "step,loss,step_time,data_time\n", "columns": "    step    loss    lr    s/step    tok/s\n"}
 ITERATIONS = [
     ("megatron_mixtral", ("Megatron",), [(71, 5361.6), (72, 5470.7), (73, 5829.9)]),
     ("megatron_bert_2022", ("Megatron",), [(20, 171.3), (30, 123.4)]),
@@ -139,8 +140,8 @@ def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path:
 
 
 def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
-    first = ["(min, max) time across ranks (ms):", "    forward-backward ....: (1.00, 2.00)"]
-    first += ["    optimizer ....: (3.00, 4.00)", ""]
+    rows = "  forward-backward .: (1.00, 2.00)", "  optimizer .: (3.00, 4.00)"
+    first = ["(min, max) time across ranks (ms):", *rows, ""]
     second = ["times across ranks (ms):", "  forward-compute:", "     rank  0: 5.00", "     rank  1: 6.00"]
     log = read(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in zip(first, second, strict=True)))
     told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
@@ -217,8 +218,7 @@ def test_numbers_that_cannot_be_and_times_longer_than_any_job_are_left_out(tmp_p
 
 def loop(line: str) -> str:
     """Twelve lines of a loop, of 0.4 s and of 0.41 s in turns."""
-    line = line.replace("|         ", "\n         ").replace("|    ", "\n    ") + "\n"
-    times = [0.4, 0.41] * 6
+    line, times = line.replace("|    ", "\n    ") + "\n", [0.4, 0.41] * 6
     told = [{"t": f"{t:.4f}", "rest": f"{t - 0.1:.3f}", "ms": f"{t * 1e3:.2f}", "rate": f"{1 / t:.5f}"} for t in times]
     return "".join(line.format(n=10 * at, **said) for at, said in enumerate(told))
 
@@ -226,7 +226,7 @@ def loop(line: str) -> str:
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_names_its_times_by_keys(tmp_path: Path, name: str) -> None:
     validation = "Test:  [ 0/50]  eta: 0:00:10  loss: 6.9 (6.9)  time: 0.9812  data: 0.9612  max mem: 5432\n"
-    text = "settings: time 3, loss\n" + loop(LOOPS[name]) + 3 * validation
+    text = "settings: time 3, loss\n" + HEADS.get(name, "") + loop(LOOPS[name]) + 3 * validation
     assert FORMAT.recognise(Sample(text.encode()))
     log = read(tmp_path, text)
     assert log.writers == (WRITER,) and [one.number for one in log.iterations] == list(range(0, 120, 10))

@@ -1,0 +1,95 @@
+"""Numbers of a log's line and the words that name them, whoever wrote it.
+
+Epoch: [0]  [  10/5004]  lr: 0.1  time: 0.4961 (0.713)  -> epoch 0, [] 10 of 5004, lr 0.1, time 0.4961
+{"step": 10, "step_time_ms": 412.5, ...}                -> step 10, "step time ms" 412.5
+INFO:tensorflow:loss = 4.1, step = 10 (5.012 sec)       -> loss 4.1, step 10, "" 5.012 sec
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+_SECONDS = "us|ms|msecs?|milliseconds?|s|secs?|seconds?"
+_CLOCK = r"(?P<h>\d{1,4}):(?P<m>\d\d):(?P<s>\d\d(?:\.\d{1,6})?)(?![\w:])"
+_LETTERS = r"(?:(?P<h2>\d{1,4}) ?h ?)?(?P<m2>\d{1,2}) ?m ?(?P<s2>\d{1,2}) ?s(?![\w/])"
+_DAYS = r"(?:(?P<{}>\d{{1,4}}) ?d(?:ays?)?,? ?)?"
+_NUMBER = re.compile(
+    rf"(?=\d)(?<![\w.])(?:(?=\d{{1,4}}(?: ?d|:\d\d:)){_DAYS.format('d')}{_CLOCK}"
+    rf"|(?=\d{{1,4}} ?[dhm]){_DAYS.format('d2')}{_LETTERS}"
+    r"|(?P<value>\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d{1,15}(?:\.\d{0,17})?(?:[eE][+-]?\d{1,3})?)"
+    rf"(?: ?(?P<unit>(?:{_SECONDS}) ?(?:/|per) ?[A-Za-z]{{1,10}}\b|[A-Za-z]{{2,10}} ?(?:/|per) ?s(?:ec(?:ond)?)?\b"
+    rf"|(?:{_SECONDS}|min|[KMGT]i?B?|%)(?![\w/])|/s\b)"
+    r"| ?(?P<name>(?:epoch|batch|iter|iteration|step|update)(?:e?s)?)\b(?! ?[:=#]? ?\[?\d))?)"
+)
+_UNIT = re.compile(
+    r"(?<=[\w\])]) ?[(\[](?:(?P<unit>ms|us|s|secs?|seconds?|t|%|\w[\w ]{0,20}/[\w/ ]{1,20})|[\w%/ .]{1,24})[)\]]$"
+)
+_WORDS = re.compile(r"[A-Za-z#][\w#./-]{0,40}(?: [A-Za-z][\w#./-]{0,40}){0,3}$")
+_ENDS = " \t:=[({<|\"'~≈@`+-."
+_UNNAMED = ("", "^", "[]", "[,]")
+
+
+class Field(NamedTuple):
+    """A number and its name in lower case, "" without one; "[]" and "[,]": first and later in brackets, "^": the line
+    begins with it. `of`: the number behind its slash ("10/5004"). `grain`: the worth of its last digit;
+    `end`: its place in the line.
+    """
+
+    key: str
+    value: float
+    unit: str
+    grain: float
+    end: int
+    of: float | None = None
+
+
+def fields_of(text: str) -> list[Field]:
+    """The fields of a line, from left to right, without the means in parentheses behind a number."""
+    fields: list[Field] = []
+    end = 0
+    for match in _NUMBER.finditer(text):
+        label, end = text[end : match.start()], match.end()
+        key, unit = _named(label[-120:], not fields)
+        if (given := match["value"]) is None:
+            value, grain, unit = _duration(match), 1.0, "s"
+        else:
+            whole = given.replace(",", "").lower()
+            value, unit = float(whole), (match["unit"] or unit).lower().replace(" ", "")
+            grain = 10.0 ** -len(whole.partition("e")[0].partition(".")[2])
+        name = (match["name"] or "").lower().removesuffix("s").removesuffix("e" if match["name"] == "batches" else "-")
+        if key == "/" and fields:
+            last = fields[-1]
+            fields[-1] = last._replace(of=value, key=name if name and last.key in _UNNAMED else last.key)
+            continue
+        if key == "-" and fields:  # "Batch [10-20]"
+            key = fields.pop().key
+        if key == "(" and fields and unit in ("", fields[-1].unit):
+            continue
+        if key == "[,]" and text.rfind("[", 0, match.start()) <= text.rfind("]", 0, match.start()):
+            key = ""
+        fields.append(Field(name or (key if key != "(" else ""), value, unit, grain, end))
+    return fields
+
+
+def _duration(match: re.Match[str]) -> float:
+    days, hours, minutes, seconds = (float(match[part] or match[f"{part}2"] or 0) for part in "dhms")
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+@lru_cache(maxsize=4096)
+def _named(label: str, is_first: bool) -> tuple[str, str]:
+    """(key, unit) of the number behind a label."""
+    bare = label.strip()
+    if bare in ("/", "-") or (bare == "(" and not is_first):
+        return bare, ""
+    stripped = label.rstrip(_ENDS)
+    unit = ""
+    if stripped[-1:] in (")", "]") and (of := _UNIT.search(stripped)) is not None:
+        unit, stripped = (of["unit"] or "").lower(), stripped[: of.start()].rstrip()
+    if (words := _WORDS.search(stripped)) is not None:
+        return words[0].lower().replace("_", " ").replace("-", " "), unit
+    if bare.endswith("["):
+        return "[]", ""
+    return "[,]" if bare == "," else "^" if is_first and not bare else "", ""

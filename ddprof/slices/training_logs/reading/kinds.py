@@ -1,0 +1,174 @@
+"""The meaning of a number by its name and unit: a counter, a time and of what, or a wait for the next batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple
+
+from ddprof.slices.training_logs.reading.fields import Field
+from ddprof.slices.training_logs.reading.lines import MOST_MS, Stamp
+
+Numbers = dict[str, tuple[int, float | None]]  # counter -> its number, and that behind its slash
+Times = dict[tuple["TimeKind", str], tuple[float, float]]  # (kind, name) -> ms, and the worth of its last digit
+
+_MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
+_FIRST_S, _LAST_S = 1e9, 4e9  # 2001 and 2096, since 1970
+_ITERATION = r"(?:it|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
+# By preference: of the whole run before one of an epoch.
+_COUNTERS = tuple(
+    re.compile(rf"(?:.*[ /.:]|^)(?:{names})$")
+    for names in (
+        "global step(?:/max steps)?|num updates|current steps",
+        r"(?:steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|#))?|n iter",
+        r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id))?",
+    )
+)
+PLACES = ("[,]", "[]", "^")
+_SECONDS = {"ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "millisecond": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "min": 60.0}
+_SECONDS |= dict.fromkeys(("s", "sec", "secs", "second", "seconds", "t"), 1.0)
+_EACH = re.compile(rf"(?:^|.*[ /.])(?P<unit>ms|us|s|secs?|seconds?) ?(?:/|per) ?{_ITERATION}$")
+_RATE = re.compile(rf"(?:^|.*[ /.]){_ITERATION} ?(?:/|per) ?s(?:ec(?:ond)?s?)?$|(?:^|.* )ups$")
+_PER_SECOND = re.compile(r"(?:/|\bper) ?s(?:ec(?:ond)?s?)?$")
+_ENDING = re.compile(r"(?P<name>.*?) (?P<unit>ms|us|s|secs?|seconds?)$")  # "step_time_ms"
+_PART = re.compile(
+    r"\b(?:data\w*|load\w*|reader|read|fetch|input|forward|fwd|backward|bwd|bw|fw|comm\w*|all ?reduce|optim\w*|opt|eta"
+    r"|remaining|left|val|valid\w*|eval\w*|test|sav(?:e|ing)|ckpt|checkpoint|compil\w*|epochs?|sync|idle|wait|compute"
+    r"|h2d|gen\w*|inference|loss\w*|maintenance)\b"
+)
+_OF_ALL = re.compile(
+    r"\b(?:train time|total time|elapsed(?: time)?|elapsedtime|time elapsed|(?<!train )wall(?: time)?)$"
+)
+_MEAN = re.compile(r"\b(?:step avg|(?:avg|average|mean) (?:step |iter |batch )?time|avg step time)$")
+_OF_ONE = re.compile(
+    rf"\b(?:{_ITERATION}|train step) (?:time|timing|duration|cost|latency|dt|t)$|\btime per {_ITERATION}$|\blast time$"
+)
+_COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
+_TIME = re.compile(r"\b(?:time|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$")
+_DATA = re.compile(
+    r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
+    r"(?: (?:wait ?)?(?:time|cost|loading|load)?)?)$"
+)
+_UPDATE = "updt"  # LeRobot's: an iteration without the wait for its batch
+
+
+class TimeKind(IntEnum):
+    """Kinds of times by preference: a unit per iteration, a name of one, a rate, any time, a unit alone, all since the
+    start, a mean.
+    """
+
+    EACH, ONE, RATE, ANY, UNNAMED, ALL, MEAN, WAIT, NONE = range(9)
+
+
+class _Meaning(NamedTuple):
+    kind: TimeKind
+    name: str = ""
+    each_ms: float = 0.0  # of its unit
+
+
+def counters_of(fields: Sequence[Field]) -> tuple[Numbers, int]:
+    """Counters of a line, and the place where the first of them ends."""
+    counters: Numbers = {}
+    end = 0
+    for field in fields:
+        if is_counter(field.key) and not field.unit and field.grain == 1 and field.key not in counters:
+            end = end or field.end
+            counters[field.key] = int(field.value), field.of
+            if field.of is not None:
+                counters[f"{field.key}/"] = int(field.of), None  # WeNet's "Batch 0/120": the epoch, the batch
+    return counters, end
+
+
+def is_counter(key: str) -> bool:
+    """True for the name, or the place, of a counter."""
+    return preference(key) < _NO_COUNTER
+
+
+@lru_cache(maxsize=4096)
+def preference(counter: str) -> int:
+    """The place of a counter among others: by its name, or by brackets."""
+    for at, names in enumerate(_COUNTERS):
+        if names.match(counter):
+            return at
+    if counter in PLACES:
+        return len(_COUNTERS) + PLACES.index(counter)
+    return _NO_COUNTER - counter.endswith("/")
+
+
+_NO_COUNTER = len(_COUNTERS) + len(PLACES) + 1
+
+
+def epoch_of(fields: Sequence[Field]) -> float | None:
+    """The number of a line's epoch; None where it names none."""
+    at = {field.key: field.value for field in reversed(fields)}
+    named = [value for key, value in at.items() if key.endswith("epoch")]
+    return named[0] if named else at.get("train", at.get("root") if "[,]" in at else None)
+
+
+def clock_of(fields: Sequence[Field]) -> Stamp | None:
+    """The clock of a line that states it as a number, in s or ms since 1970."""
+    for field in fields:
+        if field.key.endswith(("timestamp", "ts")):
+            for each in (1.0, 1e-3):
+                if _FIRST_S < field.value * each < _LAST_S:
+                    return Stamp(field.value * each, field.grain * each)
+    return None
+
+
+def times_of(fields: Sequence[Field]) -> tuple[Times, dict[str, float]]:
+    """Times of a line, and its waits for a batch in ms, by name."""
+    times: Times = {}
+    waits: dict[str, float] = {}
+    for field in fields:
+        kind, name, each_ms = _meaning(field.key, field.unit)
+        if kind is TimeKind.NONE:
+            continue
+        ms, grain = field.value * each_ms, field.grain * each_ms
+        if kind is TimeKind.RATE:
+            ms, grain = (1e3 / field.value if field.value else 0.0), 0.0
+        if 0 <= ms < (_MOST_TOTAL_MS if kind is TimeKind.ALL else MOST_MS):
+            if kind is TimeKind.WAIT:
+                waits.setdefault(name, ms)
+            else:
+                times.setdefault((kind, name), (ms, grain))
+    if (update := times.get((TimeKind.ONE, _UPDATE))) is not None:
+        times[TimeKind.ONE, _UPDATE] = update[0] + sum(waits.values()), update[1]
+    return times, waits
+
+
+@lru_cache(maxsize=4096)
+def _meaning(key: str, unit: str) -> _Meaning:
+    of_name = _EACH.match(key) or _RATE.match(key)
+    if unit in ("", *_SECONDS) and not of_name:
+        return _time(key, unit)
+    name = key if of_name else unit
+    if _PART.search(key) or (of_name and unit):
+        return _Meaning(TimeKind.NONE)
+    if (each := _EACH.match(name)) is not None:
+        return _Meaning(TimeKind.EACH, key, _SECONDS[each["unit"]] * 1e3)
+    return _Meaning(TimeKind.RATE, key) if _RATE.match(name) else _Meaning(TimeKind.NONE)
+
+
+def _time(key: str, unit: str) -> _Meaning:
+    """The meaning of a number in seconds or parts of them, or without a unit."""
+    name = key
+    if not unit and (ending := _ENDING.match(key)) is not None:
+        name, unit = ending["name"], ending["unit"]
+    each_ms = _SECONDS[unit or "s"] * 1e3
+    if _DATA.match(name):
+        return _Meaning(TimeKind.WAIT, name, each_ms)
+    if name.endswith(_UPDATE):
+        return _Meaning(TimeKind.ONE, _UPDATE, each_ms)
+    if _OF_ALL.search(name):
+        return _Meaning(TimeKind.ALL, name, each_ms)
+    if _MEAN.search(name):
+        return _Meaning(TimeKind.MEAN, name, each_ms)
+    if _PART.search(name) or _PER_SECOND.search(name):
+        return _Meaning(TimeKind.NONE)
+    if _OF_ONE.search(name) or (unit and _COUNTED.search(name)):
+        return _Meaning(TimeKind.ONE, name, each_ms)
+    if _TIME.search(name):
+        return _Meaning(TimeKind.ANY, name, each_ms)
+    return _Meaning(TimeKind.UNNAMED, "", each_ms) if unit and not name else _Meaning(TimeKind.NONE)

@@ -1,0 +1,341 @@
+"""Iterations of any loop from the numbers of its lines: what counts, what is its time, and of what that is.
+
+Epoch: [0]  [  10/5004]  eta: 0:41:15  lr: 0.1  loss: 7.1 (7.1)  time: 0.4961  data: 0.2560  max mem: 5432
+Epoch: [0][  10/5005]   Time  0.412 ( 0.713)   Data  0.010 ( 0.301)   Loss 7.0 (7.0)
+iter 120: loss 3.2150, time 251.12ms, mfu 38.40%
+step:10/2160 train_time:463ms step_avg:46.25ms
+[batch=12/4800]:
+         Train throughput/batches_per_sec: 2.41
+
+A counter has the name of one, or stands in brackets, and rises. Of several times one of an iteration, by its unit or
+its name, comes before any other, and the whole before its parts. A name does not say whether a time is of one
+iteration, of all since the line before or since the start, or a mean: its course tells, and the lines' clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from ddprof.readers.numbers import one_rank
+from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
+from ddprof.slices.training_logs.reading.fields import fields_of
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord, stride
+from ddprof.slices.training_logs.reading.kinds import (
+    PLACES,
+    Numbers,
+    TimeKind,
+    Times,
+    clock_of,
+    counters_of,
+    epoch_of,
+    is_counter,
+    preference,
+    times_of,
+)
+from ddprof.slices.training_logs.reading.lines import (
+    EVALUATION,
+    OF_TRAINING,
+    LogLine,
+    Stamp,
+    stamped,
+)
+from ddprof.slices.training_logs.reading.times import GRAINS
+
+WRITER = "lines of a training loop"
+FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
+# Single times in rising order are as rare as 1 in 40,000 for so many lines.
+_FEWEST_RISING = 8
+_MOST_FALLS = 0.1  # of the lines; of single times half are shorter than the one before
+_MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run of those that published theirs
+_ALIKE = 0.1  # relative: times as printed, against the clock of their lines
+_STEADY = 0.2  # relative, from decile to decile: a ratio that is the same in all lines
+_CELLS, _CELL = re.compile(r"\s*[,;|\t]\s*|\s{2,}"), re.compile(r"-?\d[\d.eE+-]*|nan|-")
+_OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
+_RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
+
+
+class _Line(NamedTuple):
+    """A line about an iteration: counters, its epoch, the rank that writes (None: unknown), its clock, times, waits."""
+
+    counters: Numbers
+    epoch: float | None
+    rank: int | None
+    clock: Stamp | None
+    times: Times
+    waits: dict[str, float]
+
+
+class LoopLines:
+    """Collects such lines of one log."""
+
+    def __init__(self) -> None:
+        self._timed: list[_Line] = []
+        self._below: list[_Line] = []  # whose time stands in a line below that of the counter
+        self._clocked: list[_Line] = []  # without a time
+        self._head: _Line | None = None
+        self._heads = 0
+        self._last: dict[str, int] = {}
+        self._rising: Counter[str] = Counter()
+        self._columns: list[str] = []  # of a table whose rows follow
+        self._explicit = 0  # lines with a time of one iteration
+        self.are_means = False  # of the iterations since the line before, once `times` is asked
+
+    def take(self, line: LogLine) -> bool:
+        """Read the next line; True where it is of an iteration."""
+        text = self._row(line.prefix + line.text)  # "Epoch:" before a bracket looks like the name of a host
+        if "<" in text and ("it/s" in text or "s/it" in text):
+            return False  # a bar, whose rate is of its last few iterations
+        stamp, bare = stamped(text)
+        fields = fields_of(bare)
+        counters, end = counters_of(fields)
+        if EVALUATION.search(bare, 0, end or len(bare)) is not None:
+            self._head = None
+            return False
+        times, waits = times_of(fields)
+        clock = clock_of(fields) or stamp
+        line_read = _Line(counters, epoch_of(fields), _rank(text), clock, times, waits)
+        trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
+        is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
+        if not counters and (self._head is not None or not (trains and is_explicit)):
+            return self._is_below(line_read)
+        if counters:
+            self._head, self._heads = line_read, self._heads + 1
+        if not trains:
+            return False
+        if times:
+            self._timed.append(line_read)
+        elif clock is not None and (not self._clocked or _names_epoch(line_read) == _names_epoch(self._clocked[0])):
+            self._clocked.append(line_read)  # others are of an evaluation
+        else:
+            return False
+        self._explicit += is_explicit
+        self._count(counters)
+        return True
+
+    @property
+    def reads_on(self) -> bool:
+        """True where the next line may be a row of a table."""
+        return bool(self._columns)
+
+    def _row(self, text: str) -> str:
+        """The line or, of a row below a table's head, its cells with their names."""
+        cells = [cell for cell in _CELLS.split(text.strip(" |\r")) if cell]
+        if self._columns and len(cells) == len(self._columns) and all(_CELL.fullmatch(cell) for cell in cells):
+            return ", ".join(f"{name}: {cell}" for name, cell in zip(self._columns, cells, strict=True))
+        names = cells if len(cells) >= FEWEST and not any(c.isdigit() for c in text) else []
+        is_head = "loss" in text.lower() and any(is_counter(name.strip().lower().replace("_", " ")) for name in names)
+        self._columns = names if is_head else []
+        return text
+
+    def _is_below(self, line: _Line) -> bool:
+        if self._head is None or not line.times:
+            return False
+        head, self._head = self._head, None
+        self._below.append(head._replace(clock=line.clock or head.clock, times=line.times, waits=line.waits))
+        self._count(head.counters)
+        return True
+
+    def _count(self, counters: Numbers) -> None:
+        for key, (number, _) in counters.items():
+            self._rising[key] += number > self._last.get(key, number)
+            self._last[key] = number
+
+    @property
+    def is_training(self) -> bool:
+        """True where enough lines follow one another."""
+        return max(self._rising.values(), default=0) >= FEWEST - 1 or self._explicit >= FEWEST
+
+    def times(self) -> tuple[list[LoggedRecord], list[TimerReading], list[RankReading]]:
+        """The iterations, and the time that each waited for its batch, on each rank that says it."""
+        below = self._below if 2 * len(self._below) >= self._heads else []
+        (kind, name), lines = min(
+            ((_choice(lines), lines) for lines in (self._timed, below)), key=lambda of: (of[0][0], -len(of[1]))
+        )
+        if kind is TimeKind.NONE:
+            return [], *_waits(*_counted(self._clocked), math.inf)
+        counted, counter = _counted(lines)
+        if not self.is_training or (not counter and kind > TimeKind.RATE):
+            return [], [], []
+        if not counter:  # the number of the line stands for it
+            counted = [line._replace(counters={"": (at, None)}) for at, line in enumerate(lines, 1)]
+        lines = [line for line in counted if (kind, name) in line.times]
+        ms = [line.times[kind, name][0] for line in lines]
+        waits = _waits(lines, counter, median(ms))
+        numbers = [line.counters[counter][0] for line in lines]
+        if kind is TimeKind.MEAN or _are_totals(numbers, ms, kind):
+            return _since_the_start(lines, counter, (kind, name)), *waits
+        holds, samples = _by_clock(lines, counter, numbers, ms)
+        if not holds and kind is TimeKind.UNNAMED:  # of something else
+            return list(_records(lines, counter, [None] * len(lines))), [], []
+        self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or holds > 1
+        return list(_records(lines, counter, [time / (holds or 1) for time in ms], samples)), *waits
+
+    def clocked(self) -> list[LoggedRecord]:
+        """The iterations of lines that hold no time, by their clock."""
+        lines, counter = _counted(self._clocked)
+        return list(_records(lines, counter, [None] * len(lines))) if self.is_training and counter else []
+
+
+def _names_epoch(line: _Line) -> bool:
+    return line.epoch is not None
+
+
+def _counted(lines: Sequence[_Line]) -> tuple[Sequence[_Line], str]:
+    """Lines with a counter, and which: by its name, of those that rise; all lines and "" where none does."""
+    rising: Counter[str] = Counter()
+    printed = Counter(key for line in lines for key in line.counters)
+    for before, line in pairwise(lines):
+        for key, (number, _) in line.counters.items():
+            rising[key] += number > before.counters.get(key, (number,))[0]
+    rises = [key for key, times in rising.items() if times and 2 * printed[key] >= len(lines)]
+    counter = min(rises, key=lambda key: (preference(key), -rising[key]), default="")
+    return [line for line in lines if not counter or counter in line.counters], counter
+
+
+def _choice(lines: Sequence[_Line]) -> tuple[TimeKind, str]:
+    """TimeKind and name of the time that lines print; of several of a kind the longest, which holds the others."""
+    printed = Counter(key for line in lines for key in line.times)
+    often = [key for key in printed if 2 * printed[key] >= len(lines)]
+
+    def place(key: tuple[TimeKind, str]) -> tuple[TimeKind, bool, float]:
+        kind, name = key
+        ms = [line.times[key][0] for line in lines if key in line.times]
+        of_iteration = kind is TimeKind.ALL and not _rises(ms)  # the total of an iteration's parts
+        return TimeKind.ONE if of_iteration else kind, not name.startswith("last"), -median(ms)
+
+    return min(often, key=place, default=(TimeKind.NONE, ""))
+
+
+def _rises(ms: Sequence[float]) -> bool:
+    falls = sum(after < before for before, after in pairwise(ms))
+    return falls <= _MOST_FALLS * len(ms) and ms[-1] > ms[0]
+
+
+def _are_totals(numbers: Sequence[int], ms: Sequence[float], kind: TimeKind) -> bool:
+    """True for times since the start: they rise from line to line, to twice the first and more where the name does not
+    say it, but where the job or its clock starts again (after warm-up, in each epoch).
+    """
+    runs = [[ms[0]]]
+    for (before, after), (shorter, longer) in zip(pairwise(numbers), pairwise(ms), strict=True):
+        if after < before or longer < shorter:
+            runs.append([])
+        runs[-1].append(longer)
+    longest = max(runs, key=len)
+    rises = longest[-1] > longest[0] if kind is TimeKind.ALL else longest[-1] >= 2 * longest[0]
+    if len(longest) < _FEWEST_RISING:
+        return kind is TimeKind.ALL and _rises(ms)
+    return rises and len(runs) - 1 <= _MOST_FALLS * len(ms)
+
+
+def _since_the_start(lines: Sequence[_Line], counter: str, key: tuple[TimeKind, str]) -> list[LoggedRecord]:
+    """Records whose clock is the time since the start, as printed or from its mean, but where the lines' is finer."""
+    grain_ms = max(line.times[key][1] for line in lines)
+    if all(line.clock and line.clock.grain_s * 1e3 < grain_ms for line in lines):
+        return list(_records(lines, counter, [None] * len(lines)))
+    records = []
+    for line in lines:
+        number, _ = line.counters[counter]
+        ms, grain = (each * (number if key[0] is TimeKind.MEAN else 1) for each in line.times[key])
+        records.append(LoggedRecord(number, None, Stamp(ms / 1e3, grain / 1e3)))
+    return records
+
+
+def _by_clock(lines: Sequence[_Line], counter: str, numbers: Sequence[int], ms: Sequence[float]) -> tuple[float, int]:
+    """(iterations, or parts of a unit, that a printed time holds; counts of one iteration), by the lines' clock: (0, 1)
+    where that fits neither. Without one a time is of all iterations since the line before where times of one would be a
+    longer run than any.
+    """
+    each = stride(numbers)
+    clocks = [line.clock for line in lines]
+    grain_s = max((clock.grain_s for clock in clocks if clock), default=0.0)
+    spans = [
+        (b.s - a.s, after - before, time / 1e3)
+        for (a, b), (before, after), time in zip(pairwise(clocks), pairwise(numbers), ms[1:], strict=True)
+        if a and b and b.s > a.s and after > before
+    ]
+    ratios, span_s, held_s = [], 0.0, 0.0
+    for span, steps, time in spans:
+        span_s, held_s = span_s + span, held_s + time * steps
+        if span_s >= GRAINS * grain_s:
+            ratios.append(held_s / span_s)
+            span_s = held_s = 0.0
+    if not ratios:
+        return (each if not any(clocks) and each * sum(ms) > _MOST_RUN_MS else 1), 1
+    ratios.sort()
+    for holds in (1.0, each, 1e3, 1e3 * each):  # a time without a unit may be ms
+        if abs(median(ratios) / holds - 1) <= _ALIKE:
+            return holds, 1
+    if counter not in PLACES:
+        return 0, 1
+    tenth = len(ratios) // 10
+    is_steady = len(ratios) >= FEWEST and ratios[-1 - tenth] <= ratios[tenth] * (1 + _STEADY)
+    return (1, max(1, round(median(ratios)))) if is_steady else (0, 1)  # it counts samples
+
+
+def _records(
+    lines: Sequence[_Line], counter: str, ms: Sequence[float | None], samples: int = 1
+) -> Iterator[LoggedRecord]:
+    before: _Line | None = None
+    for line, time in zip(lines, ms, strict=True):
+        number, _ = line.counters[counter]
+        goes_on, left = False, None
+        if before is not None and before.epoch is not None and number < (last := before.counters[counter][0]):
+            goes_on = line.epoch == before.epoch + 1
+            of = next((of for at, of in before.counters.values() if at == last and of is not None), None)
+            left = max(0, int(of) - last) // samples if goes_on and of is not None else None
+        if time is None or time > 0:
+            yield LoggedRecord(number // samples, time, line.clock, goes_on=goes_on, left=left)
+        before = line
+
+
+def _rank(text: str) -> int | None:
+    """Number of the rank that writes a line, as the line or its launcher says."""
+    if not ("ank" in text or "efault" in text or text[:1] in " \t0123456789"):
+        return None  # cheaper than the search
+    rank = _RANK.search(text)
+    return None if rank is None else one_rank(rank["named"] or rank["prefixed"])
+
+
+def _waits(lines: Sequence[_Line], counter: str, most_ms: float) -> tuple[list[TimerReading], list[RankReading]]:
+    """Time until the batch is there: one reading an iteration, of all ranks that write, and each rank's own. The first
+    line of each epoch is left out, as it is of the iterations: there the workers start.
+    """
+    printed: dict[str, list[float]] = {}
+    for line in lines:
+        for name, ms in line.waits.items():
+            printed.setdefault(name, []).append(ms)
+    # No wait is longer than its iteration: such a time is of a worker.
+    often = [name for name, ms in printed.items() if 2 * len(ms) >= len(lines) and median(ms) <= most_ms]
+    data = min(often, key=lambda name: ("last" not in name, "wait" not in name), default="")
+    lines = lines if data else []
+    ranks = {line.rank for line in lines}
+    times: list[dict[int | None, float]] = []
+    starts: set[int] = set()
+    before = -1
+    for line in lines:
+        number, _ = line.counters[counter]
+        if number != before or line.rank in times[-1]:
+            if number < before:
+                starts.add(len(times))
+            times.append({})
+            before = number
+        if data in line.waits and len(times) - 1 not in starts:
+            times[-1][line.rank] = line.waits[data]
+    is_of_ranks = len(ranks) > 1 and None not in ranks
+    readings = [
+        TimerReading(DATA, block, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)
+        for block, of in enumerate(times)
+        if of
+    ]
+    return readings, [
+        RankReading(DATA, block, rank, ms)
+        for block, of in enumerate(times)
+        for rank, ms in of.items()
+        if is_of_ranks and rank is not None
+    ]

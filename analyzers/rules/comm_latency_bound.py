@@ -65,8 +65,9 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             evidence=(
                 Evidence(f"{traffic.transfer_words}{detail}"),
                 *exposed_transfer(measures, traffic),
+                *(Evidence(f"called at {line}", measures.job.rank_ids[0]) for line in lines[1:]),
             ),
-            fixes=(_joined(lines[0]) if lines else _fix(measures),),
+            fixes=tuple(_joined(line) for line in lines) or (_fix(measures),),
             band=0.2 if is_measured else 0.35,
         )
     yield from _small_units(measures)

@@ -13,15 +13,17 @@ from ddprof.analyzers.rules.evidence.exposures import exposures, is_slow_for_siz
 from ddprof.sidecar import DeepSpeedSettings
 
 ID = "comm.latency_bound"
-KIB = 1024.0
+KIB, ZERO = 1024.0, "reduce_bucket_size"
 
 
-def test_suggests_larger_buckets_but_not_of_messages_between_layers(faulty: Labelled) -> None:
+def test_suggests_larger_buckets_but_not_between_layers(faulty: Labelled, monkeypatch: pytest.MonkeyPatch) -> None:
     said = fires(faulty, ID)
     assert said.changes[0].kind == "merge_buckets"
     assert any(fix.setting == "bucket_cap_mb" and float(fix.suggested) >= 10 for fix in said.fixes)
     assert [exposure.reason for exposure in exposures(faulty.measures)] == ["latency"]
     assert exposures(with_traffic(faulty.measures, role="tp")) == []
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_latency_bound.lines_that_call", lambda *_: ["a.py:1", "b.py:2"])
+    assert [fix.setting for fix in candidate(ID, faulty.measures).fixes] == ["a.py:1", "b.py:2"]
 
 
 @pytest.mark.parametrize(
@@ -32,8 +34,7 @@ def test_few_buckets_may_be_too_many(faulty: Labelled, cap_mb: float | None, cou
     """They are where the recorded size cuts up what the default sends at once."""
     sent = with_traffic(faulty.measures, count=count, total_bytes=count * 2**17)
     settings = structs.replace(sent.settings, ddp=structs.replace(sent.settings.ddp, bucket_cap_mb=cap_mb))
-    told = [exposure.reason for exposure in exposures(replace(sent, settings=settings))]
-    assert [reason for reason in told if reason == "latency"] == reasons
+    assert [e.reason for e in exposures(replace(sent, settings=settings)) if e.reason == "latency"] == reasons
 
 
 @pytest.mark.parametrize(
@@ -41,11 +42,10 @@ def test_few_buckets_may_be_too_many(faulty: Labelled, cap_mb: float | None, cou
     [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside"), (2_000_000_000, "collectives outside")],
 )
 def test_deepspeed_is_told_its_own_setting(faulty: Labelled, now: int, setting: str) -> None:
-    deepspeed = DeepSpeedSettings(zero_stage=2, reduce_bucket_size=now)
-    settings = structs.replace(faulty.measures.settings, deepspeed=deepspeed)
-    said = candidate(ID, replace(faulty.measures, settings=settings))
-    assert said.fixes[0].setting.startswith(setting)
-    assert dict(said.fixes[0].applies) == ({"reduce_bucket_size": 500_000_000} if now == 1000 else {})
+    zero = DeepSpeedSettings(zero_stage=2, reduce_bucket_size=now)
+    settings = structs.replace(faulty.measures.settings, deepspeed=zero)
+    (fix,) = candidate(ID, replace(faulty.measures, settings=settings)).fixes
+    assert (fix.setting.startswith(setting), dict(fix.applies)) == (True, {ZERO: 500_000_000} if now == 1000 else {})
 
 
 def test_buckets_larger_than_the_default_are_not_made_smaller(faulty: Labelled) -> None:

@@ -77,11 +77,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not any(has_frames(facts) for facts in job.ranks):
         return
     in_windows = next(_in_windows(measures), None)
-    timed = script_now_and_then(measures, RULE.id) or seen_in_backward(measures, RULE.id)
-    if timed is not None and (in_windows is None or timed.lost_us > OTHER_FACTOR * in_windows.lost_us):
-        yield timed
-    elif in_windows is not None:
-        yield in_windows
+    beyond_us = OTHER_FACTOR * in_windows.lost_us if in_windows is not None else 0.0
+    timed = script_now_and_then(measures, RULE.id, beyond_us) or seen_in_backward(measures, RULE.id, beyond_us)
+    if (told := timed or in_windows) is not None:
+        yield told
 
 
 def _in_windows(measures: Measures) -> Iterator[Candidate]:

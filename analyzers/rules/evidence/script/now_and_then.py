@@ -31,10 +31,10 @@ LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, an
 OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 
 
-def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
+def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
     """Finding where step timers of CPU ranks show extra time beyond chance in some steps, on all ranks or alternating,
     with the script line that samples saw most. None otherwise. Forward time counts as the script's where samples saw it
-    call libraries other than torch.
+    call libraries other than torch. `beyond_us`: least time if it comes in most steps, as the traced ones then tell it.
     """
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
@@ -51,6 +51,8 @@ def script_now_and_then(measures: Measures, rule_id: str) -> Candidate | None:
     summary += ", on one rank at a time" if timed.in_turn else ""
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
+        return None
+    if 2 * timed.often > timed.steps and cost_us <= beyond_us:
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     evidence = (
@@ -126,7 +128,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     return _timed(measures, rule_id, timed.cost, timed.times, summary, (Evidence(often),), fix)
 
 
-def seen_in_backward(measures: Measures, rule_id: str) -> Candidate | None:
+def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
     """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
     of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
     between both."""
@@ -140,7 +142,7 @@ def seen_in_backward(measures: Measures, rule_id: str) -> Candidate | None:
     every = [sum(run_samples(facts).values()) for facts in ranks]
     shares = np.array(seen[words]) / np.maximum(1.0, every)
     at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
-    if at_once < IN_FORWARD:
+    if at_once < IN_FORWARD or (at_once + in_turn) / 2 * measures.step_us <= beyond_us:
         return None
     summary = f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}"
     seen_most = Evidence(f"{sum(seen[words]):.0f} of {sum(every):.0f} samples of the run are in {words}")

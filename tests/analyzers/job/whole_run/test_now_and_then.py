@@ -66,8 +66,7 @@ def test_time_beyond(labelled: Runs, part: str, is_long: Callable[..., bool], of
 
 
 def test_what_one_rank_has_beyond_the_others_is_not_of_all(labelled: Runs) -> None:
-    """All ranks have 8 ms more in every fifth step, rank 0 in every second of the others, too."""
-    run = labelled("clean.ddp")
+    run = labelled("clean.ddp")  # all have 8 ms more in every fifth step, rank 0 in every second of the others, too
     every = [lambda step: step % 5 == 0 or step % 2 == 0, *[lambda step: step % 5 == 0] * (len(run.job.ranks) - 1)]
     timed_run = now_and_then(with_sidecars(run, *map(timed, every)).job.ranks, in_forward=False)
     assert timed_run is not None and not timed_run.in_turn
@@ -116,8 +115,9 @@ def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(labelled: Runs, samples
     stacks = ("train.py", 30, "main", None), ("train.py", 12, "tidy", 0), ("torch/nn/modules/module.py", 9, "_call", 0)
     seen = totals(("forward", 2, 100 - samples), ("rest", 1, samples))
     ranks = tuple(replace(with_stacks(facts, *stacks), script_totals=seen) for facts in measures.job.ranks)
-    told = script_now_and_then(replace(measures, job=replace(measures.job, ranks=ranks)), HOST_SCRIPT)
-    assert (told is not None) == is_told, (told, now_and_then(ranks, False))
+    of = replace(measures, job=replace(measures.job, ranks=ranks))
+    told, beside = (script_now_and_then(of, HOST_SCRIPT, us) for us in (0.0, measures.step_us))  # in all steps
+    assert (told is not None, beside) == (is_told, None), (told, now_and_then(ranks, False))
     assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.2 * measures.step_us)
 
 

@@ -48,9 +48,11 @@ class Field(NamedTuple):
 def fields_of(text: str) -> list[Field]:
     """The fields of a line, from left to right, without the means in parentheses behind a number."""
     fields: list[Field] = []
-    end = 0
+    end, is_inside = 0, False
     for match in _NUMBER.finditer(text):
         label, end = text[end : match.start()], match.end()
+        if "[" in label or "]" in label:
+            is_inside = label.rfind("[") > label.rfind("]")
         key, unit = _named(label[-120:], not fields)
         if (given := match["value"]) is None:
             value, grain, unit = _duration(match), 1.0, "s"
@@ -67,7 +69,7 @@ def fields_of(text: str) -> list[Field]:
             key = fields.pop().key
         if key == "(" and fields and unit in ("", fields[-1].unit):
             continue
-        if key == "[,]" and text.rfind("[", 0, match.start()) <= text.rfind("]", 0, match.start()):
+        if key == "[,]" and not is_inside:
             key = ""
         fields.append(Field(name or (key if key != "(" else ""), value, unit, grain, end))
     return fields

@@ -78,7 +78,7 @@ class LoopLines:
         self._timed: list[_Line] = []
         self._below: list[_Line] = []  # whose time stands in a line below that of the counter
         self._clocked: list[_Line] = []  # without a time
-        self._head: _Line | None = None
+        self._head: dict[str, _Line] = {}  # writer -> its last line with a counter
         self._heads = 0
         self._last: dict[str, int] = {}
         self._rising: Counter[str] = Counter()
@@ -92,20 +92,21 @@ class LoopLines:
         if "<" in text and ("it/s" in text or "s/it" in text):
             return False  # a bar, whose rate is of its last few iterations
         stamp, bare = stamped(text)
+        bare = bare.replace(line.who, "", 1) if line.who.startswith("[") else bare
         fields = fields_of(bare)
         counters, end = counters_of(fields)
         if EVALUATION.search(bare, 0, end or len(bare)) is not None:
-            self._head = None
+            self._head.pop(line.who, None)
             return False
         times, waits = times_of(fields)
         clock = clock_of(fields) or stamp
         line_read = _Line(counters, epoch_of(fields), _rank(text), clock, times, waits)
         trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
         is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
-        if not counters and (self._head is not None or not (trains and is_explicit)):
-            return self._is_below(line_read)
+        if not counters and (line.who in self._head or not (trains and is_explicit)):
+            return self._is_below(line.who, line_read)
         if counters:
-            self._head, self._heads = line_read, self._heads + 1
+            self._head[line.who], self._heads = line_read, self._heads + 1
         if not trains:
             return False
         if times:
@@ -133,10 +134,9 @@ class LoopLines:
         self._columns = names if is_head else []
         return text
 
-    def _is_below(self, line: _Line) -> bool:
-        if self._head is None or not line.times:
+    def _is_below(self, who: str, line: _Line) -> bool:
+        if not line.times or (head := self._head.pop(who, None)) is None:
             return False
-        head, self._head = self._head, None
         self._below.append(head._replace(clock=line.clock or head.clock, times=line.times, waits=line.waits))
         self._count(head.counters)
         return True

@@ -13,6 +13,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.left_out import mean_step_ns, none_is_steady
 from ddprof.analyzers.job.steps.steady import MOSTLY
+from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.finding_ids import INPUT_UNSHARDED
@@ -20,6 +21,7 @@ from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, 
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us, names_ranks
 
+_QUIET = "run the job on a quiet machine, or give it cores of its own (taskset, a cgroup)"
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 TELLING_STEPS = 12  # what comes in every third step is in just one of so many once in 20 recordings
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
@@ -101,7 +103,7 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
         return None
     what = f"{len(withheld)} finding{'s' if len(withheld) > 1 else ''}, the largest of {_largest(withheld, measures)}"
     words = f"Not judged: the machine is busy, and {what} of the step, may be chance"
-    return Verdict("none", f"{words}; run the job on a quiet machine, or give it cores of its own (taskset, a cgroup)")
+    return Verdict("none", f"{words}; {_QUIET}")
 
 
 def _other_reading(measures: Measures) -> str:
@@ -155,8 +157,19 @@ def _healthy(measures: Measures, rest: str) -> Verdict:
     started = computes_after_start_up(measures.job) if named == "other" else ""
     if started:
         return Verdict("compute", f"{_capital(started)}; {rest}")
+    rest = _lacking_cpus(measures, shares.get(named, 0.0)) + rest
     text = f"{format_share(shares.get(named, 0.0))} of each {step} step is {_words(named, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text + (_longest(measures) if largest == "compute" else ""))
+
+
+def _lacking_cpus(measures: Measures, share: float) -> str:
+    """Words where want of a CPU may make up half of a cause's share, as a thread that waits for one stands still in
+    whatever it does; else "".
+    """
+    lacked = lacked_when_traced(measures.job.ranks)
+    if lacked < max(share / 2, WARNING_SHARE):
+        return ""
+    return f"ranks had no CPU for {format_share(lacked)} of the time: {_QUIET}; "
 
 
 def _longest(measures: Measures, where: str = "") -> str:

@@ -85,6 +85,15 @@ def waited_share(ranks: Sequence[RankFacts]) -> float | None:
     return float(np.nanmean(waited)) if np.isfinite(waited).any() else None
 
 
+def lacked_when_traced(ranks: Sequence[RankFacts]) -> float:
+    """Share of the traced time in which ranks were ready and had no CPU, mean over ranks; 0 where little, or not
+    recorded.
+    """
+    waited = traced_shares(ranks).waited
+    mean = float(np.nanmean(waited)) if np.isfinite(waited).any() else 0.0
+    return mean if mean >= BUSY_SHARE else 0.0
+
+
 def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> CpuShares:
     total = np.array([sum(time.dur_ns for time in of_rank) or np.nan for of_rank in times], float)
     on_cpu = np.array([sum(time.cpu_ns for time in of_rank) for of_rank in times], float)
@@ -96,11 +105,11 @@ def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> C
 
 def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """A note where ranks waited for a CPU for a good part of the traced time."""
-    shares = traced_shares(ranks).waited
-    if not np.isfinite(shares).any() or np.nanmean(shares) < BUSY_SHARE:
+    lacked, shares = lacked_when_traced(ranks), traced_shares(ranks).waited
+    if not lacked:
         return []
     worst = int(np.nanargmax(shares))
-    mean, longest = (format_share(float(share)) for share in (np.nanmean(shares), shares[worst]))
+    mean, longest = format_share(lacked), format_share(float(shares[worst]))
     issue = f"the machine is busy: ranks were ready to run and had no CPU for {mean} of the traced time "
     issue += f"(rank {ranks[worst].identity.rank} for {longest})"
     effect = "steps take longer than on an idle machine; ranks may look late only because the machine is overloaded"

@@ -11,7 +11,7 @@ from captured import on_cpu, with_sidecars
 from labelled_runs import Runs, only_run
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.diagnose import diagnose
+from ddprof.analyzers.diagnose import Diagnosis, diagnose
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.script.threads import BusyThread
@@ -35,8 +35,7 @@ def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, 
 
 def accusation(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> Candidate:
     """A finding that these ranks cost the job a share of its step."""
-    lost_us = 0.3 * measures.step_us
-    return Candidate(id=identifier, summary="late", ranks=ranks, lost_us=lost_us, basis=Basis.COMPARED)
+    return Candidate(identifier, "late", 0.3 * measures.step_us, Basis.COMPARED, ranks)
 
 
 def explained(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> str | None:
@@ -76,11 +75,10 @@ def busy(labelled: Runs) -> Measures:
 
 
 def test_what_a_late_rank_runs_alone_is_no_chance(busy: Measures) -> None:
-    """Waiting for a CPU makes any rank late; it makes none run a function, or operators, that its peers do not."""
     assert explained(busy, 1) is not None
     more = 0.3 * (np.arange(len(busy.job.ranks)) == 1)
-    line = {1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)}
-    for named in (replace(busy, alone=line), replace(busy, compute=replace(busy.compute, more_work=more))):
+    alone = replace(busy, alone={1: Alone("train.py:9 heartbeat()", "", 3_000.0, 0.0)})
+    for named in (alone, replace(busy, compute=replace(busy.compute, more_work=more))):
         assert explained(named, 1) is None and explained(named, 0) is not None
 
 
@@ -109,8 +107,8 @@ def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypat
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_not(labelled: Runs) -> None:
     run = labelled("clean.ddp")
-    assert "30 %" in (explained(on_cpu(run, waits(0.4, 0.3)), identifier="straggler.imbalance") or "")
-    assert explained(on_cpu(run, waits(0.4, 0.1)), identifier="straggler.imbalance") is None
+    few, many = (explained(on_cpu(run, waits(0.4, w)), identifier="straggler.imbalance") for w in (0.1, 0.3))
+    assert few is None and "30 %" in (many or "")
     devices = with_sidecars(run, waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
     assert explained(devices, 1) is None and explained(devices, 1, identifier="straggler.host") is not None
     assert explained(with_sidecars(run, waits(0.4, 0.3)), identifier="comm.bandwidth_bound") is None
@@ -164,14 +162,16 @@ def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_opera
 
 @pytest.mark.parametrize("identifier", ON_HOSTS)
 def test_what_a_busy_machine_explains_is_gone(labelled: Runs, monkeypatch: pytest.MonkeyPatch, identifier: str) -> None:
-    """A loader in the training process is late as well where that process had no CPU."""
     run = labelled("clean.ddp")
     measures = with_sidecars(run, waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
-    rule = replace(catalogue()[identifier], detect=lambda _: iter([accusation(measures, 1, identifier=identifier)]))
-    rule = replace(rule, detect_rest=None)
+    accused = iter([accusation(measures, 1, identifier=identifier)])
+    rule = replace(catalogue()[identifier], detect=lambda _: accused, detect_rest=None)
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {identifier: rule})
     found = diagnose(measures, run.pricer)
-    assert not found.findings
-    assert "the machine is busy" in next(a.reason for a in found.abstentions if a.id == identifier)
-    said = verdict(measures, found, Steps(5, "profiler_step", measures.step_us))
+    assert not found.findings and "the machine is busy" in next(
+        a.reason for a in found.abstentions if a.id == identifier
+    )
+    idle, steps = with_sidecars(labelled("host.sync"), waits(0.3, 0.5)), Steps(5, "profiler_step", measures.step_us)
+    said, plain = verdict(measures, found, steps), verdict(idle, Diagnosis((), (), (), ()), steps)
     assert said.bound == "none" and "run the job on a quiet machine" in said.headline
+    assert "; ranks had no CPU for 50 % of the time: run the job on a quiet machine" in plain.headline

@@ -6,10 +6,11 @@ so small that latency is most of a call. Small ones that need not be called are 
 step, gradient norms reduced one by one, small buffers sent before each forward pass. So is the map of used
 parameters (`find_unused_parameters=True`) where every parameter is used.
 Why it costs: K calls pay K latencies, whatever their size.
-How the gain is priced: the run is replayed with consecutive calls gathered into DDP's default 25 MiB: one latency per
-bucket. Units are replayed as one for each block: fewer latencies, and a block's compute to hide the next block's gather
-behind. On CPU ranks FSDP's Python around a unit shrinks as much. Calls that need not be made are left out, which gains
-no more than they hold the ranks.
+How the gain is priced: on devices the run is replayed with DDP's default buckets (1 MiB, then 25 MiB), each reduced as
+soon as its gradients exist. Calls of the script, other traffic and that of CPU ranks are gathered into 25 MiB: one
+latency for each. Units are replayed as one for each block: fewer latencies, and a block's compute to hide the next
+block's gather behind. On CPU ranks FSDP's Python around a unit shrinks as much. Calls that need not be made are left
+out, which gains no more than they hold the ranks.
 How to fix: a larger bucket_cap_mb (DeepSpeed: reduce_bucket_size); one FSDP unit per block.
 Limits: gradients and sharded parameters only; small messages of tensor or expert parallel ranks depend on one another
 and cannot be merged. With a single message size latency and bandwidth cannot be separated; then small messages count
@@ -30,9 +31,10 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.host_parts import UNIT_HOOKS
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.units import ROLE
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
 from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
@@ -60,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             summary=f"{traffic.count:.0f} small {traffic.op} calls per step ({_each(traffic)}) are latency-bound"
             + (f", called at {lines[0]}" if lines else ""),
             lost_us=traffic.exposed_us,
-            changes=(Change("merge_buckets", (), (DEFAULT_BUCKET_MIB * MIB,), traffic.role),),
+            changes=(_merged(measures, traffic, is_called=bool(lines)),),
             basis=Basis.RECORDED if is_measured else Basis.DEDUCED,
             evidence=(
                 Evidence(f"{traffic.transfer_words}{detail}"),
@@ -72,6 +74,15 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         )
     yield from _small_units(measures)
     yield from calls_outside(measures, RULE.id, False, lambda _: _joined("collectives of the script"))
+
+
+def _merged(measures: Measures, traffic: Traffic, is_called: bool) -> Change:
+    """The change to fewer messages: DDP's buckets at their defaults, else calls that share buckets of that size. On CPU
+    ranks every message takes a core from compute, hidden or not, which no schedule of buckets knows.
+    """
+    sizes_mib = (DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB)
+    by_ddp = traffic is gradient_traffic(measures) and not is_called and not execution_of(measures.job).computes_on_host
+    return Change("merge_buckets", (), tuple(mib * MIB for mib in sizes_mib[: 1 + by_ddp]), traffic.role)
 
 
 def _small_units(measures: Measures) -> Iterator[Candidate]:

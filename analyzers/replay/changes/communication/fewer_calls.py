@@ -12,6 +12,7 @@ from ddprof.analyzers.facts.script.barriers import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.analyzers.replay.changes.communication.retiming import rebucket
 from ddprof.analyzers.replay.changes.communication.transfers import has_role, sizes_bytes
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
@@ -26,7 +27,15 @@ FEWEST_BUCKETS = 3  # per step
 
 
 def merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """Consecutive collectives of the role gathered into buckets of `values[0]` bytes."""
+    """Consecutive collectives of the role gathered into buckets of `values[0]` bytes; DDP's, whose first bucket holds
+    `values[1]`, as soon as their gradients exist.
+    """
+    if len(change.values) > 1:
+        filled = rebucket(change, graph, measures, ())
+        transfers = {rank.position: rank.ops.transfer_ns.copy() for rank in graph.ranks if rank.position in filled}
+        for position, (rows, times_ns) in filled.items():
+            transfers[position][rows] = times_ns
+        return Scenario(transfer_ns=transfers)
     transfers, host = {}, {}
     for rank in graph.ranks:
         comms, has = rank.facts.comms, has_role(rank, measures, change.target)

@@ -27,7 +27,7 @@ _MARKS = re.compile(
     r"|\bstep:\s{1,12}\d{1,12}\s.{0,200}?\btps: \d"
     r"|'train_runtime': '?\d|'loss': '?\d.{0,400}'epoch': '?\d|Total optimization steps = \d"
     r"|\bstep\s{1,12}\d{1,12}/\d{1,12} \|.{0,160}? ms \|.{0,80}? tok/s"
-    r"|slurmstepd: error: \*{3} (?:JOB|STEP) \d"
+    r"|slurmstepd\S{0,80}: error: \*{3} (?:JOB|STEP) \d"
     r"|completed step: \d{1,12}, seconds: \d| ups[= ]\d[\d.]{0,20}(?:,| \|).{0,120}? num_updates[= ]\d"
     r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "

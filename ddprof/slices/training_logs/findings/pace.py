@@ -97,7 +97,8 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
     if len(deciles) < 2 or max(low for low, *_ in deciles) <= (1 + WARNING_SHARE) * min(high for *_, high in deciles):
         return
-    paces = ", ".join(format_us(middle[4] * 1e3) for middle in deciles[:_NAMED])
+    medians = [middle[4] for middle in deciles]
+    paces = " to ".join(format_us(ms * 1e3) for ms in (min(medians), max(medians)))
     text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"
     if all(log.iterations[at].goes_on for at in starts):  # each time in the next epoch
         yield LogFinding("runs", "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))

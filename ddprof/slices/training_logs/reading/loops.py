@@ -115,8 +115,7 @@ class LoopLines:
         else:
             return False
         self._explicit += is_explicit
-        self._count(counters)
-        return True
+        return self._count(counters) or bool(times)  # a line of settings counts nothing
 
     @property
     def reads_on(self) -> bool:
@@ -141,10 +140,12 @@ class LoopLines:
         self._count(head.counters)
         return True
 
-    def _count(self, counters: Numbers) -> None:
-        for key, (number, _) in counters.items():
-            self._rising[key] += number > self._last.get(key, number)
-            self._last[key] = number
+    def _count(self, counters: Numbers) -> bool:
+        """True where a counter has risen."""
+        risen = [key for key, (number, _) in counters.items() if number > self._last.get(key, number)]
+        self._rising.update(risen)
+        self._last |= {key: number for key, (number, _) in counters.items()}
+        return bool(risen)
 
     @property
     def is_training(self) -> bool:
@@ -168,7 +169,7 @@ class LoopLines:
         ms = [line.times[kind, name][0] for line in lines]
         waits = _waits(lines, counter, median(ms))
         numbers = [line.counters[counter][0] for line in lines]
-        if kind is TimeKind.MEAN or _are_totals(numbers, ms, kind):
+        if kind is TimeKind.MEAN or _are_totals(ms, kind):
             return _since_the_start(lines, counter, (kind, name)), *waits
         holds, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
@@ -217,13 +218,13 @@ def _rises(ms: Sequence[float]) -> bool:
     return falls <= _MOST_FALLS * len(ms) and ms[-1] > ms[0]
 
 
-def _are_totals(numbers: Sequence[int], ms: Sequence[float], kind: TimeKind) -> bool:
+def _are_totals(ms: Sequence[float], kind: TimeKind) -> bool:
     """True for times since the start: they rise from line to line, to twice the first and more where the name does not
-    say it, but where the job or its clock starts again (after warm-up, in each epoch).
+    say it, but where the clock starts again (after warm-up, in each epoch).
     """
     runs = [[ms[0]]]
-    for (before, after), (shorter, longer) in zip(pairwise(numbers), pairwise(ms), strict=True):
-        if after < before or longer < shorter:
+    for shorter, longer in pairwise(ms):
+        if longer < shorter:
             runs.append([])
         runs[-1].append(longer)
     longest = max(runs, key=len)

@@ -247,8 +247,9 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]
     batches = [iteration.batch / iteration.mean_ms * 1e3 for iteration in counted if iteration.batch is not None]
     every = max(1, steps.most_common(1)[0][0]) if steps else 1
+    apart = {b.number: max(1, b.number - a.number) if log.are_means else 1 for a, b in pairwise(iterations)}
     is_of_one = WRITER in log.writers and not log.are_means  # however few are printed
-    excess_ms = sum(iteration.mean_ms - middle for iteration in slow)
+    excess_ms = sum((iteration.mean_ms - middle) * apart.get(iteration.number, 1) for iteration in slow)
     # Where slow iterations come at a distance of their own, a multiple of the lines', all between lines are usual.
     is_in_step = is_of_one and period_of([iteration.number for iteration in slow], every)
     unlogged_ms = (every - 1) * middle * len(counted) if is_in_step else 0.0
@@ -261,7 +262,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         high_ms=deciles[-1],
         mean_ms=sum(times) / len(times),
         slow=tuple(slow),
-        slow_share=excess_ms / (sum(times) + unlogged_ms),
+        slow_share=excess_ms / (sum(one.mean_ms * apart.get(one.number, 1) for one in counted) + unlogged_ms),
         printed_mean_ms=sum(iteration.printed_ms or iteration.mean_ms for iteration in counted) / len(counted),
         tflops=median(rates) if rates else None,
         samples_per_s=median(batches) if batches else None,

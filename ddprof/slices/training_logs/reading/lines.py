@@ -63,10 +63,10 @@ OF_LOOPS = (
         b"lapsed",
         b"tep_time",
     ),
-    *(b"iterations", b"per_sec", b"poch"),
+    *(b"iterations", b"per_sec", b"poch", b"pisode"),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
-_TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s")
+_TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s", "episode")
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))

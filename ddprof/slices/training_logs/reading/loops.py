@@ -190,11 +190,13 @@ def _names_epoch(line: _Line) -> bool:
 def _counted(lines: Sequence[_Line]) -> tuple[Sequence[_Line], str]:
     """Lines with a counter, and which: by its name, of those that rise; all lines and "" where none does."""
     rising: Counter[str] = Counter()
-    printed = Counter(key for line in lines for key in line.counters)
-    for before, line in pairwise(lines):
-        for key, (number, _) in line.counters.items():
-            rising[key] += number > before.counters.get(key, (number,))[0]
-    rises = [key for key, times in rising.items() if times and 2 * printed[key] >= len(lines)]
+    last: dict[str, int] = {}
+    for line in lines:
+        rising.update(key for key, (number, _) in line.counters.items() if number > last.get(key, number))
+        last |= {key: number for key, (number, _) in line.counters.items()}
+    counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
+    printed = Counter(key for line in counting for key in line.counters)
+    rises = [key for key in rising if 2 * printed[key] >= len(counting)]
     counter = min(rises, key=lambda key: (preference(key), -rising[key]), default="")
     return [line for line in lines if not counter or counter in line.counters], counter
 

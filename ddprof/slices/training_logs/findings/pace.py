@@ -17,6 +17,7 @@ from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
 
+_MOST_UNPRINTED = 0.5  # of the time: more than all that is printed
 _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
 ALIKE, FEWEST_ALIKE = 0.8, 4
@@ -193,6 +194,11 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
     share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if pauses else 0.0
+    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if beside else 0.0
+    if unprinted > _MOST_UNPRINTED:
+        text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
+        evidence = ("iterations that print none may be longer, as where each prints its own time, and others none",)
+        yield LogFinding("pauses", severity(unprinted, 1.0), text, unprinted, (), evidence)
     if share < WARNING_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))

@@ -63,14 +63,14 @@ OF_LOOPS = (
         b"lapsed",
         b"tep_time",
     ),
-    *(b"iterations", b"per_sec", b"poch", b"pisode"),
+    *(b"iterations", b"per_sec", b"poch", b"pisode", b"steps", b"imer:"),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s", "episode")
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
-_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/"))
+_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/", "steps", "timer"))
 _BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(

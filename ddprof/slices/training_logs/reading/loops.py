@@ -76,7 +76,9 @@ class LoopLines:
 
     def __init__(self) -> None:
         self._timed: list[_Line] = []
-        self._below: list[_Line] = []  # whose time stands in a line below that of the counter
+        self._apart: tuple[list[_Line], list[_Line]] = [], []  # whose time stands in a line below, above the counter's
+        self._above: _Line | None = None
+        self._trains = False
         self._clocked: list[_Line] = []  # without a time
         self._head: _Line | None = None
         self._heads = 0
@@ -102,10 +104,14 @@ class LoopLines:
         line_read = _Line(counters, epoch_of(fields), _rank(text), clock, times, waits)
         trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
         is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
+        self._trains |= trains
+        above, self._above = self._above, line_read if times and not counters else None
         if not counters and (self._head is not None or not (trains and is_explicit)):
             return self._is_below(line_read)
         if counters:
             self._head, self._heads = line_read, self._heads + 1
+            if above is not None and not times:
+                self._join(above, line_read, 1)
         if not trains:
             return False
         if times:
@@ -136,9 +142,13 @@ class LoopLines:
         if self._head is None or not line.times:
             return False
         head, self._head = self._head, None
-        self._below.append(head._replace(clock=line.clock or head.clock, times=line.times, waits=line.waits))
-        self._count(head.counters)
+        self._join(line, head, 0)
         return True
+
+    def _join(self, timed: _Line, head: _Line, at: int) -> None:
+        """Take the times of one line and the counters of the line above it (`at` 0) or below (1)."""
+        self._apart[at].append(head._replace(clock=timed.clock or head.clock, times=timed.times, waits=timed.waits))
+        self._count(head.counters)
 
     def _count(self, counters: Numbers) -> bool:
         """True where a counter has risen."""
@@ -150,13 +160,13 @@ class LoopLines:
     @property
     def is_training(self) -> bool:
         """True where enough lines follow one another."""
-        return max(self._rising.values(), default=0) >= FEWEST - 1 or self._explicit >= FEWEST
+        return self._trains and (max(self._rising.values(), default=0) >= FEWEST - 1 or self._explicit >= FEWEST)
 
     def times(self) -> tuple[list[LoggedRecord], list[TimerReading], list[RankReading]]:
         """The iterations, and the time that each waited for its batch, on each rank that says it."""
-        below = self._below if 2 * len(self._below) >= self._heads else []
+        apart = [lines for lines in self._apart if 2 * len(lines) >= self._heads]
         (kind, name), lines = min(
-            ((_choice(lines), lines) for lines in (self._timed, below)), key=lambda of: (of[0][0], -len(of[1]))
+            ((_choice(lines), lines) for lines in (self._timed, *apart)), key=lambda of: (of[0][0], -len(of[1]))
         )
         if kind is TimeKind.NONE:
             return [], *_waits(*_counted(self._clocked), math.inf)

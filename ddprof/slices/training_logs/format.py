@@ -39,6 +39,7 @@ _MARKS = re.compile(
 _OBJECTS = re.compile(rb"\{'|\{\"[^\n]{1,65536}\}\r?\n\{(?!\"(?:ph|nodes|schema)\")")  # Trainer's dicts; JSON lines
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
 _BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
+_OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
 _FAILED, _OF_TRAINING = (
     (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT ", b".py: error: "),
     (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
@@ -70,9 +71,10 @@ def _is_of_training(text: bytes) -> bool:
     if b"[INFO] [" in text and _STARTS.search(text):
         return True
     lower = text.lower()
-    if b"loss" in lower and _BAR.search(text):
+    is_of_training = any(word in lower for word in _OF_TRAINING)
+    if (b"loss" in lower or (is_of_training and _OF_NUMBERS.search(text))) and _BAR.search(text):
         return True
-    return any(word in text for word in _FAILED) and any(word in lower for word in _OF_TRAINING)
+    return is_of_training and any(word in text for word in _FAILED)
 
 
 def _aside(source: Source) -> str | None:

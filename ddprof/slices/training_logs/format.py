@@ -66,7 +66,8 @@ def _is_of_training(text: bytes) -> bool:
         return True
     loop = LoopLines()
     for line in map(plain, of_loops(text, lambda: loop.reads_on)):
-        if loop.take(line) and loop.is_training:
+        loop.take(line)
+        if loop.is_training:
             return True
     if b"[INFO] [" in text and _STARTS.search(text):
         return True

@@ -110,18 +110,17 @@ class LoopLines:
             return self._is_below(line_read)
         if counters:
             self._head, self._heads = line_read, self._heads + 1
-            if above is not None and not times:
-                self._join(above, line_read, 1)
+        risen = above is not None and bool(counters) and not times and self._join(above, line_read, 1)
         if not trains:
-            return False
+            return risen
         if times:
             self._timed.append(line_read)
-        elif clock is not None and (not self._clocked or _names_epoch(line_read) == _names_epoch(self._clocked[0])):
-            self._clocked.append(line_read)  # others are of an evaluation
+        elif clock is not None:
+            self._clocked.append(line_read)
         else:
-            return False
+            return risen
         self._explicit += is_explicit
-        return self._count(counters) or bool(times)  # a line of settings counts nothing
+        return self._count(counters) or risen or bool(times)  # a line of settings counts nothing
 
     @property
     def reads_on(self) -> bool:
@@ -142,13 +141,12 @@ class LoopLines:
         if self._head is None or not line.times:
             return False
         head, self._head = self._head, None
-        self._join(line, head, 0)
-        return True
+        return self._join(line, head, 0)
 
-    def _join(self, timed: _Line, head: _Line, at: int) -> None:
+    def _join(self, timed: _Line, head: _Line, at: int) -> bool:
         """Take the times of one line and the counters of the line above it (`at` 0) or below (1)."""
         self._apart[at].append(head._replace(clock=timed.clock or head.clock, times=timed.times, waits=timed.waits))
-        self._count(head.counters)
+        return self._count(head.counters)
 
     def _count(self, counters: Numbers) -> bool:
         """True where a counter has risen."""
@@ -169,7 +167,7 @@ class LoopLines:
             ((_choice(lines), lines) for lines in (self._timed, *apart)), key=lambda of: (of[0][0], -len(of[1]))
         )
         if kind is TimeKind.NONE:
-            return [], *_waits(*_counted(self._clocked), math.inf)
+            return [], *_waits(*_counted(_of_training(self._clocked)), math.inf)
         counted, counter = _counted(lines)
         if not self.is_training or (not counter and kind > TimeKind.RATE):
             return [], [], []
@@ -189,12 +187,14 @@ class LoopLines:
 
     def clocked(self) -> list[LoggedRecord]:
         """The iterations of lines that hold no time, by their clock."""
-        lines, counter = _counted(self._clocked)
+        lines, counter = _counted(_of_training(self._clocked))
         return list(_records(lines, counter, [None] * len(lines))) if self.is_training and counter else []
 
 
-def _names_epoch(line: _Line) -> bool:
-    return line.epoch is not None
+def _of_training(lines: Sequence[_Line]) -> list[_Line]:
+    """Lines that name an epoch, or name none, as most do: others are of settings or an evaluation."""
+    names_epoch = 2 * sum(line.epoch is not None for line in lines) >= len(lines)
+    return [line for line in lines if (line.epoch is not None) == names_epoch]
 
 
 def _counted(lines: Sequence[_Line]) -> tuple[Sequence[_Line], str]:

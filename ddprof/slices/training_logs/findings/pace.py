@@ -197,8 +197,8 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if beside else 0.0
     if unprinted > _MOST_UNPRINTED:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
-        evidence = ("iterations that print none may be longer, as where each prints its own time, and others none",)
-        yield LogFinding("pauses", severity(unprinted, 1.0), text, unprinted, (), evidence)
+        why = "each printed time is of one iteration: those between may be longer, or other work lies there"
+        yield LogFinding("pauses", severity(unprinted, 1.0), text, unprinted, (), (why,))
     if share < WARNING_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))

@@ -106,9 +106,9 @@ def _best(
     drawn_by, drawn = bars.longest()
     if of_loop:
         timed = (by_clock if of_loop[0].ms is None else by_lines)(once_each(of_loop))
-        whole = by_clock(once_each(drawn)) if drawn_by not in ("", UNNAMED) and not timed.lapses else Timed()
+        of_bar = by_clock(once_each(drawn)) if drawn_by not in ("", UNNAMED) and not timed.lapses else Timed()
         # A bar is the clock of lines that have none
-        return (drawn_by, whole) if len(whole.iterations) > len(timed.iterations) else (WRITER, timed)
+        return (drawn_by, of_bar) if len(of_bar.iterations) > len(timed.iterations) else (WRITER, timed)
     if benchmark:
         return BENCHMARK, by_lines(benchmark)
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}

@@ -25,7 +25,10 @@ _OTHER_JSON = "JSON, but not a trace"
 _JSON_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
 OTHER_TEXT = "not a trace (neither JSON nor SQLite), nor a log with times of training steps"
 NO_TIMES = "a log of a training without the times of three steps: print one in each line, or `ddprof run` the job"
-_OBJECT, _LOSS = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"'), re.compile(rb'loss\w{0,20}": ?-?\d')  # one in each line
+_OBJECT, _LOSS = (
+    re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"'),
+    re.compile(rb'(?:loss\w{0,20}|train/\w{1,40})": ?-?\d'),
+)  # one in each line
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",

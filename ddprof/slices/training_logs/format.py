@@ -27,7 +27,7 @@ _MARKS = re.compile(
     r"|\bstep:\s{1,12}\d{1,12}\s.{0,200}?\btps: \d"
     r"|'train_runtime': '?\d|'loss': '?\d.{0,400}'epoch': '?\d|Total optimization steps = \d"
     r"|\bstep\s{1,12}\d{1,12}/\d{1,12} \|.{0,160}? ms \|.{0,80}? tok/s"
-    r"|slurmstepd: error: \*{3} (?:JOB|STEP) \d"
+    r"|slurmstepd\S{0,80}: error: \*{3} (?:JOB|STEP) \d"
     r"|completed step: \d{1,12}, seconds: \d| ups[= ]\d[\d.]{0,20}(?:,| \|).{0,120}? num_updates[= ]\d"
     r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
@@ -39,6 +39,7 @@ _MARKS = re.compile(
 _OBJECTS = re.compile(rb"\{'|\{\"[^\n]{1,65536}\}\r?\n\{(?!\"(?:ph|nodes|schema)\")")  # Trainer's dicts; JSON lines
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
 _BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
+_OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
 _FAILED, _OF_TRAINING = (
     (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT ", b".py: error: "),
     (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
@@ -65,14 +66,16 @@ def _is_of_training(text: bytes) -> bool:
         return True
     loop = LoopLines()
     for line in map(plain, of_loops(text, lambda: loop.reads_on)):
-        if loop.take(line) and loop.is_training:
+        loop.take(line)
+        if loop.is_training:
             return True
     if b"[INFO] [" in text and _STARTS.search(text):
         return True
     lower = text.lower()
-    if b"loss" in lower and _BAR.search(text):
+    is_of_training = any(word in lower for word in _OF_TRAINING)
+    if (b"loss" in lower or (is_of_training and _OF_NUMBERS.search(text))) and _BAR.search(text):
         return True
-    return any(word in text for word in _FAILED) and any(word in lower for word in _OF_TRAINING)
+    return is_of_training and any(word in text for word in _FAILED)
 
 
 def _aside(source: Source) -> str | None:

@@ -17,6 +17,7 @@ from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
 
+_MOST_UNPRINTED = 0.5  # of the time: more than all that is printed
 _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
 ALIKE, FEWEST_ALIKE = 0.8, 4
@@ -97,7 +98,8 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
     if len(deciles) < 2 or max(low for low, *_ in deciles) <= (1 + WARNING_SHARE) * min(high for *_, high in deciles):
         return
-    paces = ", ".join(format_us(middle[4] * 1e3) for middle in deciles[:_NAMED])
+    medians = [middle[4] for middle in deciles]
+    paces = " to ".join(format_us(ms * 1e3) for ms in (min(medians), max(medians)))
     text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"
     if all(log.iterations[at].goes_on for at in starts):  # each time in the next epoch
         yield LogFinding("runs", "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
@@ -192,6 +194,11 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
     share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if pauses else 0.0
+    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if beside else 0.0
+    if unprinted > _MOST_UNPRINTED:
+        text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
+        why = "each printed time is of one iteration: those between may be longer, or other work lies there"
+        yield LogFinding("pauses", severity(unprinted, 1.0), text, unprinted, (), (why,))
     if share < WARNING_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))
@@ -246,8 +253,9 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]
     batches = [iteration.batch / iteration.mean_ms * 1e3 for iteration in counted if iteration.batch is not None]
     every = max(1, steps.most_common(1)[0][0]) if steps else 1
+    apart = {b.number: max(1, b.number - a.number) if log.are_means else 1 for a, b in pairwise(iterations)}
     is_of_one = WRITER in log.writers and not log.are_means  # however few are printed
-    excess_ms = sum(iteration.mean_ms - middle for iteration in slow)
+    excess_ms = sum((iteration.mean_ms - middle) * apart.get(iteration.number, 1) for iteration in slow)
     # Where slow iterations come at a distance of their own, a multiple of the lines', all between lines are usual.
     is_in_step = is_of_one and period_of([iteration.number for iteration in slow], every)
     unlogged_ms = (every - 1) * middle * len(counted) if is_in_step else 0.0
@@ -260,7 +268,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         high_ms=deciles[-1],
         mean_ms=sum(times) / len(times),
         slow=tuple(slow),
-        slow_share=excess_ms / (sum(times) + unlogged_ms),
+        slow_share=excess_ms / (sum(one.mean_ms * apart.get(one.number, 1) for one in counted) + unlogged_ms),
         printed_mean_ms=sum(iteration.printed_ms or iteration.mean_ms for iteration in counted) / len(counted),
         tflops=median(rates) if rates else None,
         samples_per_s=median(batches) if batches else None,

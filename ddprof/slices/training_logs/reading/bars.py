@@ -31,6 +31,7 @@ _LONGEST_BAR, _LONGEST_LABEL = 300, 64
 _COUNTED = re.compile(r"\s{0,9}(?P<epoch>\d{1,7})/\d{1,7}\s")  # YOLO's: epoch, memory and losses before the bar
 _EPOCH, _ROW, _LABELS = "epoch", "row", ("train", "training", "steps", "step")
 _UNLABELLED = ""
+_CUT_S = 0.5  # of a second that is not full, on average
 UNNAMED = "bars without a label"
 
 
@@ -39,8 +40,9 @@ class BarLines:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, str], list[LoggedRecord]] = defaultdict(list)
-        self._at: dict[tuple[str, str], tuple[int, int]] = {}  # iterations of bars that ended, and where the last is
-        self.is_of_trainer = False
+        # Iterations and seconds of bars that ended, and of the one that is drawn
+        self._at: dict[tuple[str, str], tuple[int, float, int, float]] = {}
+        self.is_of_trainer = self._is_of_lightning = False
 
     def take(self, line: LogLine) -> None:
         """Read the next line."""
@@ -48,29 +50,30 @@ class BarLines:
             self.is_of_trainer = True
         if "it/s" not in line.text and "s/it" not in line.text:
             return
+        self._is_of_lightning |= "v_num" in line.text
         begin = 0
         for match in _BAR.finditer(line.text):
             label, epoch = _said(line.text[begin : match.start()])
             begin, at, total = match.end(), int(match["n"]), match["total"]
             if label not in (_EPOCH, _ROW, _UNLABELLED, *_LABELS):
                 continue
-            before = (
-                0 if total == "?" else epoch * int(total) if label in (_EPOCH, _ROW) else self._ended(label, total, at)
-            )
+            elapsed_s = _seconds(match["elapsed"] or match["rich"])
+            before, before_s = self._ended(label, total, at, elapsed_s)
+            if label in (_EPOCH, _ROW):
+                before = 0 if total == "?" else epoch * int(total)
             rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
             ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
-            self._drawn[label, total].append(
-                LoggedRecord(before + at, ms, Stamp(_seconds(match["elapsed"] or match["rich"]), 1.0))
-            )
+            self._drawn[label, total].append(LoggedRecord(before + at, ms, Stamp(before_s + elapsed_s, 1.0)))
 
-    def _ended(self, label: str, total: str, at: int) -> int:
-        """Iterations of such bars that ended: where one has, the next is of the next epoch, or another rank's in a log
-        of the Trainer, which draws one bar for the whole run.
+    def _ended(self, label: str, total: str, at: int, elapsed_s: float) -> tuple[int, float]:
+        """Iterations and seconds of such bars that ended: where one has, the next is of the next epoch, or another
+        rank's in a log of the Trainer, which draws one bar for the whole run.
         """
-        ended, before = self._at.get((label, total), (0, 0))
-        ended += before if at <= 1 and before == int(total) > 1 and not self.is_of_trainer else 0
-        self._at[label, total] = ended, at
-        return ended
+        ended, ended_s, before, before_s = self._at.get((label, total), (0, 0.0, 0, 0.0))
+        if str(before) == total and 2 * at <= before and not self.is_of_trainer:
+            ended, ended_s = ended + before, ended_s + before_s + _CUT_S
+        self._at[label, total] = ended, ended_s, at, elapsed_s
+        return ended, ended_s
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
         """(writer, bars) of the training: the bars of epochs, else labelled ones, else the longest without a label."""
@@ -78,7 +81,7 @@ class BarLines:
             of = [drawn for (name, _), drawn in self._drawn.items() if name == label]
             if of:
                 other = "Hugging Face Trainer" if self.is_of_trainer else UNNAMED if label == _UNLABELLED else "tqdm"
-                return "Lightning" if label == _EPOCH else other, max(
+                return "Lightning" if self._is_of_lightning else other, max(
                     of, key=lambda drawn: max(bar.clock.s for bar in drawn if bar.clock)
                 )
         return "", []

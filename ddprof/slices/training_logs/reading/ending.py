@@ -26,11 +26,11 @@ _CANCELLED = re.compile(
 )
 # What Lightning and torchrun say of a signal, and a script of settings it does not know
 _STOPPED = re.compile(
-    r"(?<=Received )SIGTERM\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
+    r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
     r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
 )
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
-STOPS = ("Received SIGTERM", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
+STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240

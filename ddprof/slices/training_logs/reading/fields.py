@@ -91,7 +91,7 @@ def _named(label: str, is_first: bool) -> tuple[str, str]:
     if stripped[-1:] in (")", "]") and (of := _UNIT.search(stripped)) is not None:
         unit, stripped = (of["unit"] or "").lower(), stripped[: of.start()].rstrip()
     if (words := _WORDS.search(stripped)) is not None:
-        return words[0].lower().replace("_", " ").replace("-", " "), unit
+        return words[0].lower().replace("_", " ").replace("-", " ").rpartition(" at ")[2], unit  # "loss at step 7"
     if bare.endswith("["):
         return "[]", ""
     return "[,]" if bare == "," else "^" if is_first and not bare else "", ""

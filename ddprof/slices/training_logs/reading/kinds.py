@@ -22,8 +22,8 @@ _COUNTERS = tuple(
     re.compile(rf"(?:.*[ /.:]|^)(?:{names})$")
     for names in (
         "global step(?:/max steps)?|num updates|current steps",
-        r"(?:steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|#))?|n iter",
-        r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id))?",
+        r"(?:(?:time)?steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
+        r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id|i))?",
     )
 )
 PLACES = ("[,]", "[]", "^")
@@ -46,10 +46,10 @@ _OF_ONE = re.compile(
     rf"\b(?:{_ITERATION}|train step) (?:time|timing|duration|cost|latency|dt|t)$|\btime per {_ITERATION}$|\blast time$"
 )
 _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
-_TIME = re.compile(r"\b(?:time|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$")
+_TIME = re.compile(r"\b(?:timer?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$")
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
-    r"(?: (?:wait ?)?(?:time|cost|loading|load)?)?)$"
+    r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"
 )
 _UPDATE = "updt"  # LeRobot's: an iteration without the wait for its batch
 

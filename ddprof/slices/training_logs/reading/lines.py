@@ -34,7 +34,7 @@ OF_FRAMEWORKS = (
     *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
     *(b"allocation retries", b"allocator cache flushes", b", skipped="),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
-    *(b"Received SIGTERM", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
+    *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
     b":::MLL",
 )
@@ -63,14 +63,14 @@ OF_LOOPS = (
         b"lapsed",
         b"tep_time",
     ),
-    *(b"iterations", b"per_sec", b"poch"),
+    *(b"iterations", b"per_sec", b"poch", b"pisode", b"steps", b"imer:"),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
-_TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s")
+_TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s", "episode")
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
-_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/"))
+_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/", "steps", "timer"))
 _BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
@@ -88,7 +88,7 @@ _CLOCK = re.compile(
 _DATE = re.compile(
     r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}|\d\d)"
     r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
-    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,]$|^$|[\[(]$"
+    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_]$|^$|[\[(]$"
 )
 _LONGEST_DATE = 12
 MOST_MS = 1e9  # twelve days: no iteration, and no part of one

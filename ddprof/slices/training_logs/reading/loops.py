@@ -76,7 +76,9 @@ class LoopLines:
 
     def __init__(self) -> None:
         self._timed: list[_Line] = []
-        self._below: list[_Line] = []  # whose time stands in a line below that of the counter
+        self._apart: tuple[list[_Line], list[_Line]] = [], []  # whose time stands in a line below, above the counter's
+        self._above: _Line | None = None
+        self._trains = False
         self._clocked: list[_Line] = []  # without a time
         self._head: dict[str, _Line] = {}  # writer -> its last line with a counter
         self._heads = 0
@@ -103,21 +105,23 @@ class LoopLines:
         line_read = _Line(counters, epoch_of(fields), _rank(text), clock, times, waits)
         trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
         is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
+        self._trains |= trains
+        above, self._above = self._above, line_read if times and not counters else None
         if not counters and (line.who in self._head or not (trains and is_explicit)):
             return self._is_below(line.who, line_read)
         if counters:
             self._head[line.who], self._heads = line_read, self._heads + 1
+        risen = above is not None and bool(counters) and not times and self._join(above, line_read, 1)
         if not trains:
-            return False
+            return risen
         if times:
             self._timed.append(line_read)
-        elif clock is not None and (not self._clocked or _names_epoch(line_read) == _names_epoch(self._clocked[0])):
-            self._clocked.append(line_read)  # others are of an evaluation
+        elif clock is not None:
+            self._clocked.append(line_read)
         else:
-            return False
+            return risen
         self._explicit += is_explicit
-        self._count(counters)
-        return True
+        return self._count(counters) or risen or bool(times)  # a line of settings counts nothing
 
     @property
     def reads_on(self) -> bool:
@@ -137,28 +141,33 @@ class LoopLines:
     def _is_below(self, who: str, line: _Line) -> bool:
         if not line.times or (head := self._head.pop(who, None)) is None:
             return False
-        self._below.append(head._replace(clock=line.clock or head.clock, times=line.times, waits=line.waits))
-        self._count(head.counters)
-        return True
+        return self._join(line, head, 0)
 
-    def _count(self, counters: Numbers) -> None:
-        for key, (number, _) in counters.items():
-            self._rising[key] += number > self._last.get(key, number)
-            self._last[key] = number
+    def _join(self, timed: _Line, head: _Line, at: int) -> bool:
+        """Take the times of one line and the counters of the line above it (`at` 0) or below (1)."""
+        self._apart[at].append(head._replace(clock=timed.clock or head.clock, times=timed.times, waits=timed.waits))
+        return self._count(head.counters)
+
+    def _count(self, counters: Numbers) -> bool:
+        """True where a counter has risen."""
+        risen = [key for key, (number, _) in counters.items() if number > self._last.get(key, number)]
+        self._rising.update(risen)
+        self._last |= {key: number for key, (number, _) in counters.items()}
+        return bool(risen)
 
     @property
     def is_training(self) -> bool:
         """True where enough lines follow one another."""
-        return max(self._rising.values(), default=0) >= FEWEST - 1 or self._explicit >= FEWEST
+        return self._trains and (max(self._rising.values(), default=0) >= FEWEST - 1 or self._explicit >= FEWEST)
 
     def times(self) -> tuple[list[LoggedRecord], list[TimerReading], list[RankReading]]:
         """The iterations, and the time that each waited for its batch, on each rank that says it."""
-        below = self._below if 2 * len(self._below) >= self._heads else []
+        apart = [lines for lines in self._apart if 2 * len(lines) >= self._heads]
         (kind, name), lines = min(
-            ((_choice(lines), lines) for lines in (self._timed, below)), key=lambda of: (of[0][0], -len(of[1]))
+            ((_choice(lines), lines) for lines in (self._timed, *apart)), key=lambda of: (of[0][0], -len(of[1]))
         )
         if kind is TimeKind.NONE:
-            return [], *_waits(*_counted(self._clocked), math.inf)
+            return [], *_waits(*_counted(_of_training(self._clocked)), math.inf)
         counted, counter = _counted(lines)
         if not self.is_training or (not counter and kind > TimeKind.RATE):
             return [], [], []
@@ -168,7 +177,7 @@ class LoopLines:
         ms = [line.times[kind, name][0] for line in lines]
         waits = _waits(lines, counter, median(ms))
         numbers = [line.counters[counter][0] for line in lines]
-        if kind is TimeKind.MEAN or _are_totals(numbers, ms, kind):
+        if kind is TimeKind.MEAN or _are_totals(ms, kind):
             return _since_the_start(lines, counter, (kind, name)), *waits
         holds, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
@@ -178,22 +187,26 @@ class LoopLines:
 
     def clocked(self) -> list[LoggedRecord]:
         """The iterations of lines that hold no time, by their clock."""
-        lines, counter = _counted(self._clocked)
+        lines, counter = _counted(_of_training(self._clocked))
         return list(_records(lines, counter, [None] * len(lines))) if self.is_training and counter else []
 
 
-def _names_epoch(line: _Line) -> bool:
-    return line.epoch is not None
+def _of_training(lines: Sequence[_Line]) -> list[_Line]:
+    """Lines that name an epoch, or name none, as most do: others are of settings or an evaluation."""
+    names_epoch = 2 * sum(line.epoch is not None for line in lines) >= len(lines)
+    return [line for line in lines if (line.epoch is not None) == names_epoch]
 
 
 def _counted(lines: Sequence[_Line]) -> tuple[Sequence[_Line], str]:
     """Lines with a counter, and which: by its name, of those that rise; all lines and "" where none does."""
     rising: Counter[str] = Counter()
-    printed = Counter(key for line in lines for key in line.counters)
-    for before, line in pairwise(lines):
-        for key, (number, _) in line.counters.items():
-            rising[key] += number > before.counters.get(key, (number,))[0]
-    rises = [key for key, times in rising.items() if times and 2 * printed[key] >= len(lines)]
+    last: dict[str, int] = {}
+    for line in lines:
+        rising.update(key for key, (number, _) in line.counters.items() if number > last.get(key, number))
+        last |= {key: number for key, (number, _) in line.counters.items()}
+    counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
+    printed = Counter(key for line in counting for key in line.counters)
+    rises = [key for key in rising if 2 * printed[key] >= len(counting)]
     counter = min(rises, key=lambda key: (preference(key), -rising[key]), default="")
     return [line for line in lines if not counter or counter in line.counters], counter
 
@@ -217,13 +230,13 @@ def _rises(ms: Sequence[float]) -> bool:
     return falls <= _MOST_FALLS * len(ms) and ms[-1] > ms[0]
 
 
-def _are_totals(numbers: Sequence[int], ms: Sequence[float], kind: TimeKind) -> bool:
+def _are_totals(ms: Sequence[float], kind: TimeKind) -> bool:
     """True for times since the start: they rise from line to line, to twice the first and more where the name does not
-    say it, but where the job or its clock starts again (after warm-up, in each epoch).
+    say it, but where the clock starts again (after warm-up, in each epoch).
     """
     runs = [[ms[0]]]
-    for (before, after), (shorter, longer) in zip(pairwise(numbers), pairwise(ms), strict=True):
-        if after < before or longer < shorter:
+    for shorter, longer in pairwise(ms):
+        if longer < shorter:
             runs.append([])
         runs[-1].append(longer)
     longest = max(runs, key=len)

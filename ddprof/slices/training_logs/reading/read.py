@@ -103,11 +103,14 @@ def _best(
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))
         return writer, by_lines(once_each(printed[writer]))
+    drawn_by, drawn = bars.longest()
     if of_loop:
-        return WRITER, (by_clock if of_loop[0].ms is None else by_lines)(once_each(of_loop))
+        timed = (by_clock if of_loop[0].ms is None else by_lines)(once_each(of_loop))
+        of_bar = by_clock(once_each(drawn)) if drawn_by not in ("", UNNAMED) and not timed.lapses else Timed()
+        # A bar is the clock of lines that have none
+        return (drawn_by, of_bar) if len(of_bar.iterations) > len(timed.iterations) else (WRITER, timed)
     if benchmark:
         return BENCHMARK, by_lines(benchmark)
-    drawn_by, drawn = bars.longest()
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
     for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, clocked)):
         if (timed := by_clock(once_each(lines))).iterations:

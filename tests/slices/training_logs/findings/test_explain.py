@@ -168,7 +168,7 @@ def test_a_job_that_went_back_did_iterations_again_and_waited_for_none_of_them(t
     first = [(30 * n, n) for n in range(1, 61)]
     assert stepping(tmp_path, *first, *other).findings == ()  # alike: no time is mixed of two
     (finding,) = stepping(tmp_path, *first, *((4000 + 50 * n, n) for n in range(1, 61))).findings
-    assert finding.id == "runs" and "from the start 2 times, and they take 30 s, 50 s" in finding.summary
+    assert finding.id == "runs" and "from the start 2 times, and they take 30 s to 50 s" in finding.summary
     line = "Epoch: [{}][{:4d}/60]\tTime {} (0.3)\tLoss 6.9\n"  # a run whose epochs are of unlike pace
     rows = (line.format(n // 60, n % 60, 0.4 + 0.02 * (n // 60)) for n in range(120))
     assert [(f.id, f.severity) for f in explained(tmp_path, "".join(rows)).findings] == [("runs", "info")]
@@ -357,4 +357,4 @@ def test_a_bar_that_each_epoch_draws_anew_is_no_return_to_a_checkpoint(tmp_path:
     rows = [row.format(e) + bar.format(25 * n, 100, *divmod(int(30.4 * n), 60)) for e in range(3) for n in range(5)]
     report = explained(tmp_path, "loss = 2.1\n" + "".join([*rows, bar.format(9, 9, 0, 9)]))
     assert (report.log.writers, report.findings) == ((writer,), ()) and report.iterations is not None
-    assert report.iterations.lines == 10
+    assert report.iterations.lines == 12

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from multiprocessing import parent_process, util
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.hub import Hub
 from ddprof.capture.import_hook import ImportHook
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
@@ -35,10 +36,7 @@ from ddprof.capture.session import Session
 from ddprof.capture.window.flight_recorder import enable_on_old_torch
 from ddprof.capture.window.trace import warm_import
 
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
-
-More = Callable[["Hub"], list[Instrumentor]]
+More = Callable[[Hub], list[Instrumentor]]
 MIN_TORCH = (2, 4)
 active: Session | None = None  # of this process, once torch has been imported: `ddprof.step()` looks here
 _PRIORITY = 20  # before multiprocessing joins its own helper threads

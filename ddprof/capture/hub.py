@@ -1,4 +1,4 @@
-"""The session's interface for instrumentors, for the type checker only: training processes do not import it."""
+"""The session's interface for instrumentors."""
 
 from __future__ import annotations
 

@@ -7,38 +7,36 @@ import linecache
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import environment, nccl_log
 from ddprof.capture.files.layout import SCHEMA
 from ddprof.capture.files.storage import is_full, write_json
+from ddprof.capture.hub import Hub
 from ddprof.capture.identity import RankIdentity
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.stacks.sampler import StackSampler
+from ddprof.capture.steps.own_cost import OwnCost
 from ddprof.capture.steps.step_log import step_medians
-
-if TYPE_CHECKING:
-    from ddprof.capture.clock import ClockSync
-    from ddprof.capture.hub import Hub
-    from ddprof.capture.instruments.base import Instrumentor
-    from ddprof.capture.stacks.sampler import StackSampler
-    from ddprof.capture.steps.own_cost import OwnCost
-
-    class Sources(Hub, Protocol):
-        """The parts of the session that the sidecar records."""
-
-        clock: ClockSync
-        ending: dict[str, Any] | None
-        identity: RankIdentity | None
-        instrumentors: Sequence[Instrumentor]
-        own_cost: OwnCost
-        stacks: StackSampler
-
-        def give_up_file(self) -> bool:
-            """Delete a file of the running job; False where there is none left."""
-
 
 _MAX_SYNC_LINES = 256
 _MAX_SOURCE_CHARACTERS = 160
 FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
+
+
+class Sources(Hub, Protocol):
+    """The parts of the session that the sidecar records."""
+
+    clock: ClockSync
+    ending: dict[str, Any] | None
+    identity: RankIdentity | None
+    instrumentors: Sequence[Instrumentor]
+    own_cost: OwnCost
+    stacks: StackSampler
+
+    def give_up_file(self) -> bool:
+        """Delete a file of the running job; False where there is none left."""
 
 
 def write(path: Path, session: Sources, state: str) -> None:

@@ -7,16 +7,14 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.applying.construction import ConstructorCall, first_that_works
 from ddprof.capture.applying.outcomes import Outcomes
 from ddprof.capture.describe.stacks import script_line
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.wanted import WantedFix
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 Values = Mapping[str, Any]
 Place = Mapping[str, Any] | None  # the line of the script that makes an object, as `script_line` tells it

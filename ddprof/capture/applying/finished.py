@@ -11,15 +11,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.applying.applier import CreationWatcher, Place
 from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.hub import Hub
 from ddprof.settings.catalogue import COMM_HOOK, PREFETCHING
 from ddprof.settings.wanted import WantedFix
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 # setting -> the method of a unit that takes the list, the attribute of its state that holds it
 _LISTS = {

@@ -10,16 +10,14 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.applying.applier import Place
 from ddprof.capture.applying.finished import FinishedObjectApplier
 from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.hub import Hub
 from ddprof.settings.catalogue import AUTOCAST, COMPILE
 from ddprof.settings.wanted import WantedFix
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 NEVER_CALLED = "no call of the model was seen"
 Tell = Callable[[str], object]  # why a setting is not in force for a model; "" where it is

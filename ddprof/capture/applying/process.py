@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from multiprocessing import parent_process
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.applying.outcomes import Outcomes, row_of
 from ddprof.capture.describe import environment
 from ddprof.capture.files.storage import text_of
+from ddprof.capture.hub import Hub
 from ddprof.capture.identity import identify
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import NCCL_PREFIX, PROCESS, Value
 from ddprof.settings.environment import differs
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 _TF32 = {True: "high", False: "highest"}
 _BOUND = "DDPROF_CORES_OF"  # the rank whose cores a process and its children have

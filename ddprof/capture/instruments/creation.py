@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.describe.model import FSDP2_MODULES
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 # Module and name of what makes them, by which the sidecar calls it. Optimizers are told of by OptimizerSteps.
 _MAKERS = (

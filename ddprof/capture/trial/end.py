@@ -14,13 +14,11 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from ddprof.capture.hub import Hub
 from ddprof.capture.identity import joined
 from ddprof.capture.instruments.base import Instrumentor
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 _CHUNK = 1 << 22  # elements that are worked on at once: 32 MiB as whole numbers
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2**64 over the golden ratio, as a signed number: neighbours weigh differently

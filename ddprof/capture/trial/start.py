@@ -5,7 +5,6 @@ shim's sitecustomize in place of bootstrap.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from ddprof.capture import bootstrap
 from ddprof.capture.applying.finished import GradientCompressionApplier, PrefetchApplier
@@ -21,13 +20,11 @@ from ddprof.capture.applying.wrappers import (
     Fsdp2SettingsApplier,
 )
 from ddprof.capture.describe.model import FSDP2_MODULES
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.session import Session
 from ddprof.capture.trial.end import TrialEnd
 from ddprof.settings.wanted import unpacked
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 _APPLIERS = (
     LoaderSettingsApplier,

@@ -8,13 +8,11 @@ from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from time import time_ns
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.describe.stacks import script_frame
 from ddprof.capture.files.call_log import described
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
+from ddprof.capture.hub import Hub
 
 _TENSORS = ("tensor", "input_tensor", "input", "output_tensor", "output", "tensor_list", "gather_list")
 _PEERS = ("dst", "src", "group_dst", "group_src")

@@ -10,15 +10,13 @@ import functools
 import os
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.files.step import COLLECTIVE
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.communication.call_record import CallRecord, CallState
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 _OPERATIONS = (
     "all_reduce",

@@ -18,8 +18,7 @@ from ddprof.capture.launcher import manifest, run_folder
 from ddprof.capture.launcher.applied import ToApply, applied_line
 from ddprof.capture.launcher.chores import chore, stated_s
 from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
-from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.identity import SharedJob, job_of
 from ddprof.capture.launcher.monitor import JobMonitor

@@ -13,8 +13,7 @@ import pytest
 from ddprof.capture.launcher.host import counter_log
 from ddprof.capture.launcher.host.counter_log import CounterLog, summed_up
 from ddprof.capture.launcher.host.counters import HostCounters
-from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import parse_matrix, read_topology
 
 

@@ -17,7 +17,7 @@ from ddprof.capture.guard import say
 from ddprof.capture.launcher import manifest, run_folder
 from ddprof.capture.launcher.applied import ToApply, applied_line
 from ddprof.capture.launcher.chores import chore, stated_s
-from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
+from ddprof.capture.launcher.hang import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.identity import SharedJob, job_of

@@ -18,7 +18,7 @@ from ddprof.capture.identity import RankIdentity
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.stacks.sampler import StackSampler
 from ddprof.capture.steps.own_cost import OwnCost
-from ddprof.capture.steps.step_log import step_medians
+from ddprof.capture.steps.tracker import step_medians
 
 _MAX_SYNC_LINES = 256
 _MAX_SOURCE_CHARACTERS = 160

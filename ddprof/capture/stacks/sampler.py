@@ -21,8 +21,7 @@ from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.stacks import rate as rates
 from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
 from ddprof.capture.stacks.side_file import StackFile
-from ddprof.capture.stacks.table import StackTable, source_lines
-from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, ThreadNames, Totals
+from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, StackTable, ThreadNames, Totals, source_lines
 
 _WINDOW_TURN_NS = 200_000_000  # between two looks at what samples cost, while a window is open
 _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at

@@ -12,8 +12,7 @@ from hubs import installed, make_hub
 
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.files.step import COLLECTIVE
-from ddprof.capture.instruments.communication.call_record import CallRecord, CallState
-from ddprof.capture.instruments.communication.collectives import WAIT_RANGE, Collectives
+from ddprof.capture.instruments.communication.collectives import WAIT_RANGE, CallRecord, CallState, Collectives
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.journal import Journal
 

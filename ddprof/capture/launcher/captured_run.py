@@ -15,18 +15,16 @@ from ddprof.capture.files.layout import MANIFEST
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import say
 from ddprof.capture.launcher import manifest, run_folder
-from ddprof.capture.launcher.applied import ToApply, applied_line
 from ddprof.capture.launcher.chores import chore, stated_s
 from ddprof.capture.launcher.hang import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.identity import SharedJob, job_of
-from ddprof.capture.launcher.monitor import JobMonitor
+from ddprof.capture.launcher.monitor import JobMonitor, WindowCost
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
 from ddprof.capture.launcher.shim import child_environment, obstacle
-from ddprof.capture.launcher.summary import RunSummary, summarize
-from ddprof.capture.launcher.window_cost import WindowCost
+from ddprof.capture.launcher.summary import RunSummary, ToApply, applied_line, summarize
 
 Explain = Callable[[Path], Explained | None]  # why the job hangs or has failed, from what its ranks left in the folder
 

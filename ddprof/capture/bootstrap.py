@@ -19,7 +19,7 @@ from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSa
 from ddprof.capture.instruments.communication.collectives import Collectives
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
-from ddprof.capture.instruments.creation import creation_lines
+from ddprof.capture.instruments.creation import MAKERS, CreationLines
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.evaluation import EvaluationMode
 from ddprof.capture.instruments.forward import Backward, ForwardPasses, wrapper_forwards
@@ -90,7 +90,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         GradientTimes(hub),
         GradientUse(hub),
         Replicas(hub),
-        *creation_lines(hub),
+        *(CreationLines(hub, *maker) for maker in MAKERS),
         *wrapper_forwards(forward),
         PipelineSchedules(hub),
         MegatronSchedules(hub),

@@ -4,7 +4,6 @@ exchanges gradients, and units of fully_shard that gather the next ones' paramet
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from abc import abstractmethod
@@ -63,17 +62,14 @@ class FirstBackwardApplier(FinishedObjectApplier):
     def watch_backward(self) -> None:
         """Put the hook on backward passes in place."""
         torch: Any = sys.modules["torch"]
-        original, is_compiling = torch.autograd.backward, torch.compiler.is_compiling
-        complete = self.outcomes.guard.wrap(self.complete)
+        is_compiling, complete = torch.compiler.is_compiling, self.outcomes.guard.wrap(self.complete)
 
-        @functools.wraps(original)
-        def backward(*args: Any, **kwargs: Any) -> None:
+        def begins(*_: Any, **__: Any) -> None:
             if self._waiting and not is_compiling():
                 waiting, self._waiting = self._waiting, []
                 complete([(it, fixes, place) for made, fixes, place in waiting if (it := made()) is not None])
-            original(*args, **kwargs)
 
-        self.patches.add(torch.autograd, "backward", backward)
+        self.patches.before(torch.autograd, "backward", begins)
 
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
         """Keep it until then."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,20 @@ class Instrumentor(ABC):
 
     def _uninstall(self) -> None:  # noqa: B027 - most need nothing beyond their patches
         """Undo what `patches` does not cover."""
+
+    def book(self, owner: Any, name: str, phase: int, range_name: str | None = None) -> None:
+        """Book the calls of `owner.name` to a phase."""
+        original, begin, end = getattr(owner, name), self.hub.begin, self.hub.end
+
+        @functools.wraps(original)
+        def booked(*args: Any, **kwargs: Any) -> Any:
+            token = begin(phase, range_name)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                end(phase, token)
+
+        self.patches.add(owner, name, booked)
 
     def window_opened(self, first_step: int, last_step: int) -> None:  # noqa: B027
         """Handle the opening of a trace window, planned to end with `last_step`."""
@@ -100,6 +115,18 @@ class PatchSet:
         """Put one more replacement in place of `owner.name`."""
         self._patches.append((owner, name, replacement, vars(owner).get(name, _MISSING)))
         setattr(owner, name, replacement)
+
+    def before(self, owner: Any, name: str, look: Callable[..., object]) -> Any:
+        """The replacement of `owner.name`, which has `look` see the arguments of each call before it is made."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            look(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        self.add(owner, name, replacement)
+        return replacement
 
     def clear(self) -> None:
         """Restore everything, last first. Idempotent."""

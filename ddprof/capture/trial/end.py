@@ -7,7 +7,6 @@ and none waits for another. `finally` blocks and `atexit` functions of the scrip
 from __future__ import annotations
 
 import atexit
-import functools
 import hashlib
 import math
 import sys
@@ -36,7 +35,8 @@ class TrialEnd(Instrumentor):
         self._has_ended = False
 
     def _install(self, module: ModuleType) -> None:
-        self._watch_loss(module)
+        torch: Any = module
+        self.patches.before(torch.autograd, "backward", self.hub.guard.wrap(self._keep))
         # After the functions that the script registers, which may still need its groups.
         atexit.register(self.hub.guard.wrap(self._take_down_groups))
 
@@ -67,19 +67,8 @@ class TrialEnd(Instrumentor):
             "took_ns": time.perf_counter_ns() - began_ns,
         }
 
-    def _watch_loss(self, torch: Any) -> None:
+    def _keep(self, tensors: Any, *_: Any, **__: Any) -> None:
         """Keep the last number that a backward pass began with; it is read only at the end."""
-        original = torch.autograd.backward
-        keep = self.hub.guard.wrap_hook(self._keep)
-
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            keep(tensors)
-            original(tensors, *args, **kwargs)
-
-        self.patches.add(torch.autograd, "backward", backward)
-
-    def _keep(self, tensors: Any, _: object) -> None:
         first = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
         if getattr(first, "numel", int)() == 1:
             self._loss = first.detach()

@@ -10,14 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.outcomes import Outcomes, Place
 from ddprof.capture.describe.stacks import script_line
 from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.wanted import WantedFix
 
 Values = Mapping[str, Any]
-Place = Mapping[str, Any] | None  # the line of the script that makes an object, as `script_line` tells it
 Refusal = tuple[str, str]  # the setting that cannot be, and why
 _OURS = "_ddprof_applies"
 
@@ -97,11 +96,11 @@ class Applier(CreationWatcher):
             restore()
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}; made as the script has it"
             for fix in chosen:
-                self.outcomes.refused(fix, self.target, place, reason)
+                self.outcomes.tell(fix, self.target, place, reason)
 
         def worked() -> None:
             for fix in chosen:
-                self.outcomes.applied(fix, self.target, place, before)
+                self.outcomes.tell(fix, self.target, place, "", before)
 
         guard = self.outcomes.guard
         around = self.around({name: value for fix in chosen for name, value in fix.values.items()})
@@ -128,7 +127,7 @@ class Applier(CreationWatcher):
             for fix in [fix for fix in chosen if name in fix.values]:
                 chosen.remove(fix)
                 reason = why if len(fix.values) == 1 else f"{name}: {why}"
-                self.outcomes.refused(fix, self.target, place, reason)
+                self.outcomes.tell(fix, self.target, place, reason)
         return [], {}
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:

@@ -12,8 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.applying.applier import CreationWatcher, Place
-from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.applier import CreationWatcher
+from ddprof.capture.applying.outcomes import Outcomes, Place
 from ddprof.capture.hub import Hub
 from ddprof.settings.catalogue import COMM_HOOK, PREFETCHING
 from ddprof.settings.wanted import WantedFix
@@ -96,10 +96,7 @@ class GradientCompressionApplier(FirstBackwardApplier):
         for model, fixes, place in held:
             why = _registered(model)
             for fix in fixes:
-                if why:
-                    self.outcomes.refused(fix, self.target, place, why)
-                else:
-                    self.outcomes.applied(fix, self.target, place, {})
+                self.outcomes.tell(fix, self.target, place, why)
 
 
 def _registered(model: Any) -> str:
@@ -143,14 +140,11 @@ class PrefetchApplier(FirstBackwardApplier):
 
     def _give(self, fix: WantedFix, units: Sequence[Any], place: Place) -> None:
         why = _why_not(fix, units)
-        if why:
-            self.outcomes.refused(fix, self.target, place, why)
-            return
-        for name, count in fix.values.items():
+        for name, count in fix.values.items() if not why else ():
             in_order = units if name == "forward_prefetch_units" else units[::-1]
             for at, unit in enumerate(in_order):
                 getattr(unit, _LISTS[name][0])(list(in_order[at + 1 : at + 1 + int(count)]))
-        self.outcomes.applied(fix, self.target, place, {})
+        self.outcomes.tell(fix, self.target, place, why)
 
 
 def _why_not(fix: WantedFix, units: Sequence[Any]) -> str:

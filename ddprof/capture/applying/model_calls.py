@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.applying.applier import Place
 from ddprof.capture.applying.finished import FinishedObjectApplier
-from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.outcomes import Outcomes, Place
 from ddprof.capture.hub import Hub
 from ddprof.settings.catalogue import AUTOCAST, COMPILE
 from ddprof.settings.wanted import WantedFix
@@ -48,7 +47,7 @@ class ModelCallApplier(FinishedObjectApplier):
         fix = fixes[-1]  # the one for its own line
         why = self.refusal(thing) if hasattr(type(thing), "_compiled_call_impl") else "this torch has no way to do it"
         if why:
-            self.outcomes.refused(fix, self.target, place, why)
+            self.outcomes.tell(fix, self.target, place, why)
             return
         self.outcomes.awaited(fix, self.never)
         reported: set[str] = set()
@@ -56,10 +55,7 @@ class ModelCallApplier(FinishedObjectApplier):
         def tell(why: str) -> None:
             if why not in reported:
                 reported.add(why)
-                if why:
-                    self.outcomes.refused(fix, self.target, place, why)
-                else:
-                    self.outcomes.applied(fix, self.target, place, {})
+                self.outcomes.tell(fix, self.target, place, why)
 
         self.change(thing, self.outcomes.guard.wrap(tell))
 

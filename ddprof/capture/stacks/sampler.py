@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ddprof.capture.describe.stacks import current_frames
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.stacks import rate as rates
-from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
+from ddprof.capture.stacks.collector import Sample, ThreadCollector, TrainingThread, make_collector
 from ddprof.capture.stacks.side_file import StackFile
 from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, StackTable, ThreadNames, Totals, source_lines
 
@@ -39,14 +39,6 @@ _JOIN_S = 2.0
 _END_NS = 10_000_000_000  # for our thread to let go of the interpreter: as long as another thread keeps the GIL
 _MAX_PATH_ENTRIES = 64  # of sys.path
 _SHORT_INTERVAL_S = 0.0002  # as HURRY_US of native/switching.h
-
-
-class TrainingThread(Phases, Protocol):
-    """The phase timers, which know the training thread."""
-
-    @property
-    def thread(self) -> int:
-        """Its threading.get_ident(), 0 where it is not known yet."""
 
 
 class StackSampler:

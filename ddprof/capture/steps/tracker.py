@@ -33,7 +33,7 @@ Token = bool | Range  # whether a phase is counted, or its range while somebody 
 
 def in_main_thread() -> bool:
     """True where the caller runs in the main thread."""
-    return threading.current_thread() is threading.main_thread()
+    return get_ident() == threading.main_thread().ident
 
 
 class StepTracker:

@@ -43,20 +43,6 @@ class Instrumentor(ABC):
     def _uninstall(self) -> None:  # noqa: B027 - most need nothing beyond their patches
         """Undo what `patches` does not cover."""
 
-    def book(self, owner: Any, name: str, phase: int, range_name: str | None = None) -> None:
-        """Book the calls of `owner.name` to a phase."""
-        original, begin, end = getattr(owner, name), self.hub.begin, self.hub.end
-
-        @functools.wraps(original)
-        def booked(*args: Any, **kwargs: Any) -> Any:
-            token = begin(phase, range_name)
-            try:
-                return original(*args, **kwargs)
-            finally:
-                end(phase, token)
-
-        self.patches.add(owner, name, booked)
-
     def window_opened(self, first_step: int, last_step: int) -> None:  # noqa: B027
         """Handle the opening of a trace window, planned to end with `last_step`."""
 

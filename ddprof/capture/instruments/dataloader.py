@@ -76,8 +76,7 @@ class DataLoading(Instrumentor):
             self._watch_indices(source._BaseDataLoaderIter)
         self.patches.add(source._BaseDataLoaderIter, "__next__", __next__)
         self.patches.add(source.DataLoader, "__iter__", __iter__)
-        if hasattr(source._MultiProcessingDataLoaderIter, "_shutdown_workers"):  # the end of a pass's workers, too
-            self.book(source._MultiProcessingDataLoaderIter, "_shutdown_workers", DATA)
+        self._time_ends_of_workers(source._MultiProcessingDataLoaderIter)
 
     def optimizer_stepped(self) -> bool:
         """Note the training's loader: that of the last batch before the first optimizer step."""
@@ -115,6 +114,21 @@ class DataLoading(Instrumentor):
         if not is_kept and (number in self._indices or len(self._indices) < _MAX_LOADERS):
             self._indices[number] = []
             self._wanted.add(sampler)
+
+    def _time_ends_of_workers(self, cls: Any) -> None:
+        """Book the end of a pass's worker processes to loading, as their start is."""
+        original: Any = getattr(cls, "_shutdown_workers", None)
+        begin, end = self.hub.begin, self.hub.end
+
+        def _shutdown_workers(iterator: Any) -> Any:
+            token = begin(DATA, None)
+            try:
+                return original(iterator)
+            finally:
+                end(DATA, token)
+
+        if original is not None:
+            self.patches.add(cls, "_shutdown_workers", _shutdown_workers)
 
     def _watch_indices(self, cls: Any) -> None:
         """Record a rank's first indices, which show whether ranks read the same samples."""

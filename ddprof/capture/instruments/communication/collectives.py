@@ -77,8 +77,9 @@ class Collectives(Instrumentor):
             original = getattr(c10d, name, None)
             if original is not None and not hasattr(c10d, _RENAMED.get(name, "")):
                 self._replace((c10d, public), name, self._timed(original, name))
-        if hasattr(c10d, "Work"):  # what the call began, or FSDP, or a hook, ends there: a part of its collective
-            self.book(c10d.Work, "wait", COLLECTIVE, WAIT_RANGE)
+        work = getattr(c10d, "Work", None)
+        if work is not None:
+            self.patches.add(work, "wait", self._waiting(work.wait))
         self._replace((c10d, public), "init_process_group", self._announcing(c10d.init_process_group))
 
     def _replace(self, owners: tuple[Any, ...], name: str, replacement: Any) -> None:
@@ -108,6 +109,22 @@ class Collectives(Instrumentor):
                 end(COLLECTIVE, token)
 
         return timed
+
+    def _waiting(self, original: Any) -> Any:
+        """`Work.wait` as a part of its collective: what the call began, or FSDP, or a hook, ends here. The analysis
+        knows the wait by this file's frame (analyzers/facts/script/tree.py): below it is no other in Python.
+        """
+        begin, end = self.hub.begin, self.hub.end
+
+        @functools.wraps(original)
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            token = begin(COLLECTIVE, WAIT_RANGE)
+            try:
+                return original(work, *args, **kwargs)
+            finally:
+                end(COLLECTIVE, token)
+
+        return wait
 
     def _announcing(self, original: Any) -> Any:
         process_group_exists = self.hub.process_group_exists

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ddprof.capture.files.layout import COUNTERS_BY_MINUTE_SUFFIX, COUNTERS_SUFFIX
-from ddprof.capture.files.storage import open_new, open_to_append, parse_object, text_of
+from ddprof.capture.files.storage import count_in, open_to_append, parse_object, replacing, text_of
 from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.live import runs_here
 from ddprof.untrusted.regular_files import read_bounded
@@ -94,9 +94,9 @@ def _infiniband() -> dict[str, dict[str, int]]:
     for counters in Path("/sys/class/infiniband").glob("*/ports/*/counters"):
         values = {}
         for name in _IB_COUNTERS:
-            lines = text_of(counters / name).splitlines()
-            if lines and lines[0].isdigit():
-                values[name] = int(lines[0]) * (_IB_WORD_BYTES if name.endswith("_data") else 1)
+            count = count_in(counters / name)
+            if count is not None:
+                values[name] = count * (_IB_WORD_BYTES if name.endswith("_data") else 1)
         ports[f"{counters.parents[2].name}/{counters.parent.name}"] = values
     return ports
 
@@ -203,13 +203,8 @@ class _Lines:
         """Replace the file by the last `kept` of some lines. Returns their number."""
         lines = lines[-self._kept :]
         temporary = self._path.with_name(f".{self._path.name}.tmp")
-        try:
-            with os.fdopen(open_new(temporary), "wb") as stream:
-                stream.write(b"".join(line + b"\n" for line in lines))
-            os.replace(temporary, self._path)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(self._path, temporary) as stream:
+            stream.write(b"".join(line + b"\n" for line in lines))
         return len(lines)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import linecache
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,7 +62,7 @@ def build(session: Sources, state: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "state": state,
-        **who(identity),
+        **dataclasses.asdict(identity),
         **session.observed.surroundings(),
         **session.observed.describe(),
         "processors": environment.processors(),
@@ -122,15 +121,3 @@ def _source(line: str) -> str | None:
     file, _, number = line.rpartition(":")
     text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
     return text[:_MAX_SOURCE_CHARACTERS] or None
-
-
-def ring_identity(identity: RankIdentity) -> dict[str, Any]:
-    """Identity that makes a step ring readable without its sidecar."""
-    return {**who(identity), "started_ns": time.time_ns()}
-
-
-def who(identity: RankIdentity) -> dict[str, Any]:
-    """The keys that identify a file's writer."""
-    fields = dataclasses.asdict(identity)
-    fields["rank_source"] = fields.pop("source")
-    return fields

@@ -73,11 +73,6 @@ def call_of(module: Any) -> Any:
     return vars(module).get("_compiled_call_impl")
 
 
-def set_call(module: Any, call: Any) -> None:
-    """Replace it."""
-    module._compiled_call_impl = call
-
-
 class AutocastApplier(ModelCallApplier):
     """Makes the outermost wrapper enter autocast."""
 
@@ -103,8 +98,8 @@ class AutocastApplier(ModelCallApplier):
         for inner in list(thing.modules())[1:]:
             call = call_of(inner)
             if isinstance(call, _UnderAutocast):
-                set_call(inner, call.inner)
-        set_call(thing, _UnderAutocast(thing, tell))
+                inner._compiled_call_impl = call.inner
+        thing._compiled_call_impl = _UnderAutocast(thing, tell)
 
 
 class _UnderAutocast(ChangedCall):
@@ -160,7 +155,7 @@ class CompileApplier(ModelCallApplier):
     def change(self, thing: Any, tell: Tell) -> None:
         """Compile the module; a wrapper around compiled modules is called as before."""
         if not any(isinstance(call_of(module), _CompiledInPlace) for module in thing.modules()):
-            set_call(thing, _CompiledInPlace(thing, tell))
+            thing._compiled_call_impl = _CompiledInPlace(thing, tell)
 
 
 class _CompiledInPlace(ChangedCall):

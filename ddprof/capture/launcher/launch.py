@@ -103,10 +103,8 @@ def _tick_until(ended: threading.Event, on_tick: Tick, child: subprocess.Popen[b
 
 
 def _send(child: subprocess.Popen[bytes], number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(child.pid, number)
-    except ProcessLookupError:
-        return
 
 
 class GroupWitness:
@@ -118,13 +116,12 @@ class GroupWitness:
     """
 
     def __init__(self, watched: Iterable[signal.Signals]) -> None:
-        self._watched = frozenset(watched)
         ours, theirs = os.pipe(), os.pipe()  # to the witness, from it
         self._pid = _forked()
         if self._pid == 0:
             os.close(ours[1])
             os.close(theirs[0])
-            _hold(ours[0], theirs[1], self._watched)
+            _hold(ours[0], theirs[1], frozenset(watched))
         os.close(ours[0])
         os.close(theirs[1])
         self._ask, self._answer = ours[1], theirs[0]

@@ -68,7 +68,11 @@ class Watcher:
         newest = min(rank.last_step for rank in ranks)
         fresh = self._fresh(ranks, newest)
         self._seen = newest
-        reason = self._outlier(fresh) or self._slowdown(ranks) or self._straggler(ranks, newest)
+        reason = None
+        if len(self._baseline) >= _BASELINE_STEPS:
+            usual = median(self._baseline)
+            reason = self._outlier(fresh, usual) or self._slowdown(ranks, usual)
+        reason = reason or self._straggler(ranks, newest)
         self._baseline.extend(ns for _, ns in fresh)
         if reason is None or newest < self._quiet_until:
             return None
@@ -87,10 +91,7 @@ class Watcher:
                     slowest[step.number] = max(slowest.get(step.number, 0), step.end_ns - step.start_ns)
         return [(number, ns) for number, ns in sorted(slowest.items()) if number not in spoiled]
 
-    def _outlier(self, fresh: list[tuple[int, int]]) -> str | None:
-        if len(self._baseline) < _BASELINE_STEPS:
-            return None
-        usual = median(self._baseline)
+    def _outlier(self, fresh: list[tuple[int, int]], usual: float) -> str | None:
         spread = median(abs(ns - usual) for ns in self._baseline)
         # Beyond what has come before, too: a job whose every hundredth step is long is as it always was.
         usual_worst = sorted(self._baseline)[-max(len(self._baseline) // _RARE, 1)]
@@ -100,11 +101,8 @@ class Watcher:
             return None
         return f"step {worst[0]} took {worst[1] / 1e6:.0f} ms, {usual / 1e6:.0f} ms is usual"
 
-    def _slowdown(self, ranks: Sequence[LiveRank]) -> str | None:
-        if len(self._baseline) < _BASELINE_STEPS:
-            return None
+    def _slowdown(self, ranks: Sequence[LiveRank], usual: float) -> str | None:
         recent = [s.end_ns - s.start_ns for s in ranks[0].steps[-_PERSISTENT_STEPS:] if not s.profiled]
-        usual = median(self._baseline)
         if len(recent) < _PERSISTENT_STEPS or median(recent) <= (1 + _SLOWDOWN_SHARE) * usual:
             return None
         now = median(recent)

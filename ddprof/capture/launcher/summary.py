@@ -40,10 +40,6 @@ class _Step(Struct, gc=False):
     collective_ns: _Nanoseconds | None = None
     profiled: bool = False
 
-    def phases_ns(self) -> list[int]:
-        """Times in the order of PHASE_NAMES; 0 for phases that were not seen."""
-        return [getattr(self, name) or 0 for name in _PHASES]
-
 
 class _Window(Struct):
     trace_path: str | None = None
@@ -160,7 +156,7 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
     if not unprofiled:
         return {}
     lengths = [step.end_ns - step.start_ns for step in unprofiled]
-    phases = [step.phases_ns() for step in unprofiled]
+    phases = [[getattr(step, name) or 0 for name in _PHASES] for step in unprofiled]  # 0: not seen
     medians = {name: int(median(column)) for name, column in zip(_PHASES, zip(*phases, strict=True), strict=True)}
     rest = median(max(0, length - sum(phases_ns)) for length, phases_ns in zip(lengths, phases, strict=True))
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from inspect import CO_GENERATOR
 from pathlib import Path
 from types import CodeType
@@ -130,11 +131,9 @@ class ThreadNames:
         """(number, CPU time since its start) of each thread that the kernel still knows."""
         times = []
         for number, kernel_id in enumerate(self._ids):
-            try:
+            with suppress(OSError, ValueError, IndexError):  # it has ended, or this kernel does not say
                 text = Path(f"/proc/self/task/{kernel_id}/schedstat").read_bytes()
                 times.append((number, int(text.split()[0])))
-            except (OSError, ValueError, IndexError):
-                continue  # it has ended, or this kernel does not say
         return times
 
     def _add(self, ident: int) -> int | None:

@@ -13,7 +13,7 @@ _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the siz
 
 def describe(kind: str, model: Any) -> dict[str, Any]:
     """One of the job's models; `kind` is its wrapper ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
-    wrapper = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}.get(kind)
+    wrapper = WRAPPERS.get(kind)
     return {
         "kind": kind,
         "class": type(getattr(model, "module", model)).__name__,
@@ -190,3 +190,6 @@ def _parameter_group(unit: Any) -> Any:
         groups = getattr(state, "_fsdp_param_groups", None)
         group = groups[0] if groups else None
     return group
+
+
+WRAPPERS = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}

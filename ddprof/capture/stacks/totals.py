@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from inspect import CO_GENERATOR
+from itertools import islice
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from ddprof.capture.describe.stacks import is_library
+from ddprof.capture.describe.stacks import is_library, source_line
 from ddprof.capture.files.step import REST
 from ddprof.capture.stacks.collector import LATE_NS, Sample, Stack
 
@@ -30,7 +30,6 @@ _MAX_CHARACTERS = 300  # of a file's path and of a function's name
 OUTERMOST = -1
 FULL_FRAME = ("", "...", 0)  # number 0 of both tables: what came after they were full
 Frame = tuple[str, str, int]  # file, function, line
-_MAX_LINE_CHARACTERS = 160  # of a line of the script
 
 
 class Totals:
@@ -105,8 +104,7 @@ class ThreadNames:
 
     def __init__(self) -> None:
         self._numbers: dict[int, int | None] = {}
-        self._ids: list[int | None] = []  # the kernel's, by number
-        self._named: list[tuple[str, int | None]] = []
+        self._named: list[tuple[str, int | None]] = []  # name and kernel id, by number
         self._told = 0
 
     def number(self, ident: int) -> int | None:
@@ -130,7 +128,7 @@ class ThreadNames:
     def cpu_ns(self) -> list[tuple[int, int]]:
         """(number, CPU time since its start) of each thread that the kernel still knows."""
         times = []
-        for number, kernel_id in enumerate(self._ids):
+        for number, (_, kernel_id) in enumerate(self._named):
             with suppress(OSError, ValueError, IndexError):  # it has ended, or this kernel does not say
                 text = Path(f"/proc/self/task/{kernel_id}/schedstat").read_bytes()
                 times.append((number, int(text.split()[0])))
@@ -143,9 +141,7 @@ class ThreadNames:
             return None
         if len(self._named) >= MAX_THREADS:
             return MAX_THREADS
-        kernel_id = getattr(thread, "native_id", None)
-        self._named.append((name[:_MAX_NAME_CHARACTERS], kernel_id))
-        self._ids.append(kernel_id)
+        self._named.append((name[:_MAX_NAME_CHARACTERS], getattr(thread, "native_id", None)))
         return len(self._named) - 1
 
 
@@ -203,19 +199,9 @@ class StackTable:
 
 def _from(numbered: dict[Any, int], first: int) -> list[Any]:
     """Keys from a number on. They are in the order of their numbers, and usually none is new."""
-    count = len(numbered) - first
-    if not count:
-        return []
-    newest = reversed(numbered)
-    keys = [next(newest) for _ in range(count)]
-    keys.reverse()
-    return keys
+    return [*islice(reversed(numbered), len(numbered) - first)][::-1]
 
 
 def source_lines(frames: Sequence[Frame]) -> list[str | None]:
     """Text of each frame's line, where readable; None for libraries. A call in C (`fcntl.flock`) has no frame."""
-    return [None if not file or is_library(file) else _line_text(file, line) for file, _, line in frames]
-
-
-def _line_text(file: str, line: int) -> str | None:
-    return linecache.getline(file, line).strip()[:_MAX_LINE_CHARACTERS] or None
+    return [None if not file or is_library(file) else source_line(file, line) or None for file, _, line in frames]

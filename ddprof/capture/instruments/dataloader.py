@@ -177,7 +177,11 @@ class DataLoading(Instrumentor):
             self.hub.journal.note("nested tensors of the first batch are not described: they have no one shape")
         self.hub.journal.batch = {
             "tensors": [
-                {**_described(tensor), "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor))}
+                {
+                    "shape": [int(n) for n in tensor.shape],
+                    "dtype": str(tensor.dtype).removeprefix("torch."),
+                    "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor)),
+                }
                 for tensor in tensors
             ]
         }
@@ -203,7 +207,3 @@ def _fingerprint(tensor: Any) -> str | None:
     if len(torch.unique(flat[:_MAX_DISTINCT_OF])) < _MIN_DISTINCT:
         return None
     return f"{zlib.crc32(flat.view(torch.uint8).numpy().tobytes()):08x}"
-
-
-def _described(tensor: Any) -> dict[str, Any]:
-    return {"shape": [int(n) for n in tensor.shape], "dtype": str(tensor.dtype).removeprefix("torch.")}

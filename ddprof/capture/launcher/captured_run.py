@@ -84,7 +84,10 @@ class CapturedRun:
         self._log_to = LogTo(place, place.name, options.log_to, options.follower) if logs else None
         has_more = options.every > 0 or options.mode == "monitor"
         self._window_cost = WindowCost(place, options.max_overhead) if has_more and self._leads else None
-        self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
+        self._monitor: JobMonitor | None = None
+        if options.mode == "monitor":
+            make = partial(JobMonitor, place, options.steps, self._leads, os.getpid(), self._gpus)
+            self._monitor = chore("monitor mode", "no counters and no windows on trouble", make)
 
     @property
     def tick(self) -> Callable[[], int | None]:
@@ -130,11 +133,6 @@ class CapturedRun:
             uploaded = chore("the upload", f"the run stays in {path}", self._uploads.end)
             if uploaded is not None:
                 say(uploaded.line(path))
-
-    def _make_monitor(self) -> JobMonitor | None:
-        if self._options.mode != "monitor":
-            return None
-        return JobMonitor(self._folder.path, self._options.steps, self._leads, os.getpid(), self._gpus)
 
     @property
     def _leads(self) -> bool:

@@ -74,7 +74,7 @@ LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose function
 SHIM = "capture.shim.sitecustomize"
 BROAD_GUARDS = {
     *("capture.guard", SHIM, "dashboard.runs.attempt"),
-    "capture.applying.construction",  # a constructor may raise anything of our arguments: then it gets the script's
+    "capture.applying.applier",  # a constructor may raise anything of our arguments: then it gets the script's
     "capture.applying.model_calls",  # a compiler may raise anything: then the graph runs as the script has it
     "readers.files.safe_pickle",  # a damaged pickle raises anything
     "slices.trackers.sending",  # a tracker's library raises what the libraries below it do

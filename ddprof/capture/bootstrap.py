@@ -9,16 +9,17 @@ import threading
 from collections.abc import Callable
 from multiprocessing import parent_process, util
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ddprof.capture.files.config import CaptureConfig
+from ddprof.capture.hub import Hub
 from ddprof.capture.import_hook import ImportHook
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.instruments.checkpoint import DistributedCheckpoint, TorchSave
 from ddprof.capture.instruments.communication.collectives import Collectives
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.instruments.cpu_waits import CpuContention
-from ddprof.capture.instruments.creation import creation_lines
+from ddprof.capture.instruments.creation import MAKERS, CreationLines
 from ddprof.capture.instruments.dataloader import DataLoading
 from ddprof.capture.instruments.evaluation import EvaluationMode
 from ddprof.capture.instruments.forward import Backward, ForwardPasses, wrapper_forwards
@@ -35,10 +36,7 @@ from ddprof.capture.session import Session
 from ddprof.capture.window.flight_recorder import enable_on_old_torch
 from ddprof.capture.window.trace import warm_import
 
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
-
-More = Callable[["Hub"], list[Instrumentor]]
+More = Callable[[Hub], list[Instrumentor]]
 MIN_TORCH = (2, 4)
 active: Session | None = None  # of this process, once torch has been imported: `ddprof.step()` looks here
 _PRIORITY = 20  # before multiprocessing joins its own helper threads
@@ -92,7 +90,7 @@ def instrumentors(hub: Hub) -> list[Instrumentor]:
         GradientTimes(hub),
         GradientUse(hub),
         Replicas(hub),
-        *creation_lines(hub),
+        *(CreationLines(hub, *maker) for maker in MAKERS),
         *wrapper_forwards(forward),
         PipelineSchedules(hub),
         MegatronSchedules(hub),

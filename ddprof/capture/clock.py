@@ -46,9 +46,9 @@ class ClockSync:
 
     def announce(self, identity: RankIdentity) -> None:
         """Start answering on rank 0 of a job on several hosts; ranks known to be on its host book an offset of 0."""
-        if identity.source != "c10d" or identity.world_size == 1 or _one_host(identity):
+        if identity.rank_source != "c10d" or identity.world_size == 1 or _one_host(identity):
             self._same_clock()
-            self.settled = self.settled or self._mode != "always" or identity.source != "c10d"
+            self.settled = self.settled or self._mode != "always" or identity.rank_source != "c10d"
         if identity.rank != 0 or self.settled:
             return
         self.settled = True
@@ -62,7 +62,7 @@ class ClockSync:
 
     def step_boundary(self, identity: RankIdentity | None) -> None:
         """Look up rank 0's address once, after the first step, when every rank has left `init_process_group`."""
-        if self.settled or identity is None or identity.source != "c10d":
+        if self.settled or identity is None or identity.rank_source != "c10d":
             return
         self.settled = True
         store = _store()
@@ -112,12 +112,15 @@ class ClockSync:
         """Ping `_ROUNDS` times; keep the shortest round trip."""
         best: tuple[int, int, int] | None = None
         try:
-            with socket.create_connection(self._address or ("", 0), timeout=_TIMEOUT_S) as connection:
+            with (
+                socket.create_connection(self._address or ("", 0), timeout=_TIMEOUT_S) as connection,
+                connection.makefile("rb") as answers,
+            ):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for _ in range(_ROUNDS):
                     sent = time.time_ns()
                     connection.sendall(b"?")
-                    answer = _read(connection, _STAMP.size)
+                    answer = answers.read(_STAMP.size)
                     received = time.time_ns()
                     (theirs,) = _STAMP.unpack(answer)
                     middle = (sent + received) // 2
@@ -203,16 +206,6 @@ def _serve(connection: socket.socket, places: threading.BoundedSemaphore) -> Non
         return
     finally:
         places.release()
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        part = connection.recv(size - len(data))
-        if not part:
-            break
-        data += part
-    return data
 
 
 def _one_host(identity: RankIdentity) -> bool:

@@ -1,4 +1,4 @@
-"""The session's interface for instrumentors, for the type checker only: training processes do not import it."""
+"""The session's interface for instrumentors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,13 @@ from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.files.step import Step
 from ddprof.capture.guard import Guard
 from ddprof.capture.journal import Journal
+from ddprof.capture.stacks.collector import TrainingThread
 from ddprof.capture.steps.unmarked import UnmarkedSteps
 from ddprof.capture.window.annotate import Annotator
 
 
-class PhaseTimers(Protocol):
+class PhaseTimers(TrainingThread, Protocol):
     """The readable part of the phase timers, in Python or in C."""
-
-    @property
-    def index(self) -> int:
-        """The number of the open step."""
-
-    @property
-    def phase(self) -> int:
-        """The training thread's current phase: files.step."""
 
     @property
     def last_end_ns(self) -> int:

@@ -23,7 +23,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True)
 class RankIdentity:
-    """A rank's process. `source` of the rank: "c10d", an environment variable, or "single"."""
+    """A rank's process. `rank_source`: "c10d", an environment variable, or "single"."""
 
     rank: int
     world_size: int
@@ -31,7 +31,7 @@ class RankIdentity:
     host: str
     pid: int
     restart: int
-    source: str
+    rank_source: str
     boot_id: str | None
 
     @property
@@ -52,7 +52,7 @@ def identify() -> RankIdentity:
         host=host_label(),
         pid=os.getpid(),
         restart=_integer("TORCHELASTIC_RESTART_COUNT") or 0,
-        source=source,
+        rank_source=source,
         boot_id=boot_id(),
     )
 

@@ -7,6 +7,7 @@ DataLoader workers and compile workers import torch too, and leave no trace.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import sys
 import threading
 import time
@@ -177,13 +178,13 @@ class Session:
     def _identify(self) -> None:
         """Determine the identity once a process group exists, or at the first optimizer step."""
         identity = identify()
-        if self.identity is not None and (self.identity.source == "c10d" or identity.source != "c10d"):
+        if self.identity is not None and (self.identity.rank_source == "c10d" or identity.rank_source != "c10d"):
             return
         if self.identity is not None and self.identity.rank != identity.rank:
             self._remove_early_files()
         self.identity = identity
         self._windows_allowed = rank_selected(self.config.ranks, identity.rank, identity.world_size)
-        about = sidecar.ring_identity(identity)
+        about = {**dataclasses.asdict(identity), "started_ns": time.time_ns()}
         self.ring = self.guard.attempt("step ring", lambda: StepRing(self.path(layout.RING_SUFFIX), about))
         self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
         self.calls = self.guard.attempt("log of calls", lambda: CallLog(self.path(layout.CALLS_SUFFIX)))
@@ -196,7 +197,7 @@ class Session:
     def _sample_stacks(self, identity: RankIdentity) -> None:
         path = self.path(layout.STACKS_SUFFIX)
         if self.config.stacks and self.stacks.path != path:
-            self.stacks.start(path, sidecar.who(identity))
+            self.stacks.start(path, dataclasses.asdict(identity))
 
     def _remove_early_files(self) -> None:
         """Remove files of the rank guessed from the environment, once the process group gives another."""
@@ -207,12 +208,11 @@ class Session:
         for suffix in (layout.SIDECAR_SUFFIX, layout.STACKS_SUFFIX):
             self.path(suffix).unlink(missing_ok=True)
 
-    def path(self, suffix: str, window: int | None = None) -> Path:
+    def path(self, suffix: str) -> Path:
         """A file of this rank in the run folder."""
         if self.identity is None:
             raise RuntimeError("the rank is not known yet")
-        middle = "" if window is None else f".{window}"
-        return self.folder / f"{self.identity.stem}{middle}{suffix}"
+        return self.folder / f"{self.identity.stem}{suffix}"
 
     # ------------------------------------------------------------------ between two steps
 
@@ -279,12 +279,12 @@ class Session:
             self.guard.attempt("end of a trace window", window_closed)  # whatever it raises, the profiler stops
         index = len(self.journal.windows)
         with self.stacks.paused():
-            record = self.window.close(self.path("", index), last_step, same_thread)
+            record = self.window.close(self.path(f".{index}"), last_step, same_thread)
         self._profiles(self.window.is_open)
         if record is None:
             return
         self.journal.window_closed(record)
-        path, span = self.path(layout.FLIGHT_RECORDER_SUFFIX, index), (record["start_ns"], record["end_ns"])
+        path, span = self.path(f".{index}{layout.FLIGHT_RECORDER_SUFFIX}"), (record["start_ns"], record["end_ns"])
         self.journal.window_called(self.calls.recent() if self.calls else [], record["start_ns"])
         reason = self.guard.attempt("flight recorder", lambda: flight_recorder.dump_window(path, *span))
         if reason:

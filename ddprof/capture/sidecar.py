@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-import linecache
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import environment, nccl_log
+from ddprof.capture.describe.stacks import source_line
 from ddprof.capture.files.layout import SCHEMA
 from ddprof.capture.files.storage import is_full, write_json
+from ddprof.capture.hub import Hub
 from ddprof.capture.identity import RankIdentity
-from ddprof.capture.steps.step_log import step_medians
-
-if TYPE_CHECKING:
-    from ddprof.capture.clock import ClockSync
-    from ddprof.capture.hub import Hub
-    from ddprof.capture.instruments.base import Instrumentor
-    from ddprof.capture.stacks.sampler import StackSampler
-    from ddprof.capture.steps.own_cost import OwnCost
-
-    class Sources(Hub, Protocol):
-        """The parts of the session that the sidecar records."""
-
-        clock: ClockSync
-        ending: dict[str, Any] | None
-        identity: RankIdentity | None
-        instrumentors: Sequence[Instrumentor]
-        own_cost: OwnCost
-        stacks: StackSampler
-
-        def give_up_file(self) -> bool:
-            """Delete a file of the running job; False where there is none left."""
-
+from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.stacks.sampler import StackSampler
+from ddprof.capture.steps.own_cost import OwnCost
+from ddprof.capture.steps.tracker import step_medians
 
 _MAX_SYNC_LINES = 256
-_MAX_SOURCE_CHARACTERS = 160
 FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
+
+
+class Sources(Hub, Protocol):
+    """The parts of the session that the sidecar records."""
+
+    clock: ClockSync
+    ending: dict[str, Any] | None
+    identity: RankIdentity | None
+    instrumentors: Sequence[Instrumentor]
+    own_cost: OwnCost
+    stacks: StackSampler
+
+    def give_up_file(self) -> bool:
+        """Delete a file of the running job; False where there is none left."""
 
 
 def write(path: Path, session: Sources, state: str) -> None:
@@ -62,10 +58,11 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         raise RuntimeError("a sidecar needs a rank")
     steps = session.tracker.logged()
     stacks = session.stacks.described()
+    calls = [] if session.calls is None else session.calls.recent()
     return {
         "schema": SCHEMA,
         "state": state,
-        **who(identity),
+        **dataclasses.asdict(identity),
         **session.observed.surroundings(),
         **session.observed.describe(),
         "processors": environment.processors(),
@@ -86,9 +83,9 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         "gradient_ready": journal.gradient_ready,
         "allocator": guard.attempt("allocator", environment.allocator),
         "end": session.ending,
-        "calls": session.calls.recent() if session.calls is not None and _is_abnormal(state, session.ending) else [],
+        "calls": calls if _is_abnormal(state, session.ending) else [],
         "window_calls": list(journal.window_calls),
-        "last_calls": _last_calls(session, [step.start_ns for step, _ in steps]),
+        "last_calls": journal.calling_lines(calls, [step.start_ns for step, _ in steps]),
         "skipped_optimizer_steps": journal.skipped_optimizer_steps,
         "stacks": stacks,
         "overhead": {
@@ -106,11 +103,6 @@ def _is_abnormal(state: str, end: dict[str, Any] | None) -> bool:
     return state not in ("exit", "running", "stopped") or bool(end and end["error"])
 
 
-def _last_calls(session: Sources, starts_ns: list[int]) -> list[dict[str, Any]]:
-    calls = session.calls
-    return [] if calls is None else session.journal.calling_lines(calls.recent(), starts_ns)
-
-
 def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
     """Lines that waited for the device, longest wait first, with their text where the file is still readable."""
     worst = sorted(syncs.items(), key=lambda item: -item[1][1])[:_MAX_SYNC_LINES]
@@ -122,17 +114,4 @@ def _syncs(syncs: dict[tuple[str, str], list[int]]) -> list[dict[str, Any]]:
 
 def _source(line: str) -> str | None:
     file, _, number = line.rpartition(":")
-    text = linecache.getline(file, int(number)).strip() if number.isdigit() else ""
-    return text[:_MAX_SOURCE_CHARACTERS] or None
-
-
-def ring_identity(identity: RankIdentity) -> dict[str, Any]:
-    """Identity that makes a step ring readable without its sidecar."""
-    return {**who(identity), "started_ns": time.time_ns()}
-
-
-def who(identity: RankIdentity) -> dict[str, Any]:
-    """The keys that identify a file's writer."""
-    fields = dataclasses.asdict(identity)
-    fields["rank_source"] = fields.pop("source")
-    return fields
+    return (source_line(file, int(number)) if number.isdigit() else "") or None

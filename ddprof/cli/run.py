@@ -11,11 +11,11 @@ import click
 
 from ddprof.capture.files.config import rank_selected
 from ddprof.capture.guard import say
-from ddprof.capture.launcher.applied import ToApply
 from ddprof.capture.launcher.captured_run import CapturedRun, RunOptions
 from ddprof.capture.launcher.chores import chore
-from ddprof.capture.launcher.hang.watch import Explained
+from ddprof.capture.launcher.hang import Explained
 from ddprof.capture.launcher.launch import run_child
+from ddprof.capture.launcher.summary import ToApply
 from ddprof.errors import DdprofError, UsageError
 from ddprof.untrusted.plain_text import clean
 

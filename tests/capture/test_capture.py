@@ -203,7 +203,7 @@ def test_an_optimizer_that_the_script_lets_go_of_is_said_once(
 def test_a_store_that_cannot_be_asked_costs_the_clock_alone(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's FakeStore, and stores of a script's own."""
     assert session.identity is not None
-    session.identity = dataclasses.replace(session.identity, source="c10d")
+    session.identity = dataclasses.replace(session.identity, rank_source="c10d")
     monkeypatch.setattr(clock, "_store", object)
     session.guard.wrap(session._boundary)(1)
     assert session.guard.enabled and len(session.guard.faults) == 1

@@ -1,4 +1,4 @@
-"""Base of appliers, which call an object's constructor with the values of fixes."""
+"""Base of appliers: an object's constructor is called with the values of fixes, or else as the script calls it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,17 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from ddprof.capture.applying.construction import ConstructorCall, first_that_works
-from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.outcomes import Outcomes, Place
 from ddprof.capture.describe.stacks import script_line
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.wanted import WantedFix
 
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
-
 Values = Mapping[str, Any]
-Place = Mapping[str, Any] | None  # the line of the script that makes an object, as `script_line` tells it
 Refusal = tuple[str, str]  # the setting that cannot be, and why
-
-
 _OURS = "_ddprof_applies"
 
 
@@ -101,11 +96,11 @@ class Applier(CreationWatcher):
             restore()
             reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}; made as the script has it"
             for fix in chosen:
-                self.outcomes.refused(fix, self.target, place, reason)
+                self.outcomes.tell(fix, self.target, place, reason)
 
         def worked() -> None:
             for fix in chosen:
-                self.outcomes.applied(fix, self.target, place, before)
+                self.outcomes.tell(fix, self.target, place, "", before)
 
         guard = self.outcomes.guard
         around = self.around({name: value for fix in chosen for name, value in fix.values.items()})
@@ -132,7 +127,7 @@ class Applier(CreationWatcher):
             for fix in [fix for fix in chosen if name in fix.values]:
                 chosen.remove(fix)
                 reason = why if len(fix.values) == 1 else f"{name}: {why}"
-                self.outcomes.refused(fix, self.target, place, reason)
+                self.outcomes.tell(fix, self.target, place, reason)
         return [], {}
 
     def refusal(self, call: ConstructorCall, arguments: Values, wanted: Values) -> Refusal | None:
@@ -162,3 +157,60 @@ def lacking(call: ConstructorCall, wanted: Values) -> Refusal | None:
         if not call.takes(name):
             return name, "this version or class has no such argument"
     return None
+
+
+@dataclass(frozen=True)
+class ConstructorCall:
+    """The arguments of one call, by position and by name."""
+
+    signature: inspect.Signature
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def arguments(self) -> dict[str, Any] | None:
+        """Every argument with its value, defaults included; None where the call does not fit the signature."""
+        try:
+            bound = self.signature.bind(*self.args, **self.kwargs)
+        except TypeError:
+            return None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def takes(self, name: str) -> bool:
+        """True where the function has an argument of this name."""
+        return name in self.signature.parameters
+
+    def with_values(self, values: Mapping[str, Any]) -> ConstructorCall:
+        """The call with other values, passed as the script passed them, new ones by name."""
+        positions = {name: at for at, name in enumerate(self.signature.parameters)}
+        args, kwargs = list(self.args), dict(self.kwargs)
+        for name, value in values.items():
+            if positions[name] < len(args):
+                args[positions[name]] = value
+            else:
+                kwargs[name] = value
+        return ConstructorCall(self.signature, tuple(args), kwargs)
+
+
+def first_that_works(
+    function: Callable[..., Any],
+    changed: ConstructorCall,
+    original: ConstructorCall,
+    failed: Callable[[Exception], object],
+    worked: Callable[[], object] = lambda: None,
+    around: AbstractContextManager[object] | None = None,
+) -> Any:
+    """The changed call's result, made within `around`, after which `worked` is called; after a failure, which `failed`
+    gets, that of the original call, with its errors.
+
+    The one broad guard around a call of the user's beside capture's own: the arguments are ours.
+    """
+    try:
+        with around or nullcontext():
+            result = function(*changed.args, **changed.kwargs)
+    except Exception as error:
+        failed(error)
+    else:
+        worked()
+        return result
+    return function(*original.args, **original.kwargs)

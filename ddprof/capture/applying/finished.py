@@ -4,22 +4,19 @@ exchanges gradients, and units of fully_shard that gather the next ones' paramet
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ddprof.capture.applying.applier import CreationWatcher, Place
-from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.applier import CreationWatcher
+from ddprof.capture.applying.outcomes import Outcomes, Place
+from ddprof.capture.hub import Hub
 from ddprof.settings.catalogue import COMM_HOOK, PREFETCHING
 from ddprof.settings.wanted import WantedFix
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 # setting -> the method of a unit that takes the list, the attribute of its state that holds it
 _LISTS = {
@@ -65,17 +62,14 @@ class FirstBackwardApplier(FinishedObjectApplier):
     def watch_backward(self) -> None:
         """Put the hook on backward passes in place."""
         torch: Any = sys.modules["torch"]
-        original, is_compiling = torch.autograd.backward, torch.compiler.is_compiling
-        complete = self.outcomes.guard.wrap(self.complete)
+        is_compiling, complete = torch.compiler.is_compiling, self.outcomes.guard.wrap(self.complete)
 
-        @functools.wraps(original)
-        def backward(*args: Any, **kwargs: Any) -> None:
+        def begins(*_: Any, **__: Any) -> None:
             if self._waiting and not is_compiling():
                 waiting, self._waiting = self._waiting, []
                 complete([(it, fixes, place) for made, fixes, place in waiting if (it := made()) is not None])
-            original(*args, **kwargs)
 
-        self.patches.add(torch.autograd, "backward", backward)
+        self.patches.before(torch.autograd, "backward", begins)
 
     def made(self, thing: Any, fixes: Sequence[WantedFix], place: Place) -> None:
         """Keep it until then."""
@@ -102,10 +96,7 @@ class GradientCompressionApplier(FirstBackwardApplier):
         for model, fixes, place in held:
             why = _registered(model)
             for fix in fixes:
-                if why:
-                    self.outcomes.refused(fix, self.target, place, why)
-                else:
-                    self.outcomes.applied(fix, self.target, place, {})
+                self.outcomes.tell(fix, self.target, place, why)
 
 
 def _registered(model: Any) -> str:
@@ -149,14 +140,11 @@ class PrefetchApplier(FirstBackwardApplier):
 
     def _give(self, fix: WantedFix, units: Sequence[Any], place: Place) -> None:
         why = _why_not(fix, units)
-        if why:
-            self.outcomes.refused(fix, self.target, place, why)
-            return
-        for name, count in fix.values.items():
+        for name, count in fix.values.items() if not why else ():
             in_order = units if name == "forward_prefetch_units" else units[::-1]
             for at, unit in enumerate(in_order):
                 getattr(unit, _LISTS[name][0])(list(in_order[at + 1 : at + 1 + int(count)]))
-        self.outcomes.applied(fix, self.target, place, {})
+        self.outcomes.tell(fix, self.target, place, why)
 
 
 def _why_not(fix: WantedFix, units: Sequence[Any]) -> str:

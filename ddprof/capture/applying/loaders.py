@@ -16,8 +16,7 @@ from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
-from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
-from ddprof.capture.applying.construction import ConstructorCall
+from ddprof.capture.applying.applier import Applier, ConstructorCall, Refusal, Values, lacking
 from ddprof.capture.describe.stacks import is_library
 from ddprof.capture.files.storage import free_bytes
 from ddprof.settings.catalogue import LOADER

@@ -10,16 +10,13 @@ import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ddprof.capture.applying.applier import Place
 from ddprof.capture.applying.finished import FinishedObjectApplier
-from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.outcomes import Outcomes, Place
+from ddprof.capture.hub import Hub
 from ddprof.settings.catalogue import AUTOCAST, COMPILE
 from ddprof.settings.wanted import WantedFix
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 NEVER_CALLED = "no call of the model was seen"
 Tell = Callable[[str], object]  # why a setting is not in force for a model; "" where it is
@@ -50,7 +47,7 @@ class ModelCallApplier(FinishedObjectApplier):
         fix = fixes[-1]  # the one for its own line
         why = self.refusal(thing) if hasattr(type(thing), "_compiled_call_impl") else "this torch has no way to do it"
         if why:
-            self.outcomes.refused(fix, self.target, place, why)
+            self.outcomes.tell(fix, self.target, place, why)
             return
         self.outcomes.awaited(fix, self.never)
         reported: set[str] = set()
@@ -58,10 +55,7 @@ class ModelCallApplier(FinishedObjectApplier):
         def tell(why: str) -> None:
             if why not in reported:
                 reported.add(why)
-                if why:
-                    self.outcomes.refused(fix, self.target, place, why)
-                else:
-                    self.outcomes.applied(fix, self.target, place, {})
+                self.outcomes.tell(fix, self.target, place, why)
 
         self.change(thing, self.outcomes.guard.wrap(tell))
 
@@ -77,11 +71,6 @@ class ModelCallApplier(FinishedObjectApplier):
 def call_of(module: Any) -> Any:
     """The function that replaces a module's call; None without one."""
     return vars(module).get("_compiled_call_impl")
-
-
-def set_call(module: Any, call: Any) -> None:
-    """Replace it."""
-    module._compiled_call_impl = call
 
 
 class AutocastApplier(ModelCallApplier):
@@ -109,8 +98,8 @@ class AutocastApplier(ModelCallApplier):
         for inner in list(thing.modules())[1:]:
             call = call_of(inner)
             if isinstance(call, _UnderAutocast):
-                set_call(inner, call.inner)
-        set_call(thing, _UnderAutocast(thing, tell))
+                inner._compiled_call_impl = call.inner
+        thing._compiled_call_impl = _UnderAutocast(thing, tell)
 
 
 class _UnderAutocast(ChangedCall):
@@ -166,7 +155,7 @@ class CompileApplier(ModelCallApplier):
     def change(self, thing: Any, tell: Tell) -> None:
         """Compile the module; a wrapper around compiled modules is called as before."""
         if not any(isinstance(call_of(module), _CompiledInPlace) for module in thing.modules()):
-            set_call(thing, _CompiledInPlace(thing, tell))
+            thing._compiled_call_impl = _CompiledInPlace(thing, tell)
 
 
 class _CompiledInPlace(ChangedCall):

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.applying.applier import Applier, Refusal, Values, lacking
-from ddprof.capture.applying.construction import ConstructorCall
+from ddprof.capture.applying.applier import Applier, ConstructorCall, Refusal, Values, lacking
 from ddprof.settings.catalogue import OPTIMIZER, ZERO_GRAD
 
 _IMPLEMENTATIONS = ("fused", "foreach")

@@ -12,8 +12,7 @@ from ddprof.settings.wanted import WantedFix
 
 _MAX_ROWS = 256  # a script may make loaders without end
 _MAX_PLACES = 8  # named where none of them is the wanted one
-
-
+Place = Mapping[str, Any] | None  # the line of the script that makes an object, as `script_line` tells it
 ROW = ("setting", "value", "at", "object", "before", "applied", "why")
 
 
@@ -31,7 +30,7 @@ class Outcomes:
         self._awaited: dict[int, str] = {}  # fixes of a finished object that wait for an occasion -> what has not been
         self._said: set[str] = set()
 
-    def meant_for(self, target: str, place: Mapping[str, Any] | None) -> list[WantedFix]:
+    def meant_for(self, target: str, place: Place) -> list[WantedFix]:
         """The fixes for an object of a kind created at a place, those for this very place last."""
         file, line = ("", 0) if place is None else (place["file"], place["line"])
         where = self._places.setdefault(target, [])
@@ -40,30 +39,25 @@ class Outcomes:
         fixes = [fix for fix in self.fixes if target in fix.targets and fix.is_made_at(file, line)]
         return sorted(fixes, key=lambda fix: bool(fix.at))
 
-    def applied(
-        self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, before: Mapping[str, object]
+    def tell(
+        self, fix: WantedFix, target: str, place: Place, why: str, before: Mapping[str, object] | None = None
     ) -> None:
-        """Book that a fix is in force for an object; `before`: the values that it would have had."""
+        """Book that a fix is in force for an object, which would have had the values `before`; or, where there is a
+        reason `why` it is not, that one, which rank 0 prints at once.
+        """
+        self._told.add(self.fixes.index(fix))
         for name, value in fix.values.items():
-            self._add(fix, (name, value, words(place), target, plain(before.get(name)), True, ""))
-
-    def refused(self, fix: WantedFix, target: str, place: Mapping[str, Any] | None, why: str) -> None:
-        """Record that a fix was not applied to an object, with the reason; rank 0 prints it at once."""
-        for name, value in fix.values.items():
-            self._add(fix, (name, value, words(place), target, None, False, why))
+            row = (name, value, words(place), target, plain((before or {}).get(name)), not why, why)
+            if row in self._rows or len(self._rows) < _MAX_ROWS:
+                self._rows[row] = self._rows.get(row, 0) + 1
         line = f"not applied: {fix.words}: {why}"
-        if line not in self._said and identify().rank == 0:
+        if why and line not in self._said and identify().rank == 0:
             self._said.add(line)
             say(line)
 
     def awaited(self, fix: WantedFix, why: str) -> None:
         """Book that a fix of an object waits for an event; `why`: the reason to report if the event never comes."""
         self._awaited[self.fixes.index(fix)] = why
-
-    def _add(self, fix: WantedFix, row: tuple[Any, ...]) -> None:
-        self._told.add(self.fixes.index(fix))
-        if row in self._rows or len(self._rows) < _MAX_ROWS:
-            self._rows[row] = self._rows.get(row, 0) + 1
 
     def recorded(self) -> list[dict[str, Any]]:
         """Outcomes for the sidecar, including fixes that met no object. Process settings report their own."""
@@ -84,7 +78,7 @@ class Outcomes:
         return f"the script made no {what} there, but at {', '.join(sorted(set(made)))}"
 
 
-def words(place: Mapping[str, Any] | None) -> str:
+def words(place: Place) -> str:
     """A place of the script as users write it; "" where only libraries call."""
     return "" if place is None else f"{place['file']}:{place['line']}"
 

@@ -10,18 +10,16 @@ from collections.abc import Sequence
 from multiprocessing import parent_process
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.applying.outcomes import Outcomes, row_of
 from ddprof.capture.describe import environment
-from ddprof.capture.files.storage import text_of
+from ddprof.capture.files.storage import count_in
+from ddprof.capture.hub import Hub
 from ddprof.capture.identity import identify
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import NCCL_PREFIX, PROCESS, Value
 from ddprof.settings.environment import differs
-
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
 
 _TF32 = {True: "high", False: "highest"}
 _BOUND = "DDPROF_CORES_OF"  # the rank whose cores a process and its children have
@@ -116,19 +114,17 @@ def share(cores: Sequence[int], rank: int, ranks: int) -> Sequence[int]:
 
 def in_order(cores: set[int]) -> list[int]:
     """Cores ordered by memory node, with the threads of a physical core side by side."""
-    return sorted(
-        cores, key=lambda core: (_node(core), _number(core, "physical_package_id"), _number(core, "core_id"), core)
-    )
+
+    def place(core: int) -> tuple[int, ...]:
+        counts = [count_in(_CPUS / f"cpu{core}/topology" / name) for name in ("physical_package_id", "core_id")]
+        return (_node(core), *(count or 0 for count in counts), core)
+
+    return sorted(cores, key=place)
 
 
 def _node(core: int) -> int:
     names = (entry.name for entry in (_CPUS / f"cpu{core}").glob("node*"))
     return next((int(name[4:]) for name in names if re.fullmatch(r"node\d+", name)), 0)
-
-
-def _number(core: int, name: str) -> int:
-    text = text_of(_CPUS / f"cpu{core}" / "topology" / name).strip()
-    return int(text) if text.isdigit() else 0
 
 
 class CollectionSchedule:

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.applying.applier import Applier, Refusal, Values
-from ddprof.capture.applying.construction import ConstructorCall
+from ddprof.capture.applying.applier import Applier, ConstructorCall, Refusal, Values
 from ddprof.settings.catalogue import DDP, DEEPSPEED, FSDP1, FSDP2
 from ddprof.untrusted.regular_files import read_bounded
 

@@ -13,7 +13,7 @@ _MAX_NAMES = 4096  # per bucket table; beyond it the names are left out, the siz
 
 def describe(kind: str, model: Any) -> dict[str, Any]:
     """One of the job's models; `kind` is its wrapper ("ddp", "fsdp1", "fsdp2", "deepspeed", "module")."""
-    wrapper = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}.get(kind)
+    wrapper = WRAPPERS.get(kind)
     return {
         "kind": kind,
         "class": type(getattr(model, "module", model)).__name__,
@@ -58,7 +58,7 @@ def ddp(model: Any) -> dict[str, Any]:
     """DistributedDataParallel's settings and its buckets (as rebuilt after the first step, where they were)."""
     torch = sys.modules["torch"]
     first = getattr(sys.modules.get("torch.distributed"), "_DEFAULT_FIRST_BUCKET_BYTES", None)
-    data = _logging_data(model)
+    data: dict[str, Any] = (getattr(model, "_get_ddp_logging_data", None) or dict)()
     sizes = _numbers(data.get("rebuilt_bucket_sizes")) or _numbers(data.get("bucket_sizes"))
     cap_bytes = getattr(model, "bucket_bytes_cap", None)
     return {
@@ -89,11 +89,6 @@ def _buffers(model: Any) -> dict[str, Any]:
         "largest": largest,
         "largest_bytes": 0 if largest is None else sizes[largest],
     }
-
-
-def _logging_data(model: Any) -> dict[str, Any]:
-    data: dict[str, Any] = (getattr(model, "_get_ddp_logging_data", None) or dict)()
-    return data
 
 
 def _numbers(text: Any) -> list[int]:
@@ -190,3 +185,6 @@ def _parameter_group(unit: Any) -> Any:
         groups = getattr(state, "_fsdp_param_groups", None)
         group = groups[0] if groups else None
     return group
+
+
+WRAPPERS = {"ddp": ddp, "fsdp1": fsdp1, "fsdp2": fsdp2, "deepspeed": deepspeed}

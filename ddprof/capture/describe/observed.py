@@ -20,14 +20,6 @@ _MAX_MADE = 1024  # optimizers may be one for each parameter, where they step in
 _MAX_LINES = 64
 _MESH_PARALLELISM = ("tp", "cp", "ep")  # mesh dimensions whose usual name says what they are for
 _MAX_RATES = 16  # parameter groups
-# Key of the sidecar, kinds of models in order of preference, and what describes the first of them.
-_DESCRIBED = (
-    ("parameters", ("ddp", "fsdp1", "fsdp2", "deepspeed", "module"), describe_model.parameters),
-    ("ddp", ("ddp",), describe_model.ddp),
-    ("fsdp", ("fsdp1",), describe_model.fsdp1),
-    ("fsdp", ("fsdp2",), describe_model.fsdp2),
-    ("deepspeed", ("deepspeed",), describe_model.deepspeed),
-)
 
 
 class Observed:
@@ -61,7 +53,7 @@ class Observed:
         self._roots.append((kind, weakref.ref(model)))
         self._surroundings["precision"] = self._guard.attempt("precision", environment.precision)
         self._surroundings["watchers"] = self._guard.attempt("watchers", environment.watchers) or []
-        framework = "fsdp" if kind.startswith("fsdp") else kind
+        framework = _framework(kind)
         if framework != "module":
             self.saw_framework(framework)
         for name in self._guard.attempt("mesh", lambda: describe_model.mesh_dimensions(model)) or []:
@@ -147,8 +139,9 @@ class Observed:
 
     def describe(self) -> dict[str, Any]:
         """The sidecar's keys about the job's objects; a freed object keeps its last description."""
-        for key, kinds, describe in _DESCRIBED:
-            self._refresh(key, self._first(kinds), describe)
+        self._refresh("parameters", self._first((*describe_model.WRAPPERS, "module")), describe_model.parameters)
+        for kind, describe in describe_model.WRAPPERS.items():
+            self._refresh(_framework(kind), self._first((kind,)), describe)
         for index, (kind, reference) in enumerate(self._roots[:_MAX_MODELS]):
             self._refresh(f"model.{index}", reference(), partial(describe_model.describe, kind))
         optimizers = [reference() for reference in self.optimizers.values()]
@@ -199,6 +192,10 @@ class Observed:
                 if seen == kind and model is not None:
                     return model
         return None
+
+
+def _framework(kind: str) -> str:
+    return "fsdp" if kind.startswith("fsdp") else kind
 
 
 def _loader_key(number: int) -> str:

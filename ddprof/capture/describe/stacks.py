@@ -66,6 +66,11 @@ def place(frame: FrameType) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {name if name[0] == '<' else name + '()'}"
 
 
+def source_line(file: str, line: int) -> str:
+    """The text of a line of a file, "" where it cannot be read."""
+    return linecache.getline(file, line).strip()[:_MAX_SOURCE_CHARACTERS]
+
+
 def main_frames() -> list[dict[str, Any]]:
     """The main thread's stack, innermost first; callable from another thread too."""
     return frames_from(current_frames().get(threading.main_thread().ident or 0))
@@ -132,7 +137,7 @@ def _frame(frame: FrameType, line: int | None) -> dict[str, Any]:
     file = frame.f_code.co_filename
     described: dict[str, Any] = {"file": file, "line": line or 0, "function": frame.f_code.co_name}
     if not is_library(file):
-        described["source"] = linecache.getline(file, line or 0).strip()[:_MAX_SOURCE_CHARACTERS]
+        described["source"] = source_line(file, line or 0)
     return described
 
 

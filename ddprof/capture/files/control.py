@@ -8,6 +8,7 @@ are sent between two of its polls.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import threading
 import time
@@ -59,13 +60,9 @@ def send(run_dir: Path, request: Request) -> int:
 def _alone(run_dir: Path) -> Iterator[None]:
     """Keep other senders of this folder out. Where the file system has no such lock, two at once may lose a request."""
     folder = None
-    try:
-        import fcntl
-
+    with contextlib.suppress(OSError):
         folder = os.open(run_dir, os.O_RDONLY)
         fcntl.flock(folder, fcntl.LOCK_EX)
-    except (ImportError, OSError):
-        pass
     try:
         yield
     finally:

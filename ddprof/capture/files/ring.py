@@ -107,7 +107,7 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
         host=host,
         started_ns=started_ns if type(started_ns) is int and 0 <= started_ns < 1 << 63 else None,
         identity=identity,
-        steps=tuple(_step(record) for record in kept),
+        steps=tuple(Step._make([*numbers, bool(profiled)]) for _, *numbers, profiled in kept),
         written=records[-1][0] if records else 0,
         damaged=len(used) - len(records),
     )
@@ -123,8 +123,3 @@ def _is_step(record: tuple[int, ...]) -> bool:
         and max(abs(span_ns) for span_ns in (end_ns - start_ns, *phases_ns)) <= _LONGEST_NS
         and profiled in (0, 1)
     )
-
-
-def _step(record: tuple[int, ...]) -> Step:
-    _, *numbers, profiled = record
-    return Step._make([*numbers, bool(profiled)])

@@ -13,9 +13,10 @@ import json
 import mmap
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from threading import get_ident
-from typing import Any
+from typing import Any, BinaryIO
 
 from ddprof.untrusted.regular_files import read_bounded
 from ddprof.untrusted.secrets import masked, masked_data
@@ -38,6 +39,12 @@ def text_of(path: str | Path) -> str:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):  # ValueError: no name of a file
         return ""
+
+
+def count_in(path: Path) -> int | None:
+    """The count that is all of a file of the kernel's; None where it cannot be read or is -1, which means unknown."""
+    text = text_of(path).strip()
+    return int(text) if text.isdigit() else None
 
 
 def read_object(path: Path, limit_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
@@ -95,10 +102,16 @@ def _plain(value: Any) -> str:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write to a temporary name and rename it. Raises OSError; then nothing is left behind."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{get_ident()}.tmp")
+    with replacing(path, path.with_name(f"{path.name}.{os.getpid()}.{get_ident()}.tmp")) as sink:
+        sink.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, temporary: Path) -> Iterator[BinaryIO]:
+    """A new file `temporary`, renamed to `path` once it is whole. Raises OSError; then nothing is left behind."""
     try:
         with os.fdopen(open_new(temporary), "wb") as sink:
-            sink.write(content)
+            yield sink
         os.replace(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
@@ -114,20 +127,13 @@ def is_full(error: OSError) -> bool:
 def compress(path: Path) -> Path:
     """Replace `path` by `path.gz` and return it. Raises OSError (full disk), and the plain file stays as it was."""
     target = path.with_name(path.name + ".gz")
-    temporary = path.with_name(f"{path.name}.gz.{os.getpid()}.tmp")
-    try:
-        # Level 1: half the time of the default for a tenth more bytes, and this runs beside the training.
-        with (
-            path.open("rb") as source,
-            os.fdopen(open_new(temporary), "wb") as file,
-            gzip.GzipFile(path.name, "wb", compresslevel=1, fileobj=file) as sink,
-        ):
-            shutil.copyfileobj(source, sink, 1 << 20)
-        os.replace(temporary, target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+    # Level 1: half the time of the default for a tenth more bytes, and this runs beside the training.
+    with (
+        path.open("rb") as source,
+        replacing(target, path.with_name(f"{target.name}.{os.getpid()}.tmp")) as file,
+        gzip.GzipFile(path.name, "wb", compresslevel=1, fileobj=file) as sink,
+    ):
+        shutil.copyfileobj(source, sink, 1 << 20)
     path.unlink()
     return target
 

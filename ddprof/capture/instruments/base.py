@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
+from ddprof.capture.hub import Hub
 
 _MISSING = object()
 
@@ -101,6 +101,18 @@ class PatchSet:
         """Put one more replacement in place of `owner.name`."""
         self._patches.append((owner, name, replacement, vars(owner).get(name, _MISSING)))
         setattr(owner, name, replacement)
+
+    def before(self, owner: Any, name: str, look: Callable[..., object]) -> Any:
+        """The replacement of `owner.name`, which has `look` see the arguments of each call before it is made."""
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            look(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        self.add(owner, name, replacement)
+        return replacement
 
     def clear(self) -> None:
         """Restore everything, last first. Idempotent."""

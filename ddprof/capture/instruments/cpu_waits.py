@@ -10,6 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -54,21 +56,12 @@ class CpuContention(Instrumentor):
 def _now() -> tuple[int, Counters]:
     """The time, and the counters of this process's threads; none where the kernel does not count."""
     counters: Counters = {}
-    for name in _threads()[:_MAX_THREADS]:
-        try:
-            with open(f"{_TASKS}/{name}/schedstat", "rb") as file:
-                on_cpu, waited, *_ = file.read().split()
-            counters[int(name)] = int(on_cpu), int(waited)
-        except (OSError, ValueError):  # this thread has ended meanwhile, or there are no such counters
-            continue
+    with suppress(OSError):  # no Linux
+        for name in os.listdir(_TASKS)[:_MAX_THREADS]:
+            with suppress(OSError, ValueError):  # this thread has ended meanwhile, or there are no such counters
+                on_cpu, waited, *_ = Path(f"{_TASKS}/{name}/schedstat").read_bytes().split()
+                counters[int(name)] = int(on_cpu), int(waited)
     return time.monotonic_ns(), counters
-
-
-def _threads() -> list[str]:
-    try:
-        return os.listdir(_TASKS)
-    except OSError:  # no Linux
-        return []
 
 
 def _since(before: tuple[int, Counters], trains: int) -> dict[str, Any]:

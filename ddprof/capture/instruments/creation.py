@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddprof.capture.describe.model import FSDP2_MODULES
+from ddprof.capture.hub import Hub
 from ddprof.capture.instruments.base import Instrumentor
 
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
-
 # Module and name of what makes them, by which the sidecar calls it. Optimizers are told of by OptimizerSteps.
-_MAKERS = (
+MAKERS = (
     ("torch.utils.data.dataloader", "DataLoader"),
     ("torch.nn.parallel.distributed", "DistributedDataParallel"),
     ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"),
@@ -33,21 +30,10 @@ class CreationLines(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         maker = getattr(module, self._name)
         owner, name = (maker, "__init__") if isinstance(maker, type) else (module, self._name)
-        original: Any = getattr(owner, name)
-        if getattr(original, _OURS, False):
+        if hasattr(getattr(owner, name), _OURS):
             return  # torch has the function in both modules
-        made, kind = self.hub.guard.wrap_hook(self.hub.observed.was_made), self._name
+        setattr(self.patches.before(owner, name, self.hub.guard.wrap(self._made)), _OURS, True)
 
-        @functools.wraps(original)
-        def replacement(*args: Any, **kwargs: Any) -> Any:
-            if args:
-                made(args[0], kind)
-            return original(*args, **kwargs)
-
-        setattr(replacement, _OURS, True)
-        self.patches.add(owner, name, replacement)
-
-
-def creation_lines(hub: Hub) -> list[Instrumentor]:
-    """One instrumentor for each kind of object."""
-    return [CreationLines(hub, *maker) for maker in _MAKERS]
+    def _made(self, *args: Any, **_: Any) -> None:
+        if args:
+            self.hub.observed.was_made(args[0], self._name)

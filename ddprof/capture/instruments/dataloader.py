@@ -41,7 +41,7 @@ class DataLoading(Instrumentor):
         iterate: Any = source.DataLoader.__iter__
         begins = hub.guard.wrap(self._begins)
         saw_batch = hub.guard.wrap_hook(self.saw_batch)
-        pass_ends = hub.guard.wrap_hook(self._ends)
+        pass_ends = hub.guard.wrap(self._passes.ends)
         begin, end, unmarked = hub.begin, hub.end, hub.unmarked
         learns = sys.modules["torch"].is_grad_enabled
 
@@ -94,10 +94,6 @@ class DataLoading(Instrumentor):
             "sampler_passes": self._passes.recorded(self._trains),
             "loader_passes": self._begun,
         }
-
-    def _ends(self, iterator: Any, _: object) -> None:
-        """Handle the end of a pass over a loader."""
-        self._passes.ends(iterator)
 
     def _begins(self, loader: Any) -> None:
         """Handle the beginning of a pass over a loader."""
@@ -181,7 +177,11 @@ class DataLoading(Instrumentor):
             self.hub.journal.note("nested tensors of the first batch are not described: they have no one shape")
         self.hub.journal.batch = {
             "tensors": [
-                {**_described(tensor), "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor))}
+                {
+                    "shape": [int(n) for n in tensor.shape],
+                    "dtype": str(tensor.dtype).removeprefix("torch."),
+                    "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor)),
+                }
                 for tensor in tensors
             ]
         }
@@ -207,7 +207,3 @@ def _fingerprint(tensor: Any) -> str | None:
     if len(torch.unique(flat[:_MAX_DISTINCT_OF])) < _MIN_DISTINCT:
         return None
     return f"{zlib.crc32(flat.view(torch.uint8).numpy().tobytes()):08x}"
-
-
-def _described(tensor: Any) -> dict[str, Any]:
-    return {"shape": [int(n) for n in tensor.shape], "dtype": str(tensor.dtype).removeprefix("torch.")}

@@ -42,15 +42,9 @@ class GradientTimes(Instrumentor):
         self._parameters = [(name, p.numel() * p.element_size()) for name, p in named]
         self._times = []
         self._handles = [
-            parameter.register_post_accumulate_grad_hook(self._hook(index))
+            parameter.register_post_accumulate_grad_hook(lambda _, at=index: self._times.append((at, time.time_ns())))
             for index, (_, parameter) in enumerate(named)
         ]
-
-    def _hook(self, index: int) -> Any:
-        def ready(parameter: Any) -> None:
-            self._times.append((index, time.time_ns()))
-
-        return ready
 
     def step_ended(self, number: int) -> None:
         """Keep the times of the window's last step; hook the parameters where that step begins now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from threading import get_ident
@@ -27,7 +26,7 @@ class OptimizerSteps(Instrumentor):
             source.register_optimizer_step_pre_hook(before),
             source.register_optimizer_step_post_hook(after),
         ]
-        self._watch_creation(source.Optimizer)
+        self.patches.before(source.Optimizer, "__init__", self.hub.guard.wrap(self._made))
         scaling: Any = sys.modules["torch.amp.grad_scaler"]
         self._watch_scaler(scaling.GradScaler)
 
@@ -68,19 +67,11 @@ class OptimizerSteps(Instrumentor):
 
         return before, after
 
-    def _watch_creation(self, cls: Any) -> None:
-        """Note every new optimizer: a job with one is not a job that trains without."""
-        original, unmarked = cls.__init__, self.hub.unmarked
-        made = self.hub.guard.wrap_hook(lambda optimizer, _: self.hub.observed.was_made(optimizer, "optimizer"))
-
-        @functools.wraps(original)
-        def __init__(optimizer: Any, *args: Any, **kwargs: Any) -> None:
-            for steps in unmarked:
-                steps.optimizer_made()
-            made(optimizer)
-            original(optimizer, *args, **kwargs)
-
-        self.patches.add(cls, "__init__", __init__)
+    def _made(self, optimizer: Any, *_: Any, **__: Any) -> None:
+        """Note a new optimizer: a job with one is not a job that trains without."""
+        for steps in self.hub.unmarked:
+            steps.optimizer_made()
+        self.hub.observed.was_made(optimizer, "optimizer")
 
     def _watch_scaler(self, cls: Any) -> None:
         original = cls.step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -28,18 +28,9 @@ class PipelineSchedules(Instrumentor):
         for name in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
             cls = getattr(module, name, None)
             if cls is not None and "step" in vars(cls):
-                self.patches.add(cls, "step", self._looked_at(cls.step))
+                self.patches.before(cls, "step", self.hub.guard.wrap(self._look))
 
-    def _looked_at(self, original: Any) -> Any:
-        look = self.hub.guard.wrap(self._look)
-
-        def step(schedule: Any, *args: Any, **kwargs: Any) -> Any:
-            look(schedule)
-            return original(schedule, *args, **kwargs)
-
-        return step
-
-    def _look(self, schedule: Any) -> None:
+    def _look(self, schedule: Any, *_: Any, **__: Any) -> None:
         begins(self.hub)
         if id(schedule) in self._described:
             return
@@ -65,21 +56,13 @@ class MegatronSchedules(Instrumentor):
         self._is_described = False
         for name in self._NAMES:
             if name in vars(module):
-                self.patches.add(module, name, self._looked_at(module, name))
-
-    def _looked_at(self, module: ModuleType, name: str) -> Any:
-        original, look = getattr(module, name), self.hub.guard.wrap(self._look)
-
-        @wraps(original)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            begins(self.hub)
-            if not self._is_described and not kwargs.get("forward_only"):
-                look(module, name, kwargs)
-            return original(*args, **kwargs)
-
-        return run
+                look = partial(self._look, module, name)
+                self.patches.before(module, name, self.hub.guard.wrap(lambda *_, look=look, **kwargs: look(kwargs)))
 
     def _look(self, module: Any, name: str, kwargs: dict[str, Any]) -> None:
+        begins(self.hub)
+        if self._is_described or kwargs.get("forward_only"):
+            return
         self._is_described = True
         state, model = module.parallel_state, kwargs["model"]
         chunks = len(model) if isinstance(model, list) else 1

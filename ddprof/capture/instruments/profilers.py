@@ -15,14 +15,5 @@ class UserProfilers(Instrumentor):
     def _install(self, module: ModuleType) -> None:
         cls: Any = sys.modules["torch.autograd.profiler"].profile
         for name in ("_prepare_trace", "_start_trace"):
-            if hasattr(cls, name):
-                self.patches.add(cls, name, self._warned(getattr(cls, name)))
-
-    def _warned(self, original: Any) -> Any:
-        hub = self.hub
-
-        def starting(profiler: Any, *args: Any, **kwargs: Any) -> Any:
-            hub.user_profiler_starts()  # our own profiler starts while no window is open, and changes nothing
-            return original(profiler, *args, **kwargs)
-
-        return starting
+            if hasattr(cls, name):  # our own profiler starts while no window is open, and changes nothing
+                self.patches.before(cls, name, lambda *_, **__: self.hub.user_profiler_starts())

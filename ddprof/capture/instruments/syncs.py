@@ -31,9 +31,9 @@ class HostSyncs(Instrumentor):
 
     def window_opened(self, first_step: int, last_step: int) -> None:
         """Start watching; nothing to do on machines without an accelerator."""
-        if self._armed or not self._accelerated():
-            return
         tensor, cuda = self._torch.Tensor, self._torch.cuda
+        if self._armed or not (cuda.is_available() and cuda.is_initialized()):
+            return
         for name in _METHODS:
             self._armed.add(tensor, name, self._timed(getattr(tensor, name), name, of_tensor=True))
         for owner, label in (
@@ -46,10 +46,6 @@ class HostSyncs(Instrumentor):
     def window_closed(self) -> None:
         """Restore torch.Tensor."""
         self._armed.clear()
-
-    def _accelerated(self) -> bool:
-        cuda = self._torch.cuda
-        return bool(cuda.is_available() and cuda.is_initialized())
 
     def _timed(self, original: Any, name: str, of_tensor: bool) -> Any:
         is_compiling = self._torch.compiler.is_compiling

@@ -15,19 +15,16 @@ from ddprof.capture.files.layout import MANIFEST
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import say
 from ddprof.capture.launcher import manifest, run_folder
-from ddprof.capture.launcher.applied import ToApply, applied_line
 from ddprof.capture.launcher.chores import chore, stated_s
-from ddprof.capture.launcher.hang.watch import LOOK_S, Explained, HangWatch
-from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.hang import LOOK_S, Explained, HangWatch
+from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import read_topology
 from ddprof.capture.launcher.identity import SharedJob, job_of
-from ddprof.capture.launcher.monitor import JobMonitor
+from ddprof.capture.launcher.monitor import JobMonitor, WindowCost
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
 from ddprof.capture.launcher.shim import child_environment, obstacle
-from ddprof.capture.launcher.summary import RunSummary, summarize
-from ddprof.capture.launcher.window_cost import WindowCost
+from ddprof.capture.launcher.summary import RunSummary, ToApply, applied_line, summarize
 
 Explain = Callable[[Path], Explained | None]  # why the job hangs or has failed, from what its ranks left in the folder
 
@@ -87,7 +84,10 @@ class CapturedRun:
         self._log_to = LogTo(place, place.name, options.log_to, options.follower) if logs else None
         has_more = options.every > 0 or options.mode == "monitor"
         self._window_cost = WindowCost(place, options.max_overhead) if has_more and self._leads else None
-        self._monitor = chore("monitor mode", "no counters and no windows on trouble", self._make_monitor)
+        self._monitor: JobMonitor | None = None
+        if options.mode == "monitor":
+            make = partial(JobMonitor, place, options.steps, self._leads, os.getpid(), self._gpus)
+            self._monitor = chore("monitor mode", "no counters and no windows on trouble", make)
 
     @property
     def tick(self) -> Callable[[], int | None]:
@@ -133,11 +133,6 @@ class CapturedRun:
             uploaded = chore("the upload", f"the run stays in {path}", self._uploads.end)
             if uploaded is not None:
                 say(uploaded.line(path))
-
-    def _make_monitor(self) -> JobMonitor | None:
-        if self._options.mode != "monitor":
-            return None
-        return JobMonitor(self._folder.path, self._options.steps, self._leads, os.getpid(), self._gpus)
 
     @property
     def _leads(self) -> bool:

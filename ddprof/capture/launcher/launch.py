@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
+from ddprof.capture.files.last_resort import is_stated
 from ddprof.capture.guard import say
 from ddprof.capture.launcher.chores import chore
-from ddprof.capture.launcher.witness import GroupWitness
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _FROM_KERNEL = 0x80  # si_code of a signal the terminal sent to the whole foreground group: the child has it already
@@ -20,6 +22,9 @@ _TICK_S = 0.5
 _LAST_TICK_S = 5.0  # how long a tick that is under way may take when the job has ended: the file system may hang
 _NOT_FOUND = 127  # exit codes of a shell
 _NOT_EXECUTABLE = 126
+
+_SETTLE_S = 0.02  # a sender goes through the members of a group one after another, within microseconds
+_PATIENCE_S = 1.0  # for the witness's answer
 
 Tick = Callable[[], int | None]  # returns a signal for the child, if any
 
@@ -98,7 +103,67 @@ def _tick_until(ended: threading.Event, on_tick: Tick, child: subprocess.Popen[b
 
 
 def _send(child: subprocess.Popen[bytes], number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.kill(child.pid, number)
-    except ProcessLookupError:
-        return
+
+
+class GroupWitness:
+    """A helper process that tells signals sent to the whole process group from those sent to this process alone; create
+    it with signals blocked, before any thread. Without /proc, or dead, it sees none.
+
+    The kernel reports a signal's sender, but not its addressees. The helper in the group only holds its signals back:
+    one sent to the group is pending there (proc(5), ShdPnd), one sent to this process alone is not.
+    """
+
+    def __init__(self, watched: Iterable[signal.Signals]) -> None:
+        ours, theirs = os.pipe(), os.pipe()  # to the witness, from it
+        self._pid = _forked()
+        if self._pid == 0:
+            os.close(ours[1])
+            os.close(theirs[0])
+            _hold(ours[0], theirs[1], frozenset(watched))
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._ask, self._answer = ours[1], theirs[0]
+
+    def saw(self, number: int) -> bool:
+        """True where the group too got the signal that this process just received; each counts once."""
+        if self._pid <= 0:
+            return False
+        time.sleep(_SETTLE_S)
+        if not is_stated(self._pid, "ShdPnd", number):
+            return False
+        with suppress(OSError):
+            os.write(self._ask, bytes([number]))
+            if select.select([self._answer], [], [], _PATIENCE_S)[0]:
+                os.read(self._answer, 1)
+        return True
+
+    def end(self) -> None:
+        """Release the witness."""
+        os.close(self._ask)
+        os.close(self._answer)
+        if self._pid > 0:
+            with suppress(OSError):
+                os.waitpid(self._pid, 0)
+
+
+def _forked() -> int:
+    """The witness's process id, 0 inside it, -1 where it could not be forked."""
+    if not os.path.exists("/proc/self/status"):
+        return -1
+    try:
+        return os.fork()
+    except OSError:
+        return -1
+
+
+def _hold(asked: int, answer: int, watched: frozenset[signal.Signals]) -> None:
+    """Run the helper: report pending signals on request, and end with its parent."""
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+        while request := os.read(asked, 1):  # one signal: another may have come since
+            signal.sigtimedwait({request[0]}, 0)
+            os.write(answer, b".")
+    finally:
+        os._exit(0)

@@ -1,6 +1,7 @@
-"""Monitor mode: `ddprof run` watches the step rings and requests a trace window when steps become slow.
+"""Requests of `ddprof run` by the step rings: trace windows when steps become slow, less in dear ones.
 
-All of it runs in the launching process; the training processes only write their rings. It asks for a window after
+All of it runs in the launching process; the training processes only write their rings. Monitor mode asks for a window
+after
 
 - an outlier: a step above the early median + max(8 MAD, 50 %), which spares steady and noisy jobs alike;
 - a slow-down: 20 steps whose median is 20 % above the early one;
@@ -8,6 +9,9 @@ All of it runs in the launching process; the training processes only write their
 
 The usual step is that of the last 500. As a job may run for weeks, windows are minutes apart, and limited per hour and
 in megabytes per day.
+
+Windows sample stacks more often and record every operator's shapes: where that is too dear, later ones do not. One
+process decides for all ranks and from which step on, as differences in recording would look like slow ranks.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from ddprof.capture.files.control import INSTRUMENTS, LESS, Request, send
 from ddprof.capture.files.layout import TRACE_SUFFIX, host_label
-from ddprof.capture.launcher.host.counter_log import CounterLog
-from ddprof.capture.launcher.host.counters import HostCounters
+from ddprof.capture.launcher.host.counters import CounterLog, HostCounters
 from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
+from ddprof.capture.launcher.live import LiveRank, first_step_for_all, latest_late, read_ranks, request_window
 
 _WARM_STEPS = 10  # start-up is no outlier
 _BASELINE_STEPS = 50  # before anything is said
@@ -41,6 +45,10 @@ _WINDOWS_AN_HOUR = 6
 _BYTES_A_DAY = 1 << 30  # of all traces in the run folder
 _MAX_REASONS = 256  # in the manifest
 _COUNTER_PERIOD_S = 1.0  # between two samples of the host's counters
+USUAL_MOST = 0.15  # of a step; docs/accuracy.md prices what a step takes without the profiler up to about that well
+_MIN_STEPS = 8  # outside windows, before their median says anything (analyzers/job/whole_run/unprofiled_steps.py)
+_RECENT = 512  # steps of 1 ms between two looks
+_NO_WINDOW = len(INSTRUMENTS) + 1
 
 
 class Watcher:
@@ -60,7 +68,11 @@ class Watcher:
         newest = min(rank.last_step for rank in ranks)
         fresh = self._fresh(ranks, newest)
         self._seen = newest
-        reason = self._outlier(fresh) or self._slowdown(ranks) or self._straggler(ranks, newest)
+        reason = None
+        if len(self._baseline) >= _BASELINE_STEPS:
+            usual = median(self._baseline)
+            reason = self._outlier(fresh, usual) or self._slowdown(ranks, usual)
+        reason = reason or self._straggler(ranks, newest)
         self._baseline.extend(ns for _, ns in fresh)
         if reason is None or newest < self._quiet_until:
             return None
@@ -79,10 +91,7 @@ class Watcher:
                     slowest[step.number] = max(slowest.get(step.number, 0), step.end_ns - step.start_ns)
         return [(number, ns) for number, ns in sorted(slowest.items()) if number not in spoiled]
 
-    def _outlier(self, fresh: list[tuple[int, int]]) -> str | None:
-        if len(self._baseline) < _BASELINE_STEPS:
-            return None
-        usual = median(self._baseline)
+    def _outlier(self, fresh: list[tuple[int, int]], usual: float) -> str | None:
         spread = median(abs(ns - usual) for ns in self._baseline)
         # Beyond what has come before, too: a job whose every hundredth step is long is as it always was.
         usual_worst = sorted(self._baseline)[-max(len(self._baseline) // _RARE, 1)]
@@ -92,11 +101,8 @@ class Watcher:
             return None
         return f"step {worst[0]} took {worst[1] / 1e6:.0f} ms, {usual / 1e6:.0f} ms is usual"
 
-    def _slowdown(self, ranks: Sequence[LiveRank]) -> str | None:
-        if len(self._baseline) < _BASELINE_STEPS:
-            return None
+    def _slowdown(self, ranks: Sequence[LiveRank], usual: float) -> str | None:
         recent = [s.end_ns - s.start_ns for s in ranks[0].steps[-_PERSISTENT_STEPS:] if not s.profiled]
-        usual = median(self._baseline)
         if len(recent) < _PERSISTENT_STEPS or median(recent) <= (1 + _SLOWDOWN_SHARE) * usual:
             return None
         now = median(recent)
@@ -168,3 +174,46 @@ class JobMonitor:
     def _written_bytes(self) -> int:
         traces = [path for path in self._folder.iterdir() if TRACE_SUFFIX in path.name]
         return sum(path.stat().st_size for path in traces if path.exists())
+
+
+class WindowCost:
+    """Judges each window once. `most`: allowed share by which a step in a window may be longer, None for the
+    default; above a requested share no window opens once all instruments are omitted.
+    """
+
+    def __init__(self, folder: Path, most: float | None) -> None:
+        self._folder = folder
+        self._most = USUAL_MOST if most is None else most
+        self._last_level = len(INSTRUMENTS) if most is None else _NO_WINDOW
+        self._level = 0
+        self._judged = -1
+
+    def tick(self) -> None:
+        """Check once. Raises OSError where the folder cannot be written."""
+        if self._level < self._last_level:
+            self.look(read_ranks(self._folder, recent=_RECENT))
+
+    def look(self, ranks: Sequence[LiveRank]) -> None:
+        """Ask for less where the last window cost too much on some rank."""
+        last = max((step.number for rank in ranks for step in rank.steps if step.profiled), default=-1)
+        costs = [cost for rank in ranks if (cost := _cost(rank, self._judged)) is not None]
+        if last <= self._judged or len(costs) < len(ranks):
+            return
+        self._judged = last
+        if max(costs) > self._most and self._level < self._last_level:
+            self._level += 1
+            reason = f"steps in a window took {100 * max(costs):.0f} % longer, {100 * self._most:.0f} % is allowed"
+            send(self._folder, Request(LESS, first_step_for_all(ranks), self._level, reason))
+
+
+def _cost(rank: LiveRank, after_step: int) -> float | None:
+    """Share of a step by which a rank's steps in windows after `after_step` were longer; None while a window is open,
+    or with too few steps. The step after a window is excluded, as it pays for the export.
+    """
+    traced = [step for step in rank.steps if step.profiled and step.number > after_step]
+    windows = {step.number + 1 for step in rank.steps if step.profiled}
+    bare = [step for step in rank.steps if not step.profiled and step.number not in windows]
+    if not traced or len(bare) < _MIN_STEPS or bare[-1].number < traced[-1].number:
+        return None
+    took, usual = (median(step.end_ns - step.start_ns for step in steps) for steps in (traced, bare))
+    return took / max(usual, 1) - 1

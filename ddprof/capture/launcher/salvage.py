@@ -24,9 +24,7 @@ from ddprof.capture.launcher.live import pid_here, runs_here
 def salvage(folder: Path) -> list[str]:
     """Move the step rings of dead ranks into their sidecars and delete temporary files. Returns notes."""
     notes: list[str] = []
-    for ring_path in names_in(folder, RING_SUFFIX):
-        if not _dead_here(ring_path.name):
-            continue
+    for ring_path in _of_the_dead(folder, RING_SUFFIX):
         path = ring_path.with_name(ring_path.name.removesuffix(RING_SUFFIX) + SIDECAR_SUFFIX)
         try:
             notes.extend(_complete(path, ring_path))
@@ -34,19 +32,15 @@ def salvage(folder: Path) -> list[str]:
             notes.append(f"{ring_path.name}: its steps are not in the sidecar: {error.strerror}")
         except ValueError as error:  # the ring is damaged, and names itself
             notes.append(f"{error}: its steps are not in the sidecar")
-    for log in names_in(folder, CALLS_SUFFIX):
-        if _dead_here(log.name):
-            try:
-                _keep_calls(log)
-            except (OSError, ValueError) as error:
-                notes.append(f"{log.name}: its calls are not in the sidecar: {error}")
-    for unwritten in names_in(folder, FAULT_SUFFIX):
-        if _dead_here(unwritten.name):
-            with suppress(OSError):
-                remove_empty(unwritten)
-    for leftover in names_in(folder, ".tmp"):
-        if not _dead_here(leftover.name):
-            continue
+    for log in _of_the_dead(folder, CALLS_SUFFIX):
+        try:
+            _keep_calls(log)
+        except (OSError, ValueError) as error:
+            notes.append(f"{log.name}: its calls are not in the sidecar: {error}")
+    for unwritten in _of_the_dead(folder, FAULT_SUFFIX):
+        with suppress(OSError):
+            remove_empty(unwritten)
+    for leftover in _of_the_dead(folder, ".tmp"):
         try:
             leftover.unlink()
             notes.append(f"{leftover.name}: removed: its writer died before it was complete")
@@ -55,10 +49,10 @@ def salvage(folder: Path) -> list[str]:
     return notes
 
 
-def _dead_here(name: str) -> bool:
-    """True where a file's writer ran on this host and has ended; writers on other nodes may still run."""
-    pid = pid_here(name)
-    return pid is not None and not runs_here(pid)
+def _of_the_dead(folder: Path, suffix: str) -> list[Path]:
+    """Files with an ending whose writer ran on this host and has ended; writers on other nodes may still run."""
+    pids = {path: pid_here(path.name) for path in names_in(folder, suffix)}
+    return [path for path, pid in pids.items() if pid is not None and not runs_here(pid)]
 
 
 def _complete(path: Path, ring_path: Path) -> list[str]:

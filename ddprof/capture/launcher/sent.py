@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,6 @@ class RunUpload:
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
         self._url = f"{url.rstrip('/')}/{folder.name}"
-        self._store: _Store | None = None
         self._seen: dict[str, Stamp] = {}
         self._sent: dict[str, Stamp] = {}
         self._ended = threading.Event()
@@ -104,7 +104,7 @@ class RunUpload:
     def _send(self, name: str, stamp: Stamp) -> str:
         """The reason why a file could not be sent; "" where it was, or no longer exists."""
         guard = Guard()
-        sent = guard.attempt("upload", lambda: self._opened().put(self._folder / name))
+        sent = guard.attempt("upload", lambda: self._store.put(self._folder / name))
         if sent:
             self._sent[name] = stamp
         if sent or not os.path.lexists(self._folder / name):
@@ -114,13 +114,12 @@ class RunUpload:
     def _forget(self, files: dict[str, Stamp]) -> None:
         """Remove stored files that are gone from the folder, such as a trace that has been compressed since."""
         for name in [name for name in self._sent if name not in files]:
-            if Guard().attempt("upload", lambda name=name: self._opened().remove(name)):  # type: ignore[misc]
+            if Guard().attempt("upload", lambda name=name: self._store.remove(name)):  # type: ignore[misc]
                 del self._sent[name]
 
-    def _opened(self) -> _Store:
-        if self._store is None:
-            self._store = _Store(self._url)
-        return self._store
+    @cached_property
+    def _store(self) -> _Store:
+        return _Store(self._url)
 
     def _say_once(self, reason: str) -> None:
         if not self._said:
@@ -138,7 +137,6 @@ class _Store:
         self._files, self._target = fsspec.core.url_to_fs(url, **driver_options(url))
         if "file" in self._files.protocol:  # other drivers make folders as they are needed, where there are any
             self._files.makedirs(self._target, exist_ok=True)
-        self._manifest: str | None = None
 
     def put(self, path: Path) -> bool:
         """Copy a file to the store. Returns True."""
@@ -152,12 +150,12 @@ class _Store:
 
     def _name(self, name: str) -> str:
         """Name in the store, where a job's tasks on several hosts meet: a second manifest gets a name of its own."""
-        if name != MANIFEST:
-            return name
-        if self._manifest is None:
-            again = self._files.exists(f"{self._target}/{MANIFEST}")
-            self._manifest = f"manifest.{host_label()}.{os.getpid()}.json" if again else MANIFEST
-        return self._manifest
+        return self._manifest if name == MANIFEST else name
+
+    @cached_property
+    def _manifest(self) -> str:
+        again = self._files.exists(f"{self._target}/{MANIFEST}")
+        return f"manifest.{host_label()}.{os.getpid()}.json" if again else MANIFEST
 
 
 def _files(folder: Path) -> dict[str, Stamp]:

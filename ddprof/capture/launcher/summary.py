@@ -1,8 +1,9 @@
-"""Summary of the ranks' sidecars for the manifest."""
+"""Summary of the ranks' sidecars for the manifest, outcomes of the settings that they were to apply included."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -10,11 +11,12 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder
+from msgspec.structs import asdict
 
 from ddprof.capture.files.layout import LARGEST_RANK, SIDECAR_SUFFIX, parse_stem
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in
-from ddprof.capture.launcher.applied import AppliedRow, merged
+from ddprof.settings.wanted import shown
 from ddprof.untrusted.regular_files import read_bounded
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
@@ -24,6 +26,8 @@ _Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 48)]
 _Nanoseconds: TypeAlias = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 _Cost: TypeAlias = _Nanoseconds | Annotated[float, Meta(ge=-1e18, le=1e18)]
 _Share: TypeAlias = Annotated[float, Meta(ge=0, le=1e3)]
+_Value = bool | Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] | Annotated[float, Meta(ge=-1e18, le=1e18)] | str
+_MAX_SAID = 6
 
 
 class _Step(Struct, gc=False):
@@ -36,10 +40,6 @@ class _Step(Struct, gc=False):
     collective_ns: _Nanoseconds | None = None
     profiled: bool = False
 
-    def phases_ns(self) -> list[int]:
-        """Times in the order of PHASE_NAMES; 0 for phases that were not seen."""
-        return [getattr(self, name) or 0 for name in _PHASES]
-
 
 class _Window(Struct):
     trace_path: str | None = None
@@ -51,6 +51,19 @@ class _Overhead(Struct):
     own_ns_per_step: _Cost | None = None
     stacks_frac: _Share | None = None
     stacks_window_frac: _Share | None = None
+
+
+class AppliedRow(Struct, frozen=True):
+    """Outcome of one setting of one kind of object at one place on a rank. `before`: the script's value."""
+
+    setting: str
+    value: _Value
+    at: str
+    object: str
+    applied: bool
+    why: str = ""
+    before: _Value | None = None
+    objects: Annotated[int, Meta(ge=0, le=1 << 48)] = 0
 
 
 class _SidecarExtract(Struct):
@@ -143,7 +156,7 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
     if not unprofiled:
         return {}
     lengths = [step.end_ns - step.start_ns for step in unprofiled]
-    phases = [step.phases_ns() for step in unprofiled]
+    phases = [[getattr(step, name) or 0 for name in _PHASES] for step in unprofiled]  # 0: not seen
     medians = {name: int(median(column)) for name, column in zip(_PHASES, zip(*phases, strict=True), strict=True)}
     rest = median(max(0, length - sum(phases_ns)) for length, phases_ns in zip(lengths, phases, strict=True))
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}
@@ -161,3 +174,48 @@ def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
         "window_frac": max(((profiled - bare) / bare for bare, profiled, _ in timed if profiled), default=None),
         "own_frac": max((own_ns / bare for bare, _, own_ns in timed if own_ns is not None), default=None),
     }
+
+
+@dataclass(frozen=True)
+class ToApply:
+    """The fixes that a run is to apply: as text, for the ranks, and as variables of the command's environment."""
+
+    words: tuple[str, ...]
+    packed: str
+    variables: Mapping[str, str]
+
+
+def merged(rows_by_rank: Iterable[tuple[int, Sequence[AppliedRow]]]) -> tuple[dict[str, Any], ...]:
+    """Rows with equal outcomes on several ranks merged, with the ranks, in order of arrival."""
+    ranks: dict[tuple[Any, ...], list[int]] = {}
+    kept: dict[tuple[Any, ...], AppliedRow] = {}
+    for rank, rows in rows_by_rank:
+        for row in rows:
+            key = (row.setting, row.value, row.at, row.object, row.applied, row.why, row.before)
+            kept.setdefault(key, row)
+            if rank not in ranks.setdefault(key, []):
+                ranks[key].append(rank)
+    return tuple({**asdict(row), "ranks": sorted(ranks[key])} for key, row in kept.items())
+
+
+def applied_line(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The outcomes in a line: "applied: num_workers=4 at train.py:57 (was 0); not applied: fused=true (reason)"."""
+    done = list(dict.fromkeys(_place(row) + _before(row) for row in rows if row["applied"]))
+    failed = list(dict.fromkeys(f"{_place(row)} ({row['why']})" for row in rows if not row["applied"]))
+    parts = [f"applied: {_listed(done) if done else 'nothing'}"]
+    return "; ".join([*parts, f"not applied: {_listed(failed)}"] if failed else parts)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    more = f" and {len(parts) - _MAX_SAID} more (see manifest.json)" if len(parts) > _MAX_SAID else ""
+    return ", ".join(parts[:_MAX_SAID]) + more
+
+
+def _place(row: Mapping[str, Any]) -> str:
+    return f"{row['setting']}={shown(row['value'])}" + (f" at {row['at']}" if row["at"] else "")
+
+
+def _before(row: Mapping[str, Any]) -> str:
+    if row["before"] is None:
+        return ""
+    return " (so already)" if row["before"] == row["value"] else f" (was {shown(row['before'])})"

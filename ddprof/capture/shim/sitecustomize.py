@@ -39,7 +39,7 @@ def _start() -> None:
     hook = _ours("_ddprof.capture.import_hook").ImportHook()
     stated = settings.partition("/run_dir=")[0]
     is_plain = "/apply=" not in stated and "/end_after=" not in stated
-    torch_start = "_ddprof.capture.bootstrap" if is_plain else "_ddprof.capture.trial.start"
+    torch_start = "_ddprof.capture.bootstrap" if is_plain else "_ddprof.capture.trial"
     for framework, module in (("torch", torch_start), ("tensorflow", "_ddprof.capture.tensorflow.job")):
         hook.when_imported(framework, _starter(module, settings))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import FrameType
 
-from ddprof.capture.stacks.collector import Phases, Sample, Stack
+from ddprof.capture.stacks.collector import Sample, Stack, TrainingThread
 
 class StackCollector:
     """`collector.ThreadCollector`, which need not wait until the training thread lets go of the GIL."""
@@ -13,7 +13,7 @@ class StackCollector:
     paused: bool
     is_main: bool
 
-    def __init__(self, tracker: Phases, current_frames: Callable[[], dict[int, FrameType]]) -> None: ...
+    def __init__(self, tracker: TrainingThread, current_frames: Callable[[], dict[int, FrameType]]) -> None: ...
     @property
     def spent_ns(self) -> int: ...
     @property

@@ -33,8 +33,12 @@ _MAX_SAMPLES = 4096  # held between two turns
 _MODULE = f"{__package__}._stacks"  # a job knows this package by another name (capture/shim/sitecustomize.py)
 
 
-class Phases(Protocol):
-    """Interface that tells the training thread's phase."""
+class TrainingThread(Protocol):
+    """The phase timers, which know the training thread."""
+
+    @property
+    def thread(self) -> int:
+        """Its threading.get_ident(), 0 where it is not known yet."""
 
     @property
     def phase(self) -> int:
@@ -52,7 +56,7 @@ class ThreadCollector:
     `spent_ns`: training-thread time spent on samples.
     """
 
-    def __init__(self, tracker: Phases) -> None:
+    def __init__(self, tracker: TrainingThread) -> None:
         self.period_ns = 0
         self.thread = 0
         self.is_main = False
@@ -141,7 +145,7 @@ def stack_of(frame: FrameType | None) -> Stack:
     return tuple(parts)
 
 
-def make_collector(tracker: Phases) -> StackCollector | ThreadCollector:
+def make_collector(tracker: TrainingThread) -> StackCollector | ThreadCollector:
     """The collector in C; the one in Python where there is none."""
     native = native_module(_MODULE)
     if native is None:

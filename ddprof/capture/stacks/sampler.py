@@ -14,15 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ddprof.capture.describe.stacks import current_frames
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.stacks import rate as rates
-from ddprof.capture.stacks.collector import Phases, Sample, ThreadCollector, make_collector
+from ddprof.capture.stacks.collector import Sample, ThreadCollector, TrainingThread, make_collector
 from ddprof.capture.stacks.side_file import StackFile
-from ddprof.capture.stacks.table import StackTable, source_lines
-from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, ThreadNames, Totals
+from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, StackTable, ThreadNames, Totals, source_lines
 
 _WINDOW_TURN_NS = 200_000_000  # between two looks at what samples cost, while a window is open
 _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at
@@ -40,14 +39,6 @@ _JOIN_S = 2.0
 _END_NS = 10_000_000_000  # for our thread to let go of the interpreter: as long as another thread keeps the GIL
 _MAX_PATH_ENTRIES = 64  # of sys.path
 _SHORT_INTERVAL_S = 0.0002  # as HURRY_US of native/switching.h
-
-
-class TrainingThread(Phases, Protocol):
-    """The phase timers, which know the training thread."""
-
-    @property
-    def thread(self) -> int:
-        """Its threading.get_ident(), 0 where it is not known yet."""
 
 
 class StackSampler:
@@ -71,7 +62,7 @@ class StackSampler:
         self._early = rates.SampleRate(rates.EARLY_TIMES * hz, rates.EARLY_SHARE, rates.WHOLE_RUN_AHEAD_NS)
         self._whole_run = rates.SampleRate(hz, rates.WHOLE_RUN_SHARE, rates.WHOLE_RUN_AHEAD_NS)
         self._windows = rates.SampleRate(rates.WINDOW_HZ, rates.WINDOW_SHARE, rates.WINDOW_AHEAD_NS)
-        self._file: StackFile | None = None
+        self.path: Path | None = None  # of the file that is written, None before the start
         self._thread: threading.Thread | None = None
         self._stopping = self._in_window = False
         self._lock = threading.Lock()  # of what is counted: the last flush may come from another thread
@@ -81,16 +72,12 @@ class StackSampler:
 
     # ------------------------------------------------------------------ from the training thread
 
-    @property
-    def path(self) -> Path | None:
-        """The output file, None before the start."""
-        return None if self._file is None else self._file.path
-
     def start(self, path: Path, about: dict[str, Any]) -> None:
         """Begin to write a file with a head of `about`. Raises OSError where it cannot be created."""
         about = {**about, "started_ns": time.time_ns(), "phases": [*PHASE_NAMES, "rest", "start-up"]}
         about["path"] = [os.path.abspath(entry) for entry in sys.path[:_MAX_PATH_ENTRIES]]
         self._file = StackFile(path, about)
+        self.path = path
         if self._file.full:
             self._note(f"stacks are not written: {self._file.full}")
         self._table, self._threads = StackTable(), ThreadNames()
@@ -137,7 +124,7 @@ class StackSampler:
         self._collector.end(_END_NS)
         if thread is not threading.current_thread():
             thread.join(_JOIN_S)
-        if self._file is not None and self._lock.acquire(timeout=_JOIN_S):
+        if self._lock.acquire(timeout=_JOIN_S):
             try:
                 if reason in ("watchdog", "signal"):
                     self._write_last(reason)
@@ -161,12 +148,12 @@ class StackSampler:
 
     def described(self) -> dict[str, Any] | None:
         """Description for the sidecar; costs as shares of the elapsed time. None where nothing was sampled."""
-        if self._file is None:
+        if self.path is None:
             return None
         cost_ns = self._early.cost_ns + self._whole_run.cost_ns
         lasted_ns = self._early.lasted_ns + self._whole_run.lasted_ns
         return {
-            "file": self._file.path.name,
+            "file": self.path.name,
             "collector": "thread" if isinstance(self._collector, ThreadCollector) else "native",
             "samples": self._early.samples + self._whole_run.samples,
             "window_samples": self._windows.samples,
@@ -254,8 +241,6 @@ class StackSampler:
 
     def _count(self, samples: list[Sample], in_window: bool) -> None:
         file = self._file
-        if file is None:
-            return
         booked = [(sample, self._totals.book(sample)) for sample in samples]
         self._count_beside()
         if in_window and booked and file.holds_samples:
@@ -285,8 +270,6 @@ class StackSampler:
 
     def _flush(self, is_last: bool = False) -> None:
         file = self._file
-        if file is None:
-            return
         was_full = file.full is not None
         file.check_disk()
         self._write_names()
@@ -301,8 +284,6 @@ class StackSampler:
 
     def _write_names(self) -> None:
         """Write frames, stacks and threads that no line has named yet."""
-        if self._file is None:
-            return
         first_frame, frames, generators = self._table.new_frames()
         if frames:
             self._file.write({"kind": "frames", "from": first_frame, "frames": frames, "generators": generators})
@@ -314,8 +295,6 @@ class StackSampler:
 
     def _write_last(self, reason: str) -> None:
         """Write every thread's stack as a signal ends the process, which shows where a rank hung."""
-        if self._file is None:
-            return
         threads = []
         for ident, frame in current_frames().items():
             thread = TRAINING if ident == self._collector.thread else self._threads.number(ident)

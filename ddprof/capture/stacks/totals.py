@@ -1,14 +1,19 @@
-"""Totals of samples by stack, phase and thread, with increments; threads by number and name."""
+"""Totals of samples by stack, phase and thread, with increments; stacks and threads as numbers, in bounded memory."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
+from inspect import CO_GENERATOR
+from itertools import islice
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
+from ddprof.capture.describe.stacks import is_library, source_line
 from ddprof.capture.files.step import REST
-from ddprof.capture.stacks.collector import LATE_NS, Sample
-from ddprof.capture.stacks.table import StackTable
+from ddprof.capture.stacks.collector import LATE_NS, Sample, Stack
 
 # In place of a phase: before the third step, and after the last one, which are not like the others.
 START_UP = REST + 1
@@ -17,7 +22,14 @@ STEADY_STEP = 2  # as session._SETTLED_STEP
 TRAINING = 0  # number of the training thread
 MAX_THREADS = 64
 _OURS = "ddprof-"
-_MAX_CHARACTERS = 100
+_MAX_NAME_CHARACTERS = 100  # of a thread
+MAX_FRAMES = 16_384  # distinct lines; a job that trains sees some hundred
+MAX_STACKS = 65_536
+_MAX_CODES = 16_384
+_MAX_CHARACTERS = 300  # of a file's path and of a function's name
+OUTERMOST = -1
+FULL_FRAME = ("", "...", 0)  # number 0 of both tables: what came after they were full
+Frame = tuple[str, str, int]  # file, function, line
 
 
 class Totals:
@@ -92,8 +104,7 @@ class ThreadNames:
 
     def __init__(self) -> None:
         self._numbers: dict[int, int | None] = {}
-        self._ids: list[int | None] = []  # the kernel's, by number
-        self._named: list[tuple[str, int | None]] = []
+        self._named: list[tuple[str, int | None]] = []  # name and kernel id, by number
         self._told = 0
 
     def number(self, ident: int) -> int | None:
@@ -117,12 +128,10 @@ class ThreadNames:
     def cpu_ns(self) -> list[tuple[int, int]]:
         """(number, CPU time since its start) of each thread that the kernel still knows."""
         times = []
-        for number, kernel_id in enumerate(self._ids):
-            try:
+        for number, (_, kernel_id) in enumerate(self._named):
+            with suppress(OSError, ValueError, IndexError):  # it has ended, or this kernel does not say
                 text = Path(f"/proc/self/task/{kernel_id}/schedstat").read_bytes()
                 times.append((number, int(text.split()[0])))
-            except (OSError, ValueError, IndexError):
-                continue  # it has ended, or this kernel does not say
         return times
 
     def _add(self, ident: int) -> int | None:
@@ -132,7 +141,67 @@ class ThreadNames:
             return None
         if len(self._named) >= MAX_THREADS:
             return MAX_THREADS
-        kernel_id = getattr(thread, "native_id", None)
-        self._named.append((name[:_MAX_CHARACTERS], kernel_id))
-        self._ids.append(kernel_id)
+        self._named.append((name[:_MAX_NAME_CHARACTERS], getattr(thread, "native_id", None)))
         return len(self._named) - 1
+
+
+class StackTable:
+    """Numbers for stacks, a growing tree of frames. `new_frames` and `new_stacks`: added since their last call."""
+
+    def __init__(self) -> None:
+        self._codes: dict[int, tuple[CodeType, str, str]] = {}  # by id, which is theirs as long as they are held here
+        self._frames: dict[Frame, int] = {FULL_FRAME: 0}
+        self._generators: list[int] = []  # frames of functions that yield, no comprehensions
+        self._stacks: dict[tuple[int, int], int] = {(OUTERMOST, 0): 0}
+        self._frames_told = self._stacks_told = 0
+
+    def number(self, stack: Stack) -> int:
+        """The number of a stack; 0 where the table is full."""
+        outer = OUTERMOST
+        for at in range(len(stack) - 2, -2, -2):
+            frame = self._frame(stack[at], stack[at + 1])
+            key = (outer, frame)
+            number = self._stacks.get(key)
+            if number is None:
+                if len(self._stacks) >= MAX_STACKS:
+                    return 0
+                number = self._stacks[key] = len(self._stacks)
+            outer = number
+        return max(outer, 0)
+
+    def new_frames(self) -> tuple[int, list[Frame], list[int]]:
+        """(number of the first new frame, the new ones, numbers of generators' frames among them)."""
+        first, self._frames_told = self._frames_told, len(self._frames)
+        generators, self._generators = self._generators, []
+        return first, _from(self._frames, first), generators
+
+    def new_stacks(self) -> tuple[int, list[tuple[int, int]]]:
+        """New stacks as (number of the calling stack, number of the innermost frame), and the first one's number."""
+        first, self._stacks_told = self._stacks_told, len(self._stacks)
+        return first, _from(self._stacks, first)
+
+    def _frame(self, code: CodeType, line: int) -> int:
+        held = self._codes.get(id(code))
+        if held is None:
+            held = (code, code.co_filename[-_MAX_CHARACTERS:], code.co_name[:_MAX_CHARACTERS])
+            if len(self._codes) < _MAX_CODES:
+                self._codes[id(code)] = held
+        frame = (held[1], held[2], max(line, 0))  # -1: CPython knows no line of some instructions
+        number = self._frames.get(frame)
+        if number is None:
+            if len(self._frames) >= MAX_FRAMES:
+                return 0
+            number = self._frames[frame] = len(self._frames)
+            if code.co_flags & CO_GENERATOR and not code.co_name.startswith("<"):
+                self._generators.append(number)
+        return number
+
+
+def _from(numbered: dict[Any, int], first: int) -> list[Any]:
+    """Keys from a number on. They are in the order of their numbers, and usually none is new."""
+    return [*islice(reversed(numbered), len(numbered) - first)][::-1]
+
+
+def source_lines(frames: Sequence[Frame]) -> list[str | None]:
+    """Text of each frame's line, where readable; None for libraries. A call in C (`fcntl.flock`) has no frame."""
+    return [None if not file or is_library(file) else source_line(file, line) or None for file, _, line in frames]

@@ -1,4 +1,5 @@
-"""Step timers: bounds of steps and times of phases, seen from the training thread.
+"""Step timers: bounds of steps and times of phases, seen from the training thread. The first and the recent steps of a
+run are kept; each goes to the step ring as well.
 
 A step begins at the first batch fetched after an optimizer step. Steps that fetch no batch (synthetic data, a loader we
 cannot see) begin at the first root forward after every optimizer in use has stepped. So gradient accumulation, several
@@ -12,23 +13,27 @@ from __future__ import annotations
 
 import threading
 from _thread import get_ident  # by name: one look-up on the step path instead of two
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import median
 from time import time_ns
 
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, REST, Step
-from ddprof.capture.steps.step_log import StepLog
 from ddprof.capture.window.annotate import Range
 
 _RANGES = tuple(f"ddprof::{name}" for name in PHASE_NAMES)
 _INNERMOST_FIRST = (COLLECTIVE, DATA, BACKWARD, FORWARD, OPTIMIZER)  # an optimizer's closure holds the others
 GONE = 0  # in place of the id of an optimizer that has stepped and is no more
+FIRST_STEPS, RECENT_STEPS = 64, 4096  # the start of a run and its recent past are both worth keeping
+_WARM_STEPS = 2  # unprofiled steps left out at the start: lazy initialisation, DDP's first bucket order
+_COMPARED_STEPS = 512  # the latest of each kind
 Token = bool | Range  # whether a phase is counted, or its range while somebody listens (then it is)
 
 
 def in_main_thread() -> bool:
     """True where the caller runs in the main thread."""
-    return threading.current_thread() is threading.main_thread()
+    return get_ident() == threading.main_thread().ident
 
 
 class StepTracker:
@@ -58,7 +63,10 @@ class StepTracker:
         self.index = 0
         self.start_ns = 0
         self.last_end_ns = 0
-        self.log = StepLog()
+        self.booked = 0  # closed steps
+        self._first: list[tuple[Step, bool]] = []
+        self._recent: deque[tuple[Step, bool]] = deque(maxlen=RECENT_STEPS)
+        self._ring: StepRing | None = None
         self._thread: int | None = None
         self._depth = [0] * len(PHASE_NAMES)
         self._began_ns = [0] * len(PHASE_NAMES)
@@ -176,12 +184,7 @@ class StepTracker:
 
     def write_to(self, ring: StepRing | None) -> None:
         """Write the steps to a ring file too, from the next one on; None: no longer."""
-        self.log.ring = ring
-
-    @property
-    def booked(self) -> int:
-        """Number of closed steps."""
-        return self.log.booked
+        self._ring = ring
 
     @property
     def thread(self) -> int:
@@ -195,8 +198,10 @@ class StepTracker:
         return next((phase for phase in _INNERMOST_FIRST if depth[phase]), REST)
 
     def logged(self) -> list[tuple[Step, bool]]:
-        """The first and the recent steps, each with whether it was disturbed."""
-        return self.log.logged()
+        """The steps kept, oldest first, each with whether it was disturbed (beside compression, or the last): then it
+        measures no overhead.
+        """
+        return [*self._first, *self._recent]
 
     def _adopt(self, thread: int, phase: int) -> bool:
         """Adopt the thread that calls backward or optimizer as the training thread; before it the main thread."""
@@ -224,4 +229,24 @@ class StepTracker:
 
     def _close(self, end_ns: int, disturbed: bool) -> None:
         step = Step._make((self.index, self.start_ns, end_ns, *self._spent_ns, self.profiled))
-        self.log.book(step, disturbed)
+        self.booked += 1
+        (self._first if self.booked <= FIRST_STEPS else self._recent).append((step, disturbed))
+        if self._ring is not None:
+            self._ring.write(step)
+
+
+def step_medians(logged: Sequence[tuple[Step, bool]]) -> dict[str, int | None]:
+    """Median length of unprofiled and of profiled steps, ns; None without one."""
+    bare_ns, profiled_ns = [], []
+    after_window = False
+    for step, disturbed in logged:
+        if step.profiled:
+            profiled_ns.append(step.end_ns - step.start_ns)
+        elif not disturbed and not after_window and step.number >= _WARM_STEPS:
+            bare_ns.append(step.end_ns - step.start_ns)
+        after_window = step.profiled  # the step after a window still waits for peers whose export took longer
+    return {"bare_step_ns": _median_ns(bare_ns), "profiled_step_ns": _median_ns(profiled_ns)}
+
+
+def _median_ns(durations_ns: Sequence[int]) -> int | None:
+    return int(median(durations_ns[-_COMPARED_STEPS:])) if durations_ns else None

@@ -10,11 +10,11 @@ checkpoint) is no training step. A script can mark its steps itself: `ddprof.ste
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from ddprof.capture.guard import Guard
+from ddprof.capture.steps.tracker import in_main_thread
 
 FETCHES, FORWARDS, BACKWARDS = 1, 2, 3  # how surely each tells a step, in rising order
 KINDS = {FETCHES: "batches", FORWARDS: "calls of the model", BACKWARDS: "backward passes"}
@@ -62,7 +62,7 @@ class UnmarkedSteps:
 
     def _fetch_begins(self) -> None:
         """A batch is requested."""
-        if not _in_main_thread():
+        if not in_main_thread():
             return
         if self.kind and self.under_way:
             self._end_step()
@@ -73,7 +73,7 @@ class UnmarkedSteps:
 
     def _forward_begins(self, module: Any) -> None:
         """Handle an outermost module call."""
-        if not _in_main_thread():
+        if not in_main_thread():
             return
         if self._root is None:
             self._look_for_root(module)
@@ -84,7 +84,7 @@ class UnmarkedSteps:
 
     def _backward_ended(self) -> None:
         """Handle the end of the outermost backward pass."""
-        if _in_main_thread():
+        if in_main_thread():
             self._happened(BACKWARDS)
 
     def _look_for_root(self, module: Any) -> None:
@@ -122,7 +122,3 @@ class UnmarkedSteps:
         self._mark()
         self.under_way = False
         self._fetched = False
-
-
-def _in_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -179,10 +180,8 @@ def _experimental_config(torch: Any) -> Any:
 
 def _remove_leftovers(path: Path) -> None:
     for leftover in (path, path.with_name(path.name + ".tmp")):
-        try:
+        with suppress(OSError):
             leftover.unlink(missing_ok=True)
-        except OSError:
-            return
 
 
 def warm_import() -> None:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.host.gpus import Nvml
 from ddprof.slices.doctor.model import Provision, State
 from ddprof.units import format_bytes
 

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from hubs import applying, told
 
-from ddprof.capture.applying.construction import ConstructorCall, first_that_works
+from ddprof.capture.applying.applier import ConstructorCall, first_that_works
 from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
 
 torch = pytest.importorskip("torch")

@@ -21,11 +21,10 @@ from ddprof.capture.launcher.host.gpus import GpuWatch
 from ddprof.capture.launcher.identity import SharedJob, job_of
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 from ddprof.capture.launcher.manifest import commit_of
-from ddprof.capture.launcher.monitor import JobMonitor, Watcher, WindowBudget
+from ddprof.capture.launcher.monitor import JobMonitor, Watcher, WindowBudget, WindowCost
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.shim import ENV_SHIM, SHIM, obstacle
 from ddprof.capture.launcher.summary import summarize
-from ddprof.capture.launcher.window_cost import WindowCost
 
 
 def test_a_jobs_environment_gains_two_variables_and_its_code_lies_where_ddprof_is_installed(tmp_path: Path) -> None:

@@ -17,13 +17,12 @@ from runs import bare_run
 
 from ddprof.capture.files.step import DATA, FORWARD, REST
 from ddprof.capture.stacks import side_file
-from ddprof.capture.stacks import table as tables
+from ddprof.capture.stacks import totals as tables
 from ddprof.capture.stacks.collector import MAX_FRAMES, stack_of
 from ddprof.capture.stacks.rate import EARLY_NS, EARLY_SHARE, WHOLE_RUN_AHEAD_NS, WHOLE_RUN_SHARE, SampleRate
 from ddprof.capture.stacks.sampler import StackSampler
 from ddprof.capture.stacks.side_file import StackFile
-from ddprof.capture.stacks.table import OUTERMOST, StackTable
-from ddprof.capture.stacks.totals import START_UP
+from ddprof.capture.stacks.totals import OUTERMOST, START_UP, StackTable
 
 SECOND_NS = 10**9
 

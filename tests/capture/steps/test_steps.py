@@ -17,7 +17,7 @@ from ddprof.capture.files.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIM
 from ddprof.capture.guard import Guard
 from ddprof.capture.steps import own_cost
 from ddprof.capture.steps.own_cost import FIRST_STEP, PERIOD_STEPS, OwnCost, whole_share
-from ddprof.capture.steps.step_log import FIRST_STEPS, RECENT_STEPS, step_medians
+from ddprof.capture.steps.tracker import FIRST_STEPS, RECENT_STEPS, step_medians
 from ddprof.capture.steps.unmarked import BACKWARDS, FETCHES, FORWARDS, UnmarkedSteps
 from ddprof.capture.window.annotate import Range
 

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ddprof.capture.files.storage import text_of
+from ddprof.capture.files.storage import count_in, text_of
 
 _TIMEOUT_S = 10.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,10 +70,10 @@ def _gpus(root: Path) -> list[dict[str, Any]]:
             {
                 "address": device.name,
                 "vendor": vendor,
-                "pcie_width": _number(device / "current_link_width"),
-                "pcie_width_max": _number(device / "max_link_width"),
+                "pcie_width": count_in(device / "current_link_width"),
+                "pcie_width_max": count_in(device / "max_link_width"),
                 "pcie_speed_max": _text(device / "max_link_speed") or None,
-                "numa_node": _number(device / "numa_node"),
+                "numa_node": count_in(device / "numa_node"),
             }
         )
     return gpus
@@ -83,7 +83,7 @@ def _network(root: Path) -> dict[str, dict[str, Any]]:
     """Rates of the physical network cards, Mbit/s."""
     cards = sorted((root / "class/net").glob("*/device"))
     return {
-        card.parent.name: {"speed_mbit_s": _number(card.parent / "speed"), "numa_node": _number(card / "numa_node")}
+        card.parent.name: {"speed_mbit_s": count_in(card.parent / "speed"), "numa_node": count_in(card / "numa_node")}
         for card in cards
     }
 
@@ -102,9 +102,3 @@ def _infiniband(root: Path) -> dict[str, dict[str, Any]]:
 
 def _text(path: Path) -> str:
     return text_of(path).strip()  # "" too of a card that is down, which refuses to tell its speed
-
-
-def _number(path: Path) -> int | None:
-    """A count; None for the kernel's -1, which means unknown."""
-    text = _text(path)
-    return int(text) if text.isdigit() else None

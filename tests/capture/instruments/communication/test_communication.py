@@ -12,8 +12,7 @@ from hubs import installed, make_hub
 
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.files.step import COLLECTIVE
-from ddprof.capture.instruments.communication.call_record import CallRecord, CallState
-from ddprof.capture.instruments.communication.collectives import WAIT_RANGE, Collectives
+from ddprof.capture.instruments.communication.collectives import WAIT_RANGE, CallRecord, CallState, Collectives
 from ddprof.capture.instruments.communication.comm_hooks import CommHooks
 from ddprof.capture.journal import Journal
 
@@ -42,6 +41,7 @@ def test_a_call_and_the_wait_for_it_are_timed_once_each(tmp_path: Path) -> None:
         dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
         dist.all_reduce(torch.ones(2))
         dist.all_reduce(torch.ones(2), async_op=True).wait()
+        assert "/instruments/communication/" in dist.Work.wait.__code__.co_filename  # the analysis knows a wait by it
         dist.all_gather_into_tensor(torch.empty(2), torch.ones(2))
         dist.destroy_process_group()
     renamed = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from ddprof.capture.launcher.host import counter_log
-from ddprof.capture.launcher.host.counter_log import CounterLog, summed_up
-from ddprof.capture.launcher.host.counters import HostCounters
-from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.host.nvml import Nvml
+from ddprof.capture.launcher.host import counters
+from ddprof.capture.launcher.host.counters import CounterLog, HostCounters, summed_up
+from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import parse_matrix, read_topology
 
 
@@ -123,7 +121,7 @@ def sample(second: int) -> dict[str, Any]:
 
 def keep(monkeypatch: pytest.MonkeyPatch, seconds: int, minutes: int, slack: int) -> None:
     for name, value in {"KEPT_SECONDS": seconds, "KEPT_MINUTES": minutes, "_MINUTES_SLACK": slack}.items():
-        monkeypatch.setattr(counter_log, name, value)
+        monkeypatch.setattr(counters, name, value)
 
 
 def lines(folder: Path, suffix: str) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ import pytest
 from ddprof.capture.files.layout import CONTROL, host_label
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
-from ddprof.capture.launcher.hang import watch
-from ddprof.capture.launcher.hang.watch import Explained, HangWatch
+from ddprof.capture.launcher import hang
+from ddprof.capture.launcher.hang import Explained, HangWatch
 
 STEM = f"rank0.{host_label()}.{os.getpid()}.0"
 FIRST_NS = 1_800_000_000_000_000_000
@@ -24,7 +24,7 @@ class Played:
 
     def __init__(self, folder: Path, explained: Explained | None, abort: bool, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.now = folder, 1000.0
-        patch.setattr(watch.time, "monotonic", lambda: self.now)
+        patch.setattr(hang.time, "monotonic", lambda: self.now)
         self.ring = StepRing(folder / f"{STEM}.ring", {"rank": 0, "host": host_label(), "started_ns": FIRST_NS})
         self.explained = explained
         self.watch = HangWatch(folder, lambda _: self.explained, abort)
@@ -61,8 +61,8 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_proof_is_told_at_once(played: Any, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[int, int]] = []
-    monkeypatch.setattr(watch.os, "kill", lambda *given: ended.append(given))
-    monkeypatch.setattr(watch, "runs_here", lambda pid: False)
+    monkeypatch.setattr(hang.os, "kill", lambda *given: ended.append(given))
+    monkeypatch.setattr(hang, "runs_here", lambda pid: False)
     job = played(Explained("skipped", "Rank 1 left a call out."), True)
     assert job.pass_time(40) == [signal.SIGTERM] and (os.getpid(), signal.SIGTERM) in ended
     assert capfd.readouterr().err.count("the job hangs: no step for 1") == 1
@@ -117,7 +117,7 @@ def test_a_job_that_steps_is_never_asked_and_answers_of_one_that_did_not_hang_ar
 def test_a_start_that_takes_long_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Importing takes a minute on a busy machine: the ranks are asked 30 s after they began, and not at once."""
     now = [1000.0]
-    monkeypatch.setattr(watch.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(hang.time, "monotonic", lambda: now[0])
     looks = HangWatch(tmp_path, lambda _: None, abort=False)
 
     def asked_within(seconds: int) -> bool:

@@ -1,34 +1,66 @@
-"""Ends the script after a number of steps: on every rank between the same two steps, as `sys.exit(0)` there would.
-
-The number is known in advance, so the ranks need not agree on anything: each has called the same collectives by then,
-and none waits for another. `finally` blocks and `atexit` functions of the script run, its loaders end their workers.
+"""Starts capture, with the appliers, in a process that is to apply fixes or to end after some steps. Called by the
+shim's sitecustomize in place of bootstrap.
 """
 
 from __future__ import annotations
 
 import atexit
-import functools
 import hashlib
 import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
+from ddprof.capture import bootstrap
+from ddprof.capture.applying.finished import GradientCompressionApplier, PrefetchApplier
+from ddprof.capture.applying.loaders import LoaderSettingsApplier
+from ddprof.capture.applying.model_calls import AutocastApplier, CompileApplier
+from ddprof.capture.applying.optimizers import OptimizerSettingsApplier, ZeroGradApplier
+from ddprof.capture.applying.outcomes import Outcomes
+from ddprof.capture.applying.process import ProcessSettings
+from ddprof.capture.applying.wrappers import (
+    DdpSettingsApplier,
+    DeepSpeedSettingsApplier,
+    Fsdp1SettingsApplier,
+    Fsdp2SettingsApplier,
+)
+from ddprof.capture.describe.model import FSDP2_MODULES
+from ddprof.capture.hub import Hub
 from ddprof.capture.identity import joined
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.session import Session
+from ddprof.settings.wanted import unpacked
 
-if TYPE_CHECKING:
-    from ddprof.capture.hub import Hub
-
+_APPLIERS = (
+    LoaderSettingsApplier,
+    DdpSettingsApplier,
+    Fsdp1SettingsApplier,
+    OptimizerSettingsApplier,
+    ZeroGradApplier,
+    DeepSpeedSettingsApplier,
+    GradientCompressionApplier,
+)
+# The module that has a wrapper, its class ("": a function) and what makes it.
+_WRAPPERS = (
+    ("torch.nn.parallel.distributed", "DistributedDataParallel", "__init__"),
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel", "__init__"),
+    *((module, "", "fully_shard") for module in FSDP2_MODULES),
+)
 _CHUNK = 1 << 22  # elements that are worked on at once: 32 MiB as whole numbers
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2**64 over the golden ratio, as a signed number: neighbours weigh differently
 _SAMPLED_TENSORS, _SAMPLED_VALUES = 256, 16
 
 
 class TrialEnd(Instrumentor):
-    """Records the rank's trained state after the last step, and raises SystemExit."""
+    """Records the rank's trained state after a number of steps, and ends the script: on every rank between the same two
+    steps, as `sys.exit(0)` there would.
+
+    The number is known in advance, so the ranks need not agree on anything: each has called the same collectives by
+    then, and none waits for another. `finally` blocks and `atexit` functions of the script run, its loaders end their
+    workers.
+    """
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
@@ -38,7 +70,8 @@ class TrialEnd(Instrumentor):
         self._has_ended = False
 
     def _install(self, module: ModuleType) -> None:
-        self._watch_loss(module)
+        torch: Any = module
+        self.patches.before(torch.autograd, "backward", self.hub.guard.wrap(self._keep))
         # After the functions that the script registers, which may still need its groups.
         atexit.register(self.hub.guard.wrap(self._take_down_groups))
 
@@ -69,19 +102,8 @@ class TrialEnd(Instrumentor):
             "took_ns": time.perf_counter_ns() - began_ns,
         }
 
-    def _watch_loss(self, torch: Any) -> None:
+    def _keep(self, tensors: Any, *_: Any, **__: Any) -> None:
         """Keep the last number that a backward pass began with; it is read only at the end."""
-        original = torch.autograd.backward
-        keep = self.hub.guard.wrap_hook(self._keep)
-
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            keep(tensors)
-            original(tensors, *args, **kwargs)
-
-        self.patches.add(torch.autograd, "backward", backward)
-
-    def _keep(self, tensors: Any, _: object) -> None:
         first = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
         if getattr(first, "numel", int)() == 1:
             self._loss = first.detach()
@@ -163,3 +185,29 @@ def _sample(torch: Any, tensors: Sequence[Any]) -> list[float]:
         flat = tensor.reshape(-1)
         values += flat[:: -(-flat.numel() // _SAMPLED_VALUES)].to(torch.float32).cpu().tolist()
     return [value if abs(value) < 1e300 else 0.0 for value in values]
+
+
+def start(settings: str, torch: ModuleType) -> Session:
+    """Session of `bootstrap.start` that also applies fixes and ends the script. Raises ValueError on bad settings."""
+    return bootstrap.start(settings, torch, more)
+
+
+def more(hub: Hub) -> list[Instrumentor]:
+    """Instrumentors that the settings require."""
+    instrumentors = _appliers(hub) if hub.config.apply else []
+    return [*instrumentors, TrialEnd(hub)] if hub.config.end_after else instrumentors
+
+
+def _appliers(hub: Hub) -> list[Instrumentor]:
+    """Appliers for the fixes' kinds of object, and the recorder of all outcomes. Raises ValueError on bad settings."""
+    outcomes = Outcomes(unpacked(hub.config.apply))
+    wanted = {target for fix in outcomes.fixes for target in fix.targets}
+    appliers: list[Instrumentor] = [applier(hub, outcomes) for applier in _APPLIERS if applier.target in wanted]
+    if Fsdp2SettingsApplier.target in wanted:
+        appliers += [Fsdp2SettingsApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    if PrefetchApplier.target in wanted:
+        appliers += [PrefetchApplier(hub, outcomes, module) for module in FSDP2_MODULES]
+    for applier in (CompileApplier, AutocastApplier):  # in this order: what is compiled is called under autocast
+        if applier.target in wanted:
+            appliers += [applier(hub, outcomes, *wrapper) for wrapper in _WRAPPERS]
+    return [*appliers, ProcessSettings(hub, outcomes)]

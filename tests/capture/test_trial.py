@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from runs import Captured, forked, good_run, script
 
-from ddprof.capture.trial.end import held_parameters
+from ddprof.capture.trial import held_parameters
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
@@ -76,7 +76,7 @@ def test_a_chunk_after_the_first_counts_too_and_the_sample_is_small_and_finite(m
     assert found["sample"][0] == 0.0
     assert _held() == {"tensors": 0, "size_bytes": 0, "digest": _held()["digest"], "sample": []}
     whole = _held(torch.arange(100.0))["digest"]
-    monkeypatch.setattr("ddprof.capture.trial.end._CHUNK", 7)
+    monkeypatch.setattr("ddprof.capture.trial._CHUNK", 7)
     assert _held(torch.arange(100.0))["digest"] == whole
     changed = torch.arange(100.0)
     changed[99] = 0

@@ -151,7 +151,7 @@ _ROWS = (
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in _ROWS}
 KERNEL_DOUBT = {"fp32_gemm": 0.5, "optimizer": 0.3}  # of scale_kernels, by its target: it depends on shapes
-GUESSED_DOUBT = 0.4  # of rebucket where the run's messages have one size: their latency is assumed
+GUESSED_DOUBT = 0.4  # of DDP's buckets where the run's messages have one size: their latency is assumed
 
 
 def doubt_of(changes: Sequence[Change], measures: Measures) -> float:
@@ -160,10 +160,10 @@ def doubt_of(changes: Sequence[Change], measures: Measures) -> float:
 
 
 def _doubt(change: Change, measures: Measures) -> float:
-    curve = gradient_curve(measures) if change.kind == "rebucket" else None
-    if curve is not None and curve.is_prior:
-        return GUESSED_DOUBT
     doubt = kind_of(change).doubt
+    if change.kind == "rebucket" or (change.kind == "merge_buckets" and len(change.values) > 1):
+        curve = gradient_curve(measures)
+        return GUESSED_DOUBT if curve is not None and curve.is_prior else KINDS["rebucket"].doubt
     return KERNEL_DOUBT.get(change.target, doubt) if change.kind == "scale_kernels" else doubt
 
 

@@ -17,8 +17,9 @@ EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 def union(start_ns: Int64, end_ns: Int64) -> Intervals:
     """The disjoint, sorted union of any intervals; empty ones (end <= start) vanish, touching ones merge."""
-    keep = end_ns > start_ns
-    start_ns, end_ns = start_ns[keep], end_ns[keep]
+    if len(start_ns):
+        keep = end_ns > start_ns
+        start_ns, end_ns = start_ns[keep], end_ns[keep]
     if not len(start_ns):
         return EMPTY
     if np.any(start_ns[1:] < start_ns[:-1]):

@@ -56,6 +56,11 @@ class Schema:
 
     def empty(self) -> Table:
         """A table with these columns and no rows."""
+        return self._empty
+
+    @cached_property
+    def _empty(self) -> Table:
+        """The one table without rows: a rank has twenty of them, and a job thousands of ranks."""
         return Table(self, {name: np.empty(0, dtype) for name, dtype in self._dtypes.items()})
 
     @cached_property
@@ -72,11 +77,14 @@ class Schema:
         if dtypes.keys() != columns.keys():
             raise ValueError(f"{self.name}: columns differ from the schema: {sorted(dtypes.keys() ^ columns.keys())}")
         arrays = {name: np.asarray(columns[name], dtype) for name, dtype in dtypes.items()}
-        lengths = {len(array) for array in arrays.values() if array.ndim}
-        if len(lengths) != 1:
+        shapes = {array.shape[:1] for array in arrays.values()}
+        rows = shapes - {()}
+        if len(rows) != 1:
             raise ValueError(f"{self.name}: columns of unequal length")
-        rows = lengths.pop()
-        return Table(self, {name: array if array.ndim else np.full(rows, array) for name, array in arrays.items()})
+        if shapes != rows:
+            shape = rows.pop()
+            arrays |= {name: np.full(shape, array) for name, array in arrays.items() if not array.ndim}
+        return Table(self, arrays)
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,10 @@ class Table:
 
     schema: Schema
     columns: Mapping[str, Array]
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """Pickle without what is remembered of it; one without rows is the schema's own."""
+        return (Table, (self.schema, self.columns)) if len(self) else (Schema.empty, (self.schema,))
 
     def __len__(self) -> int:
         for column in self.columns.values():
@@ -101,7 +113,7 @@ class Table:
 
     def take(self, rows: Array) -> Table:
         """The rows selected by a boolean mask or an index array."""
-        if isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all():
+        if not len(self) or (isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all()):
             return self
         return Table(self.schema, {name: column[rows] for name, column in self.columns.items()})
 

@@ -351,6 +351,8 @@ class RankFacts:
 
 def of_cause(table: Table, *causes: str) -> Table:
     """Rows of GAPS or HOST_SPANS with one of these causes."""
+    if not len(table):
+        return table
     is_one = np.zeros(len(table), bool)
     for cause in causes:  # a few: np.isin costs more than all of them on the tables of one rank
         is_one |= table["cause"] == CAUSE_CODE[cause]

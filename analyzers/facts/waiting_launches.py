@@ -21,6 +21,7 @@ RETURNS_EARLY_NS = 20_000
 HIDES = "launch calls wait for their kernels, which hides what else the device waits for"
 
 
+@remembered
 def waiting_launches(ops: Table) -> Array:
     """Mask of the device operations (DEVICE_OPS) whose launch call waited for their end: none where not nearly all
     kernels are such.

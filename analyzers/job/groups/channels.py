@@ -52,8 +52,10 @@ def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
     Numbers are NULL outside all steps and where the profiler has not numbered them.
     """
     comms = facts.comms
-    nameless = (comms["group"] == NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
-    rows = np.flatnonzero(nameless & (comms["device_op"] != NULL))
+    rows = np.flatnonzero((comms["group"] == NO_STRING) & (comms["device_op"] != NULL))
+    rows = rows[~np.isin(comms["op"][rows], POINT_TO_POINT)] if len(rows) else rows
+    if not len(rows):
+        return []
     rows = rows[np.argsort(comms["end_ns"][rows], kind="stable")]
     track, step = comms["track"][rows], _numbers(facts, rows)
     carried = {

@@ -71,7 +71,11 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
         "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
     ),
-    (re.compile(rb'"Communication Time Info"\s*:|"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
+    (
+        re.compile(rb'"Communication Time Info"\s*:'),
+        _OF_ASCEND,
+    ),  # apart: what begins with one text is searched for fast
+    (re.compile(rb'"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
     (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"|\A"(?:Kind|Domain)","\w+","\w+_Id"'),
         "JSON or CSV of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "

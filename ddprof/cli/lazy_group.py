@@ -16,7 +16,7 @@ from ddprof.untrusted.suggestions import meant
 
 Commands = Mapping[str, tuple[str, str]]  # name -> (module that holds the click command as `command`, one line of help)
 Groups = Mapping[str, Commands]  # heading of `--help` -> commands
-NEW_OBJECTS = 50_000  # between collections; at Python's 700 they took 6 % of an analysis of 1,024 ranks (2026-11-29)
+NEW_OBJECTS = 50_000  # between collections; at 700, as Python has it, they took 4 and 6 % of 1,024 ranks (2026-11-29)
 
 
 class LazyGroup(click.Group):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, unprofiled_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps
 from ddprof.sidecar import StepTimes
 from ddprof.sidecar.calls import CallingLine
 
@@ -41,7 +41,7 @@ def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:
     each = [_new_lines(facts) for facts in ranks]
     if len(outside[0]) < MIN_STEPS or not any(each):
         return None
-    mean_ns = float(np.mean([step.length_ns for facts in ranks for step in unprofiled_steps(facts)]))
+    mean_ns = float(np.mean([step.length_ns or 0 for steps in outside for step in steps]))
     timed = _by_timers(ranks, outside, next(filter(None, each)), mean_ns)
     logged = _by_log(ranks, outside, each, mean_ns)
     return max((one for one in (timed, logged) if one is not None), key=lambda one: one.cost, default=None)
@@ -81,7 +81,7 @@ def _by_log(
     since = line.from_ns if ((begun > opens) & (begun <= line.from_ns)).any() else _traced_until(ranks[0])
     often = int((begun > since).sum()) / len(begun)
     held_ns = min(sum(filter(None, taken_ns)) for taken_ns in taken) / logged
-    return CalledOutside(each[0], often * held_ns / mean_ns, min(line.steps, logged), logged)
+    return CalledOutside(each[0], min(1.0, often * held_ns / mean_ns), min(line.steps, logged), logged)
 
 
 def _traced_until(facts: RankFacts) -> int:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.script.barriers import MEETING_CALLS
 from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps
 from ddprof.sidecar import StepTimes
@@ -89,13 +90,17 @@ def _traced_until(facts: RankFacts) -> int:
 
 
 def _new_lines(facts: RankFacts) -> _Lines:
-    """Lines of a rank that call collectives after its traced steps and not in them, with calls per step."""
+    """Lines of a rank that call collectives after its traced steps and not in them, with calls per step. What sends a
+    Python object calls collectives of tensors itself, within its own time.
+    """
+    objects = {(call.file, call.line) for call in facts.sidecar.last_calls if call.op in MEETING_CALLS}
     traced = {(call.op, call.file, call.line) for call in facts.sidecar.window_calls}
     begun = np.array([step.start_ns or 0 for step in facts.sidecar.steps])
     until = _traced_until(facts)
     lines = []
     for line in facts.sidecar.last_calls:
         steps = int(((begun > line.from_ns) & (begun <= line.to_ns)).sum()) + 1
-        if (line.op, line.file, line.line) not in traced and line.from_ns > until:
+        is_within = line.op not in MEETING_CALLS and (line.file, line.line) in objects
+        if (line.op, line.file, line.line) not in traced and line.from_ns > until and not is_within:
             lines.append((line, line.calls / steps))
     return tuple(sorted(lines, key=lambda pair: -pair[0].calls))

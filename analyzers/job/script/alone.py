@@ -290,11 +290,13 @@ def _told(
     seen: dict[Path, float],
     extra: dict[Path, float] | None = None,
 ) -> Alone:
-    """The code in words. `extra`: time beyond the peers', where they have any, by which the call inside is chosen."""
-    line, inside = _words(seen, outer), _words(seen, _hottest(extra or us_by_path, outer))
-    return Alone(
-        line, "" if inside == line else inside, us_by_path[outer], peers_us, in_shared=outer[-1][1] != ANY_LINE
-    )
+    """The code in words. `extra`: time beyond the peers', where they have any, by which the call inside is chosen. A
+    line of a loop that peers share they run too, though no sample saw them: most of its time, not nearly all, will do.
+    """
+    in_shared = outer[-1][1] != ANY_LINE
+    called = _hottest(extra or us_by_path, outer, MOST_SHARE if in_shared else HOT_SHARE)
+    line, inside = _words(seen, outer), _words(seen, called)
+    return Alone(line, "" if inside == line else inside, us_by_path[outer], peers_us, in_shared=in_shared)
 
 
 def alone_by_rank(

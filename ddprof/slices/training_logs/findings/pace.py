@@ -198,7 +198,7 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     if unprinted > _MOST_UNPRINTED:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"
-        yield LogFinding("pauses", severity(unprinted, 1.0), text, unprinted, (), (why,))
+        yield LogFinding("pauses", "warning", text, unprinted, (), (why,))  # two readings, of which one may be wrong
     if share < WARNING_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import isfinite
 from typing import NamedTuple
 
 _SECONDS = "us|ms|msecs?|milliseconds?|s|secs?|seconds?"
@@ -21,7 +22,7 @@ _NUMBER = re.compile(
     r"|(?P<value>\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d{1,15}(?:\.\d{0,17})?(?:[eE][+-]?\d{1,3})?)"
     rf"(?: ?(?P<unit>(?:{_SECONDS}) ?(?:/|per) ?[A-Za-z]{{1,10}}\b|[A-Za-z]{{2,10}} ?(?:/|per) ?s(?:ec(?:ond)?)?\b"
     rf"|(?:{_SECONDS}|min|[KMGT]i?B?|%)(?![\w/])|/s\b)"
-    r"| ?(?P<name>(?:epoch|batch|iter|iteration|step|update)(?:e?s)?)\b(?! ?[:=#]? ?\[?\d))?)"
+    r"| ?(?P<name>epoch|batch|iter(?:ation)?|step|update)(?:e?s)?\b(?! ?[:=#]? ?\[?\d))?)"
 )
 _UNIT = re.compile(
     r"(?<=[\w\])]) ?[(\[](?:(?P<unit>ms|us|s|secs?|seconds?|t|%|\w[\w ]{0,20}/[\w/ ]{1,20})|[\w%/ .]{1,24})[)\]]$"
@@ -60,7 +61,9 @@ def fields_of(text: str) -> list[Field]:
             whole = given.replace(",", "").lower()
             value, unit = float(whole), (match["unit"] or unit).lower().replace(" ", "")
             grain = 10.0 ** -len(whole.partition("e")[0].partition(".")[2])
-        name = (match["name"] or "").lower().removesuffix("s").removesuffix("e" if match["name"] == "batches" else "-")
+        if not isfinite(value):
+            continue
+        name = (match["name"] or "").lower()
         if key == "/" and fields:
             last = fields[-1]
             fields[-1] = last._replace(of=value, key=name if name and last.key in _UNNAMED else last.key)

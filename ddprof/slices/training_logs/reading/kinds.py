@@ -14,6 +14,7 @@ from ddprof.slices.training_logs.reading.lines import MOST_MS, Stamp
 Numbers = dict[str, tuple[int, float | None]]  # counter -> its number, and that behind its slash
 Times = dict[tuple["TimeKind", str], tuple[float, float]]  # (kind, name) -> ms, and the worth of its last digit
 
+_MOST_COUNTED = 2.0**53  # which a float holds exactly
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 _FIRST_S, _LAST_S = 1e9, 4e9  # 2001 and 2096, since 1970
 _ITERATION = r"(?:it|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
@@ -73,10 +74,11 @@ def counters_of(fields: Sequence[Field]) -> tuple[Numbers, int]:
     counters: Numbers = {}
     end = 0
     for field in fields:
-        if is_counter(field.key) and not field.unit and field.grain == 1 and field.key not in counters:
+        is_whole = field.grain == 1 and not field.unit and field.value < _MOST_COUNTED
+        if is_counter(field.key) and is_whole and field.key not in counters:
             end = end or field.end
             counters[field.key] = int(field.value), field.of
-            if field.of is not None:
+            if field.of is not None and field.of < _MOST_COUNTED:
                 counters[f"{field.key}/"] = int(field.of), None  # WeNet's "Batch 0/120": the epoch, the batch
     return counters, end
 

@@ -167,13 +167,16 @@ class LoopLines:
             ((_choice(lines), lines) for lines in (self._timed, *apart)), key=lambda of: (of[0][0], -len(of[1]))
         )
         if kind is TimeKind.NONE:
-            return [], *_waits(*_counted(_of_training(self._clocked)), math.inf)
+            lines = _of_training(self._clocked)
         counted, counter = _counted(lines)
+        if kind is TimeKind.NONE:
+            return [], *(_waits(counted, counter, math.inf) if counter else ([], []))
         if not self.is_training or (not counter and kind > TimeKind.RATE):
             return [], [], []
         if not counter:  # the number of the line stands for it
             counted = [line._replace(counters={"": (at, None)}) for at, line in enumerate(lines, 1)]
-        lines = [line for line in counted if (kind, name) in line.times]
+        if not (lines := [line for line in counted if (kind, name) in line.times]):
+            return [], [], []
         ms = [line.times[kind, name][0] for line in lines]
         waits = _waits(lines, counter, median(ms))
         numbers = [line.counters[counter][0] for line in lines]

@@ -184,7 +184,8 @@ def test_a_cut_keeps_the_numbers_before_it(data: st.DataObject, tmp_path_factory
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    content = bytearray(data.draw(st.sampled_from(SAMPLES)).read_bytes())
+    of_loops = st.sampled_from(sorted(LOOPS)).map(lambda name: (HEADS.get(name, "") + loop(LOOPS[name])).encode())
+    content = bytearray(data.draw(st.sampled_from(SAMPLES).map(Path.read_bytes) | of_loops))
     for at, byte in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), max_size=30)):
         content[at] = byte
     file = tmp_path_factory.getbasetemp() / "damaged.log"

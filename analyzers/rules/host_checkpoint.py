@@ -31,6 +31,7 @@ from ddprof.tables import Array
 from ddprof.units import format_us
 
 LEAST_US = 1.0  # per step: less is the rounding of a difference
+LEAST_BESIDE = 0.1  # of the evaluation beside it: less is what lies between an evaluation and its own spans
 ONE_STEP = "the only recorded step saves state, so the frequency of saves and the usual step are unknown"
 FIX = Fix(
     setting="checkpointing",
@@ -49,7 +50,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if outside is not None and is_told_by_the_run(measures, outside, spent):
         yield _over_the_run(measures, outside)
         return
-    if spent.max(initial=0.0) < LEAST_US:
+    least_us = max(LEAST_US, LEAST_BESIDE * float(measures.evaluating_us.max(initial=0.0)))
+    if spent.max(initial=0.0) < least_us:
         yield from _seen_over_the_run(measures)
         return
     if outside is None and measures.steps == 1:

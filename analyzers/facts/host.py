@@ -69,12 +69,13 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     in_phase = phase_ranges(phases(trace))
     trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
+    evaluated = intervals.union(*named.take(is_evaluation(strings)[named["name"]]).bounds)
     named = _without_those_inside(named, is_evaluation_fetch(strings)[named["name"]], "dataloader")
     is_fetch = named["cause"] == CAUSE_CODE["dataloader"]
     tables = [
         _without_those_inside(named, is_fetch, "checkpoint"),  # `torch.load` may read a pickled sample
         *_blocking(ops, threads),
-        script_occupants(trace, threads, marks_ns),
+        script_occupants(trace, threads, marks_ns, evaluated),
         taken_from_queue(trace, threads, in_phase, marks_ns),
         _prepared_batches(trace, threads, ops, marks_ns),
     ]

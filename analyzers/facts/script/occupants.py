@@ -61,12 +61,12 @@ def with_named_frames(trace: RankTrace) -> RankTrace:
     return replace(trace, strings=(*trace.strings, *(tree.words(frame) for frame in wanted)))
 
 
-def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table:
+def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array, evaluated: Intervals) -> Table:
     """HOST_SPANS of causes "dataloader" and "checkpoint" from the Python frames of some threads (host tracks).
 
-    `trace`: as `with_named_frames` gives it. `marks_ns`: boundaries of the steps on the host. A call that reaches over
-    one, or that runs a backward pass, trains, whatever its name. Data that a model's own forward pass prepares is part
-    of the model.
+    `trace`: as `with_named_frames` gives it. `marks_ns`: boundaries of the steps on the host. `evaluated`: evaluations,
+    as recorded. A call that reaches over a mark, or that runs a backward pass, trains, whatever its name. Data that a
+    model's own forward pass prepares is part of the model.
     """
     spans = trace.script_spans.take(np.isin(trace.script_spans["track"], threads))
     if not len(spans):
@@ -84,9 +84,19 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array) -> Table
         for what in np.unique(frame[frame >= 0]).tolist():
             for thread in np.unique(spans["track"][frame == what]).tolist():
                 inside = spans.take((frame == what) & (spans["track"] == thread))
-                calls = _without_training(intervals.union(*inside.bounds), trains, marks_ns)
+                calls = _within(evaluated, _without_training(intervals.union(*inside.bounds), trains, marks_ns))
                 tables.append(occupied(cause, intervals.subtract(calls, elsewhere), thread, number[tree.words(what)]))
     return concat(HOST_SPANS, tables).ordered()
+
+
+def _within(evaluated: Intervals, calls: Intervals) -> Intervals:
+    """Calls, those that begin in an evaluation no longer than it: what a sample saw lasts until the next one."""
+    if not len(evaluated[0]):
+        return calls
+    start, end = calls
+    around = np.maximum(np.searchsorted(evaluated[0], start, side="right") - 1, 0)
+    until = evaluated[1][around]
+    return start, np.where((evaluated[0][around] <= start) & (start < until), np.minimum(end, until), end)
 
 
 def _data_frames(tree: CallTree) -> Array:

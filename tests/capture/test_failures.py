@@ -79,7 +79,7 @@ def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str
 
 def test_death_without_warning_keeps_the_steps(tmp_path: Path) -> None:
     run = incident(tmp_path, "SIGKILL")
-    assert "rank 1 ended: -9\n" in run.output
+    assert "rank 1 ended: -9" in run.output
     survivor, victim = run.sidecars
     assert 0 in run.traces and victim["state"] == "killed"
     assert [step["index"] for step in victim["steps"]] == list(range(8))

@@ -90,15 +90,16 @@ def test_what_a_loader_reads_is_its_own(tmp_path: Path, outer: str, annotated: s
     assert (held_ms(script.facts(tmp_path), "checkpoint") > 0.0) is is_saved
 
 
-def test_a_fetch_to_evaluate_is_no_wait_for_a_batch(tmp_path: Path) -> None:
-    """The capture names it around the range of torch's own."""
-    script = Script()
+def test_a_fetch_to_evaluate_is_no_wait_for_a_batch_and_an_evaluation_ends_where_it_is_recorded(tmp_path: Path) -> None:
+    script = Script()  # the capture names a fetch around the range of torch's own; a sample lasts until the next one
     for _ in script.steps(3):
         with script.frame("ddprof::evaluation_data", "user_annotation"):
             script.host(FETCH, 5_000.0, "user_annotation")
         script.host(FETCH, 1_000.0, "user_annotation")
+        script.add("ddprof::evaluation", "user_annotation", script.now_us, 5_000.0, 1, {})
+        with script.frame("train.py(3): evaluate"):
+            script.idle(7_000.0)
         script.launch(dur_us=100.0)
         script.synchronise()
     facts = script.facts(tmp_path)
-    assert held_ms(facts, "dataloader") == pytest.approx(3.0)
-    assert held_ms(facts, "checkpoint") == pytest.approx(15.0, abs=0.1)
+    assert (held_ms(facts, "dataloader"), held_ms(facts, "checkpoint")) == pytest.approx((3.0, 45.0), abs=0.1)

@@ -81,17 +81,19 @@ def run_shares(ranks: Sequence[RankFacts]) -> CpuShares:
 
 def waited_share(ranks: Sequence[RankFacts]) -> float | None:
     """Share of the run in which ranks were ready and had no CPU, mean over ranks; None where it was not recorded."""
-    waited = run_shares(ranks).waited
-    return float(np.nanmean(waited)) if np.isfinite(waited).any() else None
+    return _mean_waited(run_shares(ranks))
 
 
 def lacked_when_traced(ranks: Sequence[RankFacts]) -> float:
     """Share of the traced time in which ranks were ready and had no CPU, mean over ranks; 0 where little, or not
     recorded.
     """
-    waited = traced_shares(ranks).waited
-    mean = float(np.nanmean(waited)) if np.isfinite(waited).any() else 0.0
+    mean = _mean_waited(traced_shares(ranks)) or 0.0
     return mean if mean >= BUSY_SHARE else 0.0
+
+
+def _mean_waited(shares: CpuShares) -> float | None:
+    return float(np.nanmean(shares.waited)) if np.isfinite(shares.waited).any() else None
 
 
 def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> CpuShares:

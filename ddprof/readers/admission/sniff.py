@@ -25,10 +25,8 @@ _OTHER_JSON = "JSON, but not a trace"
 _JSON_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
 OTHER_TEXT = "not a trace (neither JSON nor SQLite), nor a log with times of training steps"
 NO_TIMES = "a log of a training without the times of three steps: print one in each line, or `ddprof run` the job"
-_OBJECT, _LOSS = (
-    re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"'),
-    re.compile(rb'(?:loss\w{0,20}|train/\w{1,40})": ?-?\d'),
-)  # one in each line
+_OBJECT = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"')  # one in each line
+_LOSS = re.compile(rb'(?:loss\w{0,20}|train/\w{1,40})": ?-?\d')
 _OTHER_FILES = {
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",
@@ -74,10 +72,8 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
         "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
     ),
-    (
-        re.compile(rb'"Communication Time Info"\s*:'),
-        _OF_ASCEND,
-    ),  # apart: what begins with one text is searched for fast
+    # Apart: what begins with one text is searched for fast
+    (re.compile(rb'"Communication Time Info"\s*:'), _OF_ASCEND),
     (re.compile(rb'"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
     (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"|\A"(?:Kind|Domain)","\w+","\w+_Id"'),

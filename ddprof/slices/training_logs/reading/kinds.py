@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from ddprof.slices.training_logs.reading.fields import Field
@@ -16,6 +17,7 @@ Times = dict[tuple["TimeKind", str], tuple[float, float]]  # (kind, name) -> ms,
 
 _MOST_COUNTED = 2.0**53  # which a float holds exactly
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
+_CLOCK = re.compile(r"(?:^|[ .])(?:timestamp|ts)$")
 _FIRST_S, _LAST_S = 1e9, 4e9  # 2001 and 2096, since 1970
 _ITERATION = r"(?:it|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
 # By preference: of the whole run before one of an epoch.
@@ -42,7 +44,7 @@ _PART = re.compile(
 _OF_ALL = re.compile(
     r"\b(?:train time|total time|elapsed(?: time)?|elapsedtime|time elapsed|(?<!train )wall(?: time)?)$"
 )
-_MEAN = re.compile(r"\b(?:step avg|(?:avg|average|mean) (?:step |iter |batch )?time|avg step time)$")
+_MEAN = re.compile(r"\b(?:step avg|(?:avg|average|mean) (?:step |iter |batch )?time)$")
 _OF_ONE = re.compile(
     rf"\b(?:{_ITERATION}|train step) (?:time|timing|duration|cost|latency|dt|t)$|\btime per {_ITERATION}$|\blast time$"
 )
@@ -104,15 +106,16 @@ _NO_COUNTER = len(_COUNTERS) + len(PLACES) + 1
 
 def epoch_of(fields: Sequence[Field]) -> float | None:
     """The number of a line's epoch; None where it names none."""
-    at = {field.key: field.value for field in reversed(fields)}
-    named = [value for key, value in at.items() if key.endswith("epoch")]
-    return named[0] if named else at.get("train", at.get("root") if "[,]" in at else None)
+    named = [field.value for field in fields if field.key.endswith("epoch")]
+    named += [field.value for field in fields if field.key == "train"]  # "Train: 3 [  10/1251 (  1%)]"
+    named += [before.value for before, field in pairwise(fields) if field.key == "[,]"]  # "[3,    10/ 2562]"
+    return named[0] if named else None
 
 
 def clock_of(fields: Sequence[Field]) -> Stamp | None:
     """The clock of a line that states it as a number, in s or ms since 1970."""
     for field in fields:
-        if field.key.endswith(("timestamp", "ts")):
+        if _CLOCK.search(field.key):
             for each in (1.0, 1e-3):
                 if _FIRST_S < field.value * each < _LAST_S:
                     return Stamp(field.value * each, field.grain * each)

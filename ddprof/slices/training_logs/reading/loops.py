@@ -18,7 +18,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median
 from typing import NamedTuple
 
@@ -130,10 +130,13 @@ class LoopLines:
 
     def _row(self, text: str) -> str:
         """The line or, of a row below a table's head, its cells with their names."""
+        has_digit = any(map(str.isdigit, text))
+        if has_digit and not self._columns:
+            return text
         cells = [cell for cell in _CELLS.split(text.strip(" |\r")) if cell]
         if self._columns and len(cells) == len(self._columns) and all(_CELL.fullmatch(cell) for cell in cells):
             return ", ".join(f"{name}: {cell}" for name, cell in zip(self._columns, cells, strict=True))
-        names = cells if len(cells) >= FEWEST and not any(c.isdigit() for c in text) else []
+        names = cells if len(cells) >= FEWEST and not has_digit else []
         is_head = "loss" in text.lower() and any(is_counter(name.strip().lower().replace("_", " ")) for name in names)
         self._columns = names if is_head else []
         return text
@@ -178,15 +181,16 @@ class LoopLines:
         if not (lines := [line for line in counted if (kind, name) in line.times]):
             return [], [], []
         ms = [line.times[kind, name][0] for line in lines]
-        waits = _waits(lines, counter, median(ms))
         numbers = [line.counters[counter][0] for line in lines]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
-            return _since_the_start(lines, counter, (kind, name)), *waits
-        holds, samples = _by_clock(lines, counter, numbers, ms)
+            return _since_the_start(lines, counter, (kind, name)), *_waits(lines, counter, median(ms))
+        holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
             return list(_records(lines, counter, [None] * len(lines))), [], []
         self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or holds > 1
-        return list(_records(lines, counter, [time / (holds or 1) for time in ms], samples)), *waits
+        times_ms = [time / ((holds or 1) * parts) for time in ms]
+        waits = _waits(lines, counter, median(ms), parts)
+        return list(_records(lines, counter, times_ms, samples)), *waits
 
     def clocked(self) -> list[LoggedRecord]:
         """The iterations of lines that hold no time, by their clock."""
@@ -215,7 +219,7 @@ def _counted(lines: Sequence[_Line]) -> tuple[Sequence[_Line], str]:
 
 
 def _choice(lines: Sequence[_Line]) -> tuple[TimeKind, str]:
-    """TimeKind and name of the time that lines print; of several of a kind the longest, which holds the others."""
+    """Kind and name of the time that lines print; of several of a kind the longest, which holds the others."""
     printed = Counter(key for line in lines for key in line.times)
     often = [key for key in printed if 2 * printed[key] >= len(lines)]
 
@@ -262,10 +266,12 @@ def _since_the_start(lines: Sequence[_Line], counter: str, key: tuple[TimeKind, 
     return records
 
 
-def _by_clock(lines: Sequence[_Line], counter: str, numbers: Sequence[int], ms: Sequence[float]) -> tuple[float, int]:
-    """(iterations, or parts of a unit, that a printed time holds; counts of one iteration), by the lines' clock: (0, 1)
-    where that fits neither. Without one a time is of all iterations since the line before where times of one would be a
-    longer run than any.
+def _by_clock(
+    lines: Sequence[_Line], counter: str, numbers: Sequence[int], ms: Sequence[float]
+) -> tuple[int, float, int]:
+    """(iterations that a printed time holds, parts of a second that it counts, counts of one iteration), by the lines'
+    clock: no iterations where nothing fits. Without a clock a time is of all iterations since the line before where
+    times of one would be a longer run than any.
     """
     each = stride(numbers)
     clocks = [line.clock for line in lines]
@@ -282,16 +288,16 @@ def _by_clock(lines: Sequence[_Line], counter: str, numbers: Sequence[int], ms: 
             ratios.append(held_s / span_s)
             span_s = held_s = 0.0
     if not ratios:
-        return (each if not any(clocks) and each * sum(ms) > _MOST_RUN_MS else 1), 1
+        return (each if not any(clocks) and each * sum(ms) > _MOST_RUN_MS else 1), 1, 1
     ratios.sort()
-    for holds in (1.0, each, 1e3, 1e3 * each):  # a time without a unit may be ms
-        if abs(median(ratios) / holds - 1) <= _ALIKE:
-            return holds, 1
+    for parts, holds in product((1, 1e3), (1, each)):  # a time without a unit may be ms
+        if abs(median(ratios) / (parts * holds) - 1) <= _ALIKE:
+            return holds, parts, 1
     if counter not in PLACES:
-        return 0, 1
+        return 0, 1, 1
     tenth = len(ratios) // 10
     is_steady = len(ratios) >= FEWEST and ratios[-1 - tenth] <= ratios[tenth] * (1 + _STEADY)
-    return (1, max(1, round(median(ratios)))) if is_steady else (0, 1)  # it counts samples
+    return (1, 1, max(1, round(median(ratios)))) if is_steady else (0, 1, 1)  # it counts samples
 
 
 def _records(
@@ -318,7 +324,9 @@ def _rank(text: str) -> int | None:
     return None if rank is None else one_rank(rank["named"] or rank["prefixed"])
 
 
-def _waits(lines: Sequence[_Line], counter: str, most_ms: float) -> tuple[list[TimerReading], list[RankReading]]:
+def _waits(
+    lines: Sequence[_Line], counter: str, most_ms: float, parts: float = 1
+) -> tuple[list[TimerReading], list[RankReading]]:
     """Time until the batch is there: one reading an iteration, of all ranks that write, and each rank's own. The first
     line of each epoch is left out, as it is of the iterations: there the workers start.
     """
@@ -342,7 +350,7 @@ def _waits(lines: Sequence[_Line], counter: str, most_ms: float) -> tuple[list[T
             times.append({})
             before = number
         if data in line.waits and len(times) - 1 not in starts:
-            times[-1][line.rank] = line.waits[data]
+            times[-1][line.rank] = line.waits[data] / parts
     is_of_ranks = len(ranks) > 1 and None not in ranks
     readings = [
         TimerReading(DATA, block, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)

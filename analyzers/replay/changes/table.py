@@ -15,7 +15,7 @@ from ddprof.analyzers.replay.changes import booked
 from ddprof.analyzers.replay.changes.booked import Booked
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve
 from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
-from ddprof.analyzers.replay.changes.communication.retiming import Retimed, rebucket, scaled_volume
+from ddprof.analyzers.replay.changes.communication.retiming import Retimed, fills_buckets, rebucket, scaled_volume
 from ddprof.analyzers.replay.changes.communication.sharded_units import resharded
 from ddprof.analyzers.replay.changes.communication.transfers import overlap, scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
@@ -161,7 +161,7 @@ def doubt_of(changes: Sequence[Change], measures: Measures) -> float:
 
 def _doubt(change: Change, measures: Measures) -> float:
     doubt = kind_of(change).doubt
-    if change.kind == "rebucket" or (change.kind == "merge_buckets" and len(change.values) > 1):
+    if fills_buckets(change):
         curve = gradient_curve(measures)
         return GUESSED_DOUBT if curve is not None and curve.is_prior else KINDS["rebucket"].doubt
     return KERNEL_DOUBT.get(change.target, doubt) if change.kind == "scale_kernels" else doubt

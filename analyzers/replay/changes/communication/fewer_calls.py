@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.script.barriers import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.waiting.members import members_of
-from ddprof.analyzers.replay.changes.communication.retiming import rebucket
+from ddprof.analyzers.replay.changes.communication.retiming import fills_buckets, rebucket
 from ddprof.analyzers.replay.changes.communication.transfers import has_role, sizes_bytes
 from ddprof.analyzers.replay.changes.ranks import chosen
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
@@ -30,7 +30,7 @@ def merge_buckets(change: Change, graph: Graph, measures: Measures) -> Scenario:
     """Consecutive collectives of the role gathered into buckets of `values[0]` bytes; DDP's, whose first bucket holds
     `values[1]`, as soon as their gradients exist.
     """
-    if len(change.values) > 1:
+    if fills_buckets(change):
         filled = rebucket(change, graph, measures, ())
         transfers = {rank.position: rank.ops.transfer_ns.copy() for rank in graph.ranks if rank.position in filled}
         for position, (rows, times_ns) in filled.items():

@@ -25,6 +25,11 @@ from ddprof.units import MIB
 Retimed = tuple[Array, Array]  # rows of one rank's Ops, and the new transfers of these, ns
 
 
+def fills_buckets(change: Change) -> bool:
+    """True where `values` are the size of DDP's buckets and that of its first: their gradients' times schedule them."""
+    return change.kind in ("rebucket", "merge_buckets") and len(change.values) > 1
+
+
 def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[Change]) -> dict[int, Retimed]:
     """Gradient buckets of `values` = (cap_bytes, first_bytes), reduced as soon as they are full.
 

@@ -25,9 +25,11 @@ TIMES_USUAL = 10.0  # an order of magnitude over the usual time of the same plac
 USUAL_PERCENT = 75  # of a place's occurrences take no longer than its usual time: what many of them do is the program
 MIN_OCCURRENCES = 3  # of a place; fewer have no usual time
 NEAR = 64  # events looked at first for the one around a stall; most calls are shallow
-# A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us; a launch
-# takes about 5. Shorter stops are the scatter of ordinary calls.
+# A thread that sleeps and is woken, or that reads a page from a solid-state disk, is away for about 100 us.
 MIN_STOP_NS = 100_000
+# A thread that waits for a lock on another core is back after 30 to 60 us; shorter stops are the scatter of launches,
+# which take about 5 us. Of steps of 2.6 ms many such stops take a sixth (2026-11-29).
+MIN_STALL_NS = 30_000
 CALLS = (Kind.CPU_OP, Kind.RUNTIME)  # compiled code: what lies between its bounds does not depend on a script
 _HOST = (*CALLS, Kind.ANNOTATION, Kind.PYTHON)
 
@@ -43,8 +45,8 @@ class HostBounds:
 
     @cached_property
     def stops(self) -> Array:
-        """Indices of bounds followed by no other bound for MIN_STOP_NS."""
-        return np.flatnonzero(np.diff(self.at_ns) >= MIN_STOP_NS)
+        """Indices of bounds followed by no other bound for MIN_STALL_NS."""
+        return np.flatnonzero(np.diff(self.at_ns) >= MIN_STALL_NS)
 
 
 def host_bounds(trace: RankTrace, threads: Array) -> HostBounds:
@@ -179,6 +181,7 @@ def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:
     and Python frames may be open around a silence; an open call rules one out.
     """
     stops = bounds.stops
+    stops = stops[bounds.at_ns[stops + 1] - bounds.at_ns[stops] >= MIN_STOP_NS]
     if not len(stops):
         return SILENCES.empty()
     is_call = of_kinds(trace.events["kind"], CALLS)[bounds.owner]

@@ -27,6 +27,7 @@ MOSTLY = 0.8  # of the long standstills at a place are such meetings, or it is n
 FEWEST_DIFFERENCES = 3  # of clocks at a place: two may agree by chance
 WORTH = 0.01  # of the step idle in one standstill; others cost nothing to speak of
 TRIES = 8  # long standstills of a group at a place that met nobody: then it does not meet there
+LEAST_NS = 5_000  # a collective of a few bytes takes 6 to 20 us (nccl-tests), also on the rank that came last
 SCATTER_NS = MIN_STOP_NS // 2  # threads that are woken together run within so much of one another
 
 
@@ -257,7 +258,9 @@ class _Search:
                 begin, end = int(rank.arrived_ns[standstill]), int(rank.resumed_ns[standstill])
             else:
                 end = int(rank.events.at_ns[event]) - after_ns
-                begin = max(rank.last_end_ns(end), end - MIN_STOP_NS)
+                begin = max(rank.last_end_ns(end) if on_host else rank.idle_before_ns(end), end - MIN_STOP_NS)
+                if not on_host and end - begin < LEAST_NS:
+                    return None
             return _Member(begin - offset_ns, end - offset_ns, True, standstill, launch_ns, offset_ns, error_ns)
         still = rank.idle_around(at_ns - after_ns + offset_ns)
         if on_host or still is None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.operators import shapes_of
-from ddprof.analyzers.facts.device import launch_rows, lookup
+from ddprof.analyzers.facts.device import device_rows, launch_rows, lookup
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.events import rows_of
 from ddprof.analyzers.facts.names import is_launch, matches
@@ -89,7 +89,7 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
     Complete traces hold all launch calls or none, except those of operations launched before the recording. Several
     steps are compared with each other instead.
     """
-    has_launch = ops["launch_ns"] != NULL
+    has_launch = launch_rows(trace)[device_rows(trace)] >= 0
     if len(steps) != 1 or not has_launch.any():
         return []
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][0])

@@ -40,13 +40,16 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
 
     Memsets and copies inside the device count as compute; copies between devices as communication.
     """
-    events = trace.events
-    rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS) & (events["dur_ns"] >= 0))
+    events, rows = trace.events, device_rows(trace)
     launch = launch_rows(trace)[rows]
     has_launch = launch >= 0
     copy = lookup(trace.copies["row"], np.arange(len(trace.copies)), rows)
     start, end = times(events, rows)
-    called, returned = times(events, launch)
+    operator = _operators(trace, rows, launch)
+    # A single launch call may be lost: the operator that made it ran at that time.
+    caller = np.where(has_launch | ~has_launch.any(), launch, operator)
+    called, returned = times(events, caller)
+    is_called = caller >= 0
     table = DEVICE_OPS.table(
         {
             "start_ns": start,
@@ -54,10 +57,10 @@ def device_ops(trace: RankTrace) -> tuple[Table, Array]:
             "track": events["track"][rows],
             "work": _work(trace, rows),
             "name": events["name"][rows],
-            "launch_ns": np.where(has_launch, called, NULL),
-            "launch_end_ns": np.where(has_launch, returned, NULL),
-            "thread": np.where(has_launch, events["track"][launch].astype(np.int64), NULL),
-            "operator": _operators(trace, rows, launch),
+            "launch_ns": np.where(is_called, np.where(has_launch, called, returned), NULL),
+            "launch_end_ns": np.where(is_called, returned, NULL),
+            "thread": np.where(is_called, events["track"][caller].astype(np.int64), NULL),
+            "operator": np.where(operator >= 0, events["name"][operator], NO_STRING),
             "shape": _shapes(trace, rows),
             "comm": NULL,
             "size_bytes": np.append(trace.copies["size_bytes"], NULL)[copy],  # row -1 is none
@@ -74,6 +77,11 @@ def _work(trace: RankTrace, rows: Array) -> Array:
     comm |= (kind == Kind.MEMCPY) & matches(_PEER_COPY, trace.strings)[name]
     copy = (kind == Kind.MEMCPY) & matches(_HOST_COPY, trace.strings)[name]
     return np.where(comm, Work.COMM, np.where(copy, Work.COPY, Work.COMPUTE))
+
+
+def device_rows(trace: RankTrace) -> Array:
+    """Rows of the events of devices, in the order of DEVICE_OPS."""
+    return np.flatnonzero(of_kinds(trace.events["kind"], DEVICE_KINDS) & (trace.events["dur_ns"] >= 0))
 
 
 @remembered
@@ -101,7 +109,7 @@ def lookup(keys: Array, values: Array, wanted: Array) -> Array:
 
 
 def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
-    """Name of the CPU operator above each launch, by External id (of the device event, else of the call)."""
+    """Row of the CPU operator above each launch, by External id of the device event, else of the call; -1: none."""
     events = trace.events
     cpu = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["external_id"] != NULL))
     external = np.where(
@@ -109,8 +117,7 @@ def _operators(trace: RankTrace, rows: Array, launch: Array) -> Array:
         events["external_id"][launch],
         events["external_id"][rows],
     )
-    row = lookup(events["external_id"][cpu], cpu, external)
-    return np.where(row >= 0, events["name"][row], NO_STRING)
+    return lookup(events["external_id"][cpu], cpu, external)
 
 
 def _shapes(trace: RankTrace, rows: Array) -> Array:

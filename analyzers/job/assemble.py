@@ -27,6 +27,7 @@ from ddprof.analyzers.job.steps.left_out import left_out_note, none_is_steady
 from ddprof.analyzers.job.steps.recorded_by_all import Comparable, comparable, left_out_ranks_note
 from ddprof.analyzers.job.steps.steady import own_steady_steps, steady_steps
 from ddprof.analyzers.job.waiting.blame import charge
+from ddprof.analyzers.job.waiting.lost import lost_note, with_lost_collectives
 from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
@@ -49,10 +50,8 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     read = set(rank_ids)
     missing = () if alone else tuple(rank for rank in range(world_size) if rank not in read)
     met, clock, notes = _with_inferred(met, world_size)
-    ranks, matched, group_ids, keys = met.ranks, met.matched, met.group_ids, met.keys
-    size_of = group_sizes(keys, ranks)
-    wanted = np.where(matched.is_message, 2, size_of[matched.group] if len(size_of) else 0)
-    instances, members = split_waits(ranks, matched, clock, wanted)
+    ranks, matched, keys = met.ranks, met.matched, met.keys
+    instances, members = split_waits(ranks, matched, clock, _group_sizes(met))
     if compared.why_not:
         left_out = own_once
     elif met.why_not:
@@ -70,7 +69,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
         world_size=world_size,
         missing_ranks=missing,
         clock=clock,
-        groups=groups_table(keys, ranks, group_ids, world_size, pipeline is not None or bool(missing) or alone),
+        groups=groups_table(keys, ranks, met.group_ids, world_size, pipeline is not None or bool(missing) or alone),
         instances=instances,
         members=members,
         ledger=ledger,
@@ -204,16 +203,28 @@ def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[Health
     clock, notes = align(met.ranks, met.matched)
     if met.why_not or len(met.ranks) < 2:
         return met, clock, notes
+    whole = with_lost_collectives(met.ranks, met.matched, met.keys, clock, _group_sizes(met))
+    met = _matched_again(met, whole, lost_note(met.ranks, whole)) if whole else met
     groups = dict.fromkeys((tuple(range(world_size)), *(members for members, _ in met.keys if len(members) > 1)))
     meetings = find_meetings(met.ranks, clock, tuple(groups), float(np.mean(_per_step(met.ranks) or [0])))
     if not meetings:
         return met, clock, notes
-    ranks = with_meetings(met.ranks, meetings)
+    inferred = _matched_again(met, with_meetings(met.ranks, meetings))
+    clock, notes = align(inferred.ranks, inferred.matched)
+    return inferred, clock, [*notes, inferred_note(meetings)]
+
+
+def _matched_again(met: _Met, ranks: tuple[RankFacts, ...], *notes: HealthNote) -> _Met:
+    """The ranks with more communication than before, matched, and notes on it."""
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys, are_steps_apart=met.are_steps_apart)
-    inferred = replace(met, ranks=ranks, matched=matched, group_ids=group_ids, keys=keys)
-    clock, notes = align(ranks, inferred.matched)
-    return inferred, clock, [*notes, inferred_note(meetings)]
+    return replace(met, ranks=ranks, matched=matched, group_ids=group_ids, keys=keys, notes=(*met.notes, *notes))
+
+
+def _group_sizes(met: _Met) -> Array:
+    """Members that each matched operation should have, shape (instances,)."""
+    size_of = group_sizes(met.keys, met.ranks)
+    return np.where(met.matched.is_message, 2, size_of[met.matched.group] if len(size_of) else 0)
 
 
 def _of_left_out(all_ranks: Sequence[RankFacts], kept: Sequence[RankFacts]) -> list[HealthNote]:

@@ -48,6 +48,13 @@ def each(change: Callable[[Events], None]) -> Change:
     return all_of
 
 
+def records_lost(ranks: Sequence[Events]) -> None:
+    """One in thirty of the records that the tracing of a device keeps is dropped: a launch, or its kernel."""
+    for seed, events in enumerate(ranks):
+        lose = random.Random(seed)
+        events[:] = [e for e in events if "correlation" not in e.get("args", {}) or lose.random() > 1 / 30]
+
+
 def shuffled(ranks: Sequence[Events]) -> None:
     """Events in any order: names are then numbered differently on every rank."""
     for seed, events in enumerate(ranks):

@@ -1,7 +1,7 @@
-"""Inferred rendezvous, written into the facts of their ranks as communication.
+"""Communication that left no record, written into the facts of its ranks: inferred rendezvous and lost collectives.
 
-A member communicates from its arrival until it resumes, on a stream of its own: waits, blame, ledger, replay and pages
-then treat it as any collective, under the name INFERRED. The rank's idle time inside it is removed.
+A member of a rendezvous communicates from its arrival until it resumes, on a stream of its own: waits, blame, ledger,
+replay and pages then treat it as any collective, under the name INFERRED. The rank's idle time inside is removed.
 """
 
 from __future__ import annotations
@@ -53,12 +53,11 @@ def _with_own(position: int, facts: RankFacts, meetings: Sequence[Meeting]) -> R
         "launch_end_ns": np.where(on_host, end, launch),  # a host that waits is in the call until it resumes
     }
     group = np.array([groups[m.group] for _, m, _ in joined], np.int64)
-    return _booked(_inserted(facts, rows, group, np.array([number for number, _, _ in joined], np.int64)))
+    return booked(*_inserted(facts, rows, group, np.array([number for number, _, _ in joined], np.int64)))
 
 
-def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array) -> RankFacts:
-    """The rank with operations and communications of these times; tables stay in the order of start."""
-    number = np.arange(len(seq))
+def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array) -> tuple[RankFacts, Array]:
+    """The rank with rendezvous of these times, and their rows of COMMS."""
     last_track = max(int(table["track"].max(initial=-1)) for table in (facts.device_ops, facts.comms))
     fixed = {**rows, "track": last_track + 1, "name": len(facts.strings) - 1, "size_bytes": NULL}
     ops = DEVICE_OPS.table(
@@ -68,7 +67,7 @@ def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array
             "thread": NULL if facts.main_thread is None else facts.main_thread,
             "operator": NO_STRING,
             "shape": NO_STRING,
-            "comm": number + len(facts.comms),
+            "comm": NULL,
         }
     )
     comms = COMMS.table(
@@ -80,12 +79,22 @@ def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array
             "in_bytes": NULL,
             "group_size": [facts.process_groups[g].size for g in group.tolist()],
             "dtype": NO_STRING,
-            "device_op": number + len(facts.device_ops),
+            "device_op": NULL,
         }
     )
+    return inserted(facts, ops, comms)
+
+
+def inserted(facts: RankFacts, ops: Table, comms: Table) -> tuple[RankFacts, Array]:
+    """The rank with more communications, each with its device operation, and their rows of COMMS; tables stay in the
+    order of start.
+    """
+    number = np.arange(len(comms))
+    ops = ops.replace(comm=number + len(facts.comms))
+    comms = comms.replace(device_op=number + len(facts.device_ops))
     all_ops, op_row = _by_start(concat(DEVICE_OPS, [facts.device_ops, ops]))
     all_comms, comm_row = _by_start(concat(COMMS, [facts.comms, comms]))
-    return replace(
+    longer = replace(
         facts,
         device_ops=all_ops.replace(comm=_moved(all_ops["comm"], comm_row)),
         comms=all_comms.replace(device_op=_moved(all_comms["device_op"], op_row)),
@@ -93,6 +102,7 @@ def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array
         exposed=facts.exposed.replace(comm=_moved(facts.exposed["comm"], comm_row)),
         gaps=facts.gaps.replace(next_op=_moved(facts.gaps["next_op"], op_row)),
     )
+    return longer, np.sort(comm_row[len(facts.comms) :])
 
 
 def _by_start(table: Table) -> tuple[Table, Array]:
@@ -106,16 +116,16 @@ def _moved(rows: Array, to: Array) -> Array:
     return np.append(to, NULL)[np.where(rows == NULL, -1, rows)]
 
 
-def _booked(facts: RankFacts) -> RankFacts:
-    """The rank with its idle time in a rendezvous booked as exposed communication instead of gaps."""
-    inferred, gaps = np.flatnonzero(facts.comms["op"] == OP_CODE[INFERRED]), facts.gaps
-    spans = facts.comms.take(inferred).bounds
+def booked(facts: RankFacts, rows: Array) -> RankFacts:
+    """The rank with its idle time in some rows of COMMS booked as exposed communication instead of gaps."""
+    gaps = facts.gaps
+    spans = facts.comms.take(rows).bounds
     if not len(gaps):  # a device that is never idle waits for nobody
         return facts
     is_idle = gaps["cause"] != CAUSE_CODE["memcpy"]
     idle = gaps.take(is_idle)
     start, end, row, _ = intervals.intersect_rows(spans, intervals.union(*idle.bounds))
-    exposed = EXPOSED.table({"comm": inferred[row], "start_ns": start, "end_ns": end})
+    exposed = EXPOSED.table({"comm": rows[row], "start_ns": start, "end_ns": end})
     others = intervals.complement(spans, int(gaps["start_ns"].min()), int(gaps["end_ns"].max()))
     left_start, left_end, of, _ = intervals.intersect_rows(idle.bounds, others)
     rest = idle.take(of).replace(start_ns=left_start, end_ns=left_end)

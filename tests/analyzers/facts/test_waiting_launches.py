@@ -1,7 +1,4 @@
-"""Calls that wait for what they started, told by when they return, and launch calls that take long.
-
-Such a call found the queue full, or its thread stood still: the device tells which.
-"""
+"""Calls that wait for what they started, told by when they return, and launch calls that take long."""
 
 from pathlib import Path
 

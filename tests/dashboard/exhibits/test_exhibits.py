@@ -1,7 +1,4 @@
-"""Step dots of the Overview, the peak of Memory, one step of Pipeline; hosts and pairs of ranks.
-
-Hosts that are suspected, hosts as blocks of a picture, rates that the hardware states.
-"""
+"""Step dots of the Overview, the peak of Memory, one step of Pipeline; hosts and pairs of ranks."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Every page: it is drawn for every kind of run and holds the report's numbers; what ignores a filter says so.
-
-Replays of the What-if page: no change gives the measured step, the culprit's cause pays, its command agrees.
-"""
+"""Every page: it is drawn for every kind of run and holds the report's numbers; what ignores a filter says so."""
 
 import json
 import shlex

@@ -1,7 +1,4 @@
-"""Steps of a rank: those that are marked, by whomever and wherever, else those that repeat.
-
-Marks on the device alone: the host passed them before it launched what the step begins with, on any stream.
-"""
+"""Steps of a rank: those that are marked, by whomever and wherever, else those that repeat."""
 
 import json
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Parts of exhibits: tables as CSV, short names, the flame graph, numbers that agree with the ledger.
-
-Groups and order of ranks are what the run's own groups tell, or why they tell nothing; pages with trials fit, are
-clean, and have a button that copies the command.
-"""
+"""Parts of exhibits: tables as CSV, short names, the flame graph, numbers that agree with the ledger."""
 
 import csv
 import io

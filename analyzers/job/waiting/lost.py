@@ -48,9 +48,13 @@ def with_lost_collectives(
 
     `group_size`: members that each instance should have, shape (instances,).
     """
-    instances, members = split_waits(ranks, matched, clock, group_size)
-    partial = ~instances["complete"] & ~instances["is_message"] & (instances["members"] > 1)
     position = {facts.identity.rank: p for p, facts in enumerate(ranks)}
+    traced = np.array([sum(number in position for number in group) for group, _ in keys], np.int64)
+    seen = np.bincount(matched.instance, minlength=len(matched.op))
+    partial = (seen > 1) & (seen < traced[matched.group]) & ~matched.is_message if len(traced) else seen < 0
+    if not partial.any():
+        return None
+    instances, members = split_waits(ranks, matched, clock, group_size)
     of_rank = [members.take(members_of(members, p)) for p in range(len(ranks))]
     order = np.argsort(members["instance"], kind="stable")
     begins = np.searchsorted(members["instance"], np.arange(len(instances)), sorter=order)

@@ -111,6 +111,10 @@ class Table:
         """(start_ns, end_ns) of a table whose rows are spans of time."""
         return self.columns["start_ns"], self.columns["end_ns"]
 
+    def bounds_of(self, rows: Array) -> tuple[Array, Array]:
+        """(start_ns, end_ns) of the rows selected by a mask or an index array; the other columns are not read."""
+        return self.columns["start_ns"][rows], self.columns["end_ns"][rows]
+
     def take(self, rows: Array) -> Table:
         """The rows selected by a boolean mask or an index array."""
         if not len(self) or (isinstance(rows, np.ndarray) and rows.dtype == bool and rows.all()):

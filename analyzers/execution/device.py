@@ -85,7 +85,7 @@ class DeviceExecution:
         """Host waits in inferred rendezvous; every other host wait is a synchronizing call."""
         comms = facts.comms
         is_inferred = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
-        return comms.take(is_inferred).bounds
+        return comms.bounds_of(is_inferred)
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
         """The end of what a call waited for lies at most so much after the call returned."""

@@ -43,7 +43,7 @@ def anomaly_work(trace: RankTrace, phases: Table, threads: Array) -> Table:
     if len(checks) <= MOST * len(nodes):
         return ANOMALY_WORK.empty()
     passes = times(trace.events, nodes)
-    updates = phases.take(phases["phase"] == Phase.OPTIMIZER).bounds
+    updates = phases.bounds_of(phases["phase"] == Phase.OPTIMIZER)
     writes = _writes(trace, intervals.merge(passes), updates, len(nodes), threads)
     return concat(ANOMALY_WORK, [checks, writes]).ordered()
 

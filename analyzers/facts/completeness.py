@@ -153,7 +153,7 @@ def _above_work(trace: RankTrace) -> Array:
     rows = np.flatnonzero(of_kinds(events["kind"], DEVICE_KINDS))
     launch = launch_rows(trace)[rows]
     called = rows_of(trace, Kind.RUNTIME, is_launch(trace.strings))
-    return np.unique(np.concatenate((external[rows], external[launch[launch >= 0]], external[called])))
+    return np.concatenate((external[rows], external[launch[launch >= 0]], external[called]))
 
 
 def _ended_early(trace: RankTrace, steps: Table) -> Array:

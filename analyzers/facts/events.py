@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table, among
@@ -12,8 +13,15 @@ from ddprof.tables import Array, Table, among
 def rows_of(trace: RankTrace, kind: Kind, named: Array, threads: Array | None = None) -> Array:
     """Rows of the events of a kind with some names (mask of the trace's strings), on some host tracks or on all."""
     events = trace.events
-    is_one = (events["kind"] == kind) & named[events["name"]] if len(named) else np.zeros(len(events), bool)
-    return np.flatnonzero(is_one if threads is None else is_one & among(events["track"], threads))
+    rows: Array = _of_kind(trace, kind) if named.any() else np.empty(0, np.int64)
+    rows = rows[named[events["name"][rows]]]
+    return rows if threads is None else rows[among(events["track"][rows], threads)]
+
+
+@remembered
+def _of_kind(trace: RankTrace, kind: Kind) -> Array:
+    """Rows of the events of a kind."""
+    return np.flatnonzero(trace.events["kind"] == kind)
 
 
 def times(events: Table, rows: Array | slice = slice(None)) -> Intervals:

@@ -20,7 +20,7 @@ MAX_LAUNCH_LATENCY_NS = 200_000
 
 def busy(ops: Table, work: Work) -> Intervals:
     """Intervals in which any operation of this kind runs on the device (union over streams)."""
-    return intervals.union(*ops.take(ops["work"] == work).bounds)
+    return intervals.union(*ops.bounds_of(ops["work"] == work))
 
 
 def exposed_comm(comms: Table, compute: Intervals) -> Table:

@@ -69,7 +69,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     in_phase = phase_ranges(phases(trace))
     trains = intervals.overlap(in_phase[Phase.BACKWARD], *named.bounds) > 0
     named = named.take(~(is_evaluation(strings)[named["name"]] & trains))
-    evaluated = intervals.union(*named.take(is_evaluation(strings)[named["name"]]).bounds)
+    evaluated = intervals.union(*named.bounds_of(is_evaluation(strings)[named["name"]]))
     named = _without_those_inside(named, is_evaluation_fetch(strings)[named["name"]], "dataloader")
     is_fetch = named["cause"] == CAUSE_CODE["dataloader"]
     tables = [
@@ -113,7 +113,7 @@ def _without_those_inside(spans: Table, around: Array, cause: str) -> Table:
     is_inside, length = np.zeros(len(spans), bool), spans["end_ns"] - spans["start_ns"]
     for thread in np.unique(spans["thread"][around]).tolist():
         on_thread = spans["thread"] == thread
-        outer = intervals.union(*spans.take(around & on_thread).bounds)
+        outer = intervals.union(*spans.bounds_of(around & on_thread))
         is_inside |= on_thread & (intervals.overlap(outer, *spans.bounds) == length)
     return spans.take(~is_inside | (spans["cause"] != CAUSE_CODE[cause]))
 
@@ -145,7 +145,7 @@ def phases(trace: RankTrace) -> Table:
 
 def phase_ranges(ranges: Table) -> dict[Phase, Intervals]:
     """Intervals of the host in each phase, those of optimizers with the closures that these call; `ranges`: PHASES."""
-    return {phase: intervals.union(*ranges.take(ranges["phase"] == phase).bounds) for phase in Phase}
+    return {phase: intervals.union(*ranges.bounds_of(ranges["phase"] == phase)) for phase in Phase}
 
 
 def stream_waits(trace: RankTrace, threads: Array) -> Table:

@@ -152,7 +152,7 @@ def _kept_bytes(memory: Table, blocks: Intervals, steps: Table) -> int | None:
 
 def recompute_time(ops: Table, marked: Array) -> Intervals:
     """Intervals in which the device recomputes the forward pass."""
-    return intervals.union(*ops.take(marked).bounds)
+    return intervals.union(*ops.bounds_of(marked))
 
 
 @dataclass(frozen=True)

@@ -342,11 +342,11 @@ class RankFacts:
 
     def phase_time(self, phase: Phase) -> Intervals:
         """Intervals of the host in this phase; of optimizers without the passes of closures that these call."""
-        spans = union(*self.phases.take(self.phases["phase"] == phase).bounds)
+        spans = union(*self.phases.bounds_of(self.phases["phase"] == phase))
         if phase != Phase.OPTIMIZER:
             return spans
         called = (self.phases["phase"] != phase) & contains(spans, self.phases["start_ns"])
-        return subtract(spans, union(*self.phases.take(called).bounds))
+        return subtract(spans, union(*self.phases.bounds_of(called)))
 
 
 def of_cause(table: Table, *causes: str) -> Table:

@@ -10,7 +10,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, POINT_TO_POINT
 from ddprof.model import HealthNote, ProcessGroup, RankTrace
-from ddprof.tables import NULL
+from ddprof.tables import NULL, distinct
 
 FEWEST = 3  # numbers: of two the distance says nothing
 MAX_NUMBERED = 32  # collectives of a rank that are compared with those of others: the first of the window
@@ -34,7 +34,7 @@ def numbered_by_group(trace: RankTrace) -> tuple[RankTrace, list[HealthNote]]:
     """
     table = trace.collectives
     is_numbered = (table["seq"] != NULL) & (table["group"] >= 0)
-    group, seq = np.unique(np.stack((table["group"][is_numbered], table["seq"][is_numbered])), axis=1)
+    (group, seq), _ = distinct(table["group"][is_numbered], table["seq"][is_numbered])
     if trace.format != "kineto" or len(seq) < FEWEST or len(np.unique(seq)) < len(seq):
         return trace, []
     order = np.argsort(seq)

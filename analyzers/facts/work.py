@@ -65,7 +65,7 @@ def stage_work(facts: RankFacts) -> Intervals:
         return host_work(facts)
     ops = facts.device_ops
     in_passes = (ops["work"] == Work.COMPUTE) & ~launched_in(facts, Phase.OPTIMIZER)
-    return intervals.union(*ops.take(in_passes).bounds)
+    return intervals.union(*ops.bounds_of(in_passes))
 
 
 def step_compute_ns(facts: RankFacts) -> Array:

@@ -82,7 +82,7 @@ def copies_of_state(facts: RankFacts) -> Array:
 
 def exposed_copies(facts: RankFacts, chosen: Array) -> intervals.Intervals:
     """Stretches in which the copies of a mask run with nothing beside them."""
-    copies = intervals.union(*facts.device_ops.take(chosen).bounds)
+    copies = intervals.union(*facts.device_ops.bounds_of(chosen))
     return intervals.intersect(copies, facts.gaps_of("memcpy").bounds)
 
 

@@ -26,8 +26,8 @@ def anomaly_held_us(facts: RankFacts) -> float:
     work, ops = facts.anomaly_work, facts.device_ops
     idle = intervals.union(*facts.gaps_of("host_launch", "host_sync").bounds)
     idle_ns = float((work["share"] * intervals.overlap(idle, *work.bounds)).sum())
-    checks = intervals.union(*work.take(work["is_check"]).bounds)
-    searching = ops.take((ops["work"] != Work.COMM) & intervals.contains(checks, ops["launch_ns"])).bounds
+    checks = intervals.union(*work.bounds_of(work["is_check"]))
+    searching = ops.bounds_of((ops["work"] != Work.COMM) & intervals.contains(checks, ops["launch_ns"]))
     busy_ns = float(intervals.overlap(intervals.union(*searching), *facts.steps.bounds).sum())
     return (idle_ns + busy_ns) / 1e3 / len(facts.steps)
 
@@ -65,7 +65,7 @@ def longest_hook(facts: RankFacts) -> str:
 
 def meeting_spans(facts: RankFacts) -> Intervals:
     """Time from each call that makes ranks meet to the end of its communication, on the rank's clock."""
-    return intervals.merge(facts.meetings.bounds, facts.comms.take(is_meeting(facts)).bounds)
+    return intervals.merge(facts.meetings.bounds, facts.comms.bounds_of(is_meeting(facts)))
 
 
 def held_in_meetings_us(facts: RankFacts) -> float:

@@ -36,7 +36,7 @@ def _unit_hooks(facts: RankFacts) -> Intervals:
 
 _PARTS: Mapping[str, Callable[[RankFacts], Intervals]] = {
     # torch.compile works, as its own records or first runs far longer than later ones tell.
-    COMPILING: lambda facts: intervals.union(*facts.once.take(facts.once["kind"] == Once.FIRST_RUN).bounds),
+    COMPILING: lambda facts: intervals.union(*facts.once.bounds_of(facts.once["kind"] == Once.FIRST_RUN)),
     UNIT_HOOKS: _unit_hooks,
     STEPPING: lambda facts: facts.phase_time(Phase.OPTIMIZER) if computes(facts) else EMPTY,  # on a CPU rank
     LOOPED: in_loops,

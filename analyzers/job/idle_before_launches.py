@@ -66,5 +66,6 @@ def launch_interval_ns(facts: RankFacts) -> int:
     one.
     """
     launch = facts.device_ops["launch_ns"]
-    launch = np.unique(launch[launch != NULL])
-    return int(np.median(np.diff(launch))) if len(launch) > 1 else 0
+    apart_ns = np.diff(np.sort(launch[launch != NULL]))
+    apart_ns = apart_ns[apart_ns > 0]
+    return int(np.median(apart_ns)) if len(apart_ns) else 0

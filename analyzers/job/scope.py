@@ -64,7 +64,7 @@ def start_up_only(job: JobFacts) -> str | None:
         return None if any(map(may_compute, seen)) else NOTHING_COMPUTED
     took = f"took {format_us(starting_ns / 1e3)} of {format_us(wall_ns / 1e3)}"
     of_captures = [
-        intervals.length(intervals.union(*f.once.take(f.once["kind"] == Once.CAPTURE).bounds)) for f in job.ranks
+        intervals.length(intervals.union(*f.once.bounds_of(f.once["kind"] == Once.CAPTURE))) for f in job.ranks
     ]
     what = "capturing graphs of kernels" if sum(of_captures) > MOST * starting_ns * len(job.ranks) else "first calls"
     return f"only start-up was recorded ({what} {took}); record later steps"

@@ -321,7 +321,7 @@ def _operators_in_loop(facts: RankFacts) -> str | None:
     """
     spans = facts.spans_of("dataloader")
     of_loader = is_dataloader(facts.strings)[spans["name"]] if len(spans) else np.zeros(0, bool)
-    ranges = intervals.union(*spans.take(np.flatnonzero(of_loader)).bounds)
+    ranges = intervals.union(*spans.bounds_of(np.flatnonzero(of_loader)))
     outside_ns = spans["end_ns"] - spans["start_ns"] - intervals.overlap(ranges, *spans.bounds)
     if not outside_ns.any() or outside_ns.sum() < intervals.length(ranges):
         return None

@@ -27,4 +27,4 @@ def blocked(facts: RankFacts) -> Intervals:
 def evaluating(facts: RankFacts) -> Intervals:
     """Intervals in which a model is in evaluation mode, as captured."""
     spans = facts.spans_of("checkpoint")
-    return intervals.union(*spans.take(is_evaluation(facts.strings)[spans["name"]]).bounds)
+    return intervals.union(*spans.bounds_of(is_evaluation(facts.strings)[spans["name"]]))

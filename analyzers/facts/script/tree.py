@@ -251,7 +251,7 @@ def call_tree(rank: _Sampled) -> CallTree:
 
 def spans_of(spans: Table, is_stack: Array) -> Intervals:
     """Intervals of a thread in one of these stacks (bool, by row); `spans`: SCRIPT_SPANS of one or more threads."""
-    return union(*spans.take(is_stack[spans["stack"]]).bounds)
+    return union(*spans.bounds_of(is_stack[spans["stack"]]))
 
 
 def written(file: str, line: int | None, function: str) -> str:

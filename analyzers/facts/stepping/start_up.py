@@ -101,7 +101,7 @@ def _edges(trace: RankTrace, steps: Table, tables: Mapping[str, Table], threads:
     after, before = start[start >= opens], np.concatenate((end, ops["end_ns"]))
     first = int(after.min()) if len(after) else opens
     last = int(before[before <= closes].max(initial=opens))
-    named = intervals.union(*spans.take(spans["cause"] != CAUSE_CODE["host_sync"]).bounds)
+    named = intervals.union(*spans.bounds_of(spans["cause"] != CAUSE_CODE["host_sync"]))
     lead, tail = (intervals.complement(named, *edge) for edge in ((opens, first), (last, closes)))
     return concat(ONCE, [_rows(lead, Once.STARTING, 0), _rows(tail, Once.STOPPING, 0)])
 
@@ -122,11 +122,11 @@ def start_up(once: Table, steps: Table) -> Intervals:
     heavy[order] = np.logical_and.accumulate(outweighs)
     starting = np.isin(once["kind"], (Once.CONTEXT, Once.MODULE, Once.FIRST_RUN, Once.CAPTURE)) | (memory & heavy)
     begin_ns, end_ns = int(steps["mark_ns"][0]), int(steps["mark_end_ns"][-1])
-    spans = intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
+    spans = intervals.clip(intervals.union(*once.bounds_of(starting)), begin_ns, end_ns)
     if intervals.length(spans) >= WORTH_SAYING * (end_ns - begin_ns):
         starting |= once["kind"] == Once.BATCH
     starting |= np.isin(once["kind"], (Once.STARTING, Once.STOPPING, Once.OVERHEAD))  # the profiler's own
-    return intervals.clip(intervals.union(*once.take(starting).bounds), begin_ns, end_ns)
+    return intervals.clip(intervals.union(*once.bounds_of(starting)), begin_ns, end_ns)
 
 
 def book_start_up(gaps: Table, starting: Intervals) -> Table:

@@ -76,7 +76,7 @@ def _of_calls(kind: str, job: JobFacts, select: Callable[[RankFacts], Array]) ->
         calls = select(facts)
         row = call_of(facts)
         comms.append((row >= 0) & np.append(calls, False)[row])
-        host.append(intervals.union(*facts.script_calls.take(calls).bounds))
+        host.append(intervals.union(*facts.script_calls.bounds_of(calls)))
     return Needless(kind, tuple(comms), tuple(host))
 
 

@@ -119,7 +119,7 @@ def _moved(rows: Array, to: Array) -> Array:
 def booked(facts: RankFacts, rows: Array) -> RankFacts:
     """The rank with its idle time in some rows of COMMS booked as exposed communication instead of gaps."""
     gaps = facts.gaps
-    spans = facts.comms.take(rows).bounds
+    spans = facts.comms.bounds_of(rows)
     if not len(gaps):  # a device that is never idle waits for nobody
         return facts
     is_idle = gaps["cause"] != CAUSE_CODE["memcpy"]

@@ -105,10 +105,10 @@ class Stretches:
 def stretches(facts: RankFacts) -> Stretches:
     """Stretches of a device rank inside its steps."""
     busy = intervals.union(*facts.device_ops.bounds)
-    idle = intervals.union(*facts.gaps.take(facts.gaps["cause"] != CAUSE_CODE["memcpy"]).bounds)
+    idle = intervals.union(*facts.gaps.bounds_of(facts.gaps["cause"] != CAUSE_CODE["memcpy"]))
     silent = intervals.EMPTY
     if knows_launches(facts):
-        silent = facts.silences.take(facts.is_issued_in_steps(facts.silences["start_ns"])).bounds
+        silent = facts.silences.bounds_of(facts.is_issued_in_steps(facts.silences["start_ns"]))
     return Stretches(busy, idle, silent, _held(facts, idle, busy))
 
 

@@ -48,8 +48,8 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
     written = {tree.words(frame): frame for frame in range(len(tree.frames))}
     words = [facts.strings[name] for name in spans["name"].tolist()]
     by_script = np.array([text in written for text in words], bool)
-    ranges = intervals.union(*spans.take(~by_script).bounds)
-    sampled = intervals.subtract(intervals.union(*spans.take(by_script).bounds), ranges)
+    ranges = intervals.union(*spans.bounds_of(~by_script))
+    sampled = intervals.subtract(intervals.union(*spans.bounds_of(by_script)), ranges)
     every = intervals.union(*spans.bounds)
     if not by_script.any() or intervals.length(sampled) <= MOST_SHARE * intervals.length(every):
         return None

@@ -175,7 +175,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
         kernels[position, at] = np.searchsorted(at_ns, hi) - np.searchsorted(at_ns, lo)
         once[:, position, at] = 0
         for kind in np.unique(facts.once["kind"]).tolist():
-            costs = intervals.union(*facts.once.take(facts.once["kind"] == kind).bounds)
+            costs = intervals.union(*facts.once.bounds_of(facts.once["kind"] == kind))
             once[kind, position, at] = intervals.overlap(costs, steps["mark_ns"], steps["mark_end_ns"])
     errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
     uncertain_ns = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
@@ -329,7 +329,7 @@ def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:
     """The cause with most of a step's time without compute, on any rank, in words."""
     taken = {"comm_wait": 0.0}
     for facts in ranks:
-        lo, hi = facts.steps.take(np.flatnonzero(facts.steps["index"] == number)).bounds
+        lo, hi = facts.steps.bounds_of(np.flatnonzero(facts.steps["index"] == number))
         exposed = float(intervals.overlap(intervals.union(*facts.exposed.bounds), lo, hi).sum())
         taken["comm_wait"] = max(taken["comm_wait"], exposed)
         for cause in CAUSES:

@@ -221,7 +221,7 @@ class _Timeline:
         facts = job.ranks[position]
         ready, end = ready_by_comm(job.members, position, facts), facts.comms["end_ns"]
         compute = compute_work(facts)
-        alone = intervals.subtract(compute, intervals.union(*facts.comms.take(rows).bounds))
+        alone = intervals.subtract(compute, intervals.union(*facts.comms.bounds_of(rows)))
         kernels = np.flatnonzero((facts.device_ops["work"] == Work.COMPUTE) & ~is_early(facts.device_ops))
         issued = issued_ns(facts.device_ops)[kernels]
         order = np.argsort(issued, kind="stable")

@@ -69,7 +69,7 @@ def booked_to_target(measures: Measures, change: Change) -> Array:
         ops = facts.device_ops
         spans = intervals.union(*facts.spans_of(change.target).bounds)
         is_copy = (ops["work"] == Work.COPY) & intervals.contains(spans, ops["launch_ns"])
-        held = intervals.union(*ops.take(np.flatnonzero(is_copy)).bounds)
+        held = intervals.union(*ops.bounds_of(np.flatnonzero(is_copy)))
         return intervals.intersect(held, facts.gaps_of("memcpy").bounds)
 
     return measures.cause_us(change.target) + _per_rank(measures, copies)
@@ -106,7 +106,7 @@ def faster_kernels(measures: Measures, change: Change) -> Array:
         idle = facts.gaps_of("host_launch")
         idle = idle.take(np.flatnonzero(idle["next_op"] >= 0))
         before = launched_in(facts, Phase.OPTIMIZER)[idle["next_op"]] if len(idle) else np.zeros(0, bool)
-        return intervals.union(*idle.take(np.flatnonzero(before)).bounds)
+        return intervals.union(*idle.bounds_of(np.flatnonzero(before)))
 
     host_left = change.values[1] if len(change.values) > 1 else 1.0
     return np.asarray(measures.optimizer_us * (1 - left) + _per_rank(measures, gaps) * (1 - host_left))

@@ -148,7 +148,7 @@ def no_anomaly(change: Change, graph: Graph, measures: Measures) -> Scenario:
     for rank, _ in chosen(change, graph, measures):
         work = rank.facts.anomaly_work
         host[rank.position] = by_level(work.bounds, 1.0 - work["share"])
-        checks = intervals.union(*work.take(work["is_check"]).bounds)
+        checks = intervals.union(*work.bounds_of(work["is_check"]))
         freed[rank.position] = frozenset(np.flatnonzero(intervals.contains(checks, rank.anchors.start_ns)).tolist())
         launched = intervals.contains(checks, rank.ops.launch_ns) & ~rank.ops.is_comm
         dur[rank.position] = scaled(rank.ops.dur_ns, launched, 0.0)

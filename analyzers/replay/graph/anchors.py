@@ -56,7 +56,7 @@ def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrive
 def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
     spans = facts.spans_of("host_sync", "allocator")
     frees = matches(_FREE, facts.strings)[spans["name"]]
-    return Anchor.SYNC, *spans.take((spans["cause"] == CAUSE_CODE["host_sync"]) | frees).bounds
+    return Anchor.SYNC, *spans.bounds_of((spans["cause"] == CAUSE_CODE["host_sync"]) | frees)
 
 
 def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
@@ -69,7 +69,7 @@ def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
         is_wait[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
     if _keeps_ahead(facts, step_ns):
         is_wait[:] = False  # what such a fetch takes is taking the batch over
-    return Anchor.LOADER, *spans.take(is_wait).bounds
+    return Anchor.LOADER, *spans.bounds_of(is_wait)
 
 
 def _keeps_ahead(facts: RankFacts, step_ns: float) -> bool:

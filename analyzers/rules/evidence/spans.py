@@ -76,7 +76,7 @@ def longer_phase(measures: Measures, position: int, least_us: float) -> list[Evi
 def _phase_times(facts: RankFacts) -> dict[str, float]:
     """Time of a host in the ranges of each name, ns per step."""
     names = facts.phases["name"]
-    spans = {name: facts.phases.take(names == name).bounds for name in np.unique(names).tolist()}
+    spans = {name: facts.phases.bounds_of(names == name) for name in np.unique(names).tolist()}
     return {
         facts.strings[name]: float(intervals.overlap(intervals.union(*bounds), *facts.marks).sum()) / len(facts.steps)
         for name, bounds in spans.items()

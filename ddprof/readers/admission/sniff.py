@@ -69,13 +69,6 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "the state of a Hugging Face Trainer, which holds no time of a step: the log that the Trainer prints does",
     ),
     (
-        re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
-        "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
-    ),
-    # Apart: what begins with one text is searched for fast
-    (re.compile(rb'"Communication Time Info"\s*:'), _OF_ASCEND),
-    (re.compile(rb'"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
-    (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"|\A"(?:Kind|Domain)","\w+","\w+_Id"'),
         "JSON or CSV of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "
         "torch.profiler and `ddprof run` write what it reads",
@@ -86,6 +79,15 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "an execution trace of Chakra (protobuf), which has no timeline: give ddprof the profiler's traces that it was "
         "made of",
     ),
+)
+# Apart: what begins with one text is searched for fast, and what begins a file is not searched for.
+_HOLDING: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (
+        re.compile(rb'"\$schema"\s*:\s*"https://www\.speedscope\.app/'),
+        "a profile of speedscope (py-spy and others): samples of code, no work of a device; `ddprof run` records both",
+    ),
+    (re.compile(rb'"Communication Time Info"\s*:'), _OF_ASCEND),
+    (re.compile(rb'"Transport Type"\s*:\s*"\w+",\s*"Transit Size'), _OF_ASCEND),
 )
 # Text that no format claims.
 _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
@@ -185,4 +187,5 @@ def _foreign(sample: Sample) -> str | None:
     for form in formats().values():
         if form.missing is not None and form.recognise(sample) and (what := form.missing()):
             return what
-    return next((what for pattern, what in _KNOWN if pattern.search(sample.head)), None)
+    begins = next((what for pattern, what in _KNOWN if pattern.match(sample.head)), None)
+    return begins or next((what for pattern, what in _HOLDING if pattern.search(sample.head)), None)

@@ -60,7 +60,7 @@ def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
     if not is_call.any():
         return []
     noted = [call for call, is_called in zip(noted_of_script(facts), is_call.tolist(), strict=True) if is_called]
-    during = intervals.union(*facts.script_calls.take(is_call).bounds)
+    during = intervals.union(*facts.script_calls.bounds_of(is_call))
     return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []
 
 

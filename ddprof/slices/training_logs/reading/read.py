@@ -12,6 +12,7 @@ from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
+from ddprof.slices.training_logs.reading.epochs import EPOCHS
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
@@ -45,6 +46,8 @@ def read_training_log(source: Source) -> TrainingLog:
             records[writer].append(record)
         if whole.take(line.text) or printed or loop.take(line):
             ending.iteration(line.text)
+        elif loop.epochs.is_new:
+            ending.went_on()
         bars.take(line)
         devices.take(line.text)
         if "NCCL" in line.text or "bus bandwidth" in line.text:
@@ -56,6 +59,8 @@ def read_training_log(source: Source) -> TrainingLog:
             sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = loop.times()
     writer, timed = _best(records, of_loop, whole.records, bars, loop.clocked())
+    if not writer and loop.epochs.are_there:
+        writer, timed = EPOCHS, loop.epochs.timed()
     are_means = timed.are_means or (writer == WRITER and loop.are_means)
     if writer != WRITER:
         waits, waits_of_ranks = [], []

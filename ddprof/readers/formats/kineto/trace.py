@@ -95,14 +95,15 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
     notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
     works = calls_device(events, built.strings)
-    # Calls that only ask begin arrows as well
-    asks = not works and all((events["kind"] == kind).any() for kind in (Kind.CPU_OP, Kind.RUNTIME))
-    arrows = 0 if asks else sum(columns.categories[flow] for flow in DEVICE_FLOWS)
+    # Calls that only ask begin arrows, too.
+    asks = not works and bool((events["kind"] == Kind.RUNTIME).any())
+    arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
     notes += lengthless_note(events, source.label)
-    has_device = device_index is not None or arrows > 0
+    is_of_host = asks and bool((events["kind"] == Kind.CPU_OP).any())
+    has_device = device_index is not None or (arrows > 0 and not is_of_host)
     has_device |= bool(on_device.any()) or works
     unrecorded = not has_device and runs_on_device(events, built.strings, header.backend)
-    notes += missing_device_note(events, built.strings, arrows, source.label, unrecorded)
+    notes += missing_device_note(events, built.strings, 0 if asks else arrows, source.label, unrecorded)
     if header.stopped_early:
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
@@ -18,6 +19,7 @@ from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines,
 
 EPOCHS = "epochs of a training loop"
 _FEWEST = 3  # before text is taken for the log of a training, as of lines that count iterations
+_LEARNS = re.compile(r"loss|train|\bacc(?:uracy)?\b|\bval[_ ]")  # others count epochs, too
 _ONCE = 1.5  # lines with a time, to an epoch: more are of its iterations, or of several ranks
 _MOST_OF_USUAL = 20  # no epoch takes as long as so many others: the job was stopped in between
 _OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED)
@@ -37,14 +39,13 @@ class EpochLines:
         self._noted: float | None = None
         self._risen = 0
         self._learns = False
-        self.is_new = False  # the last line was of another epoch than those before it
+        self._is_new = False
 
     def take(self, text: str, epoch: float | None, clock: Stamp | None, times: Times) -> None:
         """Read the next line without a counter of iterations."""
         lower = text.lower()
-        self._learns |= "loss" in lower
+        self._learns |= _LEARNS.search(lower) is not None
         before = self._lines[-1].number if self._lines else None
-        self.note(epoch)
         if epoch is None and times and "epoch" in lower:
             epoch = before
         if epoch is not None and epoch % 1 == 0:
@@ -54,8 +55,14 @@ class EpochLines:
 
     def note(self, epoch: float | None) -> None:
         """Note the epoch that a line names, whatever else it says."""
-        self.is_new = epoch is not None and epoch != self._noted
-        self._noted = self._noted if epoch is None else epoch
+        if epoch is not None and epoch % 1 == 0:
+            self._is_new |= epoch != self._noted
+            self._noted = epoch
+
+    def has_begun(self) -> bool:
+        """True once where another epoch was named since this was asked."""
+        is_new, self._is_new = self._is_new, False
+        return is_new
 
     @property
     def are_there(self) -> bool:

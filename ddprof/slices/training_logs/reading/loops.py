@@ -100,8 +100,8 @@ class LoopLines:
         fields = fields_of(bare)
         counters, end = counters_of(fields)
         epoch, clock = epoch_of(fields), clock_of(fields) or stamp
+        self.epochs.note(epoch)
         if EVALUATION.search(bare, 0, end or len(bare)) is not None:
-            self.epochs.note(epoch)
             self._head.pop(line.who, None)
             return False
         times, waits = times_of(fields)

@@ -46,7 +46,7 @@ def read_training_log(source: Source) -> TrainingLog:
             records[writer].append(record)
         if whole.take(line.text) or printed or loop.take(line):
             ending.iteration(line.text)
-        elif loop.epochs.is_new:
+        elif loop.epochs.has_begun():
             ending.went_on()
         bars.take(line)
         devices.take(line.text)
@@ -58,9 +58,7 @@ def read_training_log(source: Source) -> TrainingLog:
         if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
             sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = loop.times()
-    writer, timed = _best(records, of_loop, whole.records, bars, loop.clocked())
-    if not writer and loop.epochs.are_there:
-        writer, timed = EPOCHS, loop.epochs.timed()
+    writer, timed = _best(records, of_loop, whole.records, bars, loop)
     are_means = timed.are_means or (writer == WRITER and loop.are_means)
     if writer != WRITER:
         waits, waits_of_ranks = [], []
@@ -99,10 +97,10 @@ def _best(
     of_loop: list[LoggedRecord],
     benchmark: list[LoggedRecord],
     bars: BarLines,
-    clocked: list[LoggedRecord],
+    loop: LoopLines,
 ) -> tuple[str, Timed]:
     """Iterations of one writer from the best source: printed times, those `of_loop`, those of a `benchmark`, clocks,
-    bars, lines of a loop that only a clock times, the run's mean.
+    bars, lines of a loop that only a clock times, the run's mean, epochs.
     """
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
@@ -117,13 +115,15 @@ def _best(
     if benchmark:
         return BENCHMARK, by_lines(benchmark)
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
-    for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, clocked)):
+    for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, loop.clocked())):
         if (timed := by_clock(once_each(lines))).iterations:
             return writer, timed
     whole = next((of for of in records if "whole run" in of), None)
     if whole is not None:
         return whole, by_lines(records[whole][-1:])
-    return (drawn_by, by_rate(drawn)) if drawn and drawn_by != UNNAMED else ("", Timed())
+    if drawn and drawn_by != UNNAMED:
+        return drawn_by, by_rate(drawn)
+    return (EPOCHS, loop.epochs.timed()) if loop.epochs.are_there else ("", Timed())
 
 
 def _sizes_of(text: str) -> dict[str, int]:

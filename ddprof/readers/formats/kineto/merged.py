@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 
@@ -14,6 +15,7 @@ from ddprof.readers.json_text.trace_event import Event
 from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
 
+_MOST_UNSTATED = 0.1  # of the spans: else some state the rank of a peer
 _HEAD_BYTES = 1 << 16  # some hundred events: each of them states its rank
 # Capitalised it is what a collective states, and in "distributedInfo" that of the whole file.
 _STATED = re.compile(rb'"args"\s*:\s*\{[^{}]*"rank"\s*:\s*"?\d')
@@ -30,9 +32,11 @@ def merged_ranks(source: Source) -> list[str]:
             return [""]
         decoder = Decoder()
         stream = EventStream(chain((head,), chunks), decoder.decode, decoder.salvage)
-        ranks = {rank_of(event) for events in stream if not isinstance(events, Block) for event in events}
-    stated = sorted(rank for rank in ranks if rank is not None)
-    return [f"rank {rank}" for rank in stated] if len(stated) > 1 else [""]
+        batches = (events for events in stream if not isinstance(events, Block))
+        spans = Counter(rank_of(event) for events in batches for event in events if event and event.ph == "X")
+    unstated = spans.pop(None, 0)
+    is_merged = len(spans) > 1 and unstated <= _MOST_UNSTATED * spans.total()
+    return [f"rank {rank}" for rank in sorted(rank for rank in spans if rank is not None)] if is_merged else [""]
 
 
 def of_rank(events: Iterable[Event | None], part: str) -> list[Event | None]:

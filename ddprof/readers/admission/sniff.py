@@ -22,7 +22,7 @@ _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
 _OTHER_JSON = "JSON, but not a trace"
-_JSON_LIST = re.compile(rb'\[\s*(?:[\[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
+_JSON_LIST = re.compile(rb'(?:\[\s*)+(?:[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
 OTHER_TEXT = "not a trace (neither JSON nor SQLite), nor a log with times of training steps"
 NO_TIMES = "a log of a training without the times of three steps: print one in each line, or `ddprof run` the job"
 _OBJECT = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"')  # one in each line
@@ -112,6 +112,10 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
             re.M,
         ),
         "a table of `nsys stats`: `nsys export --type sqlite FILE` makes of the report beside it what ddprof reads",
+    ),
+    (
+        re.compile(rb"^ *Name +(?:Self CPU %|Self CPU total %).{0,200}# of Calls", re.M),
+        "a table of torch.profiler's sums: `export_chrome_trace` writes the events, which ddprof reads",
     ),
     (
         re.compile(

@@ -39,7 +39,9 @@ _OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_accepta
 
 # Calls that give a device nothing to do. torch's profiler waits for the device when it stops, whatever the job used,
 # and loaders pin batches.
-_ASKS_OR_WAITS = re.compile(r"^(?:cuda|hip)(?:DeviceSynchronize$|Host|FreeHost|\w*Get|\w*Query)|^cu(?:Init$|\w*Get)")
+_ASKS_OR_WAITS = re.compile(
+    r"^(?:cuda|hip)(?:DeviceSynchronize$|Host|FreeHost|StreamIsCapturing$|\w*Get|\w*Query)|^cu(?:Init$|\w*Get)"
+)
 
 
 @dataclass(frozen=True)

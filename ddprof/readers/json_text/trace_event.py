@@ -40,6 +40,7 @@ class Args(msgspec.Struct, gc=False):
     rank_stride: Any = msgspec.field(default=NULL, name="Global rank stride")
     seq: Any = msgspec.field(default=NULL, name="Seq")
     rank: Any = msgspec.field(default=NULL, name="Rank")
+    of_rank: Any = msgspec.field(default=NULL, name="rank")
     src: Any = msgspec.field(default=NULL, name="Src Rank")
     dst: Any = msgspec.field(default=NULL, name="Dst Rank")
     wait_stream: Any = msgspec.field(default=NULL, name="wait_on_stream")

@@ -69,6 +69,8 @@ def _is_of_training(text: bytes) -> bool:
         loop.take(line)
         if loop.is_training:
             return True
+    if loop.epochs.are_there:
+        return True
     if b"[INFO] [" in text and _STARTS.search(text):
         return True
     lower = text.lower()

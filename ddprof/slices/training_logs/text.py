@@ -33,10 +33,10 @@ def render_log(report: LogReport) -> str:
 def _iterations(summary: IterationSummary | None) -> Iterator[str]:
     if summary is None:
         return
-    every = f", each the mean of {summary.every} iterations" if summary.every > 1 else ""
+    every = f", each the mean of {summary.every} {summary.unit}s" if summary.every > 1 else ""
     left_out = summary.lines - summary.counted
     warm = f" after {left_out} of warm-up" if left_out else ""
-    yield f"Iterations: {summary.counted} line{'' if summary.counted == 1 else 's'}{every}{warm}"
+    yield f"{summary.unit.capitalize()}s: {summary.counted} line{'' if summary.counted == 1 else 's'}{every}{warm}"
     bounds = ("10 %", "90 %") if summary.has_deciles else ("shortest", "longest")
     times_ms = (summary.median_ms, summary.low_ms, summary.high_ms)
     cells = [("median", *bounds), tuple(format_us(ms * 1e3) for ms in times_ms)]

@@ -31,6 +31,7 @@ FILES = {
     "a log of nvidia-smi": b"2026/04/25 16:06:06.780, 0 %, 2 MiB\n",
     "a log of nvidia-smi, which": b"timestamp, index, utilization.gpu [%]\n2024/11/23 12:23:29.950, 0, 92 %\n",
     "a table of `nsys stats`": b"Start (ns),Duration (ns),CorrId\n1,2,3\n",
+    "a table of torch.profiler's sums": b"-----\n   Name    Self CPU %      Self CPU    # of Calls\n",
     "a memory timeline": b"[[10, 20, 30, 40, 50, 60, 70, 80], [[0, 8]]]",
     "a memory timeline.*snapshot": b"[[10, -1, [5, 0], 4096, 6], [20, 1, [5, 0], 4096, 6]]",
     "a memory timeline.*`ddprof memory`": b"[[-1, 1, 37888, 7], [1680731, 2, 512, 4]]",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ddprof.readers.format import Format, Sample
+from ddprof.readers.formats.kineto.merged import merged_ranks
 from ddprof.readers.formats.kineto.trace import read_kineto
 
 MARKS = re.compile(
@@ -27,5 +28,12 @@ def _recognise(sample: Sample) -> bool:
 
 
 FORMAT = Format(
-    "kineto", "a PyTorch profiler trace", _recognise, read_kineto, is_run=False, generality=1, is_sure=_is_sure
+    "kineto",
+    "a PyTorch profiler trace",
+    _recognise,
+    read_kineto,
+    merged_ranks,
+    is_run=False,
+    generality=1,
+    is_sure=_is_sure,
 )

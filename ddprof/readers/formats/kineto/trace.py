@@ -23,6 +23,7 @@ from ddprof.readers.columns.kinds import DEVICE_FLOWS
 from ddprof.readers.files.names import host_in_name, rank_in_name
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto.header import Header, parse_header
+from ddprof.readers.formats.kineto.merged import of_rank, rank_in
 from ddprof.readers.json_text.scanned import Block, Decoder
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
@@ -45,11 +46,12 @@ _SPAN_NAME = "DataLoader worker: fetch"
 def read_kineto(source: Source) -> RankTrace:
     """Read one file. Raises NoUsableInput, in one line, where there is no event list; damage becomes health notes."""
     columns = EventColumns()
-    decoder = Decoder(columns.scanner())
+    part = source.part or ""
+    decoder = Decoder(None if part else columns.scanner())
     with open_blocks(source.path, source.member) as blocks:
         stream: Events = EventStream(iter(blocks), decoder.decode, decoder.salvage)
         try:
-            _fill(columns, stream, decoder)
+            _fill(columns, stream, decoder, part)
         except NoUsableInput as error:
             raise NoUsableInput(f"{source.label}: {error}") from error
         stream.damage.packing = blocks.damage
@@ -61,12 +63,16 @@ def read_kineto(source: Source) -> RankTrace:
     return _trace(source, columns, Header(values), health)
 
 
-def _fill(columns: EventColumns, stream: Events, decoder: Decoder) -> None:
+def _fill(columns: EventColumns, stream: Events, decoder: Decoder, part: str) -> None:
     for events in stream:
         try:
-            columns.add(events)
+            columns.add(_of(part, events))
         except InexactFloats:
-            columns.add(decoder.redecode())
+            columns.add(_of(part, decoder.redecode()))
+
+
+def _of(part: str, events: Block | list[Event | None]) -> Block | list[Event | None]:
+    return events if isinstance(events, Block) or not part else of_rank(events, part)
 
 
 def _trace(source: Source, columns: EventColumns, header: Header, health: list[HealthNote]) -> RankTrace:
@@ -88,12 +94,16 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
     device_index = _most_common(tracks["device"][events["track"][on_device]]) if on_device.any() else None
     identity = _identity(source, header, sidecar, columns, device_index, _most_common_pid(events, tracks))
     notes = [*health, *built.health, *overlap_note(events, source.label), *sidecar_notes, *recorder_notes]
+    works = calls_device(events, built.strings)
+    # Calls that only ask begin arrows, too.
+    asks = not works and bool((events["kind"] == Kind.RUNTIME).any())
     arrows = sum(columns.categories[flow] for flow in DEVICE_FLOWS)
     notes += lengthless_note(events, source.label)
-    has_device = device_index is not None or arrows > 0
-    has_device |= bool(on_device.any()) or calls_device(events, built.strings)
+    is_of_host = asks and bool((events["kind"] == Kind.CPU_OP).any())
+    has_device = device_index is not None or (arrows > 0 and not is_of_host)
+    has_device |= bool(on_device.any()) or works
     unrecorded = not has_device and runs_on_device(events, built.strings, header.backend)
-    notes += missing_device_note(events, built.strings, arrows, source.label, unrecorded)
+    notes += missing_device_note(events, built.strings, 0 if asks else arrows, source.label, unrecorded)
     if header.stopped_early:
         effect = "the end of the device timeline is missing"
         notes.append(HealthNote(f"{source.label}: the device tracer ran out of buffers", effect))
@@ -158,6 +168,8 @@ def _identity(
     source: Source, header: Header, sidecar: Sidecar, columns: EventColumns, device_index: int | None, pid: int | None
 ) -> Identity:
     rank, how = header.rank, "distributedInfo"
+    if source.part:
+        rank, how = rank_in(source.part), "content"
     if rank is None and sidecar.rank is not None:
         rank, how = sidecar.rank, "sidecar"
     if rank is None:

@@ -62,7 +62,7 @@ def _usual(summary: IterationSummary | None) -> Iterator[str]:
         return
     spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
     spread += " in eight of ten" if summary.has_deciles else ""
-    usual = f"An iteration takes {format_us(summary.median_ms * 1e3)}"
+    usual = f"An {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
     yield f"{usual} ({spread})" if summary.counted > 1 else usual
 
 

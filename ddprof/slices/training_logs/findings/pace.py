@@ -13,6 +13,7 @@ from ddprof.findings import WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
+from ddprof.slices.training_logs.reading.epochs import EPOCHS
 from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
@@ -71,7 +72,7 @@ def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFindin
     """A finding on iterations done again after a job went back to a checkpoint: loops count anew in each epoch, and a
     run that begins with the first iteration is another.
     """
-    if {WRITER, "Lightning", "tqdm", UNNAMED}.intersection(log.writers):
+    if {WRITER, EPOCHS, "Lightning", "tqdm", UNNAMED}.intersection(log.writers):
         return
     falls = [(a.number, b.number) for a, b in pairwise(log.iterations) if 2 * summary.every < b.number <= a.number]
     again = sum(last - first + 1 for last, first in falls)
@@ -100,7 +101,9 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
         return
     medians = [middle[4] for middle in deciles]
     paces = " to ".join(format_us(ms * 1e3) for ms in (min(medians), max(medians)))
-    text = f"The log counts its iterations from the start {format_count(len(parts), 'time')}, and they take {paces}"
+    text = (
+        f"The log counts its {summary.unit}s from the start {format_count(len(parts), 'time')}, and they take {paces}"
+    )
     if all(log.iterations[at].goes_on for at in starts):  # each time in the next epoch
         yield LogFinding("runs", "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
         return
@@ -163,7 +166,7 @@ def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[
     if not summary.slow:
         return
     slowest = _longest([(iteration.number, iteration.mean_ms) for iteration in summary.slow])
-    what = "logged iterations" if summary.every == 1 else f"logged means of {summary.every} iterations"
+    what = f"logged {summary.unit}s" if summary.every == 1 else f"logged means of {summary.every} {summary.unit}s"
     verb = "is" if len(summary.slow) == 1 else "are"
     period = period_of([iteration.number for iteration in summary.slow], stride)
     often = f", one in every {period}," if period else ""
@@ -205,9 +208,11 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     period = period_of([number for number, ms in pauses if 2 * ms > longest], every)
     often = f", the long ones every {period} or so" if period else ""
     verb = "costs" if len(pauses) == 1 else "cost"
-    text = f"{format_count(len(pauses), 'pause')} between iterations {verb} {format_share(share)} of the time{often}"
+    text = (
+        f"{format_count(len(pauses), 'pause')} between {summary.unit}s {verb} {format_share(share)} of the time{often}"
+    )
     evidence = (
-        f"by the lines' clock, before iteration {_longest(pauses)}",
+        f"by the lines' clock, before {summary.unit} {_longest(pauses)}",
         "saving, evaluation or a data set that begins again: the lines before them say which",
     )
     grade = severity(share, 1.0) if len(pauses) > 1 else "info"  # may never come again
@@ -272,6 +277,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         printed_mean_ms=sum(iteration.printed_ms or iteration.mean_ms for iteration in counted) / len(counted),
         tflops=median(rates) if rates else None,
         samples_per_s=median(batches) if batches else None,
+        unit="epoch" if EPOCHS in log.writers else "iteration",
     )
 
 

@@ -79,7 +79,7 @@ class LastError:
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             job, before = self._cancelled
             if end["job"] != job and self.error == before:
-                self._forget()  # what was named is of a job before
+                self.went_on()  # what was named is of a job before
             self._name(end[0])
             self._cancelled = end["job"], self.error
         elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
@@ -95,9 +95,10 @@ class LastError:
         """Note that an iteration was logged."""
         is_nan = "nan" in text.lower() and _NAN.search(text) is not None
         self.nan_lines = self.nan_lines + 1 if is_nan else 0
-        self._forget()
+        self.went_on()
 
-    def _forget(self) -> None:
+    def went_on(self) -> None:
+        """Note that the job did not end there."""
         self._error = ""
         self._timed_out.clear()
         self._open.clear()

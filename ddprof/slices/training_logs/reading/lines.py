@@ -47,7 +47,7 @@ OF_NCCL = (
 )
 OF_LOOPS = (
     *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"s/iter", b"updt_s:", b"_to_end(s)"),
-    *(b"[batch=", b"[step=", b"batches_per_sec"),
+    *(b"[batch=", b"[step=", b"batches_per_sec", b"erplexity"),
     *(b"step_avg:", b"elapsed:"),
     *(
         b"oss",
@@ -66,7 +66,19 @@ OF_LOOPS = (
     *(b"iterations", b"per_sec", b"poch", b"pisode", b"steps", b"imer:"),
 )
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
-_TRAINS = ("loss", "mfu", "tok", "grad", "train", "perplexity", "images/s", "samples/s", "words/s", "episode")
+_TRAINS = (
+    "loss",
+    "mfu",
+    "tok",
+    "grad",
+    "train",
+    "perplexity",
+    "images/s",
+    "samples/s",
+    "examples/s",
+    "words/s",
+    "episode",
+)
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from ddprof.readers.numbers import one_rank
 from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
+from ddprof.slices.training_logs.reading.epochs import EpochLines
 from ddprof.slices.training_logs.reading.fields import fields_of
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, stride
 from ddprof.slices.training_logs.reading.kinds import (
@@ -86,6 +87,7 @@ class LoopLines:
         self._rising: Counter[str] = Counter()
         self._columns: list[str] = []  # of a table whose rows follow
         self._explicit = 0  # lines with a time of one iteration
+        self.epochs = EpochLines()
         self.are_means = False  # of the iterations since the line before, once `times` is asked
 
     def take(self, line: LogLine) -> bool:
@@ -97,13 +99,16 @@ class LoopLines:
         bare = bare.replace(line.who, "", 1) if line.who.startswith("[") else bare
         fields = fields_of(bare)
         counters, end = counters_of(fields)
+        epoch, clock = epoch_of(fields), clock_of(fields) or stamp
+        self.epochs.note(epoch)
         if EVALUATION.search(bare, 0, end or len(bare)) is not None:
             self._head.pop(line.who, None)
             return False
         times, waits = times_of(fields)
-        clock = clock_of(fields) or stamp
-        line_read = _Line(counters, epoch_of(fields), _rank(text), clock, times, waits)
+        line_read = _Line(counters, epoch, _rank(text), clock, times, waits)
         trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
+        if not counters:
+            self.epochs.take(bare, epoch, clock, times)
         is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
         self._trains |= trains
         above, self._above = self._above, line_read if times and not counters else None
@@ -288,7 +293,8 @@ def _by_clock(
             ratios.append(held_s / span_s)
             span_s = held_s = 0.0
     if not ratios:
-        return (each if not any(clocks) and each * sum(ms) > _MOST_RUN_MS else 1), 1, 1
+        is_whole_run = not any(clocks) and each * sum(ms) > _MOST_RUN_MS
+        return (each if is_whole_run else 1), (1e3 if _outlasts(lines, numbers, ms) else 1), 1
     ratios.sort()
     for parts, holds in product((1, 1e3), (1, each)):  # a time without a unit may be ms
         if abs(median(ratios) / (parts * holds) - 1) <= _ALIKE:
@@ -298,6 +304,15 @@ def _by_clock(
     tenth = len(ratios) // 10
     is_steady = len(ratios) >= FEWEST and ratios[-1 - tenth] <= ratios[tenth] * (1 + _STEADY)
     return (1, 1, max(1, round(median(ratios)))) if is_steady else (0, 1, 1)  # it counts samples
+
+
+def _outlasts(lines: Sequence[_Line], numbers: Sequence[int], ms: Sequence[float]) -> bool:
+    """True for times that are longer, each, than all lines lie apart: they count parts of a second."""
+    first, last = lines[0].clock, lines[-1].clock
+    if first is None or last is None or len(lines) < FEWEST or numbers[-1] <= numbers[0]:
+        return False
+    span_s, grain_s = last.s - first.s, last.grain_s + first.grain_s
+    return grain_s < span_s < min(ms[1:]) / 1e3 - grain_s
 
 
 def _records(

@@ -12,6 +12,7 @@ from ddprof.slices.training_logs.model import TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
+from ddprof.slices.training_logs.reading.epochs import EPOCHS
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, records_of
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
@@ -45,6 +46,8 @@ def read_training_log(source: Source) -> TrainingLog:
             records[writer].append(record)
         if whole.take(line.text) or printed or loop.take(line):
             ending.iteration(line.text)
+        elif loop.epochs.has_begun():
+            ending.went_on()
         bars.take(line)
         devices.take(line.text)
         if "NCCL" in line.text or "bus bandwidth" in line.text:
@@ -55,7 +58,7 @@ def read_training_log(source: Source) -> TrainingLog:
         if "parallel" in line.text or "world" in line.text or "batch_size" in line.text:
             sizes.update(_sizes_of(line.text))
     of_loop, waits, waits_of_ranks = loop.times()
-    writer, timed = _best(records, of_loop, whole.records, bars, loop.clocked())
+    writer, timed = _best(records, of_loop, whole.records, bars, loop)
     are_means = timed.are_means or (writer == WRITER and loop.are_means)
     if writer != WRITER:
         waits, waits_of_ranks = [], []
@@ -94,10 +97,10 @@ def _best(
     of_loop: list[LoggedRecord],
     benchmark: list[LoggedRecord],
     bars: BarLines,
-    clocked: list[LoggedRecord],
+    loop: LoopLines,
 ) -> tuple[str, Timed]:
     """Iterations of one writer from the best source: printed times, those `of_loop`, those of a `benchmark`, clocks,
-    bars, lines of a loop that only a clock times, the run's mean.
+    bars, lines of a loop that only a clock times, the run's mean, epochs.
     """
     printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and "whole run" not in of}
     if printed:
@@ -112,13 +115,15 @@ def _best(
     if benchmark:
         return BENCHMARK, by_lines(benchmark)
     stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
-    for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, clocked)):
+    for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, loop.clocked())):
         if (timed := by_clock(once_each(lines))).iterations:
             return writer, timed
     whole = next((of for of in records if "whole run" in of), None)
     if whole is not None:
         return whole, by_lines(records[whole][-1:])
-    return (drawn_by, by_rate(drawn)) if drawn and drawn_by != UNNAMED else ("", Timed())
+    if drawn and drawn_by != UNNAMED:
+        return drawn_by, by_rate(drawn)
+    return (EPOCHS, loop.epochs.timed()) if loop.epochs.are_there else ("", Timed())
 
 
 def _sizes_of(text: str) -> dict[str, int]:

@@ -91,7 +91,7 @@ def by_lines(records: Sequence[LoggedRecord]) -> Timed:
         if steps <= 0:
             spent_ms, ran, is_mean = ms, 1, False
             timed.lapses.extend(_between_epochs(before, record, last))
-        elif lapse_ms is not None and error_ms is not None and lapse_ms > 0:
+        elif lapse_ms is not None and error_ms is not None and (lapse_ms > 0 or 0 <= lapse_ms <= ms <= error_ms):
             spent_ms, ran = spent_ms + lapse_ms * steps, ran + steps
             is_too_long = ms > lapse_ms / (1 - 1 / GRAINS) + error_ms
             is_mean = is_too_long or (is_mean and abs(ms - spent_ms / ran) <= _SAME * ms)

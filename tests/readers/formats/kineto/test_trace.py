@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reading import broken, healthy, issues, times, trace_of
+from reading import broken, healthy, issues, times, trace_of, traces
 
 from ddprof.readers import Source, read
 from ddprof.readers.files import unpacking
@@ -19,7 +19,7 @@ from ddprof.tables import NULL
 pytestmark = pytest.mark.usefixtures("decoding")
 
 
-def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: Path) -> None:
+def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: Path, tmp_path: Path) -> None:
     trace = broken(shared_dir, "odd_events_negdur_nodur_strts_nullargs_rank0.json.gz")
     assert "25 negative durations" in issues(trace) and "25 events without a usable duration" in issues(trace)
     assert (trace.events["dur_ns"] >= 0).all() and len(trace.events) > 2000
@@ -31,9 +31,6 @@ def test_odd_events_are_counted_and_what_is_missing_or_off_is_said(shared_dir: P
     assert "kernel launches but no device events" in issues(trace) and trace.identity.rank == 7
     trace, sound = broken(shared_dir, "clock_offset_plus37s_rank6.json.gz"), healthy(shared_dir, 6)
     assert abs(int(np.median(trace.events["ts_ns"] - sound.events["ts_ns"])) - 37 * 10**9) < 10**6
-
-
-def test_calls_of_another_tool_are_not_said_to_be_no_events(tmp_path: Path) -> None:
     trace = trace_of(tmp_path / "t.json", [kt.span("cuLaunchKernel", 10 * at, 5, cat="") for at in range(3)])
     assert "none of its 3 events is of a kind that PyTorch's profiler writes" in issues(trace)
 
@@ -84,7 +81,7 @@ def test_epoch_fractions_are_exact(tmp_path: Path) -> None:
     assert not trace_of(tmp_path / "t.json", [kt.span("a", 5000, 10)]).has_base_time
 
 
-def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
+def test_tracks_know_their_device_and_stream_and_events_their_old_ids(tmp_path: Path) -> None:
     events = [kt.kernel("gemm", 0, 10, device=3, stream=20), kt.span("old", 20, 10, "Kernel", 1, "stream 7")]
     named = {"ph": "M", "name": "thread_name", "pid": 99, "tid": 99, "args": {"name": "thread 99 (python)"}}
     trace = trace_of(tmp_path / "t.json", [*events, kt.span("aten::mm", 40, 10, pid=99, tid="99"), named])
@@ -93,6 +90,10 @@ def test_tracks_know_their_device_and_stream(tmp_path: Path) -> None:
         {"pid": "1", "tid": "stream 7", "name": "", "device": 1, "stream": 7},
         {"pid": "99", "tid": "99", "name": "thread 99 (python)", "device": None, "stream": None},
     ]
+    events = [kt.span("Kernel", 0, 1, "Kernel", **{"external id": 7}), kt.span("op", 5, 1, **{"External id": 8})]
+    assert trace_of(tmp_path / "t.json", events).events["external_id"].tolist() == [7, 8]
+    trace = trace_of(tmp_path / "t.json", [kt.span("cudaLaunchKernel", 0, 10, "cuda_runtime", correlation=1)])
+    assert [h.severity for h in trace.health if "no device events" in h.issue] == ["error"]
 
 
 KINDS = {"nccl:all_to_all": "cuda", "aten::record_stream": "cuda", "gloo:all_reduce": "cpu", "aten::pin_memory": "cpu"}
@@ -105,7 +106,7 @@ def test_a_job_on_a_gpu_that_was_recorded_without_it_is_no_job_on_cpus(tmp_path:
     assert trace.device.kind == kind and ("recorded without it" in issues(trace)) == (kind == "cuda")
 
 
-ASKED = ("cudaDeviceSynchronize", "cudaGetDeviceCount cudaHostAlloc cudaEventQuery hipDeviceSynchronize")
+ASKED = ("cudaGetDeviceCount cudaStreamIsCapturing", "cudaHostAlloc cudaEventQuery hipDeviceSynchronize")
 WORKED = ("cudaDeviceSynchronize cudaLaunchKernel", "cudaMemcpyAsync", "aclrtSynchronizeDevice")
 
 
@@ -117,11 +118,10 @@ def test_a_job_on_cpus_of_a_machine_with_a_gpu_is_one_on_cpus(tmp_path: Path, ca
     assert trace_of(tmp_path / "t.json", [kt.span("aten::mm", 0, 10), *spans], header=header).device.kind == kind
 
 
-def test_old_external_ids_and_launches_without_device_events(tmp_path: Path) -> None:
-    events = [kt.span("Kernel", 0, 1, "Kernel", **{"external id": 7}), kt.span("op", 5, 1, **{"External id": 8})]
-    assert trace_of(tmp_path / "t.json", events).events["external_id"].tolist() == [7, 8]
-    trace = trace_of(tmp_path / "t.json", [kt.span("cudaLaunchKernel", 0, 10, "cuda_runtime", correlation=1)])
-    assert [h.severity for h in trace.health if "no device events" in h.issue] == ["error"]
+def test_a_file_of_several_ranks_is_one_part_for_each(tmp_path: Path) -> None:
+    events = [kt.span("aten::mm", 20 * at, 10, pid=7 + at // 2, rank=at // 2) for at in range(4)]
+    of_ranks = traces(kt.write(tmp_path / "merged.json", events))
+    assert [(trace.identity.rank, len(trace.events)) for trace in of_ranks] == [(0, 2), (1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,5 @@ def test_defects_are_counted_and_said(tmp_path: Path, event: dict[str, Any], iss
     assert [h for h in trace.health if re.search(issue, h.issue)]
     assert "1 null events" in issues(trace)
     assert trace_of(tmp_path / "t.json", [kt.span("good", 0, 10), {}]).health == ()  # as rocprof begins its lists
-    # Missing ids are null, and parents come before children.
     trace = trace_of(tmp_path / "t.json", [kt.span("child", 100, 5), kt.span("parent", 100, 50)])
     assert [t[0] for t in times(trace)] == ["parent", "child"] and trace.events["correlation"].tolist() == [NULL, NULL]

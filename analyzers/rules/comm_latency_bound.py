@@ -184,7 +184,9 @@ def _ddp_buckets(measures: Measures) -> Fix:
 
 
 def _each(traffic: Traffic) -> str:
-    return f"{format_bytes(traffic.mean_bytes)} each" if traffic.total_bytes else "sizes not recorded"
+    """Size of a message: the usual one, as one large message among small ones would hide what those are."""
+    sizes = traffic.sizes_bytes[traffic.sizes_bytes > 0]
+    return f"{format_bytes(float(np.median(sizes)))} each" if len(sizes) else "sizes not recorded"
 
 
 RULE = Rule(

@@ -254,13 +254,15 @@ def told_gain(finding: Finding, step_us: float, bare_us: float | None) -> tuple[
 
 def severity_of(finding: Finding, step_us: float, bare_us: float | None) -> str:
     """Severity of a finding by the gain that is told. It is not "critical" where its range begins at 0; it is "info"
-    where, besides, its value is below that limit or it accuses ranks and is as likely wrong as right.
+    where, besides, its value is below that limit, its cause was deduced, or it accuses ranks and is as likely wrong as
+    right.
     """
     gain, of_us = told_gain(finding, step_us, bare_us)
     by_share = severity(gain.value, of_us)
     if gain.low > 0 or by_share == "info":
         return by_share
-    is_firm = finding.confidence > EVEN if finding.ranks else by_share == "critical"
+    is_seen = by_share == "critical" and finding.basis != Basis.DEDUCED.value
+    is_firm = finding.confidence > EVEN if finding.ranks else is_seen
     return "warning" if is_firm else "info"
 
 

@@ -184,9 +184,12 @@ def _ddp_buckets(measures: Measures) -> Fix:
 
 
 def _each(traffic: Traffic) -> str:
-    """Size of a message: the usual one, as one large message among small ones would hide what those are."""
+    """Size of a message, from the smallest to the largest: a mean is of neither one gradient nor forty norms."""
     sizes = traffic.sizes_bytes[traffic.sizes_bytes > 0]
-    return f"{format_bytes(float(np.median(sizes)))} each" if len(sizes) else "sizes not recorded"
+    if not len(sizes):
+        return "sizes not recorded"
+    least, most = format_bytes(float(sizes.min())), format_bytes(float(sizes.max()))
+    return f"{least} each" if least == most else f"{least} to {most}"
 
 
 RULE = Rule(

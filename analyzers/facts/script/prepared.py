@@ -174,15 +174,18 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
         return None
     frames = tree.frame[tree.aside[called == call]]
     functions = {str(tree.frames["function"][frame]) for frame in frames.tolist()}
-    is_other = any(_NOT_DATA.search(function) for function in functions) or _asks_model(trace, tree, frames)
+    is_other = any(_NOT_DATA.search(function) for function in functions) or asks_model(
+        trace.script_totals, tree, frames
+    )
     return None if is_other else call
 
 
-def _asks_model(trace: RankTrace, tree: CallTree, frames: Array) -> bool:
+def asks_model(totals: Table, tree: CallTree, frames: Array) -> bool:
     """True where a function of these frames calls the trained model beside the passes, as a rollout does: what that
     returns needs the weights of this step, and no worker can make it before. The loop itself calls all that there is.
+    `totals`: SCRIPT_TOTALS.
     """
-    totals, function = trace.script_totals, tree.function[tree.frame]
+    function = tree.function[tree.frame]
     of_model = tree.is_forward & ~tree.is_backward & tree.is_user[tree.frame]
     passes, beside = (np.unique(totals["stack"][totals["phase"] == phase]) for phase in ("forward", "rest"))
     trained = function[_with_callers(tree, passes) & of_model]

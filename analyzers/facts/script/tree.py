@@ -124,10 +124,10 @@ class CallTree:
 
     @cached_property
     def is_criterion(self) -> Array:
-        """Mask of stacks inside a loss: PyTorch's, or a module's call that calls one and no layer."""
+        """Mask of stacks inside a loss: PyTorch's, or a module of the script that calls one and no layer."""
         is_layer = self.matching(_LAYER_FRAME)[self.frame]
         has_loss, has_layer = (self.inclusive(ends.astype(float)) > 0 for ends in (self.is_loss, is_layer))
-        called = self._outermost_in(self.is_forward)
+        called = self._outermost_in(self.is_forward & self.is_user[self.frame])
         return np.asarray(self.is_loss | ((called >= 0) & (has_loss & ~has_layer)[called]))
 
     @cached_property

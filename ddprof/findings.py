@@ -127,6 +127,7 @@ class Candidate:
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
     know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
+    `timed_us`: the same bound in a step without the profiler, by the timers of the whole run; None where they lack it.
     """
 
     id: str
@@ -138,6 +139,7 @@ class Candidate:
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
     ceiling_us: float | None = None
+    timed_us: float | None = None
     band: float = 0.1
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words

@@ -116,14 +116,12 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
     if not lines or not len(where[0]):
         return
-    steps = len(facts.steps)
-    first = lines[0]
+    steps, first = len(facts.steps), lines[0]
     shown = [line for line in lines[:MAX_LINES] if line.time_ns >= first.time_ns / 10]
     kinds = LineKinds(facts)
     kind = [kinds.of(line.stacks, line.stack_ns) for line in shown]
     left = _left(kinds, shown, kind)
-    length = where[1] - where[0]
-    longest = int(np.argmax(length))
+    longest = int(np.argmax(where[1] - where[0]))
     start, end = int(where[0][longest]), int(where[1][longest])
     yield Candidate(
         id=RULE.id,

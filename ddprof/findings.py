@@ -127,6 +127,7 @@ class Candidate:
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
     know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
+    `timed_us`: the same bound in a step without the profiler, by the timers of the whole run; None where they lack it.
     """
 
     id: str
@@ -138,6 +139,7 @@ class Candidate:
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
     ceiling_us: float | None = None
+    timed_us: float | None = None
     band: float = 0.1
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
@@ -254,13 +256,15 @@ def told_gain(finding: Finding, step_us: float, bare_us: float | None) -> tuple[
 
 def severity_of(finding: Finding, step_us: float, bare_us: float | None) -> str:
     """Severity of a finding by the gain that is told. It is not "critical" where its range begins at 0; it is "info"
-    where, besides, its value is below that limit or it accuses ranks and is as likely wrong as right.
+    where, besides, its value is below that limit, its cause was deduced, or it accuses ranks and is as likely wrong as
+    right.
     """
     gain, of_us = told_gain(finding, step_us, bare_us)
     by_share = severity(gain.value, of_us)
     if gain.low > 0 or by_share == "info":
         return by_share
-    is_firm = finding.confidence > EVEN if finding.ranks else by_share == "critical"
+    is_seen = by_share == "critical" and finding.basis != Basis.DEDUCED.value
+    is_firm = finding.confidence > EVEN if finding.ranks else is_seen
     return "warning" if is_firm else "info"
 
 

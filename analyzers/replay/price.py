@@ -94,8 +94,11 @@ class Pricer:
             value = max(0.0, self.unprofiled.step_us - after_us) * min(1.0, gain.value / whole_us)
         if candidate.ceiling_us is not None:
             value = min(value, candidate.ceiling_us * share)
+        most_us = self.unprofiled.step_us
+        if candidate.timed_us is not None and candidate.timed_us < value:
+            share, value, most_us = share * candidate.timed_us / value, candidate.timed_us, candidate.timed_us
         low, high = value - (gain.value - gain.low) * share, value + (gain.high - gain.value) * share
-        return Recoverable(value, max(0.0, low), min(self.unprofiled.step_us, high))
+        return Recoverable(value, max(0.0, low), min(most_us, high))
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
         """Gain (us) of the candidate's changes on top of `given`: at least 0 and at most the candidate's ceiling."""

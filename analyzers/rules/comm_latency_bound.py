@@ -34,6 +34,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.units import ROLE
+from ddprof.analyzers.job.whole_run.called import calling_us
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
 from ddprof.analyzers.rules.evidence.called_outside import calls_outside
 from ddprof.analyzers.rules.evidence.examples import exposed_transfer
@@ -70,6 +71,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 *(Evidence(f"called at {line}", measures.job.rank_ids[0]) for line in lines[1:]),
             ),
             fixes=tuple(_joined(line) for line in lines) or (_fix(measures),),
+            timed_us=calling_us(measures.job.ranks) if lines else None,
             band=0.2 if is_measured else 0.35,
         )
     yield from _small_units(measures)
@@ -184,7 +186,12 @@ def _ddp_buckets(measures: Measures) -> Fix:
 
 
 def _each(traffic: Traffic) -> str:
-    return f"{format_bytes(traffic.mean_bytes)} each" if traffic.total_bytes else "sizes not recorded"
+    """Size of a message, from the smallest to the largest: a mean is of neither one gradient nor forty norms."""
+    sizes = traffic.sizes_bytes[traffic.sizes_bytes > 0]
+    if not len(sizes):
+        return "sizes not recorded"
+    least, most = format_bytes(float(sizes.min())), format_bytes(float(sizes.max()))
+    return f"{least} each" if least == most else f"{least} to {most}"
 
 
 RULE = Rule(

@@ -90,12 +90,14 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     if not len(others):
         return
     idle, runs_us = measures.script_us, averages.typical(every_us[others])
-    every_us = np.minimum(every_us, OTHER_FACTOR * runs_us)  # of one that runs more, what is said here
+    # Of one that runs more, what is said here: what the timers of the run show a rank late by is its own.
+    most_us = np.where(measures.timed_us > 0, 1.0, OTHER_FACTOR) * runs_us
+    every_us = np.minimum(every_us, most_us)
     if len(whose(every_us)):
         return
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
     needed = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
-    all_run_us = np.minimum(idle, OTHER_FACTOR * runs_us)
+    all_run_us = np.minimum(idle, most_us)
     cost_us = needed * (float(all_run_us[others].mean()) + _waited_for_us(measures, all_run_us))
     if min(cost_us, needed * runs_us) < MIN_SHARE * measures.step_us:
         return
@@ -114,14 +116,12 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
     if not lines or not len(where[0]):
         return
-    steps = len(facts.steps)
-    first = lines[0]
+    steps, first = len(facts.steps), lines[0]
     shown = [line for line in lines[:MAX_LINES] if line.time_ns >= first.time_ns / 10]
     kinds = LineKinds(facts)
     kind = [kinds.of(line.stacks, line.stack_ns) for line in shown]
     left = _left(kinds, shown, kind)
-    length = where[1] - where[0]
-    longest = int(np.argmax(length))
+    longest = int(np.argmax(where[1] - where[0]))
     start, end = int(where[0][longest]), int(where[1][longest])
     yield Candidate(
         id=RULE.id,

@@ -172,8 +172,32 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     call = longest if given or (takes.any() and (maker == NULL or 2 * by_call[maker] < by_call[longest])) else maker
     if call == NULL:
         return None
-    functions = {str(tree.frames["function"][frame]) for frame in tree.frame[tree.aside[called == call]].tolist()}
-    return None if any(_NOT_DATA.search(function) for function in functions) else call
+    frames = tree.frame[tree.aside[called == call]]
+    functions = {str(tree.frames["function"][frame]) for frame in frames.tolist()}
+    is_other = any(_NOT_DATA.search(function) for function in functions) or asks_model(
+        trace.script_totals, tree, frames
+    )
+    return None if is_other else call
+
+
+def asks_model(totals: Table, tree: CallTree, frames: Array) -> bool:
+    """True where a function of these frames calls the trained model beside the passes, as a rollout does: what that
+    returns needs the weights of this step, and no worker can make it before. The loop itself calls all that there is.
+    `totals`: SCRIPT_TOTALS.
+    """
+    function = tree.function[tree.frame]
+    of_model = tree.is_forward & ~tree.is_backward & tree.is_user[tree.frame]
+    passes, beside = (np.unique(totals["stack"][totals["phase"] == phase]) for phase in ("forward", "rest"))
+    trained = function[_with_callers(tree, passes) & of_model]
+    called = _with_callers(tree, np.flatnonzero(_with_callers(tree, beside) & of_model & np.isin(function, trained)))
+    loop = _with_callers(tree, np.flatnonzero(tree.is_backward))
+    asking = np.setdiff1d(function[called & ~tree.is_forward], function[loop])
+    return bool(np.isin(tree.function[frames], asking).any())
+
+
+def _with_callers(tree: CallTree, stacks: Array) -> Array:
+    """Mask of these stacks (rows) and all around them."""
+    return tree.inclusive(np.isin(np.arange(len(tree)), stacks).astype(float)) > 0
 
 
 def _row_of(trace: RankTrace, words: str) -> int:

@@ -29,6 +29,7 @@ _COMPILED_FRAME, _DISABLED_BY = re.compile(r"torch/_dynamo/eval_frame\.py "), re
 _LOSS_FRAME = re.compile(
     r"torch/nn/functional\.py (?:\w*loss\w*|\w*cross_entropy\w*|kl_div)$|torch/nn/modules/loss\.py "
 )
+_LAYER_FRAME = re.compile(r"torch/nn/modules/(?!module|loss|container)\w+\.py forward$")
 _TORCH = re.compile(r"^torch/")
 # Sharded optimizers and checkpoints mostly copy, pickle and write; where they wait, a frame of communication is below.
 _MEETING = re.compile(
@@ -120,6 +121,14 @@ class CallTree:
     def is_loss(self) -> Array:
         """Mask of stacks inside a PyTorch loss function."""
         return self.within(self.matching(_LOSS_FRAME))
+
+    @cached_property
+    def is_criterion(self) -> Array:
+        """Mask of stacks inside a loss: PyTorch's, or a module of the script that calls one and no layer."""
+        is_layer = self.matching(_LAYER_FRAME)[self.frame]
+        has_loss, has_layer = (self.inclusive(ends.astype(float)) > 0 for ends in (self.is_loss, is_layer))
+        called = self._outermost_in(self.is_forward & self.is_user[self.frame])
+        return np.asarray(self.is_loss | ((called >= 0) & (has_loss & ~has_layer)[called]))
 
     @cached_property
     def is_zeroing(self) -> Array:

@@ -109,8 +109,8 @@ def _most_seen(
 def calls_beside(facts: RankFacts) -> tuple[float, float]:
     """Samples of the training thread in models called beside the step's phases, loss functions apart, and all of the
     run."""
-    is_loss = call_tree(facts).is_loss
-    called = sum(count for stack, count in _calling(facts).items() if not is_loss[stack])
+    is_criterion = call_tree(facts).is_criterion
+    called = sum(count for stack, count in _calling(facts).items() if not is_criterion[stack])
     return called, sum(run_samples(facts).values())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.barriers import MEETING_CALLS
 from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, average_ns, common_steps, typical_steps
 from ddprof.sidecar import StepTimes
 from ddprof.sidecar.calls import CallingLine
 
@@ -32,6 +33,17 @@ class CalledOutside:
     cost: float
     often: int
     steps: int
+
+
+def calling_us(ranks: Sequence[RankFacts]) -> float | None:
+    """Time in all collectives that the script calls, waits included, us per typical step outside the trace, of the rank
+    with most of it: no more comes back without them. None where a rank computes on a device, or little was timed.
+    """
+    if not all(computes(facts) for facts in ranks):
+        return None
+    each_ns = [average_ns(typical_steps(facts), attrgetter("collective_ns")) for facts in ranks]
+    most_ns = max((ns for ns in each_ns if ns is not None), default=0.0)
+    return most_ns / 1e3 if most_ns else None
 
 
 def called_outside(ranks: Sequence[RankFacts]) -> CalledOutside | None:

@@ -68,8 +68,10 @@ def scores(script: Script) -> None:
 
 
 def loss(script: Script) -> None:
-    with script.frame(FORWARD), script.frame("torch/nn/modules/loss.py(1293): forward"):
+    with script.frame(FORWARD), script.frame("losses.py(12): forward"):  # a criterion of the script
         operators(script, "linear", count=20)
+        with script.frame("torch/nn/modules/loss.py(1293): forward"):
+            operators(script, "linear", dur_us=500.0)
 
 
 @pytest.mark.parametrize(("chore", "beside", "found"), [(scores, 20, True), (scores, 5, False), (loss, 20, False)])
@@ -87,8 +89,7 @@ def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Ch
 
 
 def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -> None:
-    once = evaluating(0.2, every=50)
-    once["evaluations"] = once["evaluations"][:1]
+    once = {**(often := evaluating(0.2, every=50)), "evaluations": often["evaluations"][:1]}
     assert list(catalogue()[ID].detect(with_sidecars(healthy, once, {}))) == []
 
 
@@ -103,9 +104,8 @@ def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -
 def test_what_samples_saw_one_rank_alone_do_is_told_by_its_name(
     healthy: Labelled, function: str, counts: tuple[int, ...], found: list[tuple[str, tuple[int, ...]]]
 ) -> None:
-    ranks = []
-    for facts, count in zip(healthy.job.ranks, counts, strict=True):
-        stacked = with_stacks(facts, ("train.py", 9, "main", None), ("train.py", 40, function, 0))
-        ranks.append(replace(stacked, script_totals=totals(("forward", 0, 200), ("rest", 1, count))))
-    measures = run_of(ranks).measures
+    stacks = ("train.py", 9, "main", None), ("train.py", 40, function, 0)
+    seen = [totals(("forward", 0, 200), ("rest", 1, count)) for count in counts]
+    ranks = [with_stacks(facts, *stacks) for facts in healthy.job.ranks]
+    measures = run_of([replace(one, script_totals=its) for one, its in zip(ranks, seen, strict=True)]).measures
     assert [(one.id, one.ranks) for rule in (ID, "host.checkpoint") for one in candidates(rule, measures)] == found

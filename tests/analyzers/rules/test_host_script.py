@@ -65,18 +65,18 @@ def test_what_not_all_ranks_run_is_not_of_the_whole_job(tmp_path: Path, own_us: 
 
 
 def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> None:
-    """The typical one of two ranks spends enough between the phases; the other's extra time is its own."""
     measures = run(tmp_path, [6_000.0, 6_000.0]).measures
-    alike = candidate(ID, measures)
     apart = replace(measures, script_us=np.array([60_000.0, measures.script_us[1]]))
     alone = {0: Alone("train.py:7 histograms()", "", 60_000.0, 0.0)}
-    assert candidate(ID, replace(apart, alone=alone)).lost_us <= 1.01 * alike.lost_us
+    assert candidate(ID, replace(apart, alone=alone)).lost_us <= 1.01 * candidate(ID, measures).lost_us
     assert list(catalogue()[ID].detect(replace(apart, alone={**alone, 1: alone[0]}))) == []
-    # Where no line tells that the rank runs it alone, it is late by it all the same, and named for that.
     typical_us = float(measures.script_us[1])
     apart = replace(measures, script_us=np.array([10 * typical_us, typical_us]), alone={})
     found = candidate(ID, apart)
     assert found.lost_us <= 2.5 * typical_us and {seen.rank for seen in found.evidence} <= {1, None}
+    near = replace(apart, script_us=np.array([1.9 * typical_us, typical_us]))  # no part of what timers show it late by
+    both, own = (candidate(ID, replace(near, timed_us=np.array([us, 0.0]))).lost_us for us in (0.0, typical_us))
+    assert own <= both - 0.1 * typical_us
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.cost import needless_us
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.whole_run.called import calling_us
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
 from ddprof.analyzers.rules.evidence.redundant import fixes
 from ddprof.analyzers.rules.evidence.redundant.lines import called_at
@@ -20,6 +21,7 @@ from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_share, format_us
 
+_OF_SCRIPT = (METRICS, PARAMETERS, NORMS)  # called by its lines, and not by DDP
 MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
 
 
@@ -84,6 +86,7 @@ def _candidate(
     if part > 0:
         changes = (*changes, Change("no_script", values=(1.0 - part,)))
         more_us = part * float(measures.script_us[worst])
+    timed_us = calling_us(measures.job.ranks) if kind in _OF_SCRIPT else None
     return Candidate(
         id=rule_id,
         summary=summary.format(it=avoidable, size=avoidable.of_bytes(), more=avoidable.calls + 1),
@@ -97,6 +100,7 @@ def _candidate(
         ),
         fixes=(fix(measures, avoidable.number),),
         ceiling_us=float(held_us.max()) + more_us,
+        timed_us=None if timed_us is None else timed_us + more_us,
     )
 
 

@@ -16,6 +16,7 @@ from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRIC
 from ddprof.sidecar.calls import ScriptCall
 
 MOST_LINES = 3  # that a finding names
+LEAST_CALLS = 0.1  # of the first line's calls: a line with fewer is not what makes them many; as in host_script
 _PASSES = {ACCUMULATION: "backward", BUFFERS: "forward"}  # which of them calls it
 
 
@@ -61,7 +62,8 @@ def lines_that_call(facts: RankFacts, op: str, per_step: float) -> list[str]:
         return []
     noted = [call for call, is_called in zip(noted_of_script(facts), is_call.tolist(), strict=True) if is_called]
     during = intervals.union(*facts.script_calls.bounds_of(is_call))
-    return [caller.words for caller in callers(facts, noted, during)[:MOST_LINES]] if len(during[0]) else []
+    lines = callers(facts, noted, during)[:MOST_LINES] if len(during[0]) else []
+    return [line.words for line in lines if line.calls >= LEAST_CALLS * lines[0].calls]
 
 
 def meeting_lines(facts: RankFacts) -> list[str]:

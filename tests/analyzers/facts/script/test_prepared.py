@@ -8,20 +8,19 @@ import numpy as np
 import pytest
 from cpu_loop import Chore, cpu_loop, operators
 from kineto_run import Script, held_ms
-from sampled_stacks import totals
+from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.phases import host_phases
-from ddprof.analyzers.facts.script.prepared import prepared_in_loop
+from ddprof.analyzers.facts.script.prepared import asks_model, prepared_in_loop
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.threads import BusyThread, makes_batches, making_line, takes_batches
 from ddprof.readers import discover, read
 
 
 def prepared_ms(facts: RankFacts) -> float:
-    """Time in the loader, per step; no update comes before the first."""
-    return held_ms(facts, "dataloader") / 3
+    return held_ms(facts, "dataloader") / 3  # per step; no update comes before the first
 
 
 def named(facts: RankFacts) -> set[str]:
@@ -74,6 +73,16 @@ def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Pa
     assert before not in (warps, drops_then_draws) or named(facts) == {"train.py:9 warp()"}
 
 
+def test_what_asks_the_trained_model_is_no_batch(tmp_path: Path) -> None:
+    module = "torch/nn/modules/module.py", 1, "_call_impl"
+    main, net = ("train.py", 3, "main", None), ("net.py", 5, "forward")
+    passes = [main, (*module, 0), (*net, 1), ("torch/_tensor.py", 9, "backward", 0)]
+    asked = [("train.py", 40, "rollout", 0), (*module, 4), (*net, 5), ("train.py", 60, "cut", 0)]
+    tree = call_tree(with_stacks(cpu_loop(tmp_path), *passes, *asked))
+    seen = totals(("forward", 2, 9), ("backward", 3, 9), ("rest", 6, 9), ("rest", 7, 9))
+    assert [asks_model(seen, tree, np.array([frame])) for frame in (4, 7, 0)] == [True, False, False]
+
+
 def waits_for_a_thread(script: Script) -> None:
     with script.frame("queue.py(171): get"), script.frame("threading.py(327): wait"):
         script.idle(8_000.0)
@@ -109,8 +118,7 @@ def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_pa
 def test_samples_of_the_run_tell_it_where_the_window_has_none(
     tmp_path: Path, before: Chore, beside_ns: int, yields: bool, share: float
 ) -> None:
-    """A rank that was sampled too seldom in its window prepares its batches all the same; what is drawn at random is
-    made of nothing that a function before it read, unless that function is a generator, resumed for the batch."""
+    """A draw is made of nothing that a function before it read, unless that is a generator, resumed for it."""
     facts = cpu_loop(tmp_path, before=before, after=hands_over)
     ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
     trace = with_named_frames(read(sources[0]))

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.facts.script.tree import CallTree, spans_of, written
+from ddprof.analyzers.facts.script.tree import CallTree, spans_of
 from ddprof.readers.script.stacks import Script, traced_script
 
 NESTED = (
@@ -24,7 +24,6 @@ def script_of(frames: tuple[tuple[int, int, str], ...]) -> Script:
 
 
 def tree_of(*frames: tuple[int, int, str]) -> tuple[CallTree, dict[str, int]]:
-    """The tree, and the row of the stack that ends in each function."""
     script = script_of(frames)
     tree = CallTree(script.stacks, script.frames)
     return tree, {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
@@ -43,14 +42,7 @@ def test_a_tree_folds_libraries_and_tells_phases_frames_and_times() -> None:
     assert [part.tolist() for part in spans_of(script_of(NESTED).spans, tree.in_phase)] == [[10, 70], [60, 90]]
 
 
-def test_frames_as_people_write_them() -> None:
-    assert written("train.py", 88, "evaluate") == "train.py:88 evaluate()"
-    assert written("train.py", 3, "<module>") == "train.py:3 <module>"
-    assert written("", None, "<built-in method to>") == "<built-in method to>"
-
-
 def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
-    """An optimizer's zero_grad passes through the compiler's frame as a call of a compiled function does."""
     tree, at = tree_of(
         (0, 100, "train.py(9): main"),
         (10, 40, "torch/_compile.py(54): inner"),

@@ -1,6 +1,7 @@
 """The step without the profiler: its slowdown phase by phase and rank by rank, and what a fix gains there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,20 +24,20 @@ LOADER = Change("instant_loader")
 
 
 def test_the_profilers_cost_is_taken_from_the_hosts_work_alone(tmp_path: Path) -> None:
-    """9 ms less per step, and loading takes as long as before: its removal wins 10 ms of 21, not 7."""
-    prices = priced(loaded(tmp_path), [21_000.0] * 12)
+    prices = priced(loaded(tmp_path), [21_000.0] * 12)  # 9 ms less, and loading takes as long: it wins 10 ms, not 7
     assert prices.unprofiled is not None
     handed_us = CPU.limits.handed_share * TRANSFER_US  # half of a transfer is as fast as the host
     assert prices.unprofiled.ratio == pytest.approx(1 - 9_000.0 / (WORK_US + handed_us), abs=0.01)
     assert prices.unprofiled_us((LOADER,)) == pytest.approx(21_000.0 - LOAD_US, rel=0.03)
     candidate = Candidate("input.starved", "", LOAD_US, Basis.RECORDED, (), (LOADER,))
-    gain = prices.unprofiled_gain(candidate, of_candidate(prices, candidate, prices.gain_us(candidate)))
+    traced = of_candidate(prices, candidate, prices.gain_us(candidate))
+    gain, timed = (prices.unprofiled_gain(replace(candidate, timed_us=us), traced) for us in (None, LOAD_US / 2))
     assert gain is not None and gain.value == pytest.approx(LOAD_US, rel=0.05)
     assert gain.low <= gain.value <= gain.high <= 21_000.0
+    assert timed is not None and 0 < timed.low < timed.value == timed.high == LOAD_US / 2
 
 
 def test_saves_that_the_trace_lacks_are_no_work_of_the_host(tmp_path: Path) -> None:
-    """Every fourth step saves for 100 ms: a loader that nobody waits for wins 10 ms of the mean 55, no more."""
     run, lengths_us = loaded(tmp_path), [STEP_US, STEP_US, STEP_US, STEP_US + 100_000.0] * 6
     ends_us = np.cumsum([90_000.0] * 3 + [STEP_US] * 8 + [500_000.0, *lengths_us])
     saves = [{"start_ns": int((end - 101_000) * 1e3), "dur_ns": 100_000_000} for end in ends_us[15::4].tolist()]

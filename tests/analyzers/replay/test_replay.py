@@ -39,9 +39,7 @@ of_each = pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp", "clean.pp"
 
 
 @of_each
-def test_nothing_changes_in_an_empty_scenario_or_in_python(
-    labelled: Runs, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_scenario_changes_nothing(labelled: Runs, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = simulate(graph := labelled(name).pricer.graph)
     monkeypatch.setenv("DDPROF_NATIVE", "0")  # the pass in Python, beside that in C where it was built
     assert simulate(graph, Scenario()) == outcome == simulate(graph, Scenario() + Scenario())

@@ -71,7 +71,7 @@ def reductions(measures: Measures, graph: Graph) -> tuple[Reduction, ...]:
     every = []
     for members in _groups(graph, measures, traffic.role):
         steps = min(len(rank.marks_ns) for rank, _ in members)
-        step_of = [np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right") for rank, rows in members]
+        step_of = [np.searchsorted(rank.marks_ns, rank.ops.issued_of_ns(rows), side="right") for rank, rows in members]
         for step in range(steps):
             chosen = {rank.position: rows[of == step] for (rank, rows), of in zip(members, step_of, strict=True)}
             counts = {len(rows) for rows in chosen.values()}
@@ -106,7 +106,7 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
         rows = chosen[rank.position]
         ready.append(np.maximum.accumulate(_ready_ns(rank, rows)) - rank.offset_ns)
         began.append(min(backward_start_ns(rank, step) - rank.offset_ns, int(ready[-1][0])))
-        ends.append(int(rank.ops.end_ns[rows].max()) - rank.offset_ns)
+        ends.append(int(rank.ops.end_of_ns(rows).max()) - rank.offset_ns)
         gradients.append(gradients_ready(rank))
     latest = int(np.argmax([r[-1] for r in ready]))
     sizes = ranks[0].facts.comms["size_bytes"][ranks[0].ops.comm[chosen[ranks[0].position]]]
@@ -123,10 +123,10 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
 def _ready_ns(rank: RankGraph, rows: Array) -> Array:
     """Time at which each bucket was full on this rank: end of the compute it waited for; on a CPU rank, the call."""
     ops = rank.ops
-    called = ops.issued_ns[rows]
+    called = ops.issued_of_ns(rows)
     dep = ops.dep[rows]
     held = dep >= 0
-    ends = ops.end_ns[np.maximum(dep, 0)]
+    ends = ops.end_of_ns(np.maximum(dep, 0))
     return np.where(held, np.maximum(ends, called), called)
 
 

@@ -27,6 +27,7 @@ from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
 from ddprof.report.html.style import STYLE
 
+TIMELINE_PATH = "/timeline"
 REFRESH_MS = 5_000  # between two looks for new runs
 THEME_COOKIE = "ddprof_theme"  # set by assets/dashboard/theme.js before the first callback
 
@@ -83,7 +84,14 @@ def create_app(runs: Runs, access: Access, upload_bytes: int = 0, perfetto_ui: s
         app.server.register_blueprint(upload_route(runs, upload_bytes))
     protect(app.server, access, app.csp_hashes())
     bound(app, upload_bytes)
+    app.server.before_request(lambda: _expect(runs))  # behind the guard
     return app
+
+
+def _expect(runs: Runs) -> None:
+    """The lanes of a timeline are worked out while the browser reads the scripts of its page."""
+    if flask.request.method == "GET" and flask.request.path == TIMELINE_PATH:
+        make_view(runs, flask.request.query_string.decode("latin-1")).opened.expect_timeline()
 
 
 def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> None:

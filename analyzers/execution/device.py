@@ -118,5 +118,6 @@ class DeviceExecution:
 def _backward_kernels(ops: Operations, marks: StepMarks) -> Array:
     """Kernels and copies launched between forward (unknown: the start of the step) and optimizer, in order of start."""
     lo_ns = marks.start_ns if marks.forward_end_ns is None else marks.forward_end_ns
-    rows = np.flatnonzero(~ops.is_comm & (ops.issued_ns >= lo_ns) & (ops.issued_ns < marks.until_ns))
+    issued_ns = ops.issued_ns
+    rows = np.flatnonzero(~ops.is_comm & (issued_ns >= lo_ns) & (issued_ns < marks.until_ns))
     return rows[np.argsort(ops.start_ns[rows], kind="stable")]

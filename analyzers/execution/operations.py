@@ -30,12 +30,21 @@ class Operations:
     @property
     def end_ns(self) -> Array:
         """End of each operation."""
-        return np.asarray(self.start_ns + self.dur_ns)
+        return self.end_of_ns(slice(None))
 
     @property
     def issued_ns(self) -> Array:
         """Launch of each operation; its start where no launch is known."""
-        return np.where(self.launch_ns == NEVER, self.start_ns, self.launch_ns)
+        return self.issued_of_ns(slice(None))
+
+    def end_of_ns(self, rows: Array | slice) -> Array:
+        """End of some operations."""
+        return np.asarray(self.start_ns[rows] + self.dur_ns[rows])
+
+    def issued_of_ns(self, rows: Array | slice) -> Array:
+        """Launch of some operations, as `issued_ns`."""
+        launch_ns = self.launch_ns[rows]
+        return np.where(launch_ns == NEVER, self.start_ns[rows], launch_ns)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ class RankGraph:
         return np.where(ops.is_comm, 0.0, share)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """The job: rank graphs and how many members each instance must gather."""
 

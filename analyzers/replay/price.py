@@ -37,6 +37,7 @@ class Pricer:
     hosts: tuple[SharedHost, ...] = ()
     unprofiled: UnprofiledRun | None = None
     _known_us: dict[tuple[Baseline, tuple[Change, ...]], float] = field(default_factory=dict, repr=False, compare=False)
+    _latest: dict[tuple[Change, ...], Scenario] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def error(self) -> float | None:
@@ -66,7 +67,7 @@ class Pricer:
             return known_us
         wanted = _with_implied(changes)
         peers = _as_peers(wanted, self.graph, self.measures)
-        scenario = baseline.under(self.graph, scenario_of(wanted, self.graph, self.measures), peers)
+        scenario = baseline.under(self.graph, self._scenario(wanted), peers)
         if self.hosts:
             level = peers | _levelled(wanted, self.graph, self.measures)
             outcome = simulate_on_shared_cores(self.graph, scenario, self.hosts, baseline, level)
@@ -80,6 +81,14 @@ class Pricer:
             self._known_us.clear()
         self._known_us[baseline, changes] = step_us
         return step_us
+
+    def _scenario(self, wanted: tuple[Change, ...]) -> Scenario:
+        """The scenario of changes; the last is kept: a step, one without the profiler and a floor are asked of it."""
+        scenario = self._latest.get(wanted)
+        if scenario is None:
+            self._latest.clear()
+            scenario = self._latest[wanted] = scenario_of(wanted, self.graph, self.measures)
+        return scenario
 
     def unprofiled_gain(self, candidate: Candidate, gain: Recoverable) -> Recoverable | None:
         """Gain of the candidate's changes in an unprofiled step, with the range of `gain`, of the profiled one."""
@@ -115,7 +124,7 @@ class Pricer:
     def floor_us(self, changes: tuple[Change, ...]) -> float:
         """The least step (us) that any replay of the changes leaves: compute as they leave it and, where they do not
         touch communication, the transfers that nothing hides."""
-        scenario = scenario_of(_with_implied(changes), self.graph, self.measures)
+        scenario = self._scenario(_with_implied(changes))
         compute_us = self.measures.cause_us("compute").astype(float)
         for rank in self.graph.ranks:
             taken_ns = scenario.dur_ns.get(rank.position)

@@ -14,11 +14,12 @@ import numpy as np
 
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.contract import contract, is_changed
-from ddprof.analyzers.replay.graph.program import packed, stream_count, without, write_program
+from ddprof.analyzers.replay.graph.program import stream_count, without, write_program
 from ddprof.analyzers.replay.host_time import HostTimeline
 from ddprof.analyzers.replay.model import Graph, Node, Program, RankGraph, Scenario
+from ddprof.analyzers.replay.nodes import Times, evaluate, filled
+from ddprof.tables import Array
 
-CHAIN, POST, FINISH, ANCHOR, BATCH, FREE = map(int, Node)
 MAX_LEAD = 0.25  # of the span: with less in common the window is too short to cut
 
 
@@ -67,7 +68,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     sooner = [_sooner(rank, clock, min(begins)) for rank, clock in zip(graph.ranks, clocks, strict=True)]
     state = _State(graph, sooner)
     program = _program(graph, scenario)
-    _run(program, _contracted(graph, scenario, program, clocks), state)
+    evaluate(program, *_contracted(graph, scenario, program, clocks), state.times)
     entered = [begin - by for begin, by in zip(begins, sooner, strict=True)]
     counted = tuple(rank.position not in scenario.on_time for rank in graph.ranks)
     # Nobody waits for ranks that are on time: not for the beginning of their windows, either.
@@ -98,7 +99,7 @@ def _sooner(rank: RankGraph, clock: HostTimeline, first_ns: int) -> int:
 
 
 class _State:
-    """End times of the simulation, reference clock, ns. Lists run over all ranks, numbered as in the program."""
+    """The times of the simulation, by rank."""
 
     def __init__(self, graph: Graph, sooner: Sequence[int]) -> None:
         ranks = graph.ranks
@@ -106,32 +107,30 @@ class _State:
         self._node = _ends([len(rank.node_first) for rank in ranks])
         self._section = _ends([len(rank.anchors.kind) + 1 for rank in ranks])
         self._stream = _ends([stream_count(rank) for rank in ranks])
-        self.ends = [NEVER] * self._node[-1]  # of each node
-        self.starts = [NEVER] * self._node[-1]  # of each communication
-        self.host = [NEVER] * self._section[-1]  # beginning of each section
-        self.stream_end = [0] * self._stream[-1]
-        self.latest = [NEVER] * len(graph.members)  # arrival at each instance
+        nodes, sections, streams = self._node[-1], self._section[-1], self._stream[-1]
+        counts = sections, nodes, nodes, streams, len(graph.members)
+        self.times = Times(*(filled(count, NEVER) for count in counts))
         for at, rank in enumerate(ranks):
-            self.host[self._section[at]] = rank.origin_ns - rank.offset_ns - sooner[at]
+            self.times.host[self._section[at]] = rank.origin_ns - rank.offset_ns - sooner[at]
             # Until the first step begins the device is at work that the host had launched before.
             begin, count = rank.begin_ns - rank.offset_ns - sooner[at], self._stream[at + 1] - self._stream[at]
-            self.stream_end[self._stream[at] : self._stream[at + 1]] = [begin] * count
+            self.times.stream_end[self._stream[at] : self._stream[at + 1]] = filled(count, begin)
 
     def sections(self, at: int) -> list[int]:
         """Start of each section of a rank's host."""
-        return self.host[self._section[at] : self._section[at + 1]]
+        return self.times.host[self._section[at] : self._section[at + 1]].tolist()
 
     def nodes(self, at: int) -> array[int]:
         """End of each node of a rank."""
-        return array("q", self.ends[self._node[at] : self._node[at + 1]])
+        return array("q", self.times.ends[self._node[at] : self._node[at + 1]].tobytes())
 
     def streams(self, at: int) -> list[int]:
         """End of each stream of a rank."""
-        return self.stream_end[self._stream[at] : self._stream[at + 1]]
+        return self.times.stream_end[self._stream[at] : self._stream[at + 1]].tolist()
 
     def in_communication_ns(self, at: int, ends: array[int]) -> int:
         """Time of a rank in communication, waiting included; `ends`: of its nodes."""
-        rank, starts = self._ranks[at], array("q", self.starts[self._node[at] : self._node[at + 1]])
+        rank, starts = self._ranks[at], self.times.starts[self._node[at] : self._node[at + 1]]
         is_comm = rank.ops.is_comm[rank.node_first]
         began, ended = (np.frombuffer(column, np.int64)[is_comm] for column in (starts, ends))
         return int((ended - began).sum())
@@ -153,78 +152,37 @@ def _program(graph: Graph, scenario: Scenario) -> Program:
     if scenario.on_time:  # no rank waits for these ranks: they arrive, and it does not count
         early = np.array([rank.position in scenario.on_time for rank in graph.ranks], bool)[program.rank].tolist()
         links = [
-            () if is_on_time and node == POST else met for met, node, is_on_time in zip(links, kind, early, strict=True)
+            () if is_on_time and node == Node.POST else met
+            for met, node, is_on_time in zip(links, kind, early, strict=True)
         ]
     if any(scenario.freed.values()):
         kind = _freed(graph, program, scenario)
     return replace(program, kind=kind, links=links)
 
 
-def _freed(graph: Graph, program: Program, scenario: Scenario) -> list[int]:
+def _freed(graph: Graph, program: Program, scenario: Scenario) -> bytes:
     """Kinds of the nodes when some hosts wait for nothing."""
     begin = _ends([len(rank.anchors.kind) + 1 for rank in graph.ranks])
-    freed = {begin[at] + i for at, rank in enumerate(graph.ranks) for i in scenario.freed.get(rank.position, ())}
-    return [
-        FREE if section in freed and kind >= ANCHOR else kind
-        for kind, section in zip(program.kind, program.section, strict=True)
-    ]
+    is_freed = np.zeros(begin[-1], bool)
+    for at, rank in enumerate(graph.ranks):
+        is_freed[[begin[at] + anchor for anchor in scenario.freed.get(rank.position, ())]] = True
+    kind, section = np.frombuffer(bytes(program.kind), np.uint8), np.asarray(program.section)
+    return np.where(is_freed[section] & (kind >= Node.ANCHOR), np.uint8(Node.FREE), kind).tobytes()
 
 
 def _contracted(
     graph: Graph, scenario: Scenario, program: Program, clocks: Sequence[HostTimeline]
-) -> tuple[Sequence[int], ...]:
+) -> tuple[Array, Array, Array]:
     """Values of each node of the program: `queue`, `take` and `host` of `Contracted`."""
     ranks = [
         contract(rank, scenario, clock) if is_changed(rank, scenario) else recorded
         for rank, recorded, clock in zip(graph.ranks, graph.recorded, clocks, strict=True)
     ]
-    columns = ([r.queue for r in ranks], [r.take for r in ranks], [r.host for r in ranks])
-    return tuple(packed(np.concatenate(parts)[program.at]) for parts in columns)
-
-
-def _run(program: Program, contracted: tuple[Sequence[int], ...], state: _State) -> None:
-    """Evaluate every node once."""
-    host, ends, starts, stream_end, latest = state.host, state.ends, state.starts, state.stream_end, state.latest
-    nodes = zip(
-        *(program.kind, program.node, program.track, program.dep, program.dep_lag, program.section, program.links),
-        *contracted,
-        strict=True,
+    queue, take, host = (
+        np.concatenate(parts)[program.at].astype(np.int64, copy=False)
+        for parts in ([r.queue for r in ranks], [r.take for r in ranks], [r.host for r in ranks])
     )
-    for kind, node, track, dep, dep_lag, section, links, queue, take, beyond in nodes:
-        if kind == CHAIN:
-            end = stream_end[track] + queue
-            if dep >= 0 and ends[dep] + dep_lag > end:
-                end = ends[dep] + dep_lag
-            end += take
-            launched = host[section] + beyond
-            ends[node] = end = launched if launched > end else end
-            if end > stream_end[track]:
-                stream_end[track] = end
-        elif kind == POST:
-            start = stream_end[track] + queue
-            if dep >= 0 and ends[dep] + dep_lag > start:
-                start = ends[dep] + dep_lag
-            launched = host[section] + beyond
-            starts[node] = start = launched if launched > start else start
-            for instance in links:
-                if start > latest[instance]:
-                    latest[instance] = start
-        elif kind == FINISH:
-            end = starts[node]
-            for instance in links:
-                if latest[instance] > end:
-                    end = latest[instance]
-            ends[node] = end = end + take
-            if end > stream_end[track]:
-                stream_end[track] = end
-        else:
-            call = host[section] + take
-            if kind == ANCHOR:
-                released = ends[dep] if dep >= 0 else call
-                call = (released if released > call else call) + beyond
-            elif kind == BATCH and dep_lag > call:
-                call = dep_lag
-            host[section + 1] = call
+    return queue, take, host
 
 
 def _marks(rank: RankGraph, clock: HostTimeline, begun: Sequence[int]) -> tuple[int, ...]:

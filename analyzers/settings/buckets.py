@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
@@ -51,7 +52,7 @@ def plan_buckets(prices: Pricer, now: Present) -> BucketPlan:
     """The plan. Raises NoUsableInput where no gradients are reduced between data-parallel ranks."""
     measures = prices.measures
     traffic, cost = gradient_traffic(measures), gradient_curve(measures)
-    passes = reductions(prices.graph, measures)
+    passes = reductions(measures, prices.graph)
     if traffic is None or cost is None or not passes:
         unsized = any(t.op == "all_reduce" and not t.total_bytes for t in measures.comm.traffic)
         why = "the traces do not say how large messages are" if unsized else "no all-reduce of gradients in this run"
@@ -116,7 +117,7 @@ def _useful(caps_mb: tuple[float, ...], gradient_mb: float) -> list[float]:
     return [*below, *above[:1], DEFAULT_BUCKET_MIB]
 
 
-def _source(passes: list[Reduction]) -> str:
+def _source(passes: Sequence[Reduction]) -> str:
     if any(p.gradients is not None for p in passes):
         return "the time of every gradient, as captured"
     return "the recorded buckets, gradients made at an even rate between them"

@@ -74,8 +74,8 @@ def _gain_us(measures: Measures, change: Change, row: Booked) -> Array:
     if change.ranks and row.levels is not None:
         kept = len(where) / len(measures.job.ranks) if change.target == "spread" else 0.0  # by these ranks
         return np.full((2, len(measures.job.ranks)), (1 - kept) * levelled_us(measures, where, row.levels))
-    gain = np.zeros((2, len(measures.job.ranks)))
-    for line, removed in zip(gain, (row.own, row.most or row.own), strict=True):
-        line[where] = removed(measures, change)[where]
+    gain, own = np.zeros((2, len(measures.job.ranks))), row.own(measures, change)
+    gain[0, where] = own[where]
+    gain[1, where] = (own if row.most is None else row.most(measures, change))[where]
     causes = (change.target,) if row.is_of_target else row.causes
     return gain if causes is None else gain + waited_us(measures, causes, where)

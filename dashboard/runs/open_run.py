@@ -141,6 +141,11 @@ class OpenRun:
                 self._timeline = build_timeline(self.job)
             return self._timeline
 
+    def expect_timeline(self) -> None:
+        """Build the timeline beside whatever comes first, for a page that is about to ask for it."""
+        if self.has_traces and self._timeline is None:
+            threading.Thread(target=lambda: self.timeline, daemon=True).start()
+
     @property
     def index(self) -> SliceIndex:
         """Slices of all lanes, sorted, with prefix sums."""

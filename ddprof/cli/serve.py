@@ -97,6 +97,7 @@ def command(
     # An interpreter that a signal ends removes nothing: uploads would stay on the disk.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    open_runs[0].expect_timeline()  # while somebody opens the link
     try:
         server.serve_forever()
     except KeyboardInterrupt:

@@ -9,6 +9,19 @@ ddprof.Painter = class {
     this.canvas = canvas;
     this.state = state;
     this.context = canvas.getContext("2d");
+    this.known = new Map(); // font -> width of words in it
+  }
+
+  /* The font of the words that follow. What they are wide is measured once: a frame has those of the one before. */
+  write(face) {
+    this.context.font = face;
+    if (!this.known.has(face)) this.known.set(face, new Map());
+    this.widths = this.known.get(face);
+  }
+
+  wide(words) {
+    if (!this.widths.has(words)) this.widths.set(words, this.context.measureText(words).width);
+    return this.widths.get(words);
   }
 
   /* Colours of the current theme, from the page's own CSS variables. */
@@ -35,7 +48,7 @@ ddprof.Painter = class {
     const rows = s.visibleRows();
     pen.setTransform(s.ratio, 0, 0, s.ratio, 0, 0);
     pen.clearRect(0, 0, s.width, s.height);
-    pen.font = font(12);
+    this.write(font(12));
     pen.textBaseline = "middle";
     this.within(0, () => {
       rows.forEach((row) => this.ground(row));
@@ -103,14 +116,14 @@ ddprof.Painter = class {
     const isHead = (row.lane === undefined && !row.track) || row.isRank || row.isHost;
     const size = row.height < 10 ? 9 : row.height < 14 ? 11 : 12;
     pen.fillStyle = isHead ? this.ink.text : this.ink.quiet;
-    pen.font = font(size, isHead || (!row.track && row.lane === this.state.activeLane));
+    this.write(font(size, isHead || (!row.track && row.lane === this.state.activeLane)));
     this.text(row.label, isHead ? 8 : 18, row.y + row.height / 2, GUTTER - (isHead ? 12 : 24));
   }
 
   /* Text that ends with … where it does not fit: names of kernels are long. */
   text(words, x, y, room) {
     const pen = this.context;
-    const width = pen.measureText(words).width;
+    const width = this.wide(words);
     const kept = Math.max(1, Math.floor((words.length * room) / width) - 1);
     pen.fillText(width > room ? words.slice(0, kept) + "…" : words, x, y);
   }

@@ -24,12 +24,12 @@ Object.assign(ddprof.Painter.prototype, {
     pen.fillStyle = this.ink.ground;
     pen.fillRect(0, 0, s.width, AXIS);
     pen.fillStyle = this.ink.quiet;
-    pen.font = ddprof.canvasFont(12);
+    this.write(ddprof.canvasFont(12));
     const ticks = ddprof.ticks(s.lo, s.hi, s.width - GUTTER);
     ticks.forEach(([t, words]) => pen.fillText(words, this.x(t) + 3, middle));
     const width = "width " + ddprof.time((s.hi - s.lo) / 1e3);
     const words = s.isFolded ? `since the rank's start of step ${s.scrubbed.number}` : width;
-    pen.font = ddprof.canvasFont(11);
+    this.write(ddprof.canvasFont(11));
     this.text(words, 8, middle, GUTTER - 12);
     pen.fillStyle = this.ink.line;
     pen.fillRect(0, AXIS - 1, s.width, 1);

@@ -25,8 +25,8 @@ Object.assign(Painter.prototype, {
     pen.globalAlpha = 0.6;
     pen.fillRect(x, AXIS, 1, this.state.height);
     pen.globalAlpha = 1;
-    pen.font = canvasFont(11, true);
-    const width = Math.min(MOST, pen.measureText(words).width + 8);
+    this.write(canvasFont(11, true));
+    const width = Math.min(MOST, this.wide(words) + 8);
     const left = Math.min(x, this.state.width - width);
     const covers = (f) => f.left < left + width && left < f.right && Math.abs(f.top - top) < TALL;
     while (flags.some(covers)) top += TALL;

@@ -95,7 +95,7 @@ Object.assign(Painter.prototype, {
     if (room < LEAST_ROOM) return;
     if (this.texture[kind]) {
       pen.fillStyle = this.fill[kind];
-      pen.fillRect(left - 2, row.y + 2, Math.min(room, pen.measureText(words).width) + 4, row.height - 4);
+      pen.fillRect(left - 2, row.y + 2, Math.min(room, this.wide(words)) + 4, row.height - 4);
     }
     const { pale } = this.state.info.categories[kind];
     pen.fillStyle = this.isIdle(row, kind) ? this.ink.quiet : pale ? this.ink.text : this.ink.onBar;

@@ -76,8 +76,8 @@ Object.assign(ddprof.Timeline.prototype, {
 
   visibleRows() {
     const shift = this.shift();
-    const isVisible = (r) => r.y + r.height > ddprof.AXIS && r.y < this.height;
-    return this.rows.map((r) => ({ ...r, y: r.top + shift })).filter(isVisible);
+    const isVisible = (r) => r.top + shift + r.height > ddprof.AXIS && r.top + shift < this.height;
+    return this.rows.filter(isVisible).map((r) => ({ ...r, y: r.top + shift }));
   },
 
   /* Where a rank's lanes are on the canvas, null where its lanes are not in the picture. */

@@ -23,6 +23,7 @@ from ddprof.untrusted.plain_text import clean
 # Module -> what is lost without it.
 COMPILED = {
     "ddprof.readers._scan": "reading traces takes three times as long",
+    "ddprof.analyzers.replay._nodes": "a replay takes two to four times as long",
     "ddprof.capture.steps._phases": "phase timers cost the training thread more",
     "ddprof.capture.stacks._stacks": "stacks are sampled in Python, which sees little of a busy loop",
 }

@@ -197,7 +197,7 @@ def _memory(
 
 def _reduce_exposed_us(prices: Pricer, cost: TransferCurve, size: float, compute_us: float) -> float:
     """Exposed gradient reduction in DDP's default buckets: by the run's own gradient times, else at an even rate."""
-    if gradient_traffic(prices.measures) is not None and reductions(prices.graph, prices.measures):
+    if gradient_traffic(prices.measures) is not None and reductions(prices.measures, prices.graph):
         buckets = (DEFAULT_BUCKET_MIB * MIB, DEFAULT_FIRST_BUCKET_MIB * MIB)
         return max(0.0, prices.step_us((Change("rebucket", (), buckets),)) - compute_us)
     count = max(1.0, size / (DEFAULT_BUCKET_MIB * MIB))

@@ -8,7 +8,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,8 +22,10 @@ from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.graph.backward import Gradients, backward_start_ns, gradients_ready
 from ddprof.analyzers.replay.model import Graph, RankGraph
+from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
 
+Cost = Callable[[float], float]  # bytes of a message -> its transfer, ns
 ALL_REDUCE = OP_CODE["all_reduce"]
 HELD_BACK_SHARE = 0.05  # of the backward pass: buckets that all become ready within it were held back, not filled late
 MIN_BUCKET_BYTES = 16 * 1024  # a smaller message is a loss or a flag, not gradients
@@ -60,23 +62,22 @@ def gradient_curve(measures: Measures) -> TransferCurve | None:
     return transfer_curve(traffic.sizes_bytes, traffic.times_us * 1e3, prior)
 
 
-def reductions(graph: Graph, measures: Measures) -> list[Reduction]:
+@remembered
+def reductions(measures: Measures, graph: Graph) -> tuple[Reduction, ...]:
     """Every reduction of the run, in order of group and step."""
     traffic = gradient_traffic(measures)
     if traffic is None:
-        return []
+        return ()
     every = []
     for members in _groups(graph, measures, traffic.role):
         steps = min(len(rank.marks_ns) for rank, _ in members)
+        step_of = [np.searchsorted(rank.marks_ns, rank.ops.issued_of_ns(rows), side="right") for rank, rows in members]
         for step in range(steps):
-            chosen = {
-                rank.position: rows[np.searchsorted(rank.marks_ns, rank.ops.issued_ns[rows], side="right") == step]
-                for rank, rows in members
-            }
+            chosen = {rank.position: rows[of == step] for (rank, rows), of in zip(members, step_of, strict=True)}
             counts = {len(rows) for rows in chosen.values()}
             if len(counts) == 1 and counts != {0}:
                 every.append(_reduction([rank for rank, _ in members], chosen, step))
-    return every
+    return tuple(every)
 
 
 def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[RankGraph, Array]]]:
@@ -105,7 +106,7 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
         rows = chosen[rank.position]
         ready.append(np.maximum.accumulate(_ready_ns(rank, rows)) - rank.offset_ns)
         began.append(min(backward_start_ns(rank, step) - rank.offset_ns, int(ready[-1][0])))
-        ends.append(int(rank.ops.end_ns[rows].max()) - rank.offset_ns)
+        ends.append(int(rank.ops.end_of_ns(rows).max()) - rank.offset_ns)
         gradients.append(gradients_ready(rank))
     latest = int(np.argmax([r[-1] for r in ready]))
     sizes = ranks[0].facts.comms["size_bytes"][ranks[0].ops.comm[chosen[ranks[0].position]]]
@@ -122,10 +123,10 @@ def _reduction(ranks: list[RankGraph], chosen: dict[int, Array], step: int) -> R
 def _ready_ns(rank: RankGraph, rows: Array) -> Array:
     """Time at which each bucket was full on this rank: end of the compute it waited for; on a CPU rank, the call."""
     ops = rank.ops
-    called = ops.issued_ns[rows]
+    called = ops.issued_of_ns(rows)
     dep = ops.dep[rows]
     held = dep >= 0
-    ends = ops.end_ns[np.maximum(dep, 0)]
+    ends = ops.end_of_ns(np.maximum(dep, 0))
     return np.where(held, np.maximum(ends, called), called)
 
 
@@ -169,11 +170,11 @@ def _closed(gradients: Gradients, cap_bytes: float, first_bytes: float) -> tuple
     return np.array(sizes), np.array(offsets)
 
 
-def scheduled_end_ns(sizes_bytes: Array, ready_ns: Array, curve: TransferCurve) -> float:
+def scheduled_end_ns(sizes_bytes: Array, ready_ns: Array, cost: Cost) -> float:
     """End of the last bucket (reference ns), reduced one after the other on one stream."""
     end = -np.inf
     for size, ready in zip(sizes_bytes.tolist(), ready_ns.tolist(), strict=True):
-        end = max(end, ready) + curve.time_ns(size)
+        end = max(end, ready) + cost(size)
     return float(end)
 
 
@@ -187,13 +188,13 @@ class Schedule:
 
 def scheduled(
     reduction: Reduction,
-    curve: TransferCurve,
+    cost: Cost,
     cap_bytes: float,
     first_bytes: float,
-    measured: TransferCurve,
+    measured: Cost,
     interference: float,
 ) -> Schedule:
-    """The reduction under other caps, at the costs of `curve`.
+    """The reduction under other caps, at the `cost` of a message.
 
     The error of the same schedule for the recorded buckets, at the `measured` costs, is added to the tail, which is at
     least the transfer of the last bucket. Kernels beside communication that did not run beside them in the recording
@@ -201,9 +202,9 @@ def scheduled(
     """
     sizes, ready = planned(reduction, cap_bytes, first_bytes)
     missed = reduction.end_ns - scheduled_end_ns(reduction.sizes_bytes, reduction.ready_ns, measured)
-    tail = scheduled_end_ns(sizes, ready, curve) - reduction.last_ns + missed
-    tail = max(tail, curve.time_ns(float(sizes[-1])))
-    hidden = max(0.0, sum(curve.time_ns(size) for size in sizes.tolist()) - tail)
+    tail = scheduled_end_ns(sizes, ready, cost) - reduction.last_ns + missed
+    tail = max(tail, cost(float(sizes[-1])))
+    hidden = max(0.0, sum(map(cost, sizes.tolist())) - tail)
     recorded_tail = float(reduction.end_ns - reduction.last_ns)
-    before = max(0.0, sum(measured.time_ns(size) for size in reduction.sizes_bytes.tolist()) - recorded_tail)
+    before = max(0.0, sum(map(measured, reduction.sizes_bytes.tolist())) - recorded_tail)
     return Schedule(tail + interference * max(0.0, hidden - before), hidden)

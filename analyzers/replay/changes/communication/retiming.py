@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -39,12 +40,13 @@ def rebucket(change: Change, graph: Graph, measures: Measures, others: Sequence[
     measured = gradient_curve(measures)
     if measured is None:
         return {}
-    curve = _altered(measured, others)
+    # A run has few sizes of messages, and each comes in every pass: its cost is worked out once.
+    cost, measured_cost = cache(_altered(measured, others).time_ns), cache(measured.time_ns)
     interference = graph.interference or execution_of(measures.job).limits.unmeasured_interference
     rows: dict[int, list[Array]] = {}
     times: dict[int, list[Array]] = {}
-    for reduction in reductions(graph, measures):
-        schedule = scheduled(reduction, curve, change.values[0], change.values[1], measured, interference)
+    for reduction in reductions(measures, graph):
+        schedule = scheduled(reduction, cost, change.values[0], change.values[1], measured_cost, interference)
         for rank in graph.ranks:
             if rank.position in reduction.rows:
                 of_rank = reduction.rows[rank.position]
@@ -79,14 +81,15 @@ def scaled_volume(change: Change, graph: Graph, measures: Measures, others: Sequ
     if curve is None:
         return {}
     share, packing_ns = change.values[0], change.values[1] if len(change.values) > 1 else 0.0
+    cost = cache(curve.time_ns)
     result = {}
     for rank in graph.ranks:
-        parts = [b.rows[rank.position] for b in reductions(graph, measures) if rank.position in b.rows]
+        parts = [b.rows[rank.position] for b in reductions(measures, graph) if rank.position in b.rows]
         if not parts:
             continue
         rows = np.concatenate(parts)
         sizes = rank.facts.comms["size_bytes"][rank.ops.comm[rows]].astype(float)
-        ratio = np.array([curve.time_ns(s * share) / max(curve.time_ns(s), 1e-9) for s in sizes])
+        ratio = np.array([cost(s * share) / max(cost(s), 1e-9) for s in sizes.tolist()])
         times = rank.ops.transfer_ns[rows] * ratio + packing_ns * sizes / MIB
         result[rank.position] = (rows, np.round(times).astype(np.int64))
     return result

@@ -30,15 +30,14 @@ def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence
     period = max((int(other.values[0]) for other in (change, *others) if other.kind == "merge_units"), default=1)
     latency = unit_latency(measures.comm)
     latency_ns = latency.ns if latency is not None else 0.0
-    made: dict[int, list[tuple[Array, Array]]] = {}
+    passes: dict[int, list[Units]] = {}
+    first: dict[int, int] = {}
     for rank in graph.ranks:
-        passes = unit_passes(measures.job, rank.position)
-        forward = typical(passes, is_backward=False)
-        if forward is None:
-            continue
-        first = first_of_block(forward, period)
-        made[rank.position] = _new_transfers(passes, period, first, latency_ns, kinds)
-    alike = _averaged(made)
+        of_rank = unit_passes(measures.job, rank.position)
+        forward = typical(of_rank, is_backward=False)
+        if forward is not None:
+            passes[rank.position], first[rank.position] = of_rank, first_of_block(forward, period)
+    alike = _averaged(_new_transfers(passes, period, first, latency_ns, kinds))
     return {rank.position: _of_operations(rank, alike[rank.position]) for rank in graph.ranks if rank.position in alike}
 
 
@@ -66,24 +65,29 @@ def _blocks(units: Units, period: int, first: int) -> Array:
 
 
 def _new_transfers(
-    passes: Sequence[Units], period: int, first: int, latency_ns: float, kinds: Set[str]
-) -> list[tuple[Array, Array]]:
-    """Rows of facts.comms and their new transfers, ns, for each pass; equal passes are computed once."""
-    alike: dict[tuple[bytes, ...], list[int]] = {}
-    for number, units in enumerate(passes):
-        direction = b"backward" if units.is_backward else b"forward"
-        made = ((rows >= 0).tobytes() for rows in (units.gathers, units.reductions))
-        alike.setdefault((direction, *made), []).append(number)
-    transfers: dict[int, tuple[Array, Array]] = {}
-    for numbers in alike.values():
-        equal = [passes[number] for number in numbers]
-        block = _blocks(equal[0], period, first)
+    passes: Mapping[int, Sequence[Units]], period: int, first: Mapping[int, int], latency_ns: float, kinds: Set[str]
+) -> dict[int, list[tuple[Array, Array]]]:
+    """Rows of facts.comms and their new transfers, ns, for each pass of each rank; equal passes are computed at once.
+    `first`: the unit with which blocks begin, by rank.
+    """
+    alike: dict[tuple[int, bool, bytes, bytes], list[tuple[int, int]]] = {}
+    for position, of_rank in passes.items():
+        for number, units in enumerate(of_rank):
+            made = (units.gathers >= 0).tobytes(), (units.reductions >= 0).tobytes()
+            alike.setdefault((first[position], units.is_backward, *made), []).append((position, number))
+    transfers: dict[tuple[int, int], tuple[Array, Array]] = {}
+    for (begin, *_), places in alike.items():
+        equal = [passes[position][number] for position, number in places]
+        block = _blocks(equal[0], period, begin)
         columns = [np.stack(column) for column in zip(*(_times(units) for units in equal), strict=True)]
         times = np.concatenate(_rescheduled(equal[0], block, columns, latency_ns, kinds), axis=1)
-        for number, units, new in zip(numbers, equal, times, strict=True):
+        for place, units, new in zip(places, equal, times, strict=True):
             rows = np.append(units.gathers, units.reductions)
-            transfers[number] = rows[rows >= 0], new[rows >= 0]
-    return [transfers[number] for number in range(len(passes))]
+            transfers[place] = rows[rows >= 0], new[rows >= 0]
+    return {
+        position: [transfers[position, number] for number in range(len(of_rank))]
+        for position, of_rank in passes.items()
+    }
 
 
 def _times(units: Units) -> tuple[Array, Array, Array, Array, Array]:

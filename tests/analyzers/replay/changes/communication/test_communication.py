@@ -64,7 +64,7 @@ def test_the_schedule_agrees_with_the_closed_form() -> None:
     total, backward_ns, alpha, rate = 100.0, 10_000_000, 400_000.0, 2.0
     line = TransferCurve(np.array([MIB]), np.array([alpha + MIB / rate]), CostModel(alpha, rate), False)
     caps, of_pass = (5.0, 10.0, 20.0, 25.0, 50.0), reduction(total, backward_ns)
-    times = {cap: scheduled_end_ns(*planned(of_pass, cap * MIB, cap * MIB), line) for cap in caps}
+    times = {cap: scheduled_end_ns(*planned(of_pass, cap * MIB, cap * MIB), line.time_ns) for cap in caps}
     exact = {cap: cap / total * backward_ns + total / cap * alpha + total * MIB / rate for cap in caps}
     assert times == pytest.approx(exact, rel=1e-6)
     assert min(times, key=lambda cap: times[cap]) == pytest.approx(total * (alpha / backward_ns) ** 0.5, abs=5.0)

@@ -259,12 +259,10 @@ def test_both_themes_keep_words_readable(file_page: Page) -> None:
 
 
 def test_charts_are_drawn_once_they_are_seen_and_again_in_another_theme_or_window(file_page: Page) -> None:
-    file_page.wait("return document.querySelector('#overview .plot .main-svg')")
+    seen = "const plot = document.querySelector('#overview .plot'); plot.scrollIntoView();"
+    file_page.wait(f"{seen} return plot.querySelector('.main-svg')")
     assert file_page.js("return document.querySelectorAll('.page[hidden] .plot .main-svg').length") == 0
-    width = """
-      const plot = document.querySelector("#overview .plot");
-      plot.scrollIntoView();
-      return plot.querySelector(".main-svg")?.width.baseVal.value"""
+    width = f"{seen} return plot.querySelector('.main-svg')?.width.baseVal.value"
     wide = file_page.wait(width)
     with file_page.window(420):
         file_page.wait(f"return (() => {{ {width} }})() < {wide}")

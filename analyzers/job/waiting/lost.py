@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.completeness import LOST_SHARE
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups.groups import GroupKey
@@ -25,6 +26,8 @@ from ddprof.analyzers.job.waiting.waits import split_waits
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_count, format_ranks
+
+MOST_LOST = 2 * LOST_SHARE  # of a group's collectives: each needs two records; who lacks more takes no part in them
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,14 @@ def with_lost_collectives(
     position = {facts.identity.rank: p for p, facts in enumerate(ranks)}
     traced = np.array([sum(number in position for number in group) for group, _ in keys], np.int64)
     seen = np.bincount(matched.instance, minlength=len(matched.op))
-    partial = (seen > 1) & (seen < traced[matched.group]) & ~matched.is_message if len(traced) else seen < 0
+    is_met = (seen > 1) & ~matched.is_message
+    partial = is_met & (seen < traced[matched.group]) if len(traced) else is_met & False
     if not partial.any():
         return None
+    met_by = is_met[matched.instance]
+    of_group = matched.group[matched.instance[met_by]] * len(ranks) + matched.rank[met_by]
+    held = np.bincount(of_group, minlength=len(keys) * len(ranks)).reshape(len(keys), len(ranks))
+    is_few = held >= (1 - MOST_LOST) * np.bincount(matched.group[is_met], minlength=len(keys))[:, None]
     instances, members = split_waits(ranks, matched, clock, group_size)
     of_rank = [members.take(members_of(members, p)) for p in range(len(ranks))]
     order = np.argsort(members["instance"], kind="stable")
@@ -63,7 +71,7 @@ def with_lost_collectives(
         recorded = members.take(order[begins[row] : begins[row] + instances["members"][row]])
         group, _ = keys[int(instances["group"][row])]
         for p in {position[number] for number in group if number in position} - set(recorded["rank"].tolist()):
-            launch_ns = _launch_ns(ranks, of_rank, p, recorded)
+            launch_ns = _launch_ns(ranks, of_rank, p, recorded) if is_few[instances["group"][row], p] else None
             like = None if launch_ns is None else _most_alike(ranks[p].comms, instances, row, launch_ns)
             if launch_ns is not None and like is not None:
                 lost[p].append(_part(ranks, clock, p, recorded, instances, row, like, launch_ns))

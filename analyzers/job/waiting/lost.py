@@ -31,16 +31,26 @@ MOST_LOST = 2 * LOST_SHARE  # of a group's collectives: each needs two records; 
 
 
 @dataclass(frozen=True)
-class _Lost:
-    """A collective that a rank lacks; times on that rank's clock, ns."""
+class _Met:
+    """A collective as its peers recorded it; reference clock, ns."""
 
-    like: int  # row of COMMS of the rank's collective that is most like it
-    seq: int
+    peer: int  # position of one that recorded it
+    comm: int  # row of that rank's COMMS
+    op: int
     size_bytes: int
-    launch_ns: int
-    start_ns: int  # the rank came no later
+    start_ns: int  # who is not awaited came no later
     end_ns: int
-    is_awaited: bool  # by its peers: it came then
+    is_awaited: bool  # the peers waited for a rank without a record, which came at `start_ns`
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """A collective that a rank lacks: when it launched it, ns on its clock, and the row of its most similar one."""
+
+    met: _Met
+    seq: int
+    launch_ns: int
+    like: int
 
 
 def with_lost_collectives(
@@ -58,96 +68,93 @@ def with_lost_collectives(
     partial = is_met & (seen < traced[matched.group]) if len(traced) else is_met & False
     if not partial.any():
         return None
-    met_by = is_met[matched.instance]
-    of_group = matched.group[matched.instance[met_by]] * len(ranks) + matched.rank[met_by]
-    held = np.bincount(of_group, minlength=len(keys) * len(ranks)).reshape(len(keys), len(ranks))
-    is_few = held >= (1 - MOST_LOST) * np.bincount(matched.group[is_met], minlength=len(keys))[:, None]
+    is_few = _lack_few(matched, is_met, len(keys), len(ranks))
     instances, members = split_waits(ranks, matched, clock, group_size)
     of_rank = [members.take(members_of(members, p)) for p in range(len(ranks))]
+    offsets = np.array([clock.offset_ns(p) for p in range(len(ranks))])
     order = np.argsort(members["instance"], kind="stable")
     begins = np.searchsorted(members["instance"], np.arange(len(instances)), sorter=order)
     lost: dict[int, list[_Lost]] = defaultdict(list)
     for row in np.flatnonzero(partial).tolist():
         recorded = members.take(order[begins[row] : begins[row] + instances["members"][row]])
+        met = _met(recorded, instances.take(np.array([row])), offsets)
         group, _ = keys[int(instances["group"][row])]
         for p in {position[number] for number in group if number in position} - set(recorded["rank"].tolist()):
-            launch_ns = _launch_ns(ranks, of_rank, p, recorded) if is_few[instances["group"][row], p] else None
-            like = None if launch_ns is None else _most_alike(ranks[p].comms, instances, row, launch_ns)
-            if launch_ns is not None and like is not None:
-                lost[p].append(_part(ranks, clock, p, recorded, instances, row, like, launch_ns))
-    return tuple(_with_lost(f, lost[p]) if lost[p] else f for p, f in enumerate(ranks)) if lost else None
+            each = _lost_by(p, ranks, of_rank, met) if is_few[instances["group"][row], p] else None
+            lost[p] += [each] if each else []
+    if not any(lost.values()):
+        return None
+    return tuple(_with(facts, lost[p], int(offsets[p])) if lost[p] else facts for p, facts in enumerate(ranks))
 
 
 def lost_note(recorded: Sequence[RankFacts], whole: Sequence[RankFacts]) -> HealthNote:
     """Note on collectives that ranks lacked and `whole` has."""
-    count = {w.identity.rank: len(w.comms) - len(r.comms) for r, w in zip(recorded, whole, strict=True)}
-    ranks = tuple(p if rank is None else rank for p, (rank, lacks) in enumerate(count.items()) if lacks)
-    issue = f"{format_ranks(ranks)}: {format_count(sum(count.values()), 'collective')} left no record"
+    count = [len(w.comms) - len(r.comms) for r, w in zip(recorded, whole, strict=True)]
+    numbers = [p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(whole)]
+    ranks = format_ranks(tuple(number for number, lacks in zip(numbers, count, strict=True) if lacks))
+    issue = f"{ranks}: {format_count(sum(count), 'collective')} left no record"
     return HealthNote(issue, "restored from the records of the other ranks", "info")
 
 
-def _launch_ns(ranks: Sequence[RankFacts], of_rank: Sequence[Table], p: int, recorded: Table) -> int | None:
-    """When a rank launched a collective, ns, by what it and a peer launched around it; None where its recording does
-    not reach around it.
-    """
-    peer, comm = int(recorded["rank"][0]), int(recorded["comm"][0])
-    _, *rows = np.intersect1d(of_rank[p]["instance"], of_rank[peer]["instance"], return_indices=True)
-    here, there = (issued_ns(ranks[q].comms)[of_rank[q]["comm"][i]] for q, i in zip((p, peer), rows, strict=True))
-    order, at = np.argsort(there), int(issued_ns(ranks[peer].comms)[comm])
-    here, there = here[order], there[order]
-    if not len(order) or not there[0] < at < there[-1]:
-        return None
-    return int(here[0]) + round(float(np.interp(at - there[0], there - there[0], here - here[0])))
+def _lack_few(matched: Matched, is_met: Array, groups: int, ranks: int) -> Array:
+    """Mask of ranks that recorded nearly all collectives of a group; shape (groups, ranks)."""
+    entry = is_met[matched.instance]
+    part = matched.group[matched.instance[entry]] * ranks + matched.rank[entry]
+    held = np.bincount(part, minlength=groups * ranks).reshape(groups, ranks)
+    every = np.bincount(matched.group[is_met], minlength=groups)[:, None]
+    return np.asarray(held >= (1 - MOST_LOST) * every)
 
 
-def _most_alike(comms: Table, instances: Table, row: int, launch_ns: int) -> int | None:
-    """Row of a rank's collective of the same operation nearest in launch, of the same size where there is one."""
-    alike = np.flatnonzero(comms["op"] == instances["op"][row])
-    same = alike[comms["size_bytes"][alike] == instances["size_bytes"][row]]
-    alike = same if len(same) else alike
-    return int(alike[np.argmin(np.abs(issued_ns(comms)[alike] - launch_ns))]) if len(alike) else None
-
-
-def _part(
-    ranks: Sequence[RankFacts],
-    clock: Clock,
-    p: int,
-    recorded: Table,
-    instances: Table,
-    row: int,
-    like: int,
-    launch_ns: int,
-) -> _Lost:
-    offset = np.array([clock.offset_ns(q) for q in recorded["rank"].tolist()])
-    end_ns = round(float(np.median(recorded["end_ns"] - offset))) + clock.offset_ns(p)
-    is_awaited = bool(instances["late"][row] == NULL)
+def _met(recorded: Table, instance: Table, offsets: Array) -> _Met:
+    """One collective (`instance`: its row of INSTANCES) by the MEMBERS that recorded it."""
+    end_ns = round(float(np.median(recorded["end_ns"] - offsets[recorded["rank"]])))
+    is_awaited = bool(instance["late"][0] == NULL)
     since = recorded["ready_ns" if is_awaited else "start_ns"]
-    seq = ranks[int(recorded["rank"][0])].comms["seq"][int(recorded["comm"][0])]
-    return _Lost(
-        like=like,
-        seq=int(seq),
-        size_bytes=int(instances["size_bytes"][row]),
-        launch_ns=launch_ns,
+    return _Met(
+        peer=int(recorded["rank"][0]),
+        comm=int(recorded["comm"][0]),
+        op=int(instance["op"][0]),
+        size_bytes=int(instance["size_bytes"][0]),
         start_ns=end_ns - int((recorded["end_ns"] - since).min()),
         end_ns=end_ns,
         is_awaited=is_awaited,
     )
 
 
-def _with_lost(facts: RankFacts, lost: Sequence[_Lost]) -> RankFacts:
+def _lost_by(p: int, ranks: Sequence[RankFacts], of_rank: Sequence[Table], met: _Met) -> _Lost | None:
+    """The part of the rank at position `p`, launched between what it and the peer launched around it; None where its
+    recording does not reach around it, or holds nothing alike. `of_rank`: MEMBERS by position.
+    """
+    _, *rows = np.intersect1d(of_rank[p]["instance"], of_rank[met.peer]["instance"], return_indices=True)
+    both = zip((p, met.peer), rows, strict=True)
+    here, there = (issued_ns(ranks[q].comms)[of_rank[q]["comm"][i]] for q, i in both)
+    order, comms, of_peer = np.argsort(there), ranks[p].comms, ranks[met.peer].comms
+    here, there, at = here[order], there[order], int(issued_ns(of_peer)[met.comm])
+    alike = np.flatnonzero((comms["op"] == met.op) & (comms["device_op"] != NULL))
+    if not len(alike) or not len(order) or not there[0] < at < there[-1]:
+        return None
+    launch_ns = int(here[0]) + round(float(np.interp(at - there[0], there - there[0], here - here[0])))
+    same = alike[comms["size_bytes"][alike] == met.size_bytes]
+    alike = same if len(same) else alike
+    like = alike[np.argmin(np.abs(issued_ns(comms)[alike] - launch_ns))]
+    return _Lost(met, int(of_peer["seq"][met.comm]), launch_ns, int(like))
+
+
+def _with(facts: RankFacts, lost: Sequence[_Lost], offset_ns: int) -> RankFacts:
     """The rank with the collectives that it lost. It came to one that nobody awaited when its device fell idle."""
     like = facts.comms.take(np.array([each.like for each in lost]))
-    launch, start, end = (np.array([getattr(o, name) for o in lost]) for name in ("launch_ns", "start_ns", "end_ns"))
+    start, end = (np.array([getattr(each.met, name) for each in lost]) + offset_ns for name in ("start_ns", "end_ns"))
     idle = intervals.union(*facts.gaps.bounds)
     row = intervals.row_at(idle, end - 1)
-    waits = (row >= 0) & ~np.array([each.is_awaited for each in lost])
+    waits = (row >= 0) & ~np.array([each.met.is_awaited for each in lost])
     start = np.where(waits, np.minimum(start, np.append(idle[0], 0)[row]), start)
     for at, track in enumerate(like["track"].tolist()):  # a stream runs one at a time
         before = facts.comms["end_ns"][(facts.comms["track"] == track) & (facts.comms["end_ns"] <= end[at])]
         start[at] = max(int(start[at]), int(before.max(initial=0)))
-    launch = np.minimum(launch, start)
+    launch = np.minimum([each.launch_ns for each in lost], start)
     times = {"start_ns": start, "end_ns": end, "launch_ns": launch, "launch_end_ns": launch}
-    comms = like.replace(**times, seq=[each.seq for each in lost], size_bytes=[each.size_bytes for each in lost])
+    sizes = [each.met.size_bytes for each in lost]
+    comms = like.replace(**times, seq=[each.seq for each in lost], size_bytes=sizes)
     ops = facts.device_ops.take(like["device_op"]).replace(**times)
     order = np.argsort(start, kind="stable")
     return booked(*inserted(facts, ops.take(order), comms.take(order)))

@@ -89,8 +89,10 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
     Complete traces hold all launch calls or none, except those of operations launched before the recording. Several
     steps are compared with each other instead.
     """
+    if len(steps) != 1:
+        return []
     has_launch = launch_rows(trace)[device_rows(trace)] >= 0
-    if len(steps) != 1 or not has_launch.any():
+    if not has_launch.any():
         return []
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][0])
     missing = (~has_launch & ~is_early(ops))[inside]

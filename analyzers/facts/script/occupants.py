@@ -91,12 +91,9 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array, evaluate
 
 def _within(evaluated: Intervals, calls: Intervals) -> Intervals:
     """Calls, those that begin in an evaluation no longer than it: what a sample saw lasts until the next one."""
-    if not len(evaluated[0]):
-        return calls
     start, end = calls
-    around = np.maximum(np.searchsorted(evaluated[0], start, side="right") - 1, 0)
-    until = evaluated[1][around]
-    return start, np.where((evaluated[0][around] <= start) & (start < until), np.minimum(end, until), end)
+    around = intervals.row_at(evaluated, start)
+    return start, np.where(around >= 0, np.minimum(end, np.append(evaluated[1], 0)[around]), end)
 
 
 def _data_frames(tree: CallTree) -> Array:

@@ -260,9 +260,10 @@ class _Search:
                 end = int(rank.events.at_ns[event]) - after_ns
                 begin = max(rank.last_end_ns(end), end - MIN_STOP_NS)
                 if not on_host and launch_ns != NULL:  # timelines of whole passes, without launches, leave no gap
-                    begin = max(rank.idle_before_ns(end), end - MIN_STOP_NS)
-                    if end - begin < LEAST_NS:
+                    idle_ns = rank.idle_around(end - 1)
+                    if idle_ns is None or end - idle_ns < LEAST_NS:
                         return None
+                    begin = max(idle_ns, end - MIN_STOP_NS)
             return _Member(begin - offset_ns, end - offset_ns, True, standstill, launch_ns, offset_ns, error_ns)
         still = rank.idle_around(at_ns - after_ns + offset_ns)
         if on_host or still is None:

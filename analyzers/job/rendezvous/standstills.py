@@ -76,11 +76,6 @@ class Standstills:
         row = int(np.searchsorted(self.busy[0], at_ns, side="right")) - 1
         return int(self.busy[1][row]) if row >= 0 and self.busy[1][row] <= at_ns else None
 
-    def idle_before_ns(self, at_ns: int) -> int:
-        """End of the device's last work that began before an instant; the instant itself where there is none."""
-        row = int(np.searchsorted(self.busy[0], at_ns)) - 1
-        return int(self.busy[1][row]) if row >= 0 else at_ns
-
     def last_end_ns(self, at_ns: int) -> int:
         """Last recorded activity of the rank before an instant; the instant itself where there is none."""
         row = int(np.searchsorted(self.ended_ns, at_ns, side="right")) - 1

@@ -80,11 +80,11 @@ def with_lost_collectives(
         met = _met(recorded, instances.take(np.array([row])), offsets)
         group, _ = keys[int(instances["group"][row])]
         for p in {position[number] for number in group if number in position} - set(recorded["rank"].tolist()):
-            each = _lost_by(p, ranks, of_rank, met) if is_few[instances["group"][row], p] else None
-            lost[p] += [each] if each else []
-    if not any(lost.values()):
+            if is_few[instances["group"][row], p] and (each := _lost_by(p, ranks, of_rank, met)) is not None:
+                lost[p].append(each)
+    if not lost:
         return None
-    return tuple(_with(facts, lost[p], int(offsets[p])) if lost[p] else facts for p, facts in enumerate(ranks))
+    return tuple(_with(facts, lost[p], int(offsets[p])) if p in lost else facts for p, facts in enumerate(ranks))
 
 
 def lost_note(recorded: Sequence[RankFacts], whole: Sequence[RankFacts]) -> HealthNote:

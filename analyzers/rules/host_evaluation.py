@@ -1,14 +1,15 @@
 """Evaluation takes a part of the training.
 
 What it detects: a model in evaluation mode, from `eval()` to `train()`, with nothing trained meanwhile. One rank
-evaluates alone, or all ranks do for a large part of the run.
+evaluates alone, or all ranks do for 3 % of the run.
 Why it costs: no step is trained meanwhile; where one rank evaluates alone, all others wait in the next collective.
 How the gain is priced: its share of the run's time as the capture recorded it, else of the traced steps; at most that,
 since a part of it is wanted.
 How to fix: evaluate on all ranks, each its part; less often; on fewer batches; beside the training.
 Limits: seen where ddprof captured the run. A model that is never switched back is taken for a teacher or for frozen
 layers. Evaluating without `eval()` is told by its function's name, by the model it calls, or by samples of one rank. So
-is a model that all ranks call beside the passes for a tenth of the run; the user has to say what for.
+is a model that all ranks call beside the passes for a tenth of the run; the user has to say what for, except where it
+ends before the next batch is fetched: a teacher needs the batch, and a rollout makes it.
 Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.DistributedSampler documentation.
 """
 
@@ -25,15 +26,21 @@ from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.script.host_time import evaluating
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.occupying import line_that_evaluates, seen_evaluating, seen_saving
+from ddprof.analyzers.job.script.occupying import (
+    MOST_SHARE,
+    after_update,
+    line_that_evaluates,
+    seen_evaluating,
+    seen_saving,
+)
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_samples, seen_alone
-from ddprof.analyzers.rules.evidence.script.now_and_then import LARGE_SHARE, called_beside, script_now_and_then
+from ddprof.analyzers.rules.evidence.script.now_and_then import called_beside, script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.averages import typical
 from ddprof.finding_ids import HOST_EVALUATION
-from ddprof.findings import Abstention, Alters, Basis, Candidate, Evidence, Fix, Rule
+from ddprof.findings import WARNING_SHARE, Abstention, Alters, Basis, Candidate, Evidence, Fix, Rule
 from ddprof.units import format_share, format_us
 
 EVALUATES = re.compile(r" _*\w*(?:eval|valid|_val\b|val_)", re.IGNORECASE)  # of a frame in words: its function
@@ -64,7 +71,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     alone = len(numbers) > 0
     if not alone:  # what one rank has beyond the typical one makes that rank late
         share = typical(times_us) / measures.step_us * (1.0 if outside is None else outside.in_turn)
-    if share < (MIN_SHARE if alone else LARGE_SHARE):
+    if share < (MIN_SHARE if alone else WARNING_SHARE):
         return
     facts = measures.job.ranks[worst]
     at = Counter(one.at for one in facts.sidecar.evaluations if one.at).most_common(1)
@@ -109,15 +116,19 @@ def _called_beside(measures: Measures) -> Iterator[Candidate]:
     worst = int(np.argmax(seen.times_us))
     line = line_that_evaluates(measures.job.ranks[worst], intervals.EMPTY)
     takes = f"takes {format_share(seen.lost_us / measures.step_us)} of the time" + (f", in {line}" if line else "")
+    # A teacher or a rollout needs the batch, or makes it: what ends before a batch is fetched serves neither.
+    between_us = [intervals.length(after_update(facts)) / 1e3 / len(facts.steps) for facts in measures.job.ranks]
+    precedes = typical(np.array(between_us)) >= MOST_SHARE * seen.lost_us
+    when = "after the optimizer's step" if precedes else "beside the training passes"
     yield Candidate(
         id=RULE.id,
-        summary=f"a model called beside the training passes {takes}",
+        summary=f"a model called {when} {takes}",
         lost_us=seen.lost_us,
         basis=Basis.DEDUCED,
         evidence=(Evidence(f"{seen.called:.0f} of {seen.every:.0f} samples of all ranks are in it"),),
         fixes=(replace(_less(line), alters=Alters.CHORE),),
         ceiling_us=seen.lost_us,
-        band=1.0,  # a teacher or a target network is wanted whole: only the user knows the purpose
+        band=0.5 if precedes else 1.0,  # a teacher or a target network is wanted whole: only the user knows the purpose
         times_us=tuple(seen.times_us.tolist()),
         is_bound=True,
     )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around, saving_frames
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
+from ddprof.analyzers.facts.work import running
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import COLLECTIVE, FORWARD, REST, run_samples
 from ddprof.analyzers.job.script.lines import has_frames, lines_in, time_by_stack
@@ -33,6 +34,7 @@ class SeenSaving:
 
 
 MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, a save's) do not explain
+NEVER = np.iinfo(np.int64).max
 
 
 def occupying_line(facts: RankFacts, cause: str) -> str | None:
@@ -112,6 +114,17 @@ def calls_beside(facts: RankFacts) -> tuple[float, float]:
     is_criterion = call_tree(facts).is_criterion
     called = sum(count for stack, count in _calling(facts).items() if not is_criterion[stack])
     return called, sum(run_samples(facts).values())
+
+
+def after_update(facts: RankFacts) -> Intervals:
+    """The host's own time from an optimizer's step to the next fetch of a batch, where no pass begins in between."""
+    ends_ns, fetches = facts.phase_time(Phase.OPTIMIZER)[1], intervals.union(*facts.spans_of("dataloader").bounds)
+    until_ns, pass_ns = (
+        np.append(starts_ns, NEVER)[np.searchsorted(starts_ns, ends_ns)]
+        for starts_ns, _ in (fetches, facts.phase_time(Phase.FORWARD))
+    )
+    is_between = (until_ns < NEVER) & (until_ns <= pass_ns)
+    return intervals.intersect(running(facts), intervals.union(ends_ns[is_between], until_ns[is_between]))
 
 
 def _calling(facts: RankFacts) -> dict[int, float]:

@@ -12,6 +12,7 @@ from labelled_runs import Labelled, candidates, run_of
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.findings import Candidate
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.tables import concat
 
@@ -31,7 +32,7 @@ def evaluating(share: float, every: int = 2) -> dict[str, Any]:
         ((0.2, 0.0, 0.0, 0.0), (0,)),
         ((0.03, 0.0, 0.0, 0.0), (0,)),  # all others wait for it
         ((0.2, 0.2, 0.2, 0.2), ()),
-        ((0.03, 0.03, 0.03, 0.03), None),  # what is wanted of a training
+        ((0.02, 0.02, 0.02, 0.02), None),  # what is wanted of a training
         ((0.0, 0.0, 0.0, 0.0), None),
     ],
 )
@@ -52,7 +53,7 @@ def test_a_job_of_one_rank_that_evaluates_is_told(healthy: Labelled) -> None:
 @pytest.mark.parametrize(("waited_ns", "ranks"), [(400_000_000, []), (0, [(0,)])])
 def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(healthy: Labelled, waited_ns: int, ranks: list[Any]) -> None:
     waits = [{"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": ns}}} for ns in (waited_ns, 0, 0, 0)]
-    records = [evaluating(share) | each for share, each in zip((0.2, 0.04, 0.04, 0.04), waits, strict=True)]
+    records = [evaluating(share) | each for share, each in zip((0.2, 0.02, 0.02, 0.02), waits, strict=True)]
     assert [one.ranks for one in candidates(ID, on_cpu(healthy, *records))] == ranks
 
 
@@ -67,6 +68,12 @@ def scores(script: Script) -> None:
         operators(script, "linear", count=20)
 
 
+def scores_and_fetches(script: Script) -> None:
+    scores(script)
+    operators(script, "linear", count=400)
+    script.host("ddprof::data", 100.0, "user_annotation")
+
+
 def loss(script: Script) -> None:
     with script.frame(FORWARD), script.frame("losses.py(12): forward"):  # a criterion of the script
         operators(script, "linear", count=20)
@@ -74,18 +81,30 @@ def loss(script: Script) -> None:
             operators(script, "linear", dur_us=500.0)
 
 
-@pytest.mark.parametrize(("chore", "beside", "found"), [(scores, 20, True), (scores, 5, False), (loss, 20, False)])
-def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Chore, beside: int, found: bool) -> None:
-    """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told."""
-    ranks = [cpu_loop(tmp_path, after=chore, rank=rank) for rank in range(2)]
+def calling_beside(folder: Path, beside: int, **chores: Chore) -> list[Candidate]:
+    """What is found where so many of 100 samples of each of two ranks are in a model called beside the passes."""
+    ranks = [cpu_loop(folder, rank=rank, **chores) for rank in range(2)]
     seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]
     rest = totals(("backward", 0, 100 - beside), time_ns=[5_000])  # of its outermost stack
     whole = [replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, rest])) for facts in seen]
-    said = candidates(ID, run_of(whole).measures)
+    return candidates(ID, run_of(whole).measures)
+
+
+@pytest.mark.parametrize(("chore", "beside", "found"), [(scores, 20, True), (scores, 5, False), (loss, 20, False)])
+def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Chore, beside: int, found: bool) -> None:
+    """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told."""
+    said = calling_beside(tmp_path, beside, after=chore)
     assert bool(said) is found
     for one in said:
         assert not one.ranks and one.is_bound and "takes 20 % of the time, in train.py:60 score()" in one.summary
         assert one.evidence[0].text == "40 of 200 samples of all ranks are in it"
+
+
+@pytest.mark.parametrize(("chore", "band"), [(scores, 1.0), (scores_and_fetches, 0.5)])
+def test_what_ends_before_the_batch_is_fetched_is_no_teacher(tmp_path: Path, chore: Chore, band: float) -> None:
+    updates: Chore = lambda script: script.host("ddprof::optimizer", 50.0, "user_annotation")  # noqa: E731
+    (said,) = calling_beside(tmp_path, 20, before=chore, optimizer=updates)
+    assert said.band == band and ("after the optimizer's step" in said.summary) is (band < 1)
 
 
 def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -> None:

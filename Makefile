@@ -37,6 +37,8 @@ DEMO_JOB := torchrun --nproc-per-node=2 workloads/mnist_ddp.py --steps 20
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Two training processes on a small machine: one thread each, or they fight over the cores and the healthy run is not.
 export OMP_NUM_THREADS ?= 1
+# Containers often forbid compiled modules to be kept; the suite starts a thousand interpreters, each 2 s slower then.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo docs test test-all fast fuzz setup lint types clean
 .DELETE_ON_ERROR:

@@ -82,7 +82,7 @@ def loss(script: Script) -> None:
 
 
 def calling_beside(folder: Path, beside: int, **chores: Chore) -> list[Candidate]:
-    """What is found where so many of 100 samples of each of two ranks are in a model called beside the passes."""
+    """Findings where so many of 100 samples of each of two ranks are in a model called beside the passes."""
     ranks = [cpu_loop(folder, rank=rank, **chores) for rank in range(2)]
     seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]
     rest = totals(("backward", 0, 100 - beside), time_ns=[5_000])  # of its outermost stack

@@ -194,7 +194,7 @@ def _excess(prepared: Sequence[_Rank], waits: _Waits, victim_ref: Array, late_re
                 if len(spans[0]):
                     spent = intervals.overlap(spans, since[differs], until[differs])
                     total[CAUSE_CODE[cause], rows] += sign * spent[window]
-    return _Excess(np.maximum(total, 0.0).T, wait)
+    return _Excess(np.maximum(total, 0.0, out=total).T, wait)
 
 
 def _begins(*columns: Array) -> Array:
@@ -210,13 +210,13 @@ def _own_parts(waits: _Waits, excess: _Excess) -> _Parts:
     for column in excess.ns.T:  # in order, so that every sum of parts is this one to the last bit
         total += column
     total[excess.ns[:, _WAIT] > 0] = np.nan
-    wait, cause = np.nonzero(excess.ns * (total > 0)[:, None])
+    wait, cause = np.nonzero((excess.ns > 0) & (total > 0)[:, None])
     share = excess.ns[wait, cause] / total[wait]
     count = np.bincount(wait, minlength=len(total))
     of_piece = count[excess.wait]
     piece = np.repeat(np.arange(len(of_piece), dtype=np.int32), of_piece)
-    part = np.arange(len(piece)) + np.repeat((np.cumsum(count) - count)[excess.wait], of_piece)
-    part -= np.repeat(np.cumsum(of_piece) - of_piece, of_piece)
+    part = np.arange(len(piece))
+    part += np.repeat((np.cumsum(count) - count)[excess.wait] - (np.cumsum(of_piece) - of_piece), of_piece)
     ns = share[part] * waits.dur_ns[piece]
     blank = np.flatnonzero((total <= 0)[excess.wait])
     piece = np.append(piece, blank.astype(np.int32))
@@ -271,15 +271,16 @@ def _passed_on(waits: _Waits, excess: _Excess, late_ref: Array, passing: Array, 
 
 def _table(waits: _Waits, parts: _Parts) -> Table:
     """BLAME in whole ns. The parts of each piece add up to its duration: the largest part takes the rounding."""
-    order = np.lexsort((parts.ns, parts.piece))
-    at, culprit = parts.piece[order], parts.culprit[order]
+    at, order = parts.piece, np.lexsort((parts.ns, parts.piece))  # pieces are in order already
     ends = np.append(np.flatnonzero(np.diff(at)), len(at) - 1)
-    before = np.append(0, np.cumsum(np.rint(parts.ns[order]).astype(np.int64)))
     first = np.append(0, ends[:-1] + 1)
-    rounded = np.minimum(before[1:] - np.repeat(before[first], ends - first + 1), waits.dur_ns[at])
-    rounded[ends] = waits.dur_ns[at[ends]]
-    share = np.diff(rounded, prepend=0)
-    share[first] = rounded[first]
+    until = np.cumsum(np.rint(parts.ns[order]), dtype=np.int64)  # in one array: there may be millions of parts
+    until -= np.repeat(np.append(0, until[ends[:-1]]), ends - first + 1)
+    np.minimum(until, waits.dur_ns[at], out=until)
+    until[ends] = waits.dur_ns[at[ends]]
+    share = np.diff(until, prepend=0)
+    share[first] = until[first]
+    culprit = parts.culprit[order]
     return BLAME.table(
         {
             "instance": waits.instance[at],

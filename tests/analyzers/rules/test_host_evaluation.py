@@ -1,6 +1,7 @@
 """Evaluation that takes a part of the run."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from labelled_runs import Labelled, candidates, run_of
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.findings import Candidate
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.tables import concat
 
@@ -27,22 +27,21 @@ def evaluating(share: float, every: int = 2) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("shares", "ranks"),
+    ("shares", "said"),
     [
-        ((0.2, 0.0, 0.0, 0.0), (0,)),
-        ((0.03, 0.0, 0.0, 0.0), (0,)),  # all others wait for it
-        ((0.2, 0.2, 0.2, 0.2), ()),
-        ((0.02, 0.02, 0.02, 0.02), None),  # what is wanted of a training
-        ((0.0, 0.0, 0.0, 0.0), None),
+        ((0.2, 0.0, 0.0, 0.0), [((0,), 0.2)]),
+        ((0.03, 0.0, 0.0, 0.0), [((0,), 0.03)]),  # all others wait for it
+        ((0.2, 0.2, 0.2, 0.2), [((), 0.2)]),
+        ((0.3, 0.15, 0.15, 0.15), [((), 0.15)]),  # the whole job has what all have alike
+        ((0.02, 0.02, 0.02, 0.02), []),  # what is wanted of a training
+        ((0.0, 0.0, 0.0, 0.0), []),
     ],
 )
-def test_who_evaluates_is_told(healthy: Labelled, shares: tuple[float, ...], ranks: tuple[int, ...] | None) -> None:
+def test_who_evaluates_is_told(healthy: Labelled, shares: tuple[float, ...], said: list[Any]) -> None:
     records = [evaluating(share) if share else {**evaluating(0.1), "evaluations": []} for share in shares]
     measures = with_sidecars(healthy, *records)
-    found = candidates(ID, measures)
-    assert [one.ranks for one in found] == ([] if ranks is None else [ranks])
-    for one in found:
-        assert one.ceiling_us == pytest.approx(max(shares) * measures.step_us, rel=0.1)
+    shown = [(one.ranks, one.ceiling_us / measures.step_us) for one in candidates(ID, measures)]
+    assert shown == [(ranks, pytest.approx(share, rel=0.1)) for ranks, share in said]
 
 
 def test_a_job_of_one_rank_that_evaluates_is_told(healthy: Labelled) -> None:
@@ -55,12 +54,6 @@ def test_a_rank_that_had_no_cpu_does_not_evaluate_alone(healthy: Labelled, waite
     waits = [{"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": ns}}} for ns in (waited_ns, 0, 0, 0)]
     records = [evaluating(share) | each for share, each in zip((0.2, 0.02, 0.02, 0.02), waits, strict=True)]
     assert [one.ranks for one in candidates(ID, on_cpu(healthy, *records))] == ranks
-
-
-def test_all_ranks_evaluate_for_what_they_have_alike(healthy: Labelled) -> None:
-    """Rank 0 evaluates for 30 % of its time, the others for 15 %: the whole job has 15 %."""
-    (said,) = candidates(ID, with_sidecars(healthy, *map(evaluating, (0.3, 0.15, 0.15, 0.15))))
-    assert not said.ranks and "takes 15 % of the time on all ranks" in said.summary
 
 
 def scores(script: Script) -> None:
@@ -81,30 +74,26 @@ def loss(script: Script) -> None:
             operators(script, "linear", dur_us=500.0)
 
 
-def calling_beside(folder: Path, beside: int, **chores: Chore) -> list[Candidate]:
-    """Findings where so many of 100 samples of each of two ranks are in a model called beside the passes."""
-    ranks = [cpu_loop(folder, rank=rank, **chores) for rank in range(2)]
+@pytest.mark.parametrize(
+    ("chore", "beside", "bands"),
+    [(scores, 20, [1.0]), (scores, 5, []), (loss, 20, []), (scores_and_fetches, 20, [0.5])],
+)
+def test_a_model_that_all_ranks_call_beside_the_passes(
+    tmp_path: Path, chore: Chore, beside: int, bands: list[float]
+) -> None:
+    """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told.
+    What ends before the batch is fetched is no teacher."""
+    updates = partial(Script.host, name="ddprof::optimizer", dur_us=50.0, cat="user_annotation")
+    ranks = [cpu_loop(tmp_path, before=chore, optimizer=updates, rank=rank) for rank in range(2)]
     seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]
     rest = totals(("backward", 0, 100 - beside), time_ns=[5_000])  # of its outermost stack
     whole = [replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, rest])) for facts in seen]
-    return candidates(ID, run_of(whole).measures)
-
-
-@pytest.mark.parametrize(("chore", "beside", "found"), [(scores, 20, True), (scores, 5, False), (loss, 20, False)])
-def test_a_model_that_all_ranks_call_beside_the_passes(tmp_path: Path, chore: Chore, beside: int, found: bool) -> None:
-    """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told."""
-    said = calling_beside(tmp_path, beside, after=chore)
-    assert bool(said) is found
+    said = candidates(ID, run_of(whole).measures)
+    assert [one.band for one in said] == bands
     for one in said:
         assert not one.ranks and one.is_bound and "takes 20 % of the time, in train.py:60 score()" in one.summary
         assert one.evidence[0].text == "40 of 200 samples of all ranks are in it"
-
-
-@pytest.mark.parametrize(("chore", "band"), [(scores, 1.0), (scores_and_fetches, 0.5)])
-def test_what_ends_before_the_batch_is_fetched_is_no_teacher(tmp_path: Path, chore: Chore, band: float) -> None:
-    updates: Chore = lambda script: script.host("ddprof::optimizer", 50.0, "user_annotation")  # noqa: E731
-    (said,) = calling_beside(tmp_path, 20, before=chore, optimizer=updates)
-    assert said.band == band and ("after the optimizer's step" in said.summary) is (band < 1)
+        assert ("after the optimizer's step" in one.summary) is (one.band < 1)
 
 
 def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -> None:

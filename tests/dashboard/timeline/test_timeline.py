@@ -1,7 +1,6 @@
 """The index is exact whatever the window; lanes, tiles and answers of the timeline agree with the job's own tables.
 
-The map above the lanes: exact in its bins, its box follows the view and moves it, by mouse and by keys.
-Two runs side by side: aligned by step, coloured by the change of all calls of a name.
+So does the map above them, whose box follows the view and moves it, and two runs side by side, aligned by step.
 """
 
 import gzip

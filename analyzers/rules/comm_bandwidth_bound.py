@@ -12,7 +12,8 @@ take longer. Where `ddprof run` saw it, the finding says which transport NCCL ch
 Sockets within a host or beside an active InfiniBand port, and shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
 waiting for missing ranks would be, so nothing is said where one of them may be late. Where the bytes explain how long
-each call took, of small and of large messages, nobody was waited for. Then one rank's trace is enough. Micro-batches
+each call took, of small and of large messages, nobody was waited for; nor where calls take the same time however much
+is computed before each. Then one rank's trace is enough. Micro-batches
 are told by backward passes and optimizer steps, which capture or PyTorch's own ranges mark; several models with one
 optimizer keep a pass each. Buffers are told in DistributedDataParallel, values that no pass needs by what comes before
 and after the call.

@@ -10,16 +10,19 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
+from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
 from ddprof.units import format_count, format_share, format_us
 
 SEEN_WHOLE = 0.5  # of its transfer, in calls that every member recorded; at the edges of windows some lack a member
 MIN_CALLS = 8  # of known size and time, before their rate explains them
+TWICE = 2.0  # the work between calls varies by so much: waits would, too
 SIZES_APART = 4.0  # largest over smallest message: waiting as long as the large one takes is 4 times the small one
 FASTEST_CALLS = 0.1  # of the calls: the fastest of all may be a fluke
 NO_WAITS = 1.1  # of what the bytes take at the rate of the fastest calls: at most a tenth of the calls is waiting
@@ -45,6 +48,7 @@ class Traffic:
     needless: str = ""
     hidden_us: float = 0.0  # transfer under compute; the rest is exposed, here or in another kind that runs beside it
     is_whole: bool = True  # every member of its groups recorded it: else waiting for the others is in its transfer
+    is_all_transfer: bool = True  # or its bytes or equal times show that nobody waited for the others
 
     @property
     def hidden_share(self) -> float:
@@ -154,6 +158,7 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sum
         crosses |= len({job.clock.domain_of[number[r]] for r in members if r in number}) > 1
     time_us = job.instances["transfer_ns"][of_kind] / 1e3
     seen_us = float(time_us[job.instances["complete"][of_kind].astype(bool)].sum())
+    whole &= seen_us >= SEEN_WHOLE * float(time_us.sum())
     return Traffic(
         op=COLLECTIVE_OPS[code],
         role=role,
@@ -163,7 +168,8 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sum
         times_us=time_us,
         crosses_hosts=crosses,
         needless=kind,
-        is_whole=whole and seen_us >= SEEN_WHOLE * float(time_us.sum()),
+        is_whole=whole,
+        is_all_transfer=whole or _waited_for_nobody(job, of_kind & ~job.instances["complete"].astype(bool)),
     )
 
 
@@ -180,7 +186,14 @@ def roles_by_comm(job: JobFacts, position: int, separable: Array) -> Array:
     return role
 
 
-def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
+def _waited_for_nobody(job: JobFacts, calls: Array) -> bool:
+    """True where some instances (mask) show by themselves, in each group, that they waited for no untraced rank."""
+    times_us, sizes_bytes = job.instances["transfer_ns"] / 1e3, job.instances["size_bytes"]
+    of_groups = [calls & (job.instances["group"] == group) for group in np.unique(job.instances["group"][calls])]
+    return all(takes_its_bytes(sizes_bytes[of], times_us[of]) or _is_steady(job, of) for of in of_groups)
+
+
+def takes_its_bytes(sizes_bytes: Array, times_us: Array) -> bool:
     """True where bytes explain the duration of calls, of small and of large messages. Unknown sizes and times are
     ignored.
 
@@ -194,6 +207,34 @@ def is_all_transfer(sizes_bytes: Array, times_us: Array) -> bool:
     return bool(times.sum() <= NO_WAITS * float(np.quantile(times / sizes, FASTEST_CALLS)) * sizes.sum())
 
 
+def _is_steady(job: JobFacts, calls: Array) -> bool:
+    """True where calls of one size take the same time, however much was computed before each.
+
+    An untraced rank that is slower is the later the more there is to compute from one call to the next.
+    """
+    members = np.flatnonzero(calls[job.members["instance"]])
+    if not len(members):
+        return False
+    position = int(np.bincount(job.members["rank"][members]).argmax())
+    members = members[job.members["rank"][members] == position]
+    members = members[np.argsort(job.members["start_ns"][members])]
+    instance = job.members["instance"][members]
+    took_ns, size_bytes = job.instances["transfer_ns"][instance], job.instances["size_bytes"][instance]
+    sizes, count = np.unique(size_bytes, return_counts=True)
+    usual_bytes = sizes[count.argmax()]
+    usual = size_bytes == usual_bytes
+    floor_ns = np.quantile(took_ns[usual], FASTEST_CALLS) * np.maximum(1, size_bytes / max(1, usual_bytes))
+    if usual.sum() < max(MIN_CALLS, len(members) / 2):
+        return False
+    if any(took_ns[of].sum() > NO_WAITS * floor_ns[of].sum() for of in (usual, ~usual)):
+        return False
+    start_ns = job.members["start_ns"][members]
+    before_ns = intervals.overlap(compute_work(job.ranks[position]), start_ns[:-1], start_ns[1:])[usual[1:]]
+    little_ns, much_ns = np.quantile(before_ns, (FASTEST_CALLS, 1 - FASTEST_CALLS))
+    return bool(much_ns >= TWICE * little_ns)
+
+
+@remembered
 def with_known_transfer(job: JobFacts) -> Array:
     """Mask of instances with separable waiting and transfer, shape (instances,): several ranks were traced, or bytes
     explain the calls of the only one.
@@ -204,5 +245,5 @@ def with_known_transfer(job: JobFacts) -> Array:
     kinds = np.stack((instances["op"].astype(np.int64), instances["group"].astype(np.int64)))
     for op, group in np.unique(kinds[:, alone], axis=1).T.tolist():
         calls = alone & (kinds[0] == op) & (kinds[1] == group)
-        separable |= calls & is_all_transfer(instances["size_bytes"][calls], instances["transfer_ns"][calls] / 1e3)
+        separable |= calls & _waited_for_nobody(job, calls)
     return np.asarray(separable)

@@ -20,6 +20,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.work import compute_work, issued_ns
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.statistics import with_known_transfer
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.derived_once import remembered
@@ -145,7 +146,7 @@ def _with_ends(compute: Array, shape: Array) -> Array:
 
 def _sharded_rows(job: JobFacts, position: int) -> Array:
     rows = members_of(job.members, position)
-    rows = rows[job.instances["members"][job.members["instance"][rows]] > 1]
+    rows = rows[with_known_transfer(job)[job.members["instance"][rows]]]
     instance = job.members["instance"][rows]
     sharded = job.groups["role"][job.instances["group"][instance]] == ROLE
     sharded &= np.isin(job.instances["op"][instance], [OP_CODE["all_gather"], OP_CODE["reduce_scatter"]])

@@ -13,7 +13,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB, GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Traffic, is_all_transfer
+from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Traffic
 from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
@@ -198,7 +198,7 @@ def _doubt(measures: Measures, traffic: Traffic) -> str | None:
     if late is not None:
         return f"communication may be waiting: {late.words}"
     count = len(measures.job.missing_ranks)
-    if (count and timers_complete(measures.job)) or is_all_transfer(traffic.sizes_bytes, traffic.times_us):
+    if (count and timers_complete(measures.job)) or traffic.is_all_transfer:
         return None
     if count <= FEW_MISSING * measures.job.world_size and _moves_at_one_rate(traffic):
         return None

@@ -17,7 +17,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.statistics import Traffic
+from ddprof.analyzers.job.traffic.statistics import Traffic, with_known_transfer
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
 from ddprof.analyzers.job.waiting.members import members_of
 from ddprof.analyzers.replay.graph.backward import Gradients, backward_start_ns, gradients_ready
@@ -83,11 +83,9 @@ def reductions(measures: Measures, graph: Graph) -> tuple[Reduction, ...]:
 def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[RankGraph, Array]]]:
     """Per data-parallel group: its rank graphs, each with the operations that reduce gradients in it."""
     job = measures.job
-    serving = np.flatnonzero((job.groups["role"] == role) & (job.groups["size"] > 1))
+    serving, known = np.flatnonzero((job.groups["role"] == role) & (job.groups["size"] > 1)), with_known_transfer(job)
     for group in serving.tolist():
-        is_reduced = (
-            (job.instances["group"] == group) & (job.instances["op"] == ALL_REDUCE) & (job.instances["members"] > 1)
-        )
+        is_reduced = known & (job.instances["group"] == group) & (job.instances["op"] == ALL_REDUCE)
         members = []
         for rank in graph.ranks:
             of_rank = members_of(job.members, rank.position)
@@ -96,7 +94,7 @@ def _groups(graph: Graph, measures: Measures, role: str) -> Iterator[list[tuple[
             rows = rows[rank.facts.comms["size_bytes"][rank.ops.comm[rows]] >= MIN_BUCKET_BYTES]
             if len(rows):
                 members.append((rank, rows[np.argsort(rank.ops.start_ns[rows], kind="stable")]))
-        if len(members) > 1:
+        if members:
             yield members
 
 

@@ -19,7 +19,7 @@ from ddprof.analyzers.job.model import INSTANCES, MEMBERS, JobFacts, Pipeline
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.traffic.links import slow_groups
 from ddprof.analyzers.job.traffic.stage_links import message_ends, stage_links
-from ddprof.analyzers.job.traffic.statistics import comm_stats, is_all_transfer, with_known_transfer
+from ddprof.analyzers.job.traffic.statistics import comm_stats, takes_its_bytes, with_known_transfer
 from ddprof.analyzers.job.traffic.transfer_curve import transfer_curve
 from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_passes, units_per_block
 from ddprof.tables import NULL
@@ -151,24 +151,32 @@ def test_traffic_of_which_most_calls_are_missing_is_not_whole(labelled: Runs, sh
 
 
 def test_bytes_at_one_rate_explain_small_and_large_messages() -> None:
-    assert is_all_transfer(SIZES, TIMES) and is_all_transfer(SIZES, TIMES * np.linspace(1.0, 1.05, len(SIZES)))
+    assert takes_its_bytes(SIZES, TIMES) and takes_its_bytes(SIZES, TIMES * np.linspace(1.0, 1.05, len(SIZES)))
 
 
 @pytest.mark.parametrize("which", [SIZES > 0, SIZES == 2**20, np.arange(len(SIZES)) == 3])
 def test_lateness_at_every_call_at_the_first_or_once_is_not_explained(which: np.ndarray) -> None:
-    assert not is_all_transfer(SIZES, TIMES + 6_000.0 * which)
+    assert not takes_its_bytes(SIZES, TIMES + 6_000.0 * which)
 
 
 def test_equal_messages_few_ones_and_unknown_sizes_prove_nothing() -> None:
-    assert not is_all_transfer(SIZES[1::4], TIMES[1::4])
-    assert not is_all_transfer(np.full(16, 2.0**20), np.full(16, 145.0))
-    assert not is_all_transfer(SIZES[:7], TIMES[:7]) and not is_all_transfer(np.zeros(16), TIMES)
+    assert not takes_its_bytes(SIZES[1::4], TIMES[1::4])
+    assert not takes_its_bytes(np.full(16, 2.0**20), np.full(16, 145.0))
+    assert not takes_its_bytes(SIZES[:7], TIMES[:7]) and not takes_its_bytes(np.zeros(16), TIMES)
 
 
 def test_one_rank_tells_its_transfers_unless_it_waits_in_them(labelled: Runs) -> None:
     assert with_known_transfer(labelled("comm.bandwidth_bound").only(2).job).all()
     assert not with_known_transfer(labelled("straggler.compute").only(0).job).any()
     assert with_known_transfer(labelled("straggler.compute").job).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "known"), [("comm.latency_bound", 0, 1), ("straggler.host", 0, 0), ("straggler.host", 1, 1)]
+)
+def test_calls_of_one_duration_waited_for_nobody(labelled: Runs, name: str, rank: int, known: int) -> None:
+    """Small buckets show their latency; of a slow host's job the slow rank alone waits for nobody."""
+    assert with_known_transfer(labelled(name).only(rank).job).mean() == known
 
 
 def test_the_exposed_time_of_communications_at_once_is_counted_once(tmp_path: Path) -> None:

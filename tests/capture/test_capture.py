@@ -217,16 +217,14 @@ from ddprof.capture.bootstrap import follow_children
 from ddprof.capture.signals import Watchdog
 from ddprof.capture.stacks.sampler import StackSampler
 from pathlib import Path
-folder = Path(sys.argv[1])
-guard, nothing = Guard(), lambda *_: None
+folder, guard, nothing = Path(sys.argv[1]), Guard(), lambda *_: None
 tracker = types.SimpleNamespace(thread=threading.get_ident(), phase=5, index=9)
 session = type("Session", (), {})()
 session.guard, session.finish = guard, guard.wrap(nothing)
 session.control = ControlReader(folder, nothing, nothing, nothing)
 session.stacks = StackSampler(tracker, lambda: True, nothing, hz=1000)
 session.clock = types.SimpleNamespace(stop=lambda: sys.argv[2] in ("signal", "exit") and os.kill(os.getpid(), 15))
-if sys.argv[2] == "exit":
-    signal.signal(signal.SIGTERM, lambda *_: (print("left"), sys.exit(4)))
+if sys.argv[2] == "exit": signal.signal(signal.SIGTERM, lambda *_: (print("left"), sys.exit(4)))
 session.watchdog = Watchdog(lambda _: print("flushed in the middle", flush=True))
 session.watchdog.arm(folder / "threads.txt")
 session.restart_in_child = session.watchdog.disarm_in_child

@@ -199,9 +199,8 @@ def test_a_launcher_that_is_held_and_resumed_still_waits_for_its_job() -> None:
         assert (process.wait(300), process.stderr.read()) == (7, b"")
 
 
-@pytest.mark.parametrize("to", ["group", "launcher", "terminal"])
+@pytest.mark.parametrize("to", ["group", "launcher", "terminal"])  # whose end its session's leader hears of alone
 def test_a_signal_to_the_group_to_the_launcher_or_of_the_terminal_arrives_once(to: str) -> None:
-    """A key's goes to the terminal's foreground group, that of its end to the session's leader alone."""
     ours, theirs = pty.openpty()
     command = ["sh", "-c", f'exec "$@" <{os.ttyname(theirs)}', "sh", *LAUNCHER, sys.executable, "-c", SIGNALLED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:

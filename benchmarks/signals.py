@@ -2,9 +2,10 @@
 
     python benchmarks/signals.py [--signals SIGTERM none] [--to launcher group rank] [--modes trace] [--times 10]
 
-A case is a signal, whom it is sent to (the command that was started; its process group; rank 1), and what the script
-does about it: nothing, a handler that calls `sys.exit`, or one that saves and goes on; or, without a signal, how rank 1
-ends by itself. Each is run bare, and in every mode of MODES; exit code, what each rank's handler wrote, and the
+A case is a signal, where it is sent (to the command that was started; to its process group; to rank 1; from its
+terminal, by a key or as that is closed), and what the script does about it: nothing, a handler that calls `sys.exit`,
+or one that saves and goes on; or, without a signal, how rank 1 ends by itself. SIGINT+SIGINT is two of them, AGAIN_S
+apart. Each is run bare, and in every mode of MODES; exit code, what each rank's handler wrote, and the
 processes that are left must be those of the bare run, and it may not end LATE_S later. A tuning runs the job many times
 and says of itself how it ended: of it only nothing may be left. The ranks collect garbage all the time: a signal that
 comes meanwhile is handled inside a callback. The case "restart" has rank 1 fail once under `--max-restarts=1`:
@@ -16,22 +17,28 @@ where a run ends otherwise than bare.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
+import pty
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 REPO = Path(__file__).resolve().parent.parent
-SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "none")
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL", "SIGINT+SIGINT", "none")
+PLACES = ("launcher", "group", "rank", "terminal")
+KEYS = {"SIGINT": b"\x03", "SIGQUIT": b"\x1c", "SIGHUP": b""}  # typed for a signal; b"": the terminal is closed
 HANDLERS = ("none", "exit", "save")
 ENDINGS = ("ends", "code", "raises", "os._exit", "crashes", "restart")
 MODES = {
@@ -40,6 +47,7 @@ MODES = {
     "apply": ("run", "--set", "fused=false"),
     "tune": ("tune", "--yes", "--no-record", "--budget", "20s"),
 }
+AGAIN_S = 0.1
 LATE_S = 15.0  # torchrun kills ranks that do not end after 30
 TIMEOUT_S = 180
 SCRIPT = """
@@ -101,21 +109,18 @@ def end_of(mode: tuple[str, ...] | None, name: str, to: str, how: str, after_s: 
             "--nproc-per-node=2",
             "--max-restarts",
         ]
-        command += ["1" if how == "restart" else "0", f"{place}/job.py", place, how, name]
+        command += ["1" if how == "restart" else "0", f"{place}/job.py", place, how, name.partition("+")[0]]
         if mode is not None:
             command = [sys.executable, "-m", "ddprof", *mode, "--out", f"{place}/runs", "--", *command]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        with open(f"{place}/said", "w", encoding="utf-8") as said:
-            job = subprocess.Popen(command, cwd=REPO, env=environment, stdout=said, stderr=said, start_new_session=True)
+        job, terminal = _started(command, Path(place))
         ranks = _ready(Path(place), job)
         began = time.monotonic()
         if name != "none":
             time.sleep(after_s)
-            number = getattr(signal, name)
-            if to == "group":
-                os.killpg(job.pid, number)
-            else:
-                os.kill(job.pid if to == "launcher" else ranks["1"], number)
+            for again, sent in enumerate(name.split("+")):
+                time.sleep(AGAIN_S if again else 0)
+                with suppress(ProcessLookupError):
+                    _send(sent, to, job.pid, ranks["1"], terminal)
         try:
             code: int | str = job.wait(TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -130,6 +135,8 @@ def end_of(mode: tuple[str, ...] | None, name: str, to: str, how: str, after_s: 
         for pid in [job.pid, *(ranks[rank] for rank in left)]:  # what a killed launcher leaves behind, its group too
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.close(terminal)
         handled = {path.name[-1]: path.read_text().split() for path in sorted(Path(place).glob("handled.*"))}
         restarts = len(list(Path(place).glob("ready.1.*")))
         # Python ends by a signal's number, a shell and we by 128 + that: both mean the same to who started the job.
@@ -137,13 +144,44 @@ def end_of(mode: tuple[str, ...] | None, name: str, to: str, how: str, after_s: 
         return {"code": code, "handled": handled, "left": left, "starts": restarts, "s": round(took_s, 1)}
 
 
+def _started(command: list[str], place: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """A job that leads a session with a terminal, and our end of that."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with open(place / "said", "w", encoding="utf-8") as said:
+        job = subprocess.Popen(
+            command,
+            cwd=REPO,
+            env=environment,
+            stdin=theirs,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+    os.close(theirs)
+    return job, ours
+
+
+def _send(name: str, to: str, job: int, rank: int, terminal: int) -> None:
+    number = getattr(signal, name)
+    if to == "group":
+        os.killpg(job, number)
+    elif to != "terminal":
+        os.kill(job if to == "launcher" else rank, number)
+    elif KEYS[name]:
+        os.write(terminal, KEYS[name])
+    else:
+        os.close(terminal)
+
+
 def _ready(place: Path, job: subprocess.Popen[bytes]) -> dict[str, int]:
     """Process of each rank, once both train."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline and job.poll() is None:
-        found = {path.name.split(".")[1]: int(path.suffix[1:]) for path in place.glob("ready.*")}
-        if len(found) == 2:
-            return found
+        ranks = {path.name.split(".")[1]: int(path.suffix[1:]) for path in place.glob("ready.*")}
+        if len(ranks) == 2:
+            return ranks
         time.sleep(0.05)
     raise SystemExit(f"the job did not train: {(place / 'said').read_text()[-2000:]}")
 
@@ -156,18 +194,20 @@ def main() -> int:
     """Run every case so many times and say which end otherwise than bare."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--signals", nargs="+", default=SIGNALS)
-    parser.add_argument("--to", nargs="+", default=("launcher", "group", "rank"))
+    parser.add_argument("--to", nargs="+", default=PLACES)
     parser.add_argument("--modes", nargs="+", default=list(MODES))
+    parser.add_argument("--handlers", type=int, default=len(HANDLERS), help="of each signal and place, drawn by --seed")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--log", type=Path, default=Path("signals.jsonl"))
     options = parser.parse_args()
     known = [json.loads(line) for line in options.log.read_text().splitlines()] if options.log.exists() else []
-    cases = [case for case in product(options.signals, options.to, HANDLERS) if case[0] != "none"]
-    cases = [case for case in cases if case[0] != "SIGKILL" or case[2] == "none"]
+    chooser = random.Random(options.seed)
+    sent = [(name, to) for name, to in product(options.signals, options.to) if name != "none"]
+    cases = [(*case, how) for case in sent for how in _handlers(case[0], options.handlers, chooser)]
+    cases = [case for case in cases if case[1] != "terminal" or KEYS.keys() >= set(case[0].split("+"))]
     cases += [("none", "none", how) for how in ENDINGS if "none" in options.signals]
     cases = [(*case, number) for case, number in product(cases, range(options.times))]
-    chooser = random.Random(options.seed)
     chooser.shuffle(cases)
     for case in cases:
         after_s, bare = chooser.uniform(0, 1.5), None
@@ -176,7 +216,7 @@ def main() -> int:
                 continue
             bare = bare or end_of(None, *case[:3], after_s)
             ours = end_of(MODES[mode], *case[:3], after_s)
-            line = {"case": case, "mode": mode, "same": _is_same(mode, bare, ours), "bare": bare, "ours": ours}
+            line = {"case": case, "mode": mode, "same": _is_same(mode, case[0], bare, ours), "bare": bare, "ours": ours}
             known.append(line)
             with options.log.open("a", encoding="utf-8") as log:
                 log.write(json.dumps(line) + "\n")
@@ -187,11 +227,17 @@ def main() -> int:
     return int(bool(count["other"]))
 
 
-def _is_same(mode: str, bare: dict[str, Any], ours: dict[str, Any]) -> bool:
+def _handlers(name: str, count: int, chooser: random.Random) -> Sequence[str]:
+    return ("none",) if name == "SIGKILL" else chooser.sample(HANDLERS, count)
+
+
+def _is_same(mode: str, name: str, bare: dict[str, Any], ours: dict[str, Any]) -> bool:
     if mode == "tune":
         return ours["left"] == bare["left"] and ours["code"] != "did not end"
     is_late = ours["s"] > bare["s"] + LATE_S
-    return not is_late and all(ours[key] == bare[key] for key in ("code", "handled", "left", "starts"))
+    # Whom torchrun has signalled when a second one cuts it short is chance, bare too.
+    keys = ("code", "left", "starts") if "+" in name else ("code", "handled", "left", "starts")
+    return not is_late and all(ours[key] == bare[key] for key in keys)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -100,10 +101,11 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
 def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """Notes on instruments that capture switched off in some windows because others made steps too long."""
     windows = next((facts.sidecar.windows for facts in ranks if facts.sidecar.windows), ())
-    less = sorted((window.left_out for window in windows if window.left_out), key=len)
+    less = Counter(" and ".join(window.left_out) for window in windows if window.left_out)
     if not less:
         return []
-    issue = f"{len(less)} of {len(windows)} trace windows were recorded without {' and '.join(less[-1])}"
+    of_each = ", ".join(f"{count} without {left_out}" for left_out, count in less.items())
+    issue = f"of {len(windows)} trace windows {of_each}"
     return [HealthNote(issue, "steps in earlier ones took longer than --max-overhead allows", "info")]
 
 

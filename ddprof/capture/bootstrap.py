@@ -5,8 +5,10 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import parent_process, util
 from types import ModuleType
 from typing import NoReturn
@@ -32,6 +34,7 @@ from ddprof.capture.instruments.syncs import HostSyncs
 from ddprof.capture.instruments.training.gradient_use import GradientUse
 from ddprof.capture.instruments.training.replicas import Replicas
 from ddprof.capture.instruments.workers import LoaderWorkers
+from ddprof.capture.last_words import note_exit
 from ddprof.capture.session import Session
 from ddprof.capture.window.flight_recorder import enable_on_old_torch
 from ddprof.capture.window.trace import warm_import
@@ -123,8 +126,8 @@ def _end_threads(session: Session) -> None:
 
     A signal waits meanwhile, as during the flush, since its handler would take locks that this thread holds.
     """
-    session.finish("exit")
-    with session.watchdog.flushing():
+    with suppress(SystemExit), session.watchdog.flushing():  # of a handler: the script has ended already
+        session.finish("exit")
         session.guard.attempt("requests", session.control.stop)
         session.guard.attempt("stacks", lambda: session.stacks.stop("exit"))
         session.guard.attempt("clock", session.clock.stop)
@@ -132,7 +135,15 @@ def _end_threads(session: Session) -> None:
 
 
 def _flush_at_end(session: Session) -> None:
-    util.Finalize(session, session.finish, args=("exit",), exitpriority=_PRIORITY)
+    util.Finalize(session, _finish_child, args=(session,), exitpriority=_PRIORITY)
+
+
+def _finish_child(session: Session) -> None:
+    """Flush while the exception that ends the child, if any, is under way: multiprocessing prints it after this."""
+    error = sys.exc_info()[1]
+    if error is not None and not isinstance(error, SystemExit):
+        sys.last_value = error
+    session.finish("exit")
 
 
 def _flush_before_hard_exit(session: Session) -> None:
@@ -140,7 +151,11 @@ def _flush_before_hard_exit(session: Session) -> None:
 
     @functools.wraps(end_process)
     def _exit(status: int) -> NoReturn:
-        session.finish("exit" if threading.current_thread() is threading.main_thread() else "watchdog")
-        end_process(status)
+        if status:
+            session.guard.attempt("the exit", lambda: note_exit(status, sys._getframe(3), "os._exit"))
+        try:
+            session.finish("exit" if threading.current_thread() is threading.main_thread() else "watchdog")
+        finally:  # whatever a handler of a signal raises meanwhile
+            end_process(status)
 
     os._exit = _exit

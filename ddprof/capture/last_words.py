@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ddprof.capture.describe.stacks import frames_from, last_error
+from ddprof.capture.describe.stacks import error_of, frames_from, is_library, last_error
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.files.layout import END_SUFFIX, SCHEMA
 from ddprof.capture.files.storage import write_json
@@ -27,17 +27,28 @@ _LAUNCHERS = ("torch.distributed.launcher.api", "deepspeed.launcher.launch", "de
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def note_exit(status: Any, caller: FrameType) -> None:
-    """Record that the script calls `sys.exit(status)`, and where, except in a signal handler."""
+def note_exit(status: Any, caller: FrameType, function: str = "sys.exit") -> None:
+    """Record that the script ends by `sys.exit(status)` or another `function`, where, and while which exception is
+    handled; except in a signal handler. Of a library that passes on the same status (multiprocessing) nothing new.
+    """
     handlers = handler_codes(_ENDING)
     frame: FrameType | None = caller
     while frame is not None:
         if frame.f_code in handlers:
             return
         frame = frame.f_back
+    _, before, _ = getattr(sys, "_ddprof_exit", (0, None, None))
+    if before == status and is_library(caller.f_code.co_filename):
+        return
     message = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
-    error = {"type": "SystemExit", "message": message, "frames": frames_from(caller)}
-    sys._ddprof_exit = time.time_ns(), error  # type: ignore[attr-defined]
+    handled = sys.exc_info()[1]
+    if handled is not None and not isinstance(handled, SystemExit):
+        cause = error_of(handled)
+        frame = next((frame for frame in cause["frames"] if not is_library(frame["file"])), None)
+        at = f" at {os.path.basename(frame['file'])}:{frame['line']}" if frame else ""
+        message = f"{message}, after {cause['type']}{at}: {cause['message']}"
+    error = {"type": function, "message": message, "frames": frames_from(caller)}
+    sys._ddprof_exit = time.time_ns(), status, error  # type: ignore[attr-defined]
 
 
 def write(settings: str, is_told: bool) -> None:

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from ddprof.capture.files.last_resort import LastResort
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_ENDING = (*_SIGNALS, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)  # a handler of which may raise
 _MAIN_THREAD_S = 0.5  # how long the main thread may take to reach its handler before it counts as blocked
 _FLUSH_S = 15.0  # launchers send SIGKILL 30 s after SIGTERM
 
@@ -83,14 +85,33 @@ class Watchdog:
 
     @contextmanager
     def flushing(self) -> Iterator[None]:
-        """Delay signals during a flush, whoever began it, until it ends."""
+        """Delay signals during a flush, whoever began it, until it ends: a handler that raises would cut it short."""
+        if self._flushing:  # as part of another
+            yield
+            return
         self._flushing = True
+        late: list[int] = []
+        held = self._hold(late)
         try:
             yield
         finally:
             self._flushing = False
+            for number, handler in held.items():
+                signal.signal(number, handler)
             if self._pending is not None:
                 self._die(self._pending)
+            for came in late:
+                os.kill(os.getpid(), came)
+
+    def _hold(self, late: list[int]) -> dict[signal.Signals, Callable[..., Any]]:
+        """The script's own handlers, in whose place signals are put into `late`; {} off the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        handlers = [(number, signal.getsignal(number)) for number in _ENDING]
+        held = {number: handler for number, handler in handlers if callable(handler) and handler != self._handle}
+        for number in held:
+            signal.signal(number, lambda number, _: late.append(number))
+        return held
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal on the main thread."""

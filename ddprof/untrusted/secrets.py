@@ -20,10 +20,12 @@ _KEPT_CHARACTERS = 512  # of a text whose masked form is remembered
 WORDS_KEY = "argv_base64"  # of a manifest: base64 looks like a generated key, and holds the command
 MASK = "MASKED"  # a plain word: it needs no quotes in a shell, and says what to fill in
 _KEYS = "api access secret private account auth encryption signing license ssh service storage shared master session "
-_KEYS += "app application client subscription webhook redact deploy consumer hmac"
+_KEYS += (
+    "app application client subscription webhook redact deploy consumer hmac openai anthropic wandb comet kaggle hf"
+)
 _NAME = (
     r"(?:passw(?:or)?d|passwd|passphrase|passcode|secret|credentials?|authorization|signature|cookie|bearer|dsn"
-    r"|connection[-_]?string|access[-_]?key[-_]?id|token|"
+    r"|connection[-_]?string|access[-_]?key[-_]?id|token|webhook(?:[-_]url)?|(?<![a-z])(?P<short>pass|pwd|auth)|"
     rf"(?:{'|'.join(_KEYS.split())})[-_]?key)"
 )
 # Tokens that a tokenizer calls so (transformers, SPECIAL_TOKENS_ATTRIBUTES), and places and kinds of tokens.
@@ -32,9 +34,9 @@ _INSIDE = r"""[^"'\n\\]*(?:\\(?!["'])[^"'\n\\]*)*"""  # of quotes; \" is a quote
 _NAMED = re.compile(
     # NAME=VALUE, "NAME": "VALUE", NAME = "VALUE"; --NAME VALUE
     rf"(?P<name>{_TEXT_TOKENS}{_NAME}\d*)"
-    r"(?P<sign>\\*[\"']?\s?(?:=>|[:=])\s?|(?<=\w)\s+(?=[^\s=:-]))"
+    r"(?P<sign>\\*[\"']?\]?\s?(?:=>|[!:=]?=|:|%3[AD])\s?|(?<=\w)\s+(?=[^\s=:-]))"
     r"(?P<kind>(?:Bearer|Basic|Token|ApiKey)\s+)?"
-    rf"(?:(?P<quote>[bru]{{0,2}}\\*[\"']){_INSIDE}|(?P<bare>(?:[^\s\"'&,;)\]}}>\\]|\\(?![\"']))+))",
+    rf"(?:(?P<quote>[bru]{{0,2}}(?:\"{{3}}|'{{3}}|\\*[\"'])){_INSIDE}|(?P<bare>(?:[^\s\"'&,;)\]}}>\\]|\\(?![\"']))+))",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[\w.-]{1,200}")  # an option, a variable, a key
@@ -45,6 +47,7 @@ _QUERY = re.compile(
     r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth)=)[^&\s\"'#;\\]+",
     re.IGNORECASE,
 )
+_LOGIN = re.compile(r"(?<=\blogin\()(?=[^\"'\n)]*[\"'])[^\n)]*")  # its one text is a key (wandb, huggingface_hub)
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/-]{8,}=*", re.IGNORECASE)
 # What issuers begin with, from the patterns that they publish (github/secret-scanning-patterns, gitleaks.toml v8).
 _ISSUED = re.compile(
@@ -67,7 +70,7 @@ _LEAST_RANDOM = 20  # characters
 _PARTS = re.compile(r"[_/=-]")
 _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _HINTS: tuple[str, ...] = ("pass", "secret", "key", "token", "cred", "auth", "signature", "cookie", "bearer", "basic")
-_HINTS += ("dsn", "string", "://", "-----", "?", "&")
+_HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login")
 
 
 def masked(text: str) -> str:
@@ -87,6 +90,7 @@ def _mask(text: str) -> str:
         text = _USERINFO.sub(MASK, text)
         text = _QUERY.sub(rf"\g<1>{MASK}", text)
         text = _NAMED.sub(_named, text)
+        text = _LOGIN.sub(MASK, text)
         text = _SCHEME.sub(rf"\g<1> {MASK}", text)
     if len(text) < _LEAST_ISSUED:
         return text
@@ -96,8 +100,10 @@ def _mask(text: str) -> str:
 
 def _named(match: re.Match[str]) -> str:
     name, sign, quote, kind = match["name"], match["sign"], match["quote"] or "", match["kind"] or ""
-    if not sign.strip() and not _OPTION.search(match.string, max(match.start() - 40, 0), match.start()):
-        return match[0]  # two words of a sentence
+    is_option = _OPTION.search(match.string, max(match.start() - 40, 0), match.start()) is not None
+    is_variable = name.isupper() and match.string[: match.start()].endswith("_")  # DB_PASS; PWD is a folder
+    if not is_option and (not sign.strip() or (match["short"] and not is_variable)):
+        return match[0]  # two words of a sentence; `forward_pass = f(x)`
     value = match[0][len(name) + len(sign) + len(kind) + len(quote) :]
     return match[0] if _is_harmless(name, value) else f"{name}{sign}{kind}{quote}{MASK}"
 
@@ -163,7 +169,7 @@ def _masked_entry(key: Any, value: Any) -> Any:
 @lru_cache(maxsize=1 << 10)
 def is_secret_name(name: str) -> bool:
     """True for names (of options, variables, keys) of secrets."""
-    return _WORD.fullmatch(name) is not None and _NAMED.search(f"{name}=x") is not None
+    return _WORD.fullmatch(name) is not None and _NAMED.sub(_named, f"{name}=x") != f"{name}=x"
 
 
 def _is_random(run: str) -> bool:

@@ -46,12 +46,9 @@ def test_the_scripts_own_profiler_wins(tmp_path: Path) -> None:
 PROFILED = """
 import json, sys, torch
 from torch.profiler import ProfilerActivity, profile
-net = torch.nn.Sequential(torch.nn.Linear(4, 4))
-opt = torch.optim.SGD(net.parameters(), 0.1)
+opt = torch.optim.SGD((net := torch.nn.Sequential(torch.nn.Linear(4, 4))).parameters(), 0.1)
 with profile(activities=[ProfilerActivity.CPU], with_stack=True, with_modules=True) as profiler:
-    for _ in range(12):
-        net(torch.randn(2, 4)).sum().backward()
-        opt.step()
+    for _ in range(12): net(torch.randn(2, 4)).sum().backward(), opt.step()
 profiler.export_chrome_trace(sys.argv[1])
 events = json.load(open(sys.argv[1]))["traceEvents"]
 print("modules", sum("nn.Module: Linear" in event.get("name", "") for event in events))

@@ -77,10 +77,10 @@ SCRIPTS = {
     "syntax": ("def f(:\n", 1, "Rank 1 raised SyntaxError: invalid syntax (job.py, line 1)."),
     "early": ("def go():\n    raise ValueError('token=abc')\ngo()\n", 1, "at job.py:2 in go(): token=MASKED."),
     "exit": ("import sys\nsys.exit(3)\n", 3, "Rank 1 called sys.exit at job.py:2: exit code 3."),
+    "logged": ("try: {}[1]\nexcept KeyError: quit(3)\n", 3, "quit at job.py:2: exit code 3, after KeyError at job.py"),
     "handled": ("import sys\ntry:\n    sys.exit(3)\nfinally:\n    pass\n", 3, "exit code 3"),
     "none": (None, 2, "Rank 1 raised FileNotFoundError: no such script: "),
-    "signal": (HANDLED, 5, ""),
-    "well": ("import sys\nsys.exit(0)\n", 0, ""),
+    "signal": (HANDLED, 5, ""), "well": ("import sys\nsys.exit(0)\n", 0, ""),
 }  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def test_why_a_job_died_is_said(name: str, tmp_path: Path) -> None:
 
 def test_an_exit_that_the_script_caught_before_its_last_step_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys, "last_value", raising=False)
-    monkeypatch.setattr(sys, "_ddprof_exit", None, raising=False)
+    monkeypatch.setattr(sys, "_ddprof_exit", (0, 0, None), raising=False)
     note_exit(3, sys._getframe())
     assert ended("exit", time.time_ns() - 10**9)["error"]["message"] == "exit code 3"
     assert ended("exit", time.time_ns() + 1)["error"] is None

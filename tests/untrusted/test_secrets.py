@@ -25,7 +25,7 @@ def test_forty_kinds_are_masked(text: str) -> None:
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEENS_6detail5ArrayIPcLi1EEEEEviT0_T1_",
     "commit 0123456789abcdef0123456789abcdef01234567 of GPU-0f1a8107-49f7-391c-30ca-111111111111",
     "ddprof-runs/20261124T120000Z-train/rank0.node1.1.0.pt.trace.json.gz", "user@host.example",
-    "OPENAI_API_KEY", "python train.py --lr 3e-4 --data /data/imagenet", "token=$HF_TOKEN",
+    "OPENAI_API_KEY", "train.py --lr 3e-4 --data /data/imagenet", "token=$HF_TOKEN", "forward_pass = f(x); PWD=/home/u",
 ])  # fmt: skip
 def test_what_is_none_stays(text: str) -> None:
     assert masked(text) == text

@@ -17,6 +17,7 @@ from typing import Any
 
 from ddprof.capture.describe import environment
 from ddprof.capture.files.call_log import CallLog
+from ddprof.capture.guard import Guard
 from ddprof.capture.identity import RankIdentity
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/ddprof/capture/", "/torchinductor_")
@@ -118,14 +119,18 @@ def last_error(step_ns: int = 0) -> dict[str, Any] | None:
     `sys.exit` before that.
     """
     error = getattr(sys, "last_value", None)
-    if not isinstance(error, BaseException):
-        at_ns, left = getattr(sys, "_ddprof_exit", (0, None))
-        return left if at_ns >= step_ns else None
-    return {
-        "type": type(error).__name__,
-        "message": str(error)[:_MAX_MESSAGE_CHARACTERS],
-        "frames": _raised(error.__traceback__ or getattr(sys, "last_traceback", None)),
-    }
+    if isinstance(error, BaseException):
+        return error_of(error, getattr(sys, "last_traceback", None))
+    at_ns, _, left = getattr(sys, "_ddprof_exit", (0, 0, None))
+    return left if at_ns >= step_ns else None
+
+
+def error_of(error: BaseException, trace: TracebackType | None = None) -> dict[str, Any]:
+    """An exception; of a long message its two ends, as one that quotes a traceback has its reason last."""
+    text = Guard().attempt("its text", lambda: str(error))  # the script's own code
+    text, half = "<exception str() failed>" if text is None else text, _MAX_MESSAGE_CHARACTERS // 2
+    text = text if len(text) <= 2 * half else f"{text[:half]} ... {text[-half:]}"
+    return {"type": type(error).__name__, "message": text, "frames": _raised(error.__traceback__ or trace)}
 
 
 def _raised(trace: TracebackType | None) -> list[dict[str, Any]]:

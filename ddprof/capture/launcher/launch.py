@@ -17,7 +17,7 @@ from ddprof.capture.guard import say
 from ddprof.capture.launcher.chores import chore
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_FROM_KERNEL = 0x80  # si_code of a signal the terminal sent to the whole foreground group: the child has it already
+_FROM_KERNEL = 0x80  # si_code of a signal of the terminal: of a key, to the foreground group; of its end, to its leader
 _TICK_S = 0.5
 _LAST_TICK_S = 5.0  # how long a tick that is under way may take when the job has ended: the file system may hang
 _NOT_FOUND = 127  # exit codes of a shell
@@ -70,7 +70,7 @@ def _wait(child: subprocess.Popen[bytes], watched: set[signal.Signals], witness:
         # Held and resumed beyond the time it was to wait, Python's sigtimedwait returns a signal that nobody sent.
         if info is None or info.si_signo not in watched or info.si_signo == signal.SIGCHLD:
             continue
-        if info.si_code != _FROM_KERNEL and not witness.saw(info.si_signo):
+        if not witness.saw(info):
             _send(child, info.si_signo)
 
 
@@ -109,7 +109,7 @@ def _send(child: subprocess.Popen[bytes], number: int) -> None:
 
 class GroupWitness:
     """A helper process that tells signals sent to the whole process group from those sent to this process alone; create
-    it with signals blocked, before any thread. Without /proc, or dead, it sees none.
+    it with signals blocked, before any thread. Without /proc it sees those of the terminal alone, dead none.
 
     The kernel reports a signal's sender, but not its addressees. The helper in the group only holds its signals back:
     one sent to the group is pending there (proc(5), ShdPnd), one sent to this process alone is not.
@@ -126,15 +126,15 @@ class GroupWitness:
         os.close(theirs[1])
         self._ask, self._answer = ours[1], theirs[0]
 
-    def saw(self, number: int) -> bool:
+    def saw(self, received: signal.struct_siginfo) -> bool:
         """True where the group too got the signal that this process just received; each counts once."""
         if self._pid <= 0:
-            return False
+            return received.si_code == _FROM_KERNEL
         time.sleep(_SETTLE_S)
-        if not is_stated(self._pid, "ShdPnd", number):
+        if not is_stated(self._pid, "ShdPnd", received.si_signo):
             return False
         with suppress(OSError):
-            os.write(self._ask, bytes([number]))
+            os.write(self._ask, bytes([received.si_signo]))
             if select.select([self._answer], [], [], _PATIENCE_S)[0]:
                 os.read(self._answer, 1)
         return True

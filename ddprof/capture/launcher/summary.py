@@ -43,6 +43,7 @@ class _Step(Struct, gc=False):
 
 class _Window(Struct):
     trace_path: str | None = None
+    export_pause_ns: _Nanoseconds | None = None
 
 
 class _Overhead(Struct):
@@ -131,11 +132,22 @@ def summarize(folder: Path) -> RunSummary:
         windows=sum(bool(window.trace_path) for content in read for window in content.windows or []),
         steps=max((content.steps_total or 0 for content in read), default=0),
         versions=next((dict(content.versions) for content in reversed(read) if content.versions), {}),
-        overhead=_overhead([content.overhead or _Overhead() for content in read]),
+        overhead={
+            **_overhead([content.overhead or _Overhead() for content in read]),
+            "export_pause_ns": max(
+                (pause_ns for content in read if (pause_ns := _export_pause_ns(content))), default=None
+            ),
+        },
         step_times={rank: times for rank, times in sorted(step_times.items()) if times},
         notes=tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items()),
         applied=merged(applied),
     )
+
+
+def _export_pause_ns(content: _SidecarExtract) -> int | None:
+    """Median pause after a rank's windows, in which their traces are written; None without one."""
+    pauses_ns = [window.export_pause_ns for window in content.windows or [] if window.export_pause_ns]
+    return int(median(pauses_ns)) if pauses_ns else None
 
 
 def _extract(path: Path) -> _SidecarExtract:

@@ -45,13 +45,22 @@ def _start() -> None:
 
 
 def _note_end(settings: str) -> None:
-    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit`, or no script."""
-    end_script = sys.exit
+    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit` or `exit`, or no
+    script.
+    """
+    end_script, quitter = sys.exit, type(getattr(builtins, "exit", None))
+
+    def noted(status: object, function: str) -> None:
+        if status is not None and status != 0:
+            _quietly(lambda: _ours("_ddprof.capture.last_words").note_exit(status, sys._getframe(4), function))
 
     def exit(status=None, /):  # type: ignore[no-untyped-def]
-        if status is not None and status != 0:
-            _quietly(lambda: _ours("_ddprof.capture.last_words").note_exit(status, sys._getframe(3)))
+        noted(status, "sys.exit")
         end_script(status)
+
+    def quit(self, code=None):  # type: ignore[no-untyped-def]
+        noted(code, self.name)
+        end_quietly(self, code)
 
     def at_end() -> None:
         script = sys.argv[0] if sys.argv else ""
@@ -61,6 +70,9 @@ def _note_end(settings: str) -> None:
             _quietly(lambda: _ours("_ddprof.capture.last_words").write(settings, is_told))
 
     sys.exit = exit
+    if quitter.__name__ == "Quitter":
+        end_quietly = quitter.__call__
+        quitter.__call__ = quit  # type: ignore[method-assign]
     atexit.register(at_end)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from ddprof.slices.hangs.text import hang_document, render_hang
 from ddprof.units import format_us
 
 INTERRUPTED = (130, 143)  # exit codes of a job that somebody ended: by Ctrl-C, by SIGTERM
+_CRASHES = {128 + number: number.name for number in signal.Signals if number != signal.SIGKILL}  # by exit code
 
 
 def failed_job(folder: str) -> Hang | None:
@@ -36,8 +38,11 @@ def _judged(gathered: Gathered) -> Hang:
     """The verdict on the evidence. Its cause is `after` where all ranks ended normally but the job did not: records are
     written when the interpreter begins to end, and later failures leave none.
     """
-    hang = judge(gathered.ranks, gathered.hang_seen)
     ends, job = [e.ending for e in gathered.ranks], gathered.end
+    ranks, crash = gathered.ranks, _CRASHES.get((job.exit_code if job else None) or 0, "")
+    if [end.how for end in ends] == ["killed"] and not ends[0].error:  # its exit code is the job's
+        ranks = (replace(ranks[0], ending=replace(ends[0], error=crash)),)
+    hang = judge(ranks, gathered.hang_seen)
     sizes = {e.world_size for e in gathered.ranks}
     if hang.is_found or job is None or job.exit_code == 0 or sizes != {len(ends)}:
         return hang
@@ -47,7 +52,7 @@ def _judged(gathered: Gathered) -> Hang:
     end_words = "no end of the job is known"
     if job.exit_code is not None and job.ended_ns is not None:
         end_words = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
-    why = "exit handlers, threads or destructors stand still, or the launcher failed"
+    why = "exit handlers, threads or destructors stand still, the launcher failed, or a rank raised SystemExit"
     return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {end_words}: {why}.")
 
 

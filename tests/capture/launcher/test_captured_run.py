@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -179,7 +180,7 @@ SIGNALLED = """
 import signal, time
 ended = []
 signal.signal(signal.SIGINT, lambda *_: print(1, flush=True))
-signal.signal(signal.SIGTERM, lambda *_: (print(2, flush=True), ended.append(time.monotonic())))
+[signal.signal(each, lambda *_: (print(2, flush=True), ended.append(time.monotonic()))) for each in (15, 1)]
 print("ready", flush=True)
 while not ended or time.monotonic() < ended[0] + 0.3:  # one that comes twice comes within milliseconds
     time.sleep(0.01)
@@ -198,15 +199,16 @@ def test_a_launcher_that_is_held_and_resumed_still_waits_for_its_job() -> None:
         assert (process.wait(300), process.stderr.read()) == (7, b"")
 
 
-@pytest.mark.parametrize("to_group", [True, False])
-def test_a_signal_to_the_group_or_to_the_launcher_arrives_once(to_group: bool) -> None:
-    command = [*LAUNCHER, sys.executable, "-c", SIGNALLED]
+@pytest.mark.parametrize("to", ["group", "launcher", "terminal"])  # whose end its session's leader hears of alone
+def test_a_signal_to_the_group_to_the_launcher_or_of_the_terminal_arrives_once(to: str) -> None:
+    ours, theirs = pty.openpty()
+    command = ["sh", "-c", f'exec "$@" <{os.ttyname(theirs)}', "sh", *LAUNCHER, sys.executable, "-c", SIGNALLED]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        send = os.killpg if to_group else os.kill
-        send(process.pid, signal.SIGINT)
+        send = os.killpg if to == "group" else os.kill
+        os.write(ours, b"\x03") if to == "terminal" else send(process.pid, signal.SIGINT)
         assert process.stdout.readline() == "1\n"
-        send(process.pid, signal.SIGTERM)
+        os.close(ours) if to == "terminal" else send(process.pid, signal.SIGTERM)
         assert (process.stdout.read(), process.wait(60)) == ("2\n", 0)
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)  # the witness has gone with it

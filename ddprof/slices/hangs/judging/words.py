@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ddprof.slices.hangs import model
@@ -13,6 +14,9 @@ from ddprof.slices.hangs.model import Stuck, Variant
 from ddprof.units import format_ranks
 
 _SHOWN = 160  # characters of an exception's message
+_EXITS = ("sys.exit", "exit", "quit", "os._exit")
+_QUOTED = re.compile(r"(?:Original )?Traceback \(most recent call last\):\n.*\n", re.DOTALL)
+_QUOTED_FRAME = re.compile(r'File "([^"\n]+)", line (\d{1,9}), in (\S+)')
 
 
 def sentence(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
@@ -113,11 +117,17 @@ def _killed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[s
 def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
     ending = of[cause.ranks[0]].ending
     line = line_words(user_frame(ending.frames))
-    message = " ".join(ending.message.split())
+    message = " ".join(_QUOTED.sub(_quoted, ending.message.rstrip() + "\n").split())
     message = f": {message[:_SHOWN]}{'...' if len(message) > _SHOWN else ''}" if message else ""
-    did = "called sys.exit" if ending.error == "SystemExit" else f"raised {ending.error}"
+    did = f"called {ending.error}" if ending.error in _EXITS else f"raised {ending.error}"
     text = f"{_who(cause.ranks)} {did}{f' at {line}' if line else ''}{message}"
     return _ended(text.rstrip("."), _waiters(cause.stuck, groups, cause.ranks))
+
+
+def _quoted(traceback: re.Match[str]) -> str:
+    """The line and the last words of a traceback that a message quotes, as a loader's of its worker's."""
+    frames = [StackFrame(file, int(line), name) for file, line, name in _QUOTED_FRAME.findall(traceback[0])]
+    return f"{line_words(user_frame(frames[::-1]))}: {traceback[0].rstrip().splitlines()[-1]}"
 
 
 def _mismatch(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:

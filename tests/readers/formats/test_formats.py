@@ -119,6 +119,12 @@ def test_horovod_rank_seven_is_last(shared_dir: Path) -> None:
     assert all(len(names(t, Kind.KERNEL)) == len(t.collectives) for t in by_rank.values())
 
 
+def test_rocprof_names_in_texts_the_processes_that_numbers_name() -> None:
+    trace = one_trace(Path(__file__).parent / "rocprof.json")
+    kinds = dict(zip((trace.strings[name] for name in trace.events["name"]), trace.events["kind"], strict=True))
+    assert kinds == {"hipMemcpy": Kind.RUNTIME, "Memcpy DtoH": Kind.MEMCPY, "vector_add": Kind.KERNEL}
+
+
 PIDS = {"w": 0, "a": 1, "b": 2}
 
 
@@ -175,6 +181,10 @@ def test_collectives_without_a_begin_or_an_end_are_left_out_and_said(tmp_path: P
     for trace in horovod(tmp_path, events):  # a collective ends before one whose begin is missing
         lengths_s = trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL] / 1e9
         assert len(lengths_s) == 6 and (lengths_s[lengths_s < 30] < 0.8).all()
+    cached = negotiation("ALLREDUCE", "a", 40.0, {}, 40.1)  # names no rank: all are in it from its begin
+    cached += [{"pid": 1, "ph": ph, "name": "ALLREDUCE", "ts": at * 1e6} for ph, at in (("B", 40.2), ("E", 40.9))]
+    for trace in horovod(tmp_path, training(3) + cached):
+        assert trace.events["dur_ns"][trace.events["ts_ns"] == 40.2e9].tolist() == [700_000_000]
     *begun, _ = negotiation("ALLREDUCE", "a", 1e-5, {4: 1.2e-5}, 2e-5)
     with pytest.raises(NoUsableInput, match="no collective began and ended: it was cut off"):
         horovod(tmp_path, begun)

@@ -75,15 +75,13 @@ def test_nothing_is_said_of_less_than_a_launch_or_slice(tmp_path: Path, length_u
 
 @pytest.mark.parametrize(("kernels", "us", "idle_us"), [(50, 60, 0), (150, 60, 0), (50, 20_000, 0), (150, 60, 6e8)])
 def test_a_few_operations_in_seconds_are_no_pace(tmp_path: Path, kernels: int, us: int, idle_us: float) -> None:
-    """First calls of a program, or a benchmark at its end; more of them, or longer ones, are judged."""
     found = [span("cuda_runtime", "cudaGetDeviceCount", -idle_us, 20)] if idle_us else []
     for number in range(1, kernels + 1):
         ids = {"correlation": number, "stream": 7, "device": 0}
         found.append({**span("cuda_runtime", "cudaLaunchKernel", number * 100_000, 20), "args": ids})
         found.append({**span("kernel", "fusion", number * 100_000 + 25, us), "pid": 0, "tid": 7, "args": ids})
     report = report_of(json.dumps({"traceEvents": found}), tmp_path / "program")
-    is_little = kernels * us == 3_000 or idle_us > 0
-    assert (f"too little was recorded: {kernels} operations" in report.verdict.headline) == is_little
+    assert (f"recorded: {kernels} operations" in report.verdict.headline) == (kernels * us == 3_000 or idle_us > 0)
 
 
 # A call that creates the context, its length; the kernels after it, and the time between them (us).
@@ -118,7 +116,6 @@ def test_the_end_of_the_profiler_is_no_part_of_a_step(tmp_path: Path, category: 
     for step, begin in enumerate(range(0, 5 * STEP_US, STEP_US)):
         found.append(span(category, f"ProfilerStep#{step + 1}", begin, STEP_US + tail_us * (step == 4)))
         for at in range(begin, begin + STEP_US, OPERATOR_US):
-            found.append(span(category, "aten::mm", at, OPERATOR_US))
-            found.append({**span("kernel", "ampere_sgemm_128x64_tn", at, 900), "pid": 0, "tid": 7})
+            found += [span(category, "aten::mm", at, OPERATOR_US), {**span("kernel", "gemm_tn", at, 900), "pid": 0}]
     report = report_of(json.dumps({"traceEvents": found}), tmp_path / "tail")
     assert report.steps.wall_us == pytest.approx(STEP_US, rel=0.02)

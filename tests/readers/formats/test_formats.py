@@ -57,10 +57,13 @@ def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir:
         assert row["seq"] == number_in_communicator("AllReduce", 0)
 
 
-def test_tensorflow_without_device_events_says_so(shared_dir: Path) -> None:
+def test_tensorflow_without_device_events_says_so_and_rocprof_names_processes_in_texts(shared_dir: Path) -> None:
     trace = one_trace(shared_dir / FORMATS / "tensorflow")
     assert "train_function" in names(trace, Kind.CPU_OP)
     assert any("8 devices but no device events" in h.issue for h in trace.health)
+    rocprof = one_trace(Path(__file__).parent / "rocprof.json")
+    told = [list(names(rocprof, kind)) for kind in (Kind.RUNTIME, Kind.MEMCPY, Kind.KERNEL)]
+    assert told == [["hipMemcpy"], ["Memcpy DtoH"], ["vector_add"]]
 
 
 def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_dir: Path, tmp_path: Path) -> None:
@@ -117,12 +120,6 @@ def test_horovod_rank_seven_is_last(shared_dir: Path) -> None:
     last = [max(its, key=lambda r: its[r]) for its in arrival.values()]
     assert (len(last), last.count(7)) == (90, 83)
     assert all(len(names(t, Kind.KERNEL)) == len(t.collectives) for t in by_rank.values())
-
-
-def test_rocprof_names_in_texts_the_processes_that_numbers_name() -> None:
-    trace = one_trace(Path(__file__).parent / "rocprof.json")
-    kinds = dict(zip((trace.strings[name] for name in trace.events["name"]), trace.events["kind"], strict=True))
-    assert kinds == {"hipMemcpy": Kind.RUNTIME, "Memcpy DtoH": Kind.MEMCPY, "vector_add": Kind.KERNEL}
 
 
 PIDS = {"w": 0, "a": 1, "b": 2}

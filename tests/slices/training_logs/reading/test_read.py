@@ -44,7 +44,6 @@ CLOCKS = (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
 HEADS = {"CSV": "step,loss,step_time,data_time\n", "columns": "    step    loss    lr    s/step    tok/s\n"}
-TRAINER = ("Hugging Face Trainer",)
 ITERATIONS = [
     ("megatron_mixtral", ("Megatron",), [(71, 5361.6), (72, 5470.7), (73, 5829.9)]),
     ("megatron_bert_2022", ("Megatron",), [(20, 171.3), (30, 123.4)]),
@@ -53,7 +52,7 @@ ITERATIONS = [
     *(("nemo_bar", ("NeMo",), [(9000, 615.0)]), ("deepspeed_pipeline", ("DeepSpeed",), [(20, 994.0)])),
     *(("deepspeed_accelerate", ("DeepSpeed",), []), ("deepspeed_speed_2022", ("DeepSpeed",), [(50, 1514.5)])),
     ("torchtitan", ("torchtitan",), [(210, 1464.8), (220, 1396.4), (230, 1396.1), (240, 1397.4), (250, 1397.7)]),
-    *(("huggingface_2021", TRAINER, [(20, 642.0)]), ("huggingface_squad", TRAINER, [(200, 1200.0), (300, 1200.0)])),
+    ("huggingface_2021", ("Hugging Face Trainer",), [(20, 642.0)]),
     *(("lightning_2020", ("Lightning",), [(5, 4140.0)]), ("lightning_bars", ("Lightning",), [(1591, 485.4)])),
     ("megatron_llm", ("Megatron",), [(182, 126995.3), (183, 125553.7), (184, 127804.5), (185, 130554.9)]),
 ]

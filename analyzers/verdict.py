@@ -10,7 +10,7 @@ from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.facts.work import lost_device
 from ddprof.analyzers.job.efficiency import longest_operator
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import computes_after_start_up, out_of_scope
+from ddprof.analyzers.job.scope import COMMUNICATION_ONLY, computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.left_out import mean_step_ns, none_is_steady
 from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced
@@ -142,7 +142,10 @@ def _healthy(measures: Measures, rest: str) -> Verdict:
     unseen = out_of_scope(measures.job)
     if unseen:
         is_lost = all(lost_device(facts, measures.job.ranks) for facts in measures.job.ranks)
-        return Verdict("none", f"Not judged: {unseen}{_longest(measures, 'on the host ') if is_lost else ''}")
+        more = _longest(measures, "on the host ") if is_lost else ""
+        if unseen == COMMUNICATION_ONLY and measures.steps > 1:
+            more = _communicating(measures)
+        return Verdict("none", f"Not judged: {unseen}{more}")
     late = late_missing_rank(measures.job)
     if late is not None:
         return Verdict("none", f"Not judged: {late.words}")
@@ -160,6 +163,14 @@ def _healthy(measures: Measures, rest: str) -> Verdict:
     rest = _lacking_cpus(measures, shares.get(named, 0.0)) + rest
     text = f"{format_share(shares.get(named, 0.0))} of each {step} step is {_words(named, measures)}; {rest}"
     return Verdict(CAUSES[largest].bound, text + (_longest(measures) if largest == "compute" else ""))
+
+
+def _communicating(measures: Measures) -> str:
+    """The shares of a step that are transfers and, where it can be seen, waiting for late ranks, in words."""
+    ledger = measures.ledger_us.mean(axis=0)
+    shares = [float(ledger[CAUSE_CODE[cause]] / ledger.sum()) for cause in ("comm_transfer", "comm_wait")]
+    waiting = f", and {format_share(shares[1])} is waiting for late ranks" if shares[1] >= CLEAR_SHARE else ""
+    return f", {format_share(shares[0])} of each {format_us(measures.step_us)} step{waiting}"
 
 
 def _lacking_cpus(measures: Measures, share: float) -> str:

@@ -59,6 +59,12 @@ def compute_work(facts: RankFacts) -> Intervals:
     return busy(facts.device_ops, Work.COMPUTE) if facts.is_device_rank else host_work(facts)
 
 
+def each_computing(facts: RankFacts) -> Intervals:
+    """Operations of a device that compute, or of a CPU rank, each on its own where others overlap it."""
+    ops = facts.device_ops
+    return ops.bounds_of(ops["work"] == Work.COMPUTE) if facts.is_device_rank else facts.host_work.bounds
+
+
 def stage_work(facts: RankFacts) -> Intervals:
     """Compute of the forward and backward passes; on a CPU rank that of the optimizer too."""
     if not facts.is_device_rank:

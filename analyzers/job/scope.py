@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import Once, Work
+from ddprof.analyzers.facts.model import Once
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING, start_up
-from ddprof.analyzers.facts.work import compute_work, is_torn_host, lost_device, may_compute
+from ddprof.analyzers.facts.work import compute_work, each_computing, is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.steps.left_out import none_is_steady
 from ddprof.derived_once import remembered
@@ -17,6 +17,9 @@ LEAST_NS = 10_000
 # Operations of a device in a window without steps: a training step of the smallest models issues as many. Fewer in a
 # window that is nearly all idle are some first calls, and their idle time is nobody's pace.
 FEWEST_OPERATIONS = 100
+# In so short a window one preemption is most of it: the least slice that Linux gives another process
+# (min_granularity_ns, base_slice_ns) on eight CPUs or more.
+SLICE_NS = 3_000_000
 COMMUNICATION_ONLY = "the trace records communication only"
 NO_WORK_NAMED = "the recording names neither a device's work nor operators of a framework"
 NOTHING_COMPUTED = "nothing is computed in the one step that was recorded; record later steps"
@@ -40,15 +43,22 @@ def out_of_scope(job: JobFacts) -> str | None:
 
 
 def _hardly_computed(job: JobFacts) -> str | None:
-    """Reason why a window without steps, of few operations and next to no device time, is no pace; None for others."""
-    if any(f.step_source != "inferred" or len(f.steps) != 1 or not len(f.device_ops) for f in job.ranks):
+    """Reason why a window without steps is no pace; None for others: of few operations that take next to none of it, or
+    all of it in one slice of a CPU, or whose operations lie together in next to none of it.
+    """
+    computing = [each_computing(f) for f in job.ranks]
+    if any(f.step_source != "inferred" or len(f.steps) != 1 for f in job.ranks) or not all(
+        len(s) for s, _ in computing
+    ):
         return None
-    operations = max(int((f.device_ops["work"] == Work.COMPUTE).sum()) for f in job.ranks)
+    operations = max(len(starts_ns) for starts_ns, _ in computing)
     busy_ns = max(float(intervals.overlap(compute_work(f), *f.steps.bounds).sum()) for f in job.ranks)
+    together_ns = max(int(ends_ns.max() - starts_ns.min()) for starts_ns, ends_ns in computing)
     wall_ns = max(float((f.steps["end_ns"] - f.steps["start_ns"]).sum()) for f in job.ranks)
-    if operations >= FEWEST_OPERATIONS or busy_ns >= WORTH_SAYING * wall_ns:
+    is_few = operations < FEWEST_OPERATIONS and (busy_ns < WORTH_SAYING * wall_ns or wall_ns < SLICE_NS)
+    if not is_few and together_ns >= WORTH_SAYING * wall_ns:
         return None
-    computed = f"{operations} operations of a device, {format_us(busy_ns / 1e3)} of {format_us(wall_ns / 1e3)}"
+    computed = f"{operations} operations, {format_us(busy_ns / 1e3)} of {format_us(wall_ns / 1e3)}"
     return f"too little was recorded: {computed}; record several steps"
 
 

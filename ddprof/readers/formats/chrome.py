@@ -29,7 +29,7 @@ from ddprof.readers.source import Source
 from ddprof.tables import NULL
 
 _DEVICE = re.compile(
-    r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^(?:Ascend Hardware|HCCL$|NPU)\D*(\d*)", re.IGNORECASE
+    r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^COPY$|^(?:Ascend Hardware|HCCL$|NPU)\D*(\d*)", re.IGNORECASE
 )
 _HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d")  # TensorFlow's profiler, and its timeline
 # TensorFlow's timeline (tensorflow/python/client/timeline.py): operators of a device as the host issues them, and sums
@@ -50,6 +50,9 @@ _STREAM = re.compile(r"stream #?(\d{1,9})", re.IGNORECASE)  # what it does follo
 _XLA_OPS = "XLA Ops"
 _SUMMARY_TRACK = re.compile(
     r"^(?:Steps?\b|XLA (?:Modules|Ops)|TensorFlow (?:Ops|Name Scope)|Source|Framework)", re.IGNORECASE
+)
+_OF_ROCPROF = re.compile(
+    rb'\{\s*"traceEvents"\s*:\s*\[\s*\{\s*\}\s*,\s*\{"args":\s*\{"name":\s*"(?:CPU H\w\w API|COPY|GPU\d)'
 )
 _ASCEND = "AscendCL@"  # before the names of its calls
 _SUMMARY_PROCESS = "Overlap Analysis"  # of torch_npu: sums over the device's streams
@@ -213,9 +216,14 @@ def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: in
     return notes
 
 
+def _is_sure(sample: Sample) -> bool:
+    """True for an object of rocprof (before rocprofv3): first the names of its calls, copies and devices."""
+    return _OF_ROCPROF.match(sample.text) is not None
+
+
 def _recognise(sample: Sample) -> bool:
     """True for any list of events that no other format has claimed."""
     return sample.is_list and sample.has_events
 
 
-FORMAT = Format("chrome", "a Chrome trace", _recognise, read_chrome, generality=2)
+FORMAT = Format("chrome", "a Chrome trace", _recognise, read_chrome, generality=2, is_sure=_is_sure)

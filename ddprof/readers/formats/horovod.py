@@ -3,7 +3,8 @@ rank.
 
 A rank's collective lasts from its own mark to the end of the operation, so the last rank to be ready shows the
 shortest one, as with NCCL kernels. Only the ranks that a negotiation names are known to have waited in it; the others
-get no event there.
+get no event there. Where it names none, as of all tensors that the ranks have cached (Horovod 0.19 and later, after its
+first steps), all are in the operation from its begin.
 """
 
 from __future__ import annotations
@@ -40,13 +41,18 @@ LOST_SHARE = 0.05  # of the collectives, as of kernel launches (analyzers/facts/
 
 @dataclass
 class Negotiation:
-    """One collective: operation, tensors, begin and end (ns), and the time each rank was ready."""
+    """One collective: operation, tensors, begin, end and begin of its execution (ns), and when each rank was ready."""
 
     op: str
     tensor: str
     start_ns: int
     end_ns: int
     ready_ns: dict[int, int] = field(default_factory=dict)
+    run_ns: int | None = None
+
+    def since_ns(self, rank: int) -> int | None:
+        """Time from which a rank was in it; None where that is not known."""
+        return self.ready_ns.get(rank) if self.ready_ns else self.run_ns
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,8 @@ def _negotiations(events: list[TimelineEvent], tensor: str) -> tuple[list[Negoti
                     negotiations.pop()
                 negotiations.append(Negotiation(begun[1].lower(), tensor, event.ts_ns, event.ts_ns))
                 depth, is_last_of_them = 0, True
+            elif is_last_of_them and depth == 0 and negotiations[-1].run_ns is None:
+                negotiations[-1].run_ns = event.ts_ns
             depth += 1
             continue
         is_rank = event.ph == "X" and event.name.isdecimal() and one_rank(event.name) is not None
@@ -141,8 +149,8 @@ def read_horovod(source: Source) -> RankTrace:
     columns = EventColumns()
     marks = np.array([*_step_starts(negotiations), max(n.end_ns for n in negotiations)], np.int64)
     columns.mark_steps("timeline", marks[:-1], marks[1:])  # the same on every rank, each up to the next
-    of_rank = [(seq, n) for seq, n in enumerate(negotiations) if rank in n.ready_ns]
-    start = np.array([n.ready_ns[rank] for _, n in of_rank], np.int64)
+    of_rank = [(seq, n) for seq, n in enumerate(negotiations) if n.since_ns(rank) is not None]
+    start = np.array([n.since_ns(rank) for _, n in of_rank], np.int64)
     end = np.array([n.end_ns for _, n in of_rank], np.int64)
     lanes = _lanes(start, end)
     tracks = [("device", f"collectives {lane}") for lane in lanes]
@@ -159,7 +167,7 @@ def read_horovod(source: Source) -> RankTrace:
         columns,
         identity,
         Device("unknown"),  # of the coordinator's clock and its tensors the timeline tells, not of where they lie
-        _notes(source, timeline, rank, len(of_rank)),
+        _notes(source, timeline, rank),
         top={"records": "communication"},
     )
 
@@ -193,14 +201,19 @@ def _step_starts(negotiations: tuple[Negotiation, ...]) -> list[int]:
     return [int(start) for start in np.unique(np.min(rhythm, axis=0))]
 
 
-def _notes(source: Source, timeline: _Timeline, rank: int, named: int) -> list[HealthNote]:
+def _notes(source: Source, timeline: _Timeline, rank: int) -> list[HealthNote]:
     notes: list[HealthNote] = []
     notes += [note for note in timeline.notes if rank == timeline.ranks[0] or note.severity == "error"]
+    all_ = len(timeline.negotiations)
+    named = [n.ready_ns for n in timeline.negotiations if n.ready_ns]
     if rank == timeline.ranks[0]:  # once per file
         issue = f"{source.path}: a Horovod timeline records no compute"
         notes.append(HealthNote(issue, "only waiting for late ranks can be judged", "info"))
         notes += _once_note(source, timeline.negotiations)
-    missing, all_ = len(timeline.negotiations) - named, len(timeline.negotiations)
+        if len(named) < all_:
+            issue = f"{source.path}: {all_ - len(named)} of {all_} operations name no rank, as cached ones do"
+            notes.append(HealthNote(issue, "who was late there is unknown", "info"))
+    missing = sum(rank not in ready_ns for ready_ns in named)
     if missing:
         unknown = f"when rank {rank} was ready for {missing} of {all_} operations"
         issue = f"{source.label}: the timeline does not say {unknown}"

@@ -20,6 +20,7 @@ from ddprof.readers.numbers import to_ns
 _MARKS = {"ph", "ts", "type", "recordType"}  # of Chrome's format, and of NCCL's logs
 # What is read of one file: as many as TensorFlow's trace viewer shows at most; as Python values they take 500 MB.
 MOST_EVENTS = 1_000_000
+MOST_DIGITS = 19  # of a number that 64 bits hold
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,19 @@ def _event(record: dict[str, Any], ts_ns: int, dur_ns: int) -> TimelineEvent:
         ph=as_text(record.get("ph")) or "",
         category=as_text(record.get("cat")) or "",
         name=as_text(record.get("name")) or "",
-        pid=as_identifier(record.get("pid")),
-        tid=as_identifier(record.get("tid")),
+        pid=_number(record.get("pid")),
+        tid=_number(record.get("tid")),
         ts_ns=ts_ns,
         dur_ns=dur_ns,
         args=args if isinstance(args, dict) else {},
         flow=as_identifier(record.get("id")),
     )
+
+
+def _number(value: Any) -> int | str | float | None:
+    """The number of a process or a thread; of one in a text, as viewers take it: rocprof names "2" what is in 2."""
+    is_text = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < MOST_DIGITS
+    return int(value) if is_text else as_identifier(value)
 
 
 def load_records(path: str, member: str | None = None) -> tuple[list[dict[str, Any]], list[HealthNote]]:

@@ -24,12 +24,10 @@ SEND = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<
 def events(steps: int) -> list[dict[str, Any]]:
     """Steps of a rank without a device, each of which waits for its batch and then computes; by time."""
     found = []
-    for step in range(steps):
-        begin = step * STEP_US
+    for step, begin in enumerate(range(0, steps * STEP_US, STEP_US)):
         found.append(span("user_annotation", f"ProfilerStep#{step + 1}", begin, STEP_US))
         found.append(span("user_annotation", "enumerate(DataLoader)#_Iter.__next__", begin, FETCH_US))
-        starts = range(begin + FETCH_US, begin + STEP_US, OPERATOR_US)
-        found += [span("cpu_op", "aten::mm", start, OPERATOR_US) for start in starts]
+        found += [span("cpu_op", "aten::mm", at, OPERATOR_US) for at in range(begin + FETCH_US, begin + STEP_US, 1_000)]
     return found
 
 
@@ -68,23 +66,22 @@ def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_p
     assert not found.findings and NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
 
 
-@pytest.mark.parametrize(("length_us", "says"), [(0.13, True), (6.0, True), (60.0, False)])
-def test_nothing_is_said_of_less_than_a_launch(tmp_path: Path, length_us: float, says: bool) -> None:
+@pytest.mark.parametrize(("length_us", "says"), [(0.13, True), (60.0, True), (6000.0, False)])
+def test_nothing_is_said_of_less_than_a_launch_or_slice(tmp_path: Path, length_us: float, says: bool) -> None:
     kernel = span("kernel", "ampere_sgemm_128x64_tn", 0, length_us / 8)
     found = report_of(json.dumps([kernel, span("cpu_op", "aten::mm", 0, length_us)]), tmp_path / "sample")
     assert ("too little was recorded" in found.verdict.headline) == says and not (says and found.findings)
 
 
-@pytest.mark.parametrize(("kernels", "each_us", "is_judged"), [(50, 60, False), (150, 60, True), (50, 20_000, True)])
-def test_a_few_operations_in_seconds_are_no_pace(tmp_path: Path, kernels: int, each_us: int, is_judged: bool) -> None:
-    """First calls of a program whose compiler left no record; more of them, or longer ones, are judged."""
-    found = []
+@pytest.mark.parametrize(("kernels", "us", "idle_us"), [(50, 60, 0), (150, 60, 0), (50, 20_000, 0), (150, 60, 6e8)])
+def test_a_few_operations_in_seconds_are_no_pace(tmp_path: Path, kernels: int, us: int, idle_us: float) -> None:
+    found = [span("cuda_runtime", "cudaGetDeviceCount", -idle_us, 20)] if idle_us else []
     for number in range(1, kernels + 1):
         ids = {"correlation": number, "stream": 7, "device": 0}
         found.append({**span("cuda_runtime", "cudaLaunchKernel", number * 100_000, 20), "args": ids})
-        found.append({**span("kernel", "fusion", number * 100_000 + 25, each_us), "pid": 0, "tid": 7, "args": ids})
+        found.append({**span("kernel", "fusion", number * 100_000 + 25, us), "pid": 0, "tid": 7, "args": ids})
     report = report_of(json.dumps({"traceEvents": found}), tmp_path / "program")
-    assert (f"too little was recorded: {kernels} operations" in report.verdict.headline) != is_judged
+    assert (f"recorded: {kernels} operations" in report.verdict.headline) == (kernels * us == 3_000 or idle_us > 0)
 
 
 # A call that creates the context, its length; the kernels after it, and the time between them (us).
@@ -93,7 +90,6 @@ def test_a_few_operations_in_seconds_are_no_pace(tmp_path: Path, kernels: int, e
     [
         ("cudaMallocManaged", 7_200_000, (6_300_000,), 0, True),
         ("hipMalloc", 2_200_000, (20_000,) * 80, 2_000, True),
-        ("cudaHostRegister", 3_000_000, (400_000,) * 6, 40_000, True),
         ("cudaMalloc", 7_200_000, (60_000,) * 3, 900_000, False),  # little is computed in what is left
     ],
 )
@@ -110,19 +106,16 @@ def test_a_program_that_computes_after_a_long_start_is_judged_by_that(
         now_us += between_us
     report = report_of(json.dumps({"traceEvents": found}), tmp_path / "program")
     assert report.verdict.bound == ("compute" if is_judged else "none") and not report.findings
-    assert ("of the remaining" in report.verdict.headline) == is_judged, report.verdict.headline
-    assert ("only start-up" in report.verdict.headline) != is_judged
+    said = [words in report.verdict.headline for words in ("of the remaining", "only start-up")]
+    assert said == [is_judged, not is_judged], report.verdict.headline
 
 
-@pytest.mark.parametrize(("category", "tail_us"), [("cpu_op", 80_000), ("Operator", 150_000)])
+@pytest.mark.parametrize(("category", "tail_us"), [("cpu_op", 80_000), ("Operator", 150_000)])  # PyTorch 1.8
 def test_the_end_of_the_profiler_is_no_part_of_a_step(tmp_path: Path, category: str, tail_us: int) -> None:
-    """Traces of PyTorch 1.8 mark steps by operators."""
     found: list[dict[str, Any]] = []
-    for step in range(5):
-        begin = step * STEP_US
+    for step, begin in enumerate(range(0, 5 * STEP_US, STEP_US)):
         found.append(span(category, f"ProfilerStep#{step + 1}", begin, STEP_US + tail_us * (step == 4)))
         for at in range(begin, begin + STEP_US, OPERATOR_US):
-            found.append(span(category, "aten::mm", at, OPERATOR_US))
-            found.append({**span("kernel", "ampere_sgemm_128x64_tn", at, 900), "pid": 0, "tid": 7})
+            found += [span(category, "aten::mm", at, OPERATOR_US), {**span("kernel", "gemm_tn", at, 900), "pid": 0}]
     report = report_of(json.dumps({"traceEvents": found}), tmp_path / "tail")
     assert report.steps.wall_us == pytest.approx(STEP_US, rel=0.02)

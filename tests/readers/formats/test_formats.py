@@ -57,10 +57,13 @@ def test_nccl_profiler_kernels_belong_to_the_rank_that_launched_them(shared_dir:
         assert row["seq"] == number_in_communicator("AllReduce", 0)
 
 
-def test_tensorflow_without_device_events_says_so(shared_dir: Path) -> None:
+def test_tensorflow_without_device_events_says_so_and_rocprof_names_processes_in_texts(shared_dir: Path) -> None:
     trace = one_trace(shared_dir / FORMATS / "tensorflow")
     assert "train_function" in names(trace, Kind.CPU_OP)
     assert any("8 devices but no device events" in h.issue for h in trace.health)
+    rocprof = one_trace(Path(__file__).parent / "rocprof.json")
+    told = [list(names(rocprof, kind)) for kind in (Kind.RUNTIME, Kind.MEMCPY, Kind.KERNEL)]
+    assert told == [["hipMemcpy"], ["Memcpy DtoH"], ["vector_add"]]
 
 
 def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_dir: Path, tmp_path: Path) -> None:
@@ -175,6 +178,10 @@ def test_collectives_without_a_begin_or_an_end_are_left_out_and_said(tmp_path: P
     for trace in horovod(tmp_path, events):  # a collective ends before one whose begin is missing
         lengths_s = trace.events["dur_ns"][trace.events["kind"] == Kind.KERNEL] / 1e9
         assert len(lengths_s) == 6 and (lengths_s[lengths_s < 30] < 0.8).all()
+    cached = negotiation("ALLREDUCE", "a", 40.0, {}, 40.1)  # names no rank: all are in it from its begin
+    cached += [{"pid": 1, "ph": ph, "name": "ALLREDUCE", "ts": at * 1e6} for ph, at in (("B", 40.2), ("E", 40.9))]
+    for trace in horovod(tmp_path, training(3) + cached):
+        assert trace.events["dur_ns"][trace.events["ts_ns"] == 40.2e9].tolist() == [700_000_000]
     *begun, _ = negotiation("ALLREDUCE", "a", 1e-5, {4: 1.2e-5}, 2e-5)
     with pytest.raises(NoUsableInput, match="no collective began and ended: it was cut off"):
         horovod(tmp_path, begun)

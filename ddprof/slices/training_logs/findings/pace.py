@@ -31,7 +31,8 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
     """Findings on the pace; slow iterations are graded by what loading, of this share, does not explain of them."""
     if summary is not None:
         yield from _restarts(log, summary)
-        yield from _runs(log, summary)
+        of_runs = list(_runs(log, summary))
+        yield from of_runs
         yield from _jobs(log)
         if log.nan_lines >= DECILES_FROM:
             what = "The loss, or the norm of the gradients, is not a number (nan)"
@@ -39,7 +40,8 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
             yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
         usual = stride([iteration.number for iteration in log.iterations])
-        yield from _uneven(summary, loading, usual) if since is None else _slower(since, log.iterations)
+        if not any(finding.severity == "warning" for finding in of_runs):  # else no time is usual
+            yield from _uneven(summary, loading, usual) if since is None else _slower(since, log.iterations)
         if since is None:
             yield from _longer(log.iterations[1:])
         yield from _pauses(log, summary)

@@ -29,7 +29,9 @@ _LABEL = re.compile(r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})
 _DRAWN = "━╸╺ "  # of rich; tqdm draws between two strokes
 _LONGEST_BAR, _LONGEST_LABEL = 300, 64
 _COUNTED = re.compile(r"\s{0,9}(?P<epoch>\d{1,7})/\d{1,7}\s")  # YOLO's: epoch, memory and losses before the bar
-_EPOCH, _ROW, _LABELS = "epoch", "row", ("train", "training", "steps", "step")
+_EPOCH, _ROW = "epoch", "row"
+_LABELS = ("iteration", "iterations", "train", "training", "steps", "step")
+_EPOCHS = "epochs"  # "Epoch:  33%|███▎ | 1/3 [1:10:02<...": without a number of its own a bar counts the epochs
 _UNLABELLED = ""
 _CUT_S = 0.5  # of a second that is not full, on average
 UNNAMED = "bars without a label"
@@ -55,7 +57,7 @@ class BarLines:
         for match in _BAR.finditer(line.text):
             label, epoch = _said(line.text[begin : match.start()])
             begin, at, total = match.end(), int(match["n"]), match["total"]
-            if label not in (_EPOCH, _ROW, _UNLABELLED, *_LABELS):
+            if label not in (_EPOCH, _ROW, _EPOCHS, _UNLABELLED, *_LABELS):
                 continue
             elapsed_s = _seconds(match["elapsed"] or match["rich"])
             before, before_s = self._ended(label, total, at, elapsed_s)
@@ -77,7 +79,7 @@ class BarLines:
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
         """(writer, bars) of the training: the bars of epochs, else labelled ones, else the longest without a label."""
-        for label in (_EPOCH, _ROW, *_LABELS, _UNLABELLED):
+        for label in (_EPOCH, _ROW, *_LABELS, _EPOCHS, _UNLABELLED):
             of = [drawn for (name, _), drawn in self._drawn.items() if name == label]
             if of:
                 other = "Hugging Face Trainer" if self.is_of_trainer else UNNAMED if label == _UNLABELLED else "tqdm"
@@ -98,7 +100,10 @@ def _said(before: str) -> tuple[str, int]:
     if before.endswith("%"):
         before = before[:-1].rstrip("0123456789")
     match = _LABEL.search(before[-_LONGEST_LABEL:])
-    return (_UNLABELLED, 0) if match is None else (match["label"].strip().lower(), int(match["epoch"] or 0))
+    if match is None:
+        return _UNLABELLED, 0
+    label = match["label"].strip().lower()
+    return _EPOCHS if label == _EPOCH and not match["epoch"] else label, int(match["epoch"] or 0)
 
 
 def _seconds(elapsed: str) -> float:

@@ -24,6 +24,9 @@ _TIMED_OUT = re.compile(
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
 )
+# Of which the cancelled step is only what follows; and the check of nccl-tests, after which it exits so.
+_EXITED = re.compile(r"srun: error: (?P<host>\S{1,100}): (?P<tasks>tasks? [\d,-]{1,200}): (?P<how>[A-Z][\w ()]{1,80})")
+_WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
 # What Lightning and torchrun say of a signal, and a script of settings it does not know
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
@@ -47,6 +50,7 @@ class LastError:
         self._error = ""
         self._timed_out: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)  # call -> (rank, ms) of it
         self.nan_lines = 0  # of iterations, the last ones, whose loss, or gradients' norm, is not a number
+        self._exited = ""  # the first task that srun saw fail
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
 
@@ -77,11 +81,15 @@ class LastError:
                 (int(late["rank"] or late["of_group"]), int(late["ms"] or 0))
             )
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
-            job, before = self._cancelled
+            (job, before), exited = self._cancelled, self._exited
             if end["job"] != job and self.error == before:
                 self.went_on()  # what was named is of a job before
-            self._name(end[0])
-            self._cancelled = end["job"], self.error
+            self._name(exited or end[0])
+            self._cancelled, self._exited = (end["job"], self.error), ""
+        elif "srun: error: " in line.text and (task := _EXITED.search(line.text)) is not None:
+            self._exited = self._exited or f"{task['tasks']} of {task['host']}: {task['how'].strip()}"
+        elif "# Out of bounds" in line.text and (wrong := _WRONG.search(line.text)) is not None:
+            self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
         elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
             signal = stop["signal"] or ""
             self._name(_SIGNALS.get(signal, signal or stop[0]))
@@ -99,7 +107,7 @@ class LastError:
 
     def went_on(self) -> None:
         """Note that the job did not end there."""
-        self._error = ""
+        self._error = self._exited = ""
         self._timed_out.clear()
         self._open.clear()
 

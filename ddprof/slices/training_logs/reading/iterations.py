@@ -28,6 +28,7 @@ _ELAPSED = re.compile(
     r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?(?P<unit>ms|s)\)?\s*[:=]\s*"
     r"(?P<time>\d[\d.]{0,20})(?P<times>[KM]?)(?=[\s/|]|$)"
 )
+_PROFILED = re.compile(r"^iter latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>m?s)\b")  # of DeepSpeed's flops profiler
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6}  # nanotron's 4.71K
 _NEMO = re.compile(r"train_step_timing in s\s*[:=]\s*(?P<s>\d[\d.e+-]{0,20})(?=[\s,|\]]|$)")
 _NEMO_STEP = re.compile(r"global_step\s*[:=]\s*(?P<number>\d[\d.e+]{0,15})(?=[\s,|\]]|$)")
@@ -97,6 +98,9 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
             yield from _stamped("DeepSpeed", match, line)
     if "tps: " in text and (titan := _TITAN.search(text)) is not None:
         yield from _stamped("torchtitan", titan, line, number((titan["tflops"] or "").replace(",", "")))
+    if "iter latency: " in text and (profiled := _PROFILED.search(text)) is not None:
+        ms = one_float(profiled["time"])
+        yield from _timed("DeepSpeed", 0, ms if ms is None or profiled["unit"] == "ms" else 1e3 * ms)
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
         seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
         if seconds and rate:

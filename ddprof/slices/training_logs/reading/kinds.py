@@ -49,7 +49,7 @@ _OF_ONE = re.compile(
     rf"\b(?:{_ITERATION}|train step) (?:time|timing|duration|cost|latency|dt|t)$|\btime per {_ITERATION}$|\blast time$"
 )
 _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
-_TIME = re.compile(r"\b(?:timer?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$")
+_TIME = re.compile(r"\b(?:timer?(?: cost)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$")
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"

@@ -34,6 +34,7 @@ OF_FRAMEWORKS = (
     *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
     *(b"allocation retries", b"allocator cache flushes", b", skipped="),
     *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
+    *(b"srun: error: ", b"# Out of bounds values", b" latency: "),
     *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
     b":::MLL",

@@ -12,6 +12,7 @@ phases of reinforcement learning as DeepSpeed-Chat, verl and NeMo-RL write them.
     [Rank 0] rank=0 time (ms) | fwd: 27.46 | bwd: 73.60 | bwd_inner: 51.05 | bwd_allreduce: 22.50 | step: 72.60
     |E2E latency=3.84s |Gather latency=0.00s (0.00%) |Generate time=2.55s (66.29%) |Training time=1.07s ...
       • generation: 32.82s (73.4%)
+    bwd latency:                                                  458.55 ms
     step:3 - ... - timing_s/gen:40.1 - timing_s/update_actor:31.0 - timing_s/step:98.5
 
 `max` writes the same heading as `minmax` in the releases of 2023, so that the rows alone tell them apart.
@@ -42,6 +43,8 @@ _PHASE = re.compile(
     r"|\btiming_s/(?P<verl>(?!step\b)\w{1,60}):(?P<verl_s>[\d.]{1,20})"
     r"|• (?P<nemo>[\w/]{1,80}): (?P<nemo_s>[\d.]{1,20})s \([\d.]{1,6}%\)"
 )
+_PROFILED = re.compile(r"^(?P<name>fwd|bwd|step) latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>[mu]?s)\b")
+_EACH_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3}
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
 _MICROSTEP = "_microstep"
 _DEEPSPEED = re.compile(
@@ -75,6 +78,12 @@ class TimerLines:
             self._flat(who, text, flat)
         elif "timing_s/" in text or "|E2E latency=" in text or "• " in text:
             self._phases(who, text)
+        elif " latency: " in text and (profiled := _PROFILED.search(text)) is not None:
+            ms = time_ms(profiled["time"], _EACH_MS[profiled["unit"]])
+            if ms is not None:
+                block = self._next("profile", profiled["name"])
+                self.readings.append(TimerReading(profiled["name"], block, ms, None, False))
+                self.writers.add("DeepSpeed")
         elif who in self._open:
             self._go_on(who, text)
 

@@ -18,7 +18,6 @@ LAUNCHES_LOSE = (_CALLS, _ON_DEVICE, _CALLS | _ON_DEVICE)
 
 
 def load(folder: Path) -> Files:
-    """The traces of a folder, by file name without its packing."""
     packed = sorted(folder.glob("*.json.gz"))
     return {path.name.removesuffix(".gz"): json.loads(gzip.decompress(path.read_bytes())) for path in packed}
 
@@ -34,8 +33,11 @@ def _text(document: dict[str, Any]) -> str:
     return json.dumps({**head, "traceEvents": document["traceEvents"]}, separators=(",", ":"))
 
 
+def _texts(files: Files) -> Texts:
+    return {name: _text(document) for name, document in files.items()}
+
+
 def _changed(files: Files, names: Iterable[str], change: Callable[[list[Any]], list[Any]]) -> Texts:
-    """All files as text, the events of the named ones changed."""
     chosen = set(names)
     return {
         name: _text({**document, "traceEvents": change(document["traceEvents"])} if name in chosen else document)
@@ -58,11 +60,9 @@ def _times(events: list[Any]) -> tuple[float, float]:
 
 def cut(files: Files, _: Files, rng: random.Random) -> Texts:
     """Some files end early: as written, sorted by time, or operators first and then calls and kernels by time."""
-    names, order, texts = _some(files, rng), rng.choice(ORDERS), {}
-    for name, document in files.items():
-        text = _text({**document, "traceEvents": order(document["traceEvents"])})
-        texts[name] = text[: rng.randrange(len(text))] if name in names else text
-    return texts
+    names, order = _some(files, rng), rng.choice(ORDERS)
+    texts = _changed(files, files, order)
+    return {name: text[: rng.randrange(len(text))] if name in names else text for name, text in texts.items()}
 
 
 def _calls_last(events: list[Any]) -> list[Any]:
@@ -77,11 +77,8 @@ ORDERS: list[Callable[[list[Any]], list[Any]]] = [list, lambda e: sorted(e, key=
 def _with_holes(hit: Callable[[Any], bool]) -> Mutation:
     def change(events: list[Any], rng: random.Random) -> list[Any]:
         first, last = _times(events)
-        spans = []
-        for _ in range(rng.randint(1, 3)):
-            length = rng.uniform(0.01, 0.25) * (last - first)
-            begin = rng.uniform(first, last - length)
-            spans.append((begin, begin + length))
+        lengths = [rng.uniform(0.01, 0.25) * (last - first) for _ in range(rng.randint(1, 3))]
+        spans = [(begin, begin + long) for long in lengths for begin in [rng.uniform(first, last - long)]]
         return [e for e in events if not (_is_timed(e) and hit(e) and any(a <= float(e["ts"]) < b for a, b in spans))]
 
     return _in_some(change)
@@ -98,11 +95,8 @@ def kth(files: Files, _: Files, rng: random.Random) -> Texts:
     """Some files, or all, hold only every k-th of their events, or lack every k-th."""
     names = list(files) if rng.random() < 0.5 else _some(files, rng)
     k, first, holds = rng.randint(2, 20), rng.randrange(20), rng.random() < 0.5
-
-    def change(events: list[Any]) -> list[Any]:
-        return [e for at, e in enumerate(events, first) if e.get("ph") == "M" or (at % k == 0) == holds]
-
-    return _changed(files, names, change)
+    hit = lambda at, e: e.get("ph") == "M" or ((at + first) % k == 0) == holds  # noqa: E731
+    return _changed(files, names, lambda events: [e for at, e in enumerate(events) if hit(at, e)])
 
 
 def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -128,7 +122,6 @@ def shifted(files: Files, _: Files, rng: random.Random) -> Texts:
 
 
 def mixed(files: Files, others: Files, rng: random.Random) -> Texts:
-    """Some ranks' files are those of another run."""
     names = sorted(files)
     foreign = dict(zip(names, sorted(others), strict=False))
     taken = {name for name in _some(files, rng, max(1, len(files) - 1)) if name in foreign}
@@ -137,8 +130,7 @@ def mixed(files: Files, others: Files, rng: random.Random) -> Texts:
 
 
 def both(files: Files, others: Files, rng: random.Random) -> Texts:
-    texts = {name: _text(document) for name, document in files.items()}
-    return texts | {f"b_{name}" if name in texts else name: _text(document) for name, document in others.items()}
+    return _texts(files) | {f"b_{n}" if n in files else n: text for n, text in _texts(others).items()}
 
 
 def missing(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -146,24 +138,32 @@ def missing(files: Files, _: Files, rng: random.Random) -> Texts:
     return {name: _text(document) for name, document in files.items() if name not in gone or len(gone) == len(files)}
 
 
-def clock(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some ranks' clocks are off, by microseconds to hours, or run at another rate."""
+def _moved(events: list[Any], rng: random.Random, hit: Callable[[Any], bool] = lambda event: True) -> list[Any]:
+    """Times of a clock off by microseconds to hours, since it was set or all along, or of another rate."""
+    first, last = _times(events)
+    offset_us, rate = rng.choice((-1, 1)) * 10 ** rng.uniform(0, 9.5), 1 + rng.choice((0.0, rng.uniform(-1e-4, 1e-4)))
+    since, moved = rng.choice((first, rng.uniform(first, last))), copy.deepcopy(events)
+    for event in moved:
+        if _is_timed(event) and hit(event) and float(event["ts"]) >= since:
+            event["ts"] = round(since + (float(event["ts"]) - since) * rate + offset_us, 3)
+    return moved
 
-    def change(events: list[Any]) -> list[Any]:
-        first, _ = _times(events)
-        offset = rng.choice((-1, 1)) * 10 ** rng.uniform(0, 9.5)
-        rate = 1 + rng.choice((0.0, rng.uniform(-1e-4, 1e-4)))
-        moved = copy.deepcopy(events)
-        for event in moved:
-            if _is_timed(event):
-                event["ts"] = round(first + (float(event["ts"]) - first) * rate + offset, 3)
-        return moved
 
-    return _changed(files, _some(files, rng, max(1, len(files) - 1)), change)
+def torn(files: Files, _: Files, rng: random.Random) -> Texts:
+    """Blocks of some files are zeros, another file's, lost or there twice, as disks and copies fail."""
+    texts = _texts(files)
+    for name in _some(files, rng):
+        stale, how = texts[rng.choice(list(texts))], rng.randrange(4)
+        for _ in range(rng.randint(1, 3)):
+            text, size = texts[name], rng.choice((512, 4096, 1 << 16, len(texts[name])))
+            at = 512 * rng.randrange(len(text) // 512 + 1)
+            block = text[at : at + size]
+            new = ("\0" * len(block), stale[at : at + size], "", 2 * block)[how]
+            texts[name] = text[:at] + new + text[at + size :]
+    return texts
 
 
 def without_kind(files: Files, _: Files, rng: random.Random) -> Texts:
-    """Some files lack one kind of event altogether, or two."""
     kinds = sorted({str(e["cat"]) for document in files.values() for e in document["traceEvents"] if "cat" in e})
     gone = set(rng.sample(kinds, min(len(kinds), rng.choice((1, 1, 2)))))
     return _changed(files, _some(files, rng), lambda events: [e for e in events if e.get("cat") not in gone])
@@ -172,7 +172,7 @@ def without_kind(files: Files, _: Files, rng: random.Random) -> Texts:
 def duplicated(files: Files, _: Files, rng: random.Random) -> Texts:
     """Some files lie there twice, were copied over another rank's, or hold events twice: of a stretch, or some."""
     names, how = _some(files, rng), rng.choice(("beside", "over", "events"))
-    texts = {name: _text(document) for name, document in files.items()}
+    texts = _texts(files)
     if how == "events":
         return _changed(files, names, lambda events: _repeated(events, rng))
     for name in names:
@@ -194,15 +194,11 @@ def lost_launches(files: Files, _: Files, rng: random.Random) -> Texts:
     share, gone = rng.uniform(0.005, 0.4), rng.choice(LAUNCHES_LOSE)
 
     def change(events: list[Any]) -> list[Any]:
-        launched = {_correlation(e) for e in events if e.get("cat") in _ON_DEVICE} - {None}
+        launched = {e.get("args", {}).get("correlation") for e in events if e.get("cat") in _ON_DEVICE} - {None}
         lost = {number for number in sorted(launched) if rng.random() < share}
-        return [e for e in events if e.get("cat") not in gone or _correlation(e) not in lost]
+        return [e for e in events if e.get("cat") not in gone or e.get("args", {}).get("correlation") not in lost]
 
     return _changed(files, _some(files, rng), change)
-
-
-def _correlation(event: dict[str, Any]) -> Any:
-    return event.get("args", {}).get("correlation")
 
 
 def reencoded(files: Files, _: Files, rng: random.Random) -> Texts:
@@ -213,12 +209,11 @@ def reencoded(files: Files, _: Files, rng: random.Random) -> Texts:
         if rng.random() < 0.3:
             events = [e | {k: round(float(e[k])) for k in ("ts", "dur") if k in e} for e in events]
         whole: Any = {**document, "traceEvents": events} if rng.random() < 0.7 else events
-        indent, in_order = rng.choice((None, 0, 1, 4)), rng.random() < 0.5
-        separators = rng.choice((None, (",", ":"), (" , ", " : ")))
-        return json.dumps(whole, indent=indent, sort_keys=in_order, separators=separators)
+        layout = {"indent": rng.choice((None, 0, 1, 4)), "sort_keys": rng.random() < 0.5}
+        return json.dumps(whole, separators=rng.choice((None, (",", ":"), (" , ", " : "))), **layout)
 
     names = list(files) if rng.random() < 0.5 else _some(files, rng)
-    return {name: write_again(document) if name in names else _text(document) for name, document in files.items()}
+    return _texts(files) | {name: write_again(files[name]) for name in names}
 
 
 def _start(event: dict[str, Any]) -> float:
@@ -243,5 +238,7 @@ MUTATIONS: dict[str, Mutation] = {
     "host_holes": _with_holes(lambda e: e.get("cat") not in _ON_DEVICE),
     **{mutation.__name__: mutation for mutation in (lost_launches, sampled, kth, shifted, mixed, both)},
     "shuffled": _in_some(lambda events, rng: rng.sample(events, len(events))),
-    **{mutation.__name__: mutation for mutation in (missing, clock, without_kind, duplicated, reencoded)},
+    "device_clock": _in_some(lambda events, rng: _moved(events, rng, lambda e: e.get("cat") in _ON_DEVICE)),
+    "clock": lambda files, _, rng: _changed(files, _some(files, rng, len(files) - 1), lambda e: _moved(e, rng)),
+    **{mutation.__name__: mutation for mutation in (missing, torn, without_kind, duplicated, reencoded)},
 }

@@ -36,6 +36,7 @@ HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 # How far to look for "traceEvents" in JSON that starts with something else, and for iterations below settings.
 LATE_EVENTS_BYTES = 64 << 20
 LATE_EVENTS_TOGETHER_BYTES = 2 << 30  # the same in all files below one path: a folder of a thousand logs takes 14 s
+MOST_NAMED = 8  # paths in a line of error: an upload may have thousands
 MOST_LOGS = 4  # of training beside traces that are read for a note each: a log of 22 MB of iterations takes 7 s
 _EVENTS = b'"traceEvents"'
 
@@ -63,11 +64,12 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     logs = tuple(f.source for f in files if _holds_events(f) is False)
     sources, ignored = attach([f.source for f in files if _holds_events(f) or f.sniffed.format == "run_file"])
     sources, left_out = _split_parts(sources)
+    refused = next((note.issue for note in (*left_out, *notes) if note.severity != "info"), "")
     notes += _ignored_notes(files) + ignored + left_out + (_log_notes(logs) if sources else [])
     if not sources and logs:
         raise OnlyLogs(f"{_named_log(logs[0])}, which holds no events: `ddprof analyze` alone reads it", logs)
     if not sources:
-        raise NoUsableInput(_nothing(paths, files, notes, left_out[0].issue if left_out else ""))
+        raise NoUsableInput(_nothing(paths, files, notes, refused))
     runs, run_notes = group_runs(sources, [os.fspath(p) for p in paths], window)
     runs, part_notes = together(runs)
     kept = tuple(source for _, members_ in runs for source in members_)
@@ -163,7 +165,7 @@ def _sniffed(
     """Kind of a file. JSON objects may hold megabytes of metadata before their events, logs of settings before their
     iterations, so `late_bytes` are searched.
     """
-    blocks = ByteStream(stored, source.label, budget)
+    blocks = ByteStream(stored, budget)
     head, recent, looked_bytes, result = b"", b"", 0, None
     cut, late = b"", [(name, form) for name, form in formats().items() if form.is_late]
     for block in blocks:
@@ -249,7 +251,7 @@ def _named_log(log: Source) -> str:
 
 
 def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes: list[HealthNote], refused: str) -> str:
-    """The reason why no file was read. `refused`: why the first file of a known format was not, "" where none is."""
+    """The reason why no file was read. `refused`: why the first that could not be was not, "" without one."""
     if files and all(item.sniffed.format == "execution_trace" for item in files):
         which = "this is an execution trace" if len(files) == 1 else f"{len(files)} files are execution traces"
         return f"{files[0].source.label}: {which}, not a timeline; capture one with torch.profiler or `ddprof run`"
@@ -260,9 +262,10 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes:
         return faults[0]
     if faults and not files:
         return f"{faults[0]} ({len(faults) - 1} more files could not be read either)"
-    kinds = Counter(f.sniffed.what for f in files)
+    kinds, more = Counter(f.sniffed.what for f in files), max(0, len(paths) - MOST_NAMED)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file named like one"
-    return f"{', '.join(os.fspath(p) for p in paths)}: no trace found ({seen})" + (refused and f". {refused}")
+    named = ", ".join(os.fspath(p) for p in paths[:MOST_NAMED]) + (f" and {more:,} more" if more else "")
+    return f"{named}: no trace found ({seen})" + (refused and f". {refused}")
 
 
 def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:

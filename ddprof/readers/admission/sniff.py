@@ -152,7 +152,8 @@ class Sniffed:
 def sniff(sample: Sample) -> Sniffed:
     """Recognise a file: as one of ddprof's own, as a trace of some format, or as something else that has a name."""
     if not sample.head.strip(b"\0 \t\r\n"):
-        return Sniffed(None, "an empty file")
+        size = len(sample.head)
+        return Sniffed(None, f"its first {size:,} bytes are white space or zeros" if size else "an empty file")
     if is_tar(sample.head):
         return Sniffed(None, TAR)
     other = _foreign(sample)

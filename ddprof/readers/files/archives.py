@@ -80,7 +80,7 @@ def _opened(path: str) -> ZipMembers | TarMembers:
         outer = unless_sound.enter_context(open_file(path))
         stored = outer.read(ZIP_MAGIC_BYTES)
         outer.seek(0)
-        opened = ZipMembers(outer) if is_zip(stored) else TarMembers(outer, path)
+        opened = ZipMembers(outer) if is_zip(stored) else TarMembers(outer)
         unless_sound.pop_all()
     return opened
 

@@ -35,11 +35,11 @@ def open_blocks(path: str, member: str | None = None, head_only: bool = False) -
     """The unpacked content of a file as a `ByteStream`. Raises NoUsableInput where it cannot be opened."""
     if member is None:
         with open_raw(path, head_only) as raw:
-            yield ByteStream(raw, path)
+            yield ByteStream(raw)
         return
     try:
         with open_archive(path) as archive, open_member(archive, member) as (stored, budget):
-            yield ByteStream(stored, f"{path}!{member}", budget)
+            yield ByteStream(stored, budget)
     except UNREADABLE as error:
         raise NoUsableInput(f"{path}: cannot be read: {one_line(error)}") from error
 
@@ -74,7 +74,7 @@ def _block_bytes(path: str) -> Iterator[int]:
     with open_raw(path) as raw:
         packed = is_zip(raw.read(ZIP_MAGIC_BYTES))
         raw.seek(0)
-        for at, block in enumerate(ByteStream(raw, path)):
+        for at, block in enumerate(ByteStream(raw)):
             packed |= not at and is_tar(block)
             yield len(block)
     if not packed:
@@ -83,6 +83,7 @@ def _block_bytes(path: str) -> Iterator[int]:
         with open_archive(path) as archive:
             for member, _ in shown_members(archive):
                 with open_member(archive, member) as (stored, budget):
-                    yield from (len(block) for block in ByteStream(stored, member, budget))
-    except ARCHIVE_DAMAGE as error:
-        raise OSError(f"{path}: damaged archive ({one_line(error)})") from error
+                    yield from (len(block) for block in ByteStream(stored, budget))
+    except (OSError, *ARCHIVE_DAMAGE) as error:
+        words = one_line(error) if isinstance(error, OSError) else f"damaged archive ({one_line(error)})"
+        raise OSError(f"{path}: {words}") from error

@@ -25,8 +25,8 @@ def is_tar(head: bytes) -> bool:
 class TarMembers:
     """A tar file whose stored bytes are `outer`. Raises ReadError, OSError or ValueError where it is damaged."""
 
-    def __init__(self, outer: IO[bytes], label: str) -> None:
-        self._outer, self._label = outer, label
+    def __init__(self, outer: IO[bytes]) -> None:
+        self._outer = outer
         self.budget = Budget(outer.seek(0, io.SEEK_END))
         outer.seek(0)
         self._is_plain = is_tar(outer.read(tarfile.BLOCKSIZE))
@@ -34,7 +34,7 @@ class TarMembers:
 
     def _start(self) -> None:
         self._outer.seek(0)
-        unpacked = self._outer if self._is_plain else _Forward(ByteStream(self._outer, self._label))
+        unpacked = self._outer if self._is_plain else _Forward(ByteStream(self._outer))
         self._tar = tarfile.TarFile(fileobj=cast(Any, unpacked), mode="r", tarinfo=_Header)
         self._seen: dict[str, tarfile.TarInfo] = {}
         self._untouched: tarfile.TarInfo | None = None  # the last header that was read, its content not yet

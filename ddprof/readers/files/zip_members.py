@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import bz2
+import copy
 import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import IO, Any, cast
 
 from ddprof.readers.files.unpacking import MAX_DICTIONARY_BYTES, MAX_RATIO, Budget, is_bomb
 
+_ZSTD = 93  # zipfile knows it from Python 3.14 on
+_BZIP2_BLOCK_BYTES = 900_000  # unpacked at once, however little of it is wanted
 _LZMA_HEADER_BYTES = 4  # version, and the size of the properties (APPNOTE.TXT 5.8.8)
 
 
@@ -32,15 +36,24 @@ class ZipMembers:
         info = self._infos[name]
         if is_bomb(info.compress_size, info.file_size):
             raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
+        checksum: int | None = info.CRC
+        if info.compress_type == _ZSTD:  # opened as stored: whoever reads it unpacks what begins as a frame
+            info, checksum = copy.copy(info), None
+            info.compress_type, info.file_size = zipfile.ZIP_STORED, info.compress_size
         opened: Any = self._zip.open(info)
         opened._expected_crc = None  # it would give nothing of a block that it ends
         if info.compress_type in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
             # zipfile asks the unpacker of deflate alone for no more than it wants.
-            opened._decompressor = _Blockwise(_Bzip2() if info.compress_type == zipfile.ZIP_BZIP2 else _Lzma())
+            is_bzip2 = info.compress_type == zipfile.ZIP_BZIP2
+            opened._decompressor = _Blockwise(_Bzip2(), partial(self._held, name)) if is_bzip2 else _Blockwise(_Lzma())
             opened._compress_type = zipfile.ZIP_DEFLATED
         elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise OSError(f"{name} is packed in a way that is not supported")
-        return cast(IO[bytes], _Member(opened, info.CRC))
+        return cast(IO[bytes], _Member(opened, checksum))
+
+    def _held(self, name: str) -> None:
+        """Count the block of a member that was unpacked as a whole for its first bytes."""
+        self.budget.gave(f"{name} (block)", _BZIP2_BLOCK_BYTES)
 
     def close(self) -> None:
         """Close the file underneath."""
@@ -50,7 +63,7 @@ class ZipMembers:
 class _Member(io.RawIOBase):
     """A member that ends at its damage, reported in `damage`, and keeps what was read before."""
 
-    def __init__(self, opened: IO[bytes], checksum: int) -> None:
+    def __init__(self, opened: IO[bytes], checksum: int | None) -> None:
         self._opened, self._expected, self._sum = opened, checksum, 0
         self.damage: str | None = None
 
@@ -62,13 +75,13 @@ class _Member(io.RawIOBase):
             self.damage = f"the compressed data is damaged ({error})"
             return b""
         self._sum = zlib.crc32(content, self._sum)
-        if not content and size and self._sum != self._expected:
+        if not content and size and self._expected is not None and self._sum != self._expected:
             self.damage = "its checksum is not that of its content"
         return content
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Seek to an offset; re-read bytes are not checked again."""
-        self._sum = self._expected
+        self._expected = None
         return self._opened.seek(offset, whence)
 
     def close(self) -> None:
@@ -87,12 +100,15 @@ class _Pending(bytes):
 class _Blockwise:
     """An unpacker with zipfile's interface for deflate: `decompress(data, most)` and `unconsumed_tail`."""
 
-    def __init__(self, unpacker: Any) -> None:
-        self._unpacker = unpacker
+    def __init__(self, unpacker: Any, holds_more: Callable[[], None] = lambda: None) -> None:
+        self._unpacker, self._holds_more = unpacker, holds_more
 
     def decompress(self, data: bytes, most_bytes: int) -> bytes:
         """At most `most_bytes` bytes."""
-        return cast(bytes, self._unpacker.decompress(data, most_bytes)) if not self.eof else b""
+        content = cast(bytes, self._unpacker.decompress(data, most_bytes)) if not self.eof else b""
+        if self.unconsumed_tail:
+            self._holds_more()
+        return content
 
     def flush(self) -> bytes:
         """Return b"", as nothing remains."""

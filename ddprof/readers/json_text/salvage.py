@@ -10,6 +10,9 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
+
+from ddprof.readers.json_text.structure import structure
 
 T = TypeVar("T")
 _START = re.compile(rb'\{(?=\s*["}])')
@@ -17,6 +20,7 @@ _GLUE = re.compile(rb"\s*,?\s*")
 # Pieces of one file that are no events, before the rest of its damaged text is given up: some seconds of looking.
 MOST_PIECES = 200_000
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DEEPEST = 1_000  # brackets that stand open: json and msgspec read no deeper, so that it is no event
 _LONGEST_INTEGER = 40  # digits; 64 bits have 19. Python takes quadratic time to read longer ones
 _LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
 _ESCAPE = re.compile(
@@ -182,11 +186,27 @@ def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
             if open_ and _EVENT.match(text, at):
                 return at, False
             open_.append(byte)
+            if len(open_) > _DEEPEST:
+                return _deep_end(text, at, len(open_) - 1)
         elif not open_ or open_.pop() != _CLOSE[byte]:
             return at + 1, False
         elif not open_:
             return at + 1, True
     return len(text), None
+
+
+def _deep_end(text: bytes, at: int, open_brackets: int) -> tuple[int, bool | None]:
+    """End of an object so many brackets of which stand open before the one at `at`, and whether it is whole."""
+    size, closed = 0, np.empty(0, np.int64)
+    while not len(closed) and size < len(text) - at:
+        size = max(1 << 16, 2 * size)  # so that the time is that of the object, whatever follows it
+        shape = structure(text[at : at + size])
+        closed = shape.brackets[shape.depth <= -open_brackets]
+    end = at + int(closed[0]) + 1 if len(closed) else None
+    event = _EVENT.search(text, at, len(text) if end is None else end)
+    if event is not None:
+        return event.start(), False
+    return (len(text), None) if end is None else (end, True)
 
 
 def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:

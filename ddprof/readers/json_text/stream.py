@@ -132,8 +132,7 @@ class EventStream(Generic[B, T]):
         if batch is not None:
             return batch, self._advance(buffer, cut), False
         # The guess was wrong, the list ends here, an event is odd, or the text is damaged.
-        shape = structure(buffer)
-        close, last_end = shape.close(), shape.last_end()
+        close, last_end = _ends(buffer)
         if close is not None and is_list_end(buffer, close, False):
             batch = self._decoded(buffer[:close])
             if batch is not None:
@@ -205,6 +204,12 @@ class EventStream(Generic[B, T]):
             if text.strip(_SPACE):
                 self.damage.add(at, text)
             at += len(text)
+
+
+def _ends(buffer: bytes) -> tuple[int | None, int | None]:
+    """Places where the list and its last whole value end. The skeleton that tells them may take 16 times the text."""
+    shape = structure(buffer)
+    return shape.close(), shape.last_end()
 
 
 def _after_comma(text: bytes) -> bytes:

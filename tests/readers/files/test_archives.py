@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import kineto_text as kt
+import pyarrow as pa
 import pytest
 from reading import EVENTS, issues, rank_file, ranks_of, read_all, refusal
 
@@ -106,12 +107,14 @@ def test_archives_in_archives_and_too_many_members_are_said(tmp_path: Path, monk
 def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpacking, "FREE_BYTES", 1 << 20)
     zeros = b"{" + bytes(20 << 20)
-    (tmp_path / "bomb.json").write_bytes(bz2.compress(zeros))
+    bombs = {"bz2": bz2.compress(zeros), "zst": pa.compress(zeros, codec="zstd", asbytes=True)}
+    for name, content in {**bombs, "events": gzip.compress(b"[{}" + b",{}" * (1 << 16))}.items():
+        (tmp_path / name).write_bytes(content)
+        with open_blocks(str(tmp_path / name)) as blocks:
+            assert sum(map(len, blocks)) < 2 << 20
+            assert blocks.damage == "it unpacks to over 250 times its size; the rest is not read"
     _zip(tmp_path / "bomb.zip", {"rank0.json": TRACE, "rank1.json": zeros})
     _tar(tmp_path / "bomb.tar.bz2", {"rank0.json": TRACE, "rank1.json": zeros}, "bz2")
-    with open_blocks(str(tmp_path / "bomb.json")) as blocks:
-        assert sum(map(len, blocks)) < 2 << 20
-        assert blocks.damage == "it unpacks to over 250 times its size; the rest is not read"
     inventory = discover([tmp_path])
     assert [s.member for s in inventory.sources] == ["rank0.json", "rank0.json"]
     assert issues(inventory).count("unpacks to over 250 times its size") >= 2
@@ -126,8 +129,7 @@ def test_members_of_an_archive_have_one_budget(packing: int, tmp_path: Path, mon
     for name in contents:
         with open_blocks(str(path), name) as blocks:
             sizes.append([len(block) for block in blocks])
-    seen = [sum(its) for its in sizes]
-    most_bytes = max(4 << 20, unpacking.MAX_RATIO * path.stat().st_size)
+    seen, most_bytes = [sum(its) for its in sizes], max(4 << 20, unpacking.MAX_RATIO * path.stat().st_size)
     assert seen[0] == len(TRACE) and seen[1] == len(spaces)
     assert sum(seen) <= most_bytes + 12 * unpacking.MOST_BLOCK_BYTES < 12 * len(spaces)
     assert max(size for its in sizes for size in its) <= unpacking.MOST_BLOCK_BYTES

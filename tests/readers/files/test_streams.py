@@ -9,6 +9,7 @@ from typing import Any
 
 import kineto_text as kt
 import numpy as np
+import pyarrow as pa
 import pytest
 from reading import broken, healthy, issues
 
@@ -72,7 +73,7 @@ def test_garbage_after_and_inside_gzip(tmp_path: Path) -> None:
     assert len(read_bytes(gzip.compress(text[:half]) + gzip.compress(text[half:])).events) == 5000
 
 
-@pytest.mark.parametrize("pack", [gzip, bz2, lzma], ids=["gzip", "bz2", "lzma"])
+@pytest.mark.parametrize("pack", [gzip, bz2, lzma, pa.Codec("zstd")], ids=["gzip", "bz2", "lzma", "zstd"])
 def test_parts_that_meet_at_a_read_are_all_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Any) -> None:
     first, *others = (pack.compress(text) for text in (b"first", b" second", b" third"))
     monkeypatch.setattr(unpacking, "_RAW_BYTES", len(first) + 1)

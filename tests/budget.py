@@ -1,8 +1,7 @@
 """The CPU budget of a fast test: one that costs more fails, with its name and what it cost.
 
 CPU seconds of the test and of its processes, so that a busy machine fails nobody; what shared fixtures cost is theirs.
-A slower core, or one that shares its caches with other work, spends more on the same, which is measured when a test
-exceeds."""
+A slower core spends more on the same, which is measured when a test exceeds."""
 
 import os
 import subprocess

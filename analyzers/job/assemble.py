@@ -105,7 +105,7 @@ def _recorded_with_less(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     if not less:
         return []
     of_each = ", ".join(f"{count} without {left_out}" for left_out, count in less.items())
-    issue = f"of {len(windows)} trace windows {of_each}"
+    issue = f"trace windows were recorded with less: of {len(windows)} windows {of_each}"
     return [HealthNote(issue, "steps in earlier ones took longer than --max-overhead allows", "info")]
 
 

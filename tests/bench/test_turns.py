@@ -1,5 +1,4 @@
-"""Jobs that take turns: they are really held, their own turns are what counts, a broken one says why, and which of its
-records remain."""
+"""Jobs that take turns: they are really held, their own turns are what counts, and a broken one says why."""
 
 import json
 import os

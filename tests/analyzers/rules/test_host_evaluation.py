@@ -81,8 +81,7 @@ def loss(script: Script) -> None:
 def test_a_model_that_all_ranks_call_beside_the_passes(
     tmp_path: Path, chore: Chore, beside: int, bands: list[float]
 ) -> None:
-    """Shares are of 100 samples of a rank; a loss function is a part of the step, and what takes little is not told.
-    What ends before the batch is fetched is no teacher."""
+    """Shares of 100 samples a rank. A loss is part of the step; what ends before the batch is fetched is no teacher."""
     updates = partial(Script.host, name="ddprof::optimizer", dur_us=50.0, cat="user_annotation")
     ranks = [cpu_loop(tmp_path, before=chore, optimizer=updates, rank=rank) for rank in range(2)]
     seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]

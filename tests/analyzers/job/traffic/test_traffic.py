@@ -169,14 +169,9 @@ def test_one_rank_tells_its_transfers_unless_it_waits_in_them(labelled: Runs) ->
     assert with_known_transfer(labelled("comm.bandwidth_bound").only(2).job).all()
     assert not with_known_transfer(labelled("straggler.compute").only(0).job).any()
     assert with_known_transfer(labelled("straggler.compute").job).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "rank", "known"), [("comm.latency_bound", 0, 1), ("straggler.host", 0, 0), ("straggler.host", 1, 1)]
-)
-def test_calls_of_one_duration_waited_for_nobody(labelled: Runs, name: str, rank: int, known: int) -> None:
-    """Small buckets show their latency; of a slow host's job the slow rank alone waits for nobody."""
-    assert with_known_transfer(labelled(name).only(rank).job).mean() == known
+    assert with_known_transfer(labelled("comm.latency_bound").only(0).job).all()  # buckets of one duration
+    of_slow_host = labelled("straggler.host")  # which waits for nobody itself
+    assert [with_known_transfer(of_slow_host.only(rank).job).any() for rank in range(4)] == [False, True, False, False]
 
 
 def test_the_exposed_time_of_communications_at_once_is_counted_once(tmp_path: Path) -> None:

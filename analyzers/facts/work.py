@@ -62,7 +62,7 @@ def compute_work(facts: RankFacts) -> Intervals:
 def each_computing(facts: RankFacts) -> Intervals:
     """Operations of a device that compute, or of a CPU rank, each on its own where others overlap it."""
     ops = facts.device_ops
-    return ops.bounds_of(ops["work"] == Work.COMPUTE) if facts.is_device_rank else facts.host_work.bounds
+    return ops.bounds_of(ops["work"] == Work.COMPUTE) if facts.is_device_rank else host_work(facts)
 
 
 def stage_work(facts: RankFacts) -> Intervals:

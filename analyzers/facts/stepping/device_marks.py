@@ -17,11 +17,11 @@ from ddprof.analyzers.facts.device import launch_rows
 from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.model import STEPS
 from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.stepping.device_time import NEVER
 from ddprof.model import DEVICE_KINDS, Kind, RankTrace
 from ddprof.tables import Array, Table, of_kinds
 
 LONGER = 3  # times the usual pause before a step: beyond it calls are missing in the file, not in the program
-NEVER = np.iinfo(np.int64).max
 PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
 OPTIMIZER = re.compile(r"^Optimizer\.step#|^ddprof::optimizer$|^optimizer[._ ]?step|optimizer_step", re.IGNORECASE)
 _LONGEST_NUMBER = 15  # digits: a step each microsecond for thirty years

@@ -18,6 +18,7 @@ from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.gaps import busy
 from ddprof.analyzers.facts.model import GAPS, ONCE, Once, Work, of_cause
 from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.stepping.device_time import NEVER
 from ddprof.analyzers.facts.stepping.first_runs import capturing, first_runs
 from ddprof.analyzers.facts.work import FULL_QUEUE_NS
 from ddprof.causes import CAUSE_CODE
@@ -35,7 +36,6 @@ _CREATION = re.compile(
 # Causes of idle time that start-up explains.
 _HOSTS_OWN = ("host_launch", "host_sync", "allocator", "dataloader", "unknown")
 WORTH_SAYING = 0.03  # of a step, from which a finding is a warning (docs/verdict.md)
-NEVER = np.iinfo(np.int64).max
 _DEVICE_SYNC = re.compile(r"DeviceSynchronize|CtxSynchronize", re.IGNORECASE)
 _STEP_MARK = re.compile(r"^ProfilerStep[#*]")  # an operator in traces of PyTorch 1.8 and 1.9
 

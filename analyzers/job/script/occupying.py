@@ -11,6 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around, saving_frames
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
+from ddprof.analyzers.facts.stepping.device_time import NEVER
 from ddprof.analyzers.facts.work import running
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import COLLECTIVE, FORWARD, REST, run_samples
@@ -34,7 +35,6 @@ class SeenSaving:
 
 
 MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, a save's) do not explain
-NEVER = np.iinfo(np.int64).max
 
 
 def occupying_line(facts: RankFacts, cause: str) -> str | None:

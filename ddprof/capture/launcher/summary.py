@@ -132,12 +132,7 @@ def summarize(folder: Path) -> RunSummary:
         windows=sum(bool(window.trace_path) for content in read for window in content.windows or []),
         steps=max((content.steps_total or 0 for content in read), default=0),
         versions=next((dict(content.versions) for content in reversed(read) if content.versions), {}),
-        overhead={
-            **_overhead([content.overhead or _Overhead() for content in read]),
-            "export_pause_ns": max(
-                (pause_ns for content in read if (pause_ns := _export_pause_ns(content))), default=None
-            ),
-        },
+        overhead=_overhead(read),
         step_times={rank: times for rank, times in sorted(step_times.items()) if times},
         notes=tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items()),
         applied=merged(applied),
@@ -174,8 +169,10 @@ def _step_times(steps: list[_Step]) -> dict[str, int]:
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}
 
 
-def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
+def _overhead(read: list[_SidecarExtract]) -> dict[str, Any]:
     """The worst rank's overhead in each respect: a job is as slow as its slowest rank."""
+    overheads = [content.overhead or _Overhead() for content in read]
+    pauses_ns = [pause_ns for content in read if (pause_ns := _export_pause_ns(content)) is not None]
     worst = {
         name: max((value for one in overheads if (value := getattr(one, name)) is not None), default=None)
         for name in _Overhead.__struct_fields__
@@ -185,6 +182,7 @@ def _overhead(overheads: list[_Overhead]) -> dict[str, Any]:
         **worst,
         "window_frac": max(((profiled - bare) / bare for bare, profiled, _ in timed if profiled), default=None),
         "own_frac": max((own_ns / bare for bare, _, own_ns in timed if own_ns is not None), default=None),
+        "export_pause_ns": max(pauses_ns, default=None),
     }
 
 

@@ -116,11 +116,14 @@ class ByteStream:
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
 
     def _within_budget(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        if self._budget is None:
+            yield from blocks
+            return
         given_bytes = 0
         for block in blocks:
             yield block
-            given_bytes += cost_bytes(block) if self._budget is not None else 0
-            if self._budget is not None and self._budget.is_spent(given_bytes):
+            given_bytes += cost_bytes(block)
+            if self._budget.is_spent(given_bytes):
                 self.damage = self._budget.archive.words
                 return
 

@@ -21,7 +21,7 @@ from statistics import median
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float
-from ddprof.slices.training_logs.reading.lines import MOST_MS, LogLine, Stamp, number, stamped
+from ddprof.slices.training_logs.reading.lines import MOST_MS, LogLine, Stamp, number, stamped, time_ms
 
 _LINE = re.compile(r"iteration(?:[ =]|: )\s*(?P<number>\d{1,12})\s*(?:/\s*\d{1,12}\s*)?\|")
 _ELAPSED = re.compile(
@@ -99,8 +99,7 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
     if "tps: " in text and (titan := _TITAN.search(text)) is not None:
         yield from _stamped("torchtitan", titan, line, number((titan["tflops"] or "").replace(",", "")))
     if "iter latency: " in text and (profiled := _PROFILED.search(text)) is not None:
-        ms = one_float(profiled["time"])
-        yield from _timed("DeepSpeed", 0, ms if ms is None or profiled["unit"] == "ms" else 1e3 * ms)
+        yield from _timed("DeepSpeed", 0, time_ms(profiled["time"], 1.0 if profiled["unit"] == "ms" else 1e3))
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
         seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
         if seconds and rate:

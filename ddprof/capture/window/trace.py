@@ -25,6 +25,7 @@ from ddprof.capture.window.plan import Less
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
 _EXPORT_LOCK_S = 10.0  # for a close in another thread
+_DETACHES_SAFELY = (12, 6)  # version of CUDA
 
 
 class TraceWindow:
@@ -188,3 +189,8 @@ def warm_import() -> None:
     """Import the modules that opening a window needs, so that the first one does not delay a step."""
     importlib.import_module("torch.profiler")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # Kineto writes USDT lines to the job's stderr otherwise
+    # Else CUPTI stays attached after a window and slows each launch: launch-bound steps of 4 ms by a fifth on an H200
+    # (2026-11-29). Older versions of CUDA crash so where graphs are captured (pytorch#146604).
+    cuda = sys.modules["torch"].version.cuda
+    if cuda and tuple(map(int, cuda.split(".")[:2])) >= _DETACHES_SAFELY:
+        os.environ.setdefault("TEARDOWN_CUPTI", "1")

@@ -1,6 +1,7 @@
 """Trace windows: when they open and close, what a long job keeps of them, and c10d's flight recorder."""
 
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -16,7 +17,7 @@ from ddprof.capture.files.control import INSTRUMENTS, LESS, Request
 from ddprof.capture.window import flight_recorder
 from ddprof.capture.window.annotate import Annotator
 from ddprof.capture.window.plan import Less, WindowPlan
-from ddprof.capture.window.trace import TraceWindow
+from ddprof.capture.window.trace import TraceWindow, warm_import
 
 
 def test_windows_open_as_planned_or_asked_for_and_end_where_the_script_says() -> None:
@@ -112,3 +113,15 @@ def test_stacks_never_make_torch_import_its_compiler(monkeypatch: pytest.MonkeyP
         monkeypatch.setitem(sys.modules, name, module)
     assert flight_recorder.read_entries(stacks=True) == {"entries": []}
     assert [given["includeStackTraces"] for given in asked] == [state == WHOLE]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "given", "detaches"), [("13.0", "", "1"), ("12.6", "0", "0"), ("12.4", "", ""), (None, "", "")]
+)
+def test_cupti_is_detached_after_a_window_where_cuda_can(
+    monkeypatch: pytest.MonkeyPatch, cuda: str | None, given: str, detaches: str
+) -> None:
+    monkeypatch.setattr("torch.version.cuda", cuda)
+    monkeypatch.setattr(os, "environ", {"TEARDOWN_CUPTI": given} if given else {})
+    warm_import()
+    assert os.environ.get("TEARDOWN_CUPTI", "") == detaches

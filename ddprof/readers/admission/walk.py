@@ -15,7 +15,8 @@ from ddprof.untrusted.regular_files import kind_words
 
 # Written by capture while it runs, by analysis (fixes), or by people: no traces, and not worth a note each.
 _SKIPPED_SUFFIXES = (
-    *(".tmp", ".ring", ".bin", ".py", ".md", ".html", ".csv", ".yaml", ".yml", ".sh", ".toml", ".patch", ".diff"),
+    *(".tmp", ".ring", ".calls", ".bin", ".py", ".md", ".html", ".csv", ".yaml", ".yml", ".sh", ".toml", ".patch"),
+    ".diff",
 )
 _TEXT_SUFFIXES = (".txt", ".log", ".out", ".err")
 _LEFT_OUT = "left out"
@@ -52,8 +53,10 @@ def walk(path: str, notes: list[HealthNote]) -> Iterator[Source]:
 
     for folder, folders, names in os.walk(path, onerror=unreadable):
         folders[:] = sorted(f for f in folders if not f.startswith((".", "__")))
+        # What logs of NCCL say that capture asked for is in its sidecars.
+        hidden = (".", "nccl.") if "manifest.json" in names else (".",)
         for name in sorted(names):
-            if not name.startswith("."):
+            if not name.startswith(hidden):
                 yield from _stated(os.path.join(folder, name), notes)
 
 

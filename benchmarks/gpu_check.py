@@ -6,7 +6,8 @@
 WHEELS: what `pip download --dest WHEELS .` puts there, without torch and what it wants. Without a device the same is
 done as far as a CPU goes (`--steps 12` for a dry run), and what needs one is listed as not run, with the reason. The
 result says which device, which versions, and of each check what was expected and what was seen; it is written after
-each check, so that what a time limit cuts off loses only the rest. `--seconds`: no check begins later.
+each check, so that what a time limit cuts off loses only the rest. `--seconds`: no check begins later. `--wide`: jobs
+at once; they start side by side and have the device in turn. `--keep`: a folder for their recordings.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean, median
+from threading import Lock
 from typing import Any
 
 JOBS = Path(__file__).with_name("gpu_jobs.py")
@@ -42,7 +46,8 @@ FAULTS = {
 }
 ON_A_CPU = ("slow_loader", "late_loader", "python_between", "saves_every_third")
 CAPTURES = ("ddp", "fsdp2", "autocast", "compiled", "graphs")
-CALL_S = 90  # of one command: a job that hangs costs no more
+CALL_S = 120  # of one command: a job that hangs costs no more
+ROUNDS, MOST_OVERHEAD = 5, 0.02  # runs in turn; of a step
 CLOSE = 0.05  # relative: the device's events and ddprof time one step within this
 
 
@@ -58,12 +63,17 @@ class Checked:
 @dataclass(frozen=True)
 class Setup:
     """Environment of the jobs. `device`: its name, "" where there is none; `bare`: times of the faults and their twins
-    in one process without ddprof, ms, measured by the first check that asks."""
+    in one process without ddprof, ms, measured by the first check that asks. `keep`: where recordings stay."""
 
     folder: Path
     steps: int
     device: str
-    bare: dict[str, list[float]]
+    keep: Path | None
+    bare: dict[str, list[float]] = field(default_factory=dict)
+    measuring: Lock = field(default_factory=Lock)
+
+
+Check = Callable[[Setup], "tuple[bool, dict[str, Any]] | str"]
 
 
 def main() -> None:
@@ -73,23 +83,30 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--only", default="", help="Checks whose names begin so.")
     parser.add_argument("--seconds", type=float, default=450.0, help="No check begins later than this.")
+    parser.add_argument("--wide", type=int, default=1, help="Jobs at once, on the device in turn.")
+    parser.add_argument("--keep", type=Path, default=None, help="Keep the recordings in this folder.")
     options = parser.parse_args()
     import torch
 
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    until, found = time.monotonic() + options.seconds, []
-    with tempfile.TemporaryDirectory() as folder:
-        setup = Setup(Path(folder), options.steps, device, {})
-        for name, check in checks():
-            if not name.startswith(options.only):
-                continue
+    until, writing = time.monotonic() + options.seconds, Lock()
+    done: list[Checked] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.wide) as pool:
+        os.environ["GPU_TURN"] = f"{folder}/turn.lock"
+        setup = Setup(Path(folder), options.steps, device, options.keep)
+
+        def checked(name: str, check: Check) -> None:
             late = time.monotonic() > until
-            found.append(Checked(name, "not run", {"why": "no time"}) if late else _guarded(name, check, setup))
-            print(f"{found[-1].outcome:<8} {name}: {json.dumps(found[-1].seen)[:200]}", flush=True)
-            if options.output is not None:
-                document = _document(setup, found)
-                options.output.write_text(json.dumps(document, indent=1) + "\n")
-    sys.exit(any(each.outcome == "failed" for each in found))
+            result = Checked(name, "not run", {"why": "no time"}) if late else _guarded(name, check, setup)
+            print(f"{result.outcome:<8} {name}: {json.dumps(result.seen)[:200]}", flush=True)
+            with writing:
+                done.append(result)
+                if options.output is not None:
+                    options.output.write_text(json.dumps(_document(setup, done), indent=1) + "\n")
+
+        for task in [pool.submit(checked, *one) for one in checks() if one[0].startswith(options.only)]:
+            task.result()
+    sys.exit(any(each.outcome == "failed" for each in done))
 
 
 def _document(setup: Setup, found: list[Checked]) -> dict[str, Any]:
@@ -106,7 +123,7 @@ def _document(setup: Setup, found: list[Checked]) -> dict[str, Any]:
     }
 
 
-def checks() -> Iterator[tuple[str, Callable[[Setup], tuple[bool, dict[str, Any]] | str]]]:
+def checks() -> Iterator[tuple[str, Check]]:
     """Each check by name: whether it passed with what was seen, or why it cannot be run here."""
     for job in CAPTURES:
         yield f"capture.{job}", lambda setup, job=job: _captured(setup, job)  # type: ignore[misc]
@@ -117,7 +134,7 @@ def checks() -> Iterator[tuple[str, Callable[[Setup], tuple[bool, dict[str, Any]
     yield "memory", _memory
 
 
-def _guarded(name: str, check: Callable[[Setup], tuple[bool, dict[str, Any]] | str], setup: Setup) -> Checked:
+def _guarded(name: str, check: Check, setup: Setup) -> Checked:
     try:
         answer = check(setup)
     except (subprocess.SubprocessError, OSError, ValueError, ArithmeticError, LookupError) as error:
@@ -154,13 +171,15 @@ def _captured(setup: Setup, job: str, ranks: int = 1) -> tuple[bool, dict[str, A
 
 
 def _overhead(setup: Setup) -> tuple[bool, dict[str, Any]]:
-    """Alternating runs with and without ddprof: the typical step outside the trace window."""
-    shares = []
-    for _ in range(2):
+    """Runs with and without ddprof in turn: the typical step before a trace window and after it, over the bare one."""
+    opens = setup.steps // 2
+    shares: dict[str, list[float]] = {"before_window": [], "after_window": []}
+    for _ in range(ROUNDS):
         bare = median(_plain(setup, "ddp", ranks=1)["ddp"][WARM:])
-        _, times, _ = _run(setup, "ddp", 1)
-        shares.append(median(times[WARM + 20 :] or times[WARM:]) / bare - 1)
-    return not setup.device or median(shares) < 0.02, {"shares": shares}
+        _, times, _ = _run(setup, "ddp", 1, opens)
+        shares["before_window"].append(median(times[WARM:opens]) / bare - 1)
+        shares["after_window"].append(median(times[opens + 2 * WARM :]) / bare - 1)
+    return not setup.device or max(map(median, shares.values())) < MOST_OVERHEAD, dict(shares)
 
 
 def _fault(setup: Setup, fault: str) -> tuple[bool, dict[str, Any]] | str:
@@ -169,9 +188,10 @@ def _fault(setup: Setup, fault: str) -> tuple[bool, dict[str, Any]] | str:
         return "needs a CUDA device"
     ranks = 2 if fault == "late_loader" else 0
     report, _, _ = _run(setup, fault, ranks)
-    if fault not in setup.bare:
-        others = [name for name in FAULTS if name != "late_loader" and (setup.device or name in ON_A_CPU)]
-        setup.bare.update(_plain(setup, *([fault] if ranks else others), ranks=ranks, both=True))
+    with setup.measuring:
+        if fault not in setup.bare:
+            others = [name for name in FAULTS if name != "late_loader" and (setup.device or name in ON_A_CPU)]
+            setup.bare.update(_plain(setup, *([fault] if ranks else others), ranks=ranks, both=True))
     before, after = (mean(setup.bare[name][WARM:]) for name in (fault, f"{fault} twin"))
     told = [finding for finding in report["findings"] if finding["id"] in FAULTS[fault]]
     gain = (told[0]["recoverable_untraced_us"] or told[0]["recoverable_us"]) if told else None
@@ -202,15 +222,20 @@ def _memory(setup: Setup) -> tuple[bool, dict[str, Any]] | str:
     return "parameters" in json.dumps(document), {"keys": sorted(document)[:12]}
 
 
-def _run(setup: Setup, job: str, ranks: int) -> tuple[dict[str, Any], list[float], list[list[dict[str, Any]]]]:
+def _run(
+    setup: Setup, job: str, ranks: int, opens: int | None = None
+) -> tuple[dict[str, Any], list[float], list[list[dict[str, Any]]]]:
     """The report of a job under `ddprof run`, its own times (ms), and the events of its traces."""
     import gzip
 
     out = Path(tempfile.mkdtemp(dir=setup.folder))
-    skip = ["--skip", str(min(10, setup.steps // 3)), "--steps", str(min(5, max(2, setup.steps // 4)))]
+    first = min(10, setup.steps // 3) if opens is None else opens
+    skip = ["--skip", str(first), "--steps", str(min(5, max(2, setup.steps // 4)))]
     run = [sys.executable, "-m", "ddprof.cli.main", "run", "--run-dir", str(out), *skip, "--"]
     _call([*run, *_job(setup, out / "times", (job,), ranks)])
     report = json.loads(_call([sys.executable, "-m", "ddprof.cli.main", "analyze", str(out), "--format", "json"]))
+    if setup.keep is not None:
+        shutil.copytree(out, setup.keep / job / str(ranks), dirs_exist_ok=True)
     traces = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(out.glob("*.pt.trace.json.gz"))]
     return report, json.loads((out / "times").read_text())[job], [trace["traceEvents"] for trace in traces]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -173,6 +174,11 @@ def main() -> None:
     if "RANK" in os.environ:
         backend = "nccl" if ON_GPU and os.environ["WORLD_SIZE"] == "1" else "gloo"
         dist.init_process_group(backend)
+    turn = open(os.environ["GPU_TURN"], "w") if "GPU_TURN" in os.environ else None  # noqa: SIM115, held to the end
+    if turn and os.environ.get("RANK", "0") == "0":
+        fcntl.flock(turn, fcntl.LOCK_EX)
+    if dist.is_initialized():
+        dist.barrier()
     times: dict[str, list[float]] = {}
     for name in options.names:
         for is_twin in (False, True) if options.both else (options.without,):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     running.add_argument("--first", type=int, default=0, help="number of the first script")
     running.add_argument("--ranks", type=int, default=2)
     running.add_argument("--steps", type=int, default=50)
+    running.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: one GPU that all ranks share")
+    running.add_argument("--seconds", type=float, default=math.inf, help="no script begins later")
+    running.add_argument("--unread", action="store_true", help="record alone: `judge` elsewhere")
     running.add_argument("--rounds", type=int, default=2, help="bare runs of both, in turn; 0: times under ddprof")
     running.add_argument("--out", type=Path, default=Path("build/strangers"), help="a folder per seed is made there")
     again = commands.add_parser("judge", help="analyze kept recordings again and judge")
@@ -47,16 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     folder = options.out / str(options.seed)
-    numbers = range(options.first, options.first + options.count)
+    numbers, until = range(options.first, options.first + options.count), time.monotonic() + options.seconds
 
     def each(number: int) -> str:
-        spec = draw(options.seed, number, options.ranks, options.steps)
+        if time.monotonic() > until:
+            return "not run: no time"
+        spec = draw(options.seed, number, options.ranks, options.steps, options.device)
         print(f"{number:04} {spec.structure}: {spec.fault} in {spec.where}, {spec.who}", file=sys.stderr, flush=True)
         return run(spec, (folder / f"{number:04}").resolve(), options.rounds)
 
+    if options.device == "cuda":  # jobs start side by side and have the device in turn
+        os.environ["GPU_TURN"] = str(folder.resolve() / "turn.lock")
+    folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
         failed = [f"{number:04} {said}" for number, said in zip(numbers, pool.map(each, numbers), strict=True) if said]
     options.only, options.as_analyzed = None, False
+    if options.unread:
+        print(*failed, sep="\n", file=sys.stderr)
+        return 1 if failed else 0
     return _judge(folder, options, failed)
 
 
@@ -67,8 +81,9 @@ def _judge(folder: Path, options: argparse.Namespace, failed: Sequence[str] = ()
     failed = [*failed]
     if not options.as_analyzed:
         with ThreadPoolExecutor(options.jobs) as pool:
-            said = zip(ready, pool.map(analyze, ready), strict=True)
-        failed += [f"{one.name} {why}" for one, why in said if why]
+            said = dict(zip(ready, pool.map(analyze, ready), strict=True))
+        failed += [f"{one.name} {why}" for one, why in said.items() if why]
+        ready = [one for one in ready if not said[one]]
     judged = [judge(one) for one in ready if all((one / f"{name}.json").exists() for name in ("script", "twin"))]
     print(*lines(judged, options.long), sep="\n")
     print(*failed, sep="\n", file=sys.stderr)

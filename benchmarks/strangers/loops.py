@@ -20,6 +20,7 @@ class Loop:
     wrap: str = f"{_DDP}\nopt = torch.optim.SGD(net.parameters(), 0.01)"
     needs_loader: bool = False
     per_step: int = 1
+    own_gpus: bool = False  # each rank takes a GPU of its own
     cannot: tuple[str, ...] = ()  # faults that would hang it: a shard alone can neither be run nor saved
 
     def takes(self, source: str) -> bool:
@@ -249,6 +250,7 @@ LOOPS = {
         "accelerator = accelerate.Accelerator(cpu=True)\n"
         "net, opt = accelerator.prepare(core, torch.optim.SGD(core.parameters(), 0.01))",
         needs_loader=True,
+        own_gpus=True,
     ),
-    "lightning": Loop(_LIGHTNING, ("fed", *_INNER, "between", "callback"), "", needs_loader=True),
+    "lightning": Loop(_LIGHTNING, ("fed", *_INNER, "between", "callback"), "", needs_loader=True, own_gpus=True),
 }

@@ -16,6 +16,9 @@ SHARES = (0.1, 0.2, 0.35, 0.6, 1.0, 2.0, 3.0)  # of a step without the fault
 WIDTHS, DEPTHS, BATCHES = (256, 384, 512), (2, 3, 5), (32, 64, 96)
 _FLOPS_PER_MS = 30e6  # of one core, matrices of a few hundred columns
 _OVERHEAD_MS = 4.0  # of a step of two ranks over gloo, beside its matrices
+_GPU_FLOPS_PER_MS = 40e9  # of an H200, matrices in float32
+_GPU_OVERHEAD_MS = 3.0  # its launches, and gradients by sockets
+POSITIONS = 512  # of each row on a GPU
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Spec:
     width: int
     depth: int
     batch: int
+    device: str = "cpu"
 
     @property
     def structure(self) -> str:
@@ -53,22 +57,29 @@ class Spec:
         return asdict(self)
 
 
-def draw(seed: int, number: int, ranks: int = 2, steps: int = 50) -> Spec:
-    """The script of this number, always the same."""
+def draw(seed: int, number: int, ranks: int = 2, steps: int = 50, device: str = "cpu") -> Spec:
+    """The script of this number, always the same. `device`: "cpu", or "cuda" of one GPU that all ranks share."""
     chance = random.Random(f"{seed}-{number}")
-    loop = chance.choice(sorted(LOOPS))
+    loop = chance.choice([name for name in sorted(LOOPS) if device == "cpu" or ranks == 1 or not LOOPS[name].own_gpus])
     source = chance.choice([name for name in sorted(SOURCES) if LOOPS[loop].takes(name)])
-    fault = FAULTS[chance.choice([name for name in sorted(FAULTS) if places(FAULTS[name], loop, source)])]
+    known = [name for name in sorted(FAULTS) if ranks > 1 or "all" in FAULTS[name].whom]
+    fault = FAULTS[chance.choice([name for name in known if places(FAULTS[name], loop, source)])]
     where = chance.choice(places(fault, loop, source))
-    who = chance.choice([one for one in WHO if fault.fits(one, where) and (one != "half" or ranks > 2)])
+    whom = WHO if ranks > 2 else WHO[:-1] if ranks == 2 else ("all",)
+    who = chance.choice([one for one in whom if fault.fits(one, where)])
     is_steady = fault.is_steady or where in SOURCES[source].slots or chance.random() < 0.6
     when = "always" if is_steady else chance.choice(WHEN[1:])
     width, depth, batch = (chance.choice(sizes) for sizes in (WIDTHS, DEPTHS, BATCHES))
-    step_ms = _OVERHEAD_MS + 6 * batch * width * width * depth / _FLOPS_PER_MS
+    flops = 6 * batch * width * width * depth
+    on_cpu_ms, on_gpu_ms = (
+        _OVERHEAD_MS + flops / _FLOPS_PER_MS,
+        _GPU_OVERHEAD_MS + flops * POSITIONS / _GPU_FLOPS_PER_MS,
+    )
+    step_ms = on_cpu_ms if device == "cpu" else on_gpu_ms
     amount = round(max(2.0, chance.choice(SHARES) * step_ms), 1)
     in_helper = chance.random() < 0.6
     return Spec(
-        number, loop, source, fault.name, where, who, when, amount, in_helper, ranks, steps, width, depth, batch
+        number, loop, source, fault.name, where, who, when, amount, in_helper, ranks, steps, width, depth, batch, device
     )
 
 

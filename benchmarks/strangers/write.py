@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.strangers.faults import BESIDE, FAULTS, OF_LOADER
 from benchmarks.strangers.loops import LOOPS
 from benchmarks.strangers.sources import EPOCH, SOURCES
-from benchmarks.strangers.spec import Spec
+from benchmarks.strangers.spec import POSITIONS, Spec
 
 HELPERS = ("audit", "digest", "tidy", "report", "mark", "review")
 _SLOT = re.compile(r"^( *)@(\w+)$")
@@ -83,6 +83,38 @@ with open(f"{folder}/times{rank}.json", "w") as out:
     json.dump(ticks, out)
 dist.destroy_process_group()
 """
+# Texts of a script, in turn: on a GPU each is replaced. Ranks that share a GPU talk over NCCL by sockets, as it refuses
+# two ranks of one host there; rows are spread over positions, so that the device has something to compute.
+_ON_GPU = (
+    (
+        'dist.init_process_group("gloo")\n',
+        "device = torch.device('cuda')\n"
+        'apart = {f"NCCL_{name}_DISABLE": "1" for name in ("P2P", "SHM", "IB")}\n'
+        'apart |= {"NCCL_NVLS_ENABLE": "0", "NCCL_CUMEM_ENABLE": "0", "NCCL_NET": "Socket"}\n'
+        'apart |= {"NCCL_SOCKET_IFNAME": "lo", "NCCL_HOSTID": "host" + os.environ["RANK"]}\n'
+        'os.environ |= apart if os.environ["WORLD_SIZE"] != "1" else {}\n'
+        'dist.init_process_group("nccl")\n',
+    ),
+    ("core = Net()\n", "core = Net().to(device)\n"),
+    ("        @lift\n", f"        self.places = nn.Parameter(torch.zeros({POSITIONS}, WIDTH))\n        @lift\n"),
+    ("        @forward\n", "        x = x.unsqueeze(-2) + self.places\n        @forward\n"),
+    ("x = x.mean(1) if x.dim() > 2 else x", "x = x.flatten(1, -2).mean(1)"),
+    ("torch.autocast('cpu')", "torch.autocast('cuda', torch.bfloat16)"),
+    ("init_device_mesh('cpu'", "init_device_mesh('cuda'"),
+    ("Accelerator(cpu=True)", "Accelerator()"),
+    ('accelerator="cpu"', 'accelerator="gpu"'),
+    ("nn.Linear(WIDTH, 1)))", "nn.Linear(WIDTH, 1)).to(device))"),
+)
+_BATCH = re.compile(r"^( *)(x, y = next\(batches\)|for number, \(x, y\) in .*:|x, y = batch)\n", re.MULTILINE)
+_MADE = re.compile(r"torch\.(?:randn\(64, WIDTH|ones\(16, WIDTH|eye\(WIDTH)(?=\))")
+# Jobs that share a GPU have it in turn: imports and groups are made before, the steps and the end are behind the lock.
+_TURN = """
+if "GPU_TURN" in os.environ:
+    turn = open(os.environ["GPU_TURN"], "w")
+    if rank == 0:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+    dist.barrier()
+"""
 # Of one structure alone: these take a second.
 _IMPORTS = {
     "accelerate": "import accelerate\n\n",
@@ -132,7 +164,20 @@ def _template(spec: Spec) -> str:
         count=(spec.steps + 4) * loop.per_step,
         dice=7 if whole else "rank",
     )
-    return head + loop.wrap + "\n" + source.text + loop.text + _TAIL
+    text = head + loop.wrap + "\n" + source.text
+    return text + loop.text + _TAIL if spec.device == "cpu" else _moved(text + _TURN + loop.text + _TAIL)
+
+
+def _moved(text: str) -> str:
+    """A template on a GPU."""
+    for here, there in _ON_GPU:
+        text = text.replace(here, there)
+
+    def with_move(found: re.Match[str]) -> str:
+        indent = found[1] + "    " * found[2].startswith("for")
+        return f"{found[0]}{indent}x, y = x.to(device), y.to(device)\n"
+
+    return _BATCH.sub(with_move, text.replace("import gc\n", "import fcntl\nimport gc\n", 1))
 
 
 def _fill(spec: Spec, with_fault: bool) -> list[tuple[str, bool]]:
@@ -152,8 +197,7 @@ def _slots(spec: Spec) -> dict[str, list[str]]:
     """Lines by slot."""
     fault = FAULTS[spec.fault]
     count = str(fault.count(spec.amount_ms / _per_batch(spec)))
-    body = [line.replace("{n}", count) for line in fault.body]
-    setup = [line.replace("{n}", count) for line in fault.setup]
+    body, setup = ([_made(line.replace("{n}", count), spec) for line in lines] for lines in (fault.body, fault.setup))
     slots = {"setup": setup}
     if spec.in_helper and not fault.is_inline:
         name = HELPERS[spec.number % len(HELPERS)]
@@ -170,8 +214,13 @@ def _slots(spec: Spec) -> dict[str, list[str]]:
     else:
         slots[spec.where] = body
     if spec.fault == "more layers":
-        slots["lift"] = [_LIFT]
+        slots["lift"] = [_made(_LIFT, spec)]
     return slots
+
+
+def _made(line: str, spec: Spec) -> str:
+    """A line whose tensors are where the model is."""
+    return line if spec.device == "cpu" else _MADE.sub(r"\g<0>, device=device", line)
 
 
 def _per_batch(spec: Spec) -> float:

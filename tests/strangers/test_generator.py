@@ -42,9 +42,10 @@ COMBINATIONS = _combinations()
 def test_combinations_compile_know_the_lines_of_their_fault_have_no_slot_left_and_no_name_that_tells() -> None:
     assert len(COMBINATIONS) > 1000
     for spec in COMBINATIONS[::3]:
-        script = write(spec)
-        for text in (script.text, script.twin):
+        script, moved = write(spec), write(replace(spec, device="cuda"))
+        for text in (script.text, script.twin, moved.text):
             compile(text, "script.py", "exec")
+        assert moved.text.count(".to(device)") >= 2 and "cuda" not in script.text, spec
         assert not SLOT.search(script.text) and not TELLING.search(script.text), spec
         written = script.text.splitlines()
         body = FAULTS[spec.fault].body[-1].split("{n}")[0].strip()

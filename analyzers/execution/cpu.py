@@ -55,6 +55,7 @@ class CpuExecution:
         # against two, took 0 to 10 % longer (measured 2026-11-22).
         all_cores_excess=0.05,
         moving_threads=1.0,  # gloo copies and adds, the kernel copies twice more
+        max_unprofiled_ratio=2.0,  # cores are shared with what the machine happens to do
         handed_share=0.5,  # set on the workload runs of docs/workloads.md (2026-11-22)
         # Compute on shared cores runs up to this much faster once other ranks no longer spin or sleep
         # (docs/workloads.md).

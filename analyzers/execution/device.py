@@ -39,6 +39,7 @@ class DeviceExecution:
         training_cores=0.0,
         all_cores_excess=0.0,
         moving_threads=0.0,
+        max_unprofiled_ratio=1.0,  # the profiler slows a host, and its device nothing
         handed_share=0.0,
         drift=0.0,
         packing_ns_per_mib=2_000.0,  # at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s

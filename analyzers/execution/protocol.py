@@ -35,6 +35,7 @@ class Limits:
     training_cores: float  # of the host that a rank keeps busy while it computes
     all_cores_excess: float  # of the time that work takes alone, once every core of its host is busy
     moving_threads: float  # of the host that are busy while a transfer lasts
+    max_unprofiled_ratio: float  # of work without the profiler to the recorded
     handed_share: float  # of a transfer: handing data from one host thread to another, which the profiler slows
     drift: float  # of what is left of the step, at most: what else changes when half of the step goes
     packing_ns_per_mib: float  # casting gradients to 16 bit and back, per MiB of them in 32 bit

@@ -32,7 +32,7 @@ from ddprof.analyzers.job.waiting.lost import lost_note, with_lost_collectives
 from ddprof.analyzers.job.waiting.waits import ready_by_comm, split_waits
 from ddprof.analyzers.job.whole_run.cpu_waits import busy_machine_note
 from ddprof.analyzers.job.whole_run.fetch_turns import with_turns
-from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note
+from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note, longer_outside_note
 from ddprof.model import HealthNote
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
@@ -89,6 +89,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
             *shared_device_note(ranks, rank_ids),
             *busy_machine_note(ranks),
             *growth_note(ranks),
+            *longer_outside_note(ranks, step_ns),
             *_watched(ranks),
         ),
         step_ns=step_ns,

@@ -49,7 +49,11 @@ from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
 from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
 from ddprof.analyzers.rules.evidence.script.hooks import slow_hook
-from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then, seen_in_backward
+from ddprof.analyzers.rules.evidence.script.now_and_then import (
+    script_now_and_then,
+    script_outside,
+    seen_in_backward,
+)
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.causes import CAUSE_CODE
 from ddprof.finding_ids import HOST_SCRIPT
@@ -78,8 +82,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     in_windows = next(_in_windows(measures), None)
     beyond_us = OTHER_FACTOR * in_windows.lost_us if in_windows is not None else 0.0
-    timed = script_now_and_then(measures, RULE.id, beyond_us) or seen_in_backward(measures, RULE.id, beyond_us)
-    if (told := timed or in_windows) is not None:
+    of_run = (script_now_and_then, seen_in_backward, script_outside)
+    told = next(filter(None, (timed(measures, RULE.id, beyond_us) for timed in of_run)), in_windows)
+    if told is not None:
         yield told
 
 

@@ -107,11 +107,11 @@ def script_time(facts: RankFacts) -> ScriptTime:
         stepping_ns = own_optimizer(facts, tree, phases)
         time_ns += stepping_ns
         where = intervals.merge(where, phases.optimizer) if stepping_ns.any() else where
-        inside, inside_ns = _inside(facts, tree, is_own, phases)
-        where, time_ns = intervals.merge(where, inside), time_ns + inside_ns
+    inside, inside_ns = _inside(facts, tree, is_own, phases)
+    where, time_ns = intervals.merge(where, inside), time_ns + inside_ns
     length = intervals.length(intervals.intersect(where, intervals.union(*facts.marks)))
     share = min(1.0, float(time_ns.sum()) / length) if length else 0.0
-    return ScriptTime(where, where if computes(facts) else beside, share, time_ns)
+    return ScriptTime(where, where if computes(facts) else intervals.merge(beside, inside), share, time_ns)
 
 
 def _inside(facts: RankFacts, tree: CallTree, is_own: Array, phases: HostPhases) -> tuple[Intervals, Array]:
@@ -150,29 +150,43 @@ def _idle(facts: RankFacts) -> tuple[Intervals, Intervals]:
 
 
 def held_again(facts: RankFacts, is_seen: bool = False) -> Intervals:
-    """Stretches between operators that hold a step for longer than calling one takes, and lie between the same two
-    operators in most steps, once or for each micro-batch; of a rank that `is_seen` in Python there before the same
-    operator in more than one step."""
-    ops = facts.host_operators
-    start, end = between_operators(facts)
+    """Stretches between operators, of a device before a launch, that hold a step for longer than calling one takes, and
+    lie between the same two operators in most steps, once or for each micro-batch; of a rank that `is_seen` in Python
+    there before the same operator in more than one step."""
+    start, end, before, after = _held(facts)
     step = intervals.row_at(facts.steps.bounds, start)
-    if not len(start):
-        return EMPTY
-    least_ns = min(MOST_LAUNCHES * float(np.median(end - start)), DEAREST_LAUNCH_NS)
-    keep = (end - start >= least_ns) & (step >= 0)
-    start, end, step = start[keep], end[keep], step[keep]
-    ended = ops["start_ns"] + ops["dur_ns"]
-    order = np.argsort(ended, kind="stable")
-    before = np.searchsorted(ended[order], start, side="right") - 1
-    after = np.searchsorted(ops["start_ns"], end)
-    is_between = (before >= 0) & (after < len(ops))
-    start, end, step = start[is_between], end[is_between], step[is_between]
-    names = ops["name"].astype(np.int64)
+    keep = step >= 0
+    start, end, step, before, after = (column[keep] for column in (start, end, step, before, after))
     # Of what is called now here, now there, the operator before it may be any.
-    place = (names[order[before[is_between]]] << 32) * (not is_seen) + names[after[is_between]]
-    places, which = np.unique(place, return_inverse=True)
+    places, which = np.unique((before << 32) * (not is_seen) + after, return_inverse=True)
     shape = len(places), (steps := len(facts.steps))
     held_ns = np.bincount(which * steps + step, weights=end - start, minlength=shape[0] * steps).reshape(shape)
     often = (held_ns >= DEAREST_LAUNCH_NS).sum(axis=1)[which]  # steps
     is_again = often > MOST_SHARE * steps if not is_seen else often >= MIN_TIMES
     return start[is_again], end[is_again]
+
+
+def _held(facts: RankFacts) -> tuple[Array, Array, Array, Array]:
+    """Begin and end of stretches without an operator or launch that are long, and the names of what lies before and
+    after each; shape (stretches,)."""
+    if not computes(facts):
+        start, end = starved(facts).held
+        ops = facts.device_ops
+        order = np.argsort(ops["launch_end_ns"], kind="stable")
+        after = np.searchsorted(ops["launch_end_ns"][order], end)
+        keep = (after > 0) & (after < len(ops))
+        names = ops["name"].astype(np.int64)[order]
+        return start[keep], end[keep], names[after[keep] - 1], names[after[keep]]
+    ops = facts.host_operators
+    start, end = between_operators(facts)
+    if not len(start):
+        return (np.empty(0, np.int64),) * 4
+    long = end - start >= min(MOST_LAUNCHES * float(np.median(end - start)), DEAREST_LAUNCH_NS)
+    start, end = start[long], end[long]
+    ended = ops["start_ns"] + ops["dur_ns"]
+    order = np.argsort(ended, kind="stable")
+    before = np.searchsorted(ended[order], start, side="right") - 1
+    after = np.searchsorted(ops["start_ns"], end)
+    keep = (before >= 0) & (after < len(ops))
+    names = ops["name"].astype(np.int64)
+    return start[keep], end[keep], names[order[before[keep]]], names[after[keep]]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.averages import middle_half
 from ddprof.model import HealthNote
@@ -41,7 +42,11 @@ def unprofiled_step_us(job: JobFacts) -> float | None:
 
     None where a rank has fewer than MIN_STEPS unprofiled steps.
     """
-    means = [average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in job.ranks]
+    return _unprofiled_us(job.ranks)
+
+
+def _unprofiled_us(ranks: Sequence[RankFacts]) -> float | None:
+    means = [average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in ranks]
     timed = [ns for ns in means if ns is not None]
     return median(timed) / 1e3 if timed and len(timed) == len(means) else None
 
@@ -64,6 +69,24 @@ def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
     pairs = zip(steps[first:], steps[first + 1 :], strict=False)
     outside = [step for before, step in pairs if not step.profiled and not before.profiled]
     return [step for step in outside if step.length_ns is not None]
+
+
+def longer_outside_us(ranks: Sequence[RankFacts], step_us: float) -> float | None:
+    """The typical unprofiled step of devices where it is clearly longer than the profiled one, which the profiler does
+    not shorten: something makes it longer that no window holds. None elsewhere."""
+    outside_us = None if any(map(computes, ranks)) else _unprofiled_us(ranks)
+    return outside_us if outside_us is not None and 0 < GROWN * step_us < outside_us else None
+
+
+def longer_outside_note(ranks: Sequence[RankFacts], step_ns: int) -> list[HealthNote]:
+    """A note where steps of devices are clearly longer outside the trace."""
+    outside_us = longer_outside_us(ranks, step_ns / 1e3)
+    if outside_us is None:
+        return []
+    issue = f"steps outside the trace take {format_us(outside_us)}, traced ones {format_us(step_ns / 1e3)}"
+    return [
+        HealthNote(issue, "what makes them longer is not in it: trace a later window (--skip) or several (--every)")
+    ]
 
 
 def common_steps(ranks: Sequence[RankFacts]) -> list[list[StepTimes]]:

@@ -30,7 +30,6 @@ from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import RankGraph
 from ddprof.intervals import Intervals
 
-MAX_RATIO = 2.0  # without the profiler / with it
 MIN_RATIO = 0.1  # without the profiler / with it
 MAX_WAITING_SHARE = 0.1  # of a phase: one that waits longer has no ratio
 MAX_IDLE_SHARE = 0.2  # of a phase in long gaps: one that idles longer has no ratio
@@ -107,7 +106,8 @@ def phase_work(rank: RankGraph) -> PhaseWork:
     start, end = between_calls(facts)
     is_long = end - start > LONG_GAP_NS
     without_gaps = intervals.subtract(work, intervals.union(start[is_long], end[is_long]))
-    handed_share, transfers = rank.execution.limits.handed_share, _exposed_transfers(rank)
+    limits, transfers = rank.execution.limits, _exposed_transfers(rank)
+    handed_share = limits.handed_share
     timed, in_steps = timed_phases(facts), intervals.union(*facts.marks)  # work outside the kept steps is not known
     spans: dict[Phase | None, Intervals] = {None: without_gaps}
     with_gaps: dict[Phase | None, Intervals] = {None: work}
@@ -128,7 +128,8 @@ def phase_work(rank: RankGraph) -> PhaseWork:
             continue
         inside_ns, outside_ns = timed[phase]
         share = outside_ns / inside_ns - waiting - (1 - handed_share) * transfer
-        ratios[phase] = min(max(share / (working + handed_share * transfer), MIN_RATIO), MAX_RATIO)
+        ratio = max(share / (working + handed_share * transfer), MIN_RATIO)
+        ratios[phase] = min(ratio, limits.max_unprofiled_ratio)
         spans[phase] = with_gaps[phase]
     return PhaseWork(spans, ratios, with_gaps, tuple(paused))
 

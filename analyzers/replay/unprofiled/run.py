@@ -8,7 +8,7 @@ without it; the following host time does not:
 - Collectives that run on the host's threads (CPU ranks) are scaled in part.
 - Time in which the host idles between two operators stays.
 - Pauses that the trace window lacks (saving every eighth step) are added as they are: no change but one of theirs moves
-  them.
+  them. So is what makes unprofiled steps of a device longer than profiled ones, as the profiler shortens nothing.
 
 On top of these comes one ratio for all work, found by search: the one with which the replay returns the unprofiled step
 that the timers measured. What the machine itself does faster or slower outside the window is in it.
@@ -27,7 +27,6 @@ from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interferenc
 from ddprof.analyzers.replay.host_time import on_top
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.unprofiled.phases import (
-    MAX_RATIO,
     MIN_RATIO,
     PhaseWork,
     phase_work,
@@ -69,15 +68,18 @@ def unprofiled_run(
     at = partial(_at, graph, host, profiled, unprofiled_us)
     runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
     steps = {ratio: run.outcome.relative_to(profiled.outcome) for ratio, run in runs.items()}  # over the profiled step
+    most = max(rank.execution.limits.max_unprofiled_ratio for rank in graph.ranks)
+    if most == 1.0:
+        apart_us = max(apart_us, unprofiled_us - steps[1.0] * profiled.step_us)
     apart_us = min(apart_us, max(0.0, unprofiled_us - steps[MIN_RATIO] * profiled.step_us))  # a device may hide some
     wanted = (unprofiled_us - apart_us) / profiled.step_us
     if steps[MIN_RATIO] > (1 - MIN_HELD_SHARE) * steps[1.0]:
         by_phase = any(work.ratios for work in host.values())
         timed = None if by_phase else unprofiled_ratio([rank.facts for rank in graph.ranks])
-        return replace(runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), MAX_RATIO)), apart_us=apart_us)
+        return replace(runs[1.0] if timed is None else at(min(max(timed, MIN_RATIO), most)), apart_us=apart_us)
     for _ in range(MAX_TRIES):
         nearest = min(steps, key=lambda ratio: abs(steps[ratio] - wanted))
-        ratio = _next_ratio(steps, wanted)
+        ratio = _next_ratio(steps, wanted, most)
         if abs(steps[nearest] - wanted) <= CLOSE_SHARE or ratio is None:
             break
         runs[ratio] = at(ratio)
@@ -85,12 +87,13 @@ def unprofiled_run(
     return replace(runs[min(steps, key=lambda ratio: abs(steps[ratio] - wanted))], apart_us=apart_us)
 
 
-def _next_ratio(steps: Mapping[float, float], wanted: float) -> float | None:
-    """Ratio at which the line through the two known steps around the wanted one meets it; None if out of reach."""
+def _next_ratio(steps: Mapping[float, float], wanted: float, most: float) -> float | None:
+    """Ratio, at most `most`, at which the line through the two known steps around the wanted one meets it; None if out
+    of reach."""
     below = max((ratio for ratio, step in steps.items() if step <= wanted), default=None)
     above = min((ratio for ratio, step in steps.items() if step > wanted), default=None)
-    if above is None and MAX_RATIO not in steps:
-        return MAX_RATIO
+    if above is None and most not in steps:
+        return most
     if below is None or above is None:
         return None
     return below + (above - below) * (wanted - steps[below]) / (steps[above] - steps[below])

@@ -19,10 +19,11 @@ from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
 from ddprof.analyzers.job.script.occupying import calls_beside
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
+from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
 from ddprof.averages import typical
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
-from ddprof.units import format_share
+from ddprof.units import format_share, format_us
 from ddprof.whose import whose
 
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
@@ -68,6 +69,39 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
         alters=Alters.CHORE,
     )
     return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
+
+
+def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+    """Finding on the line that samples of the run see most beside the phases, where steps of devices are clearly longer
+    outside the trace and its samples explain at least half of that. No line that waits for the device."""
+    ranks = measures.job.ranks
+    outside_us = longer_outside_us(ranks, measures.step_us)
+    if outside_us is None or not all(map(has_frames, ranks)):
+        return None
+    waits = {wait.source_line for facts in ranks for wait in facts.sidecar.syncs}
+    seen = {words: of for words, of in _seen(ranks, REST).items() if not any(line in words for line in waits)}
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(np.array(seen[words]))):
+        return None
+    samples, every = sum(seen[words]), [sum(run_samples(facts).values()) for facts in ranks]
+    shares = np.array(seen[words]) / np.maximum(1.0, every)
+    cost, longer = typical(shares), 1.0 - measures.step_us / outside_us
+    if cost < longer / 2 or cost * measures.step_us <= beyond_us:
+        return None
+    evidence = (
+        Evidence(f"steps outside the trace take {format_us(outside_us)}, traced ones {format_us(measures.step_us)}"),
+        Evidence(f"{samples:.0f} of {sum(every):.0f} samples of the run are in {words}"),
+    )
+    fix = Fix(
+        setting=words,
+        current="Python",
+        suggested="less often, for all tensors at once, or outside the training thread",
+        why=f"{format_share(cost)} of the run is spent in it, mostly outside the traced steps",
+        source="PyTorch performance tuning guide",
+        alters=Alters.CHORE,
+    )
+    summary = f"Python code of the script takes {format_share(cost)} of the run, mostly {words}"
+    return _timed(measures, rule_id, cost, shares, summary, evidence, fix)
 
 
 def _with_line(

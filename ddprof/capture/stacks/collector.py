@@ -2,8 +2,8 @@
 
 A sampling thread gets the GIL only where the training thread releases it, so Python code in between is hardly seen and
 its time is booked to the next call (17 % of a loop as 1 %, see benchmarks/README.md). `native/stacks.c` therefore makes
-the training thread report itself at the interpreter's next check. The collector in Python samples by waiting; on Python
-3.12 and with it, `sampler` shortens the interpreter's switch interval while a trace window is open.
+the training thread report itself at the interpreter's next check. The collector in Python samples by waiting (`waits`);
+with it, `sampler` shortens the interpreter's switch interval while a trace window is open.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class ThreadCollector:
 
     `spent_ns`: training-thread time spent on samples.
     """
+
+    waits = True
 
     def __init__(self, tracker: TrainingThread) -> None:
         self.period_ns = 0

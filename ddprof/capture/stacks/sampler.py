@@ -168,7 +168,7 @@ class StackSampler:
 
     def _shorten_interval(self, wanted: bool) -> None:
         """Shorten the interpreter's switch interval in a window where the collector has to wait for the GIL."""
-        if not isinstance(self._collector, ThreadCollector) and sys.version_info[:2] != (3, 12):
+        if not self._collector.waits:
             return
         now_s = sys.getswitchinterval()
         if wanted and now_s > _SHORT_INTERVAL_S:

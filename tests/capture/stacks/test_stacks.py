@@ -281,7 +281,9 @@ def test_a_share_holds_at_any_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     place, now = (planted.__code__, 1), [time.monotonic_ns()]
     numbers: dict[str, Any] = dict.fromkeys(("period_ns", "spent_ns", "thread", "dropped", "due"), 0)
     answers = {"take": lambda: dear.samples, "stack_of": lambda frame: place, "end": lambda patience_ns: True}
-    dear = SimpleNamespace(is_main=True, collect=collect, **numbers, **answers)  # takes no time, and says that it has
+    dear = SimpleNamespace(
+        is_main=True, waits=False, collect=collect, **numbers, **answers
+    )  # takes no time, and says that it has
     made._collector = dear
     monkeypatch.setattr("ddprof.capture.stacks.sampler.time.monotonic_ns", lambda: now[0])
     monkeypatch.setattr("ddprof.capture.stacks.sampler.time.thread_time_ns", lambda: 0)

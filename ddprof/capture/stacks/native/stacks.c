@@ -26,6 +26,7 @@ typedef struct {
     unsigned long thread; /* whose stack is wanted */
     char is_main;         /* that thread makes the pending calls */
     char paused;          /* no sample is taken */
+    char waits;           /* for the GIL, as long as its switch interval */
     PyObject *tracker, *current_frames, *samples, *f_back, *phase, *index;
 } StackCollector;
 
@@ -124,10 +125,11 @@ static void keep(StackCollector *self, PyObject *frame, PyObject *frames) {
     self->spent_ns += ticker_read(clock) - began_ns;
 }
 
-/* The pending call, in the main thread. It is made between two bytecodes, when no exception is set, and raises none. */
+/* The pending call, in the thread that is asked. It is made between two bytecodes, when no exception is set, and raises none. */
 static int answer(void *collector) {
     StackCollector *self = collector;
     __atomic_store_n(&self->queued, 0, __ATOMIC_SEQ_CST);
+    if (switching.leave && PyThread_get_thread_ident() != self->thread) return 0; /* it is made in any */
     if (!__atomic_load_n(&self->asked, __ATOMIC_SEQ_CST) || __atomic_load_n(&self->ended, __ATOMIC_SEQ_CST)) return 0;
     /* No garbage is collected meanwhile: a traced callback of a collection spins on Python 3.11 from the moment that the next pending
        call is left, which is not made before this one has returned. */
@@ -158,12 +160,16 @@ static void look(StackCollector *self) {
 
 /* ------------------------------------------------------------------------------------------- our thread */
 
+static int leave_call(StackCollector *self) {
+    return switching.leave ? switching.leave(switching.interpreter, answer, self, 0) : Py_AddPendingCall(answer, self);
+}
+
 static void ask(StackCollector *self) {
     self->asked_at_ns = ticker_now_ns();
     self->asked_unix_ns = ticker_read(CLOCK_REALTIME);
     __atomic_store_n(&self->asked, 1, __ATOMIC_SEQ_CST);
-    if (!self->is_main) return;
-    if (!__atomic_exchange_n(&self->queued, 1, __ATOMIC_SEQ_CST) && Py_AddPendingCall(answer, self))
+    if (!self->is_main && !switching.leave) return;
+    if (!__atomic_exchange_n(&self->queued, 1, __ATOMIC_SEQ_CST) && leave_call(self))
         __atomic_store_n(&self->queued, 0, __ATOMIC_SEQ_CST); /* the queue is full */
     struct timespec patience = {.tv_sec = 0, .tv_nsec = PATIENCE_NS};
     if (switching.answers_at_once && __atomic_load_n(&self->asked, __ATOMIC_SEQ_CST)) nanosleep(&patience, NULL);
@@ -274,6 +280,7 @@ static int StackCollector_init(StackCollector *self, PyObject *args, PyObject *k
         PyErr_SetString(PyExc_OSError, "no clock to sleep by");
         return -1;
     }
+    self->waits = !switching.answers_at_once && !switching.set_us;
     self->tracker = Py_NewRef(tracker);
     self->current_frames = Py_NewRef(current_frames);
     self->samples = PyList_New(0);
@@ -288,6 +295,7 @@ static PyMemberDef members[] = {{"period_ns", T_LONGLONG, offsetof(StackCollecto
                                 {"spent_ns", T_LONGLONG, offsetof(StackCollector, spent_ns), READONLY, NULL},
                                 {"dropped", T_LONGLONG, offsetof(StackCollector, dropped), READONLY, NULL},
                                 {"thread", T_ULONG, offsetof(StackCollector, thread), 0, NULL},
+                                {"waits", T_BOOL, offsetof(StackCollector, waits), READONLY, NULL},
                                 {"paused", T_BOOL, offsetof(StackCollector, paused), 0, NULL},
                                 {"is_main", T_BOOL, offsetof(StackCollector, is_main), 0, NULL},
                                 {NULL, 0, 0, 0, NULL}};

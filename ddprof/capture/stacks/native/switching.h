@@ -1,7 +1,8 @@
 /* How soon a thread that runs Python code attends to what another thread asks of it.
 
-   From Python 3.13 on it does so before its next call or jump. Before, it notices only a thread that has waited for the GIL for the
-   switch interval, 5 ms: whoever samples by waiting sees no code that lets go of the GIL sooner, and blames the call behind it
+   From Python 3.13 on it does so before its next call or jump. On 3.12 so does any thread with a call that is left to all threads, by
+   a function that CPython exports for its own extensions (`leave`). Before, it notices only a thread that has waited for the GIL for
+   the switch interval, 5 ms: whoever samples by waiting sees no code that lets go of the GIL sooner, and blames the call behind it
    (benchmarks/README.md). Where the interval can be set without the GIL (3.10, 3.11) it is shortened to nothing while our thread begins
    to wait, so that a burst of Python between two operators is seen where it is. A thread that waits looks up once an interval: as soon
    as ours has asked for the GIL, another one makes the interval long again, for C code may keep the GIL for long. */
@@ -18,13 +19,17 @@ enum { AT_ONCE_US = 1, CALM_NS = 100000 }; /* our thread's first look is over af
 
 static struct {
     int answers_at_once;
+    PyInterpreterState *interpreter;
+    int (*leave)(PyInterpreterState *, int (*)(void *), void *, int is_for_main_thread);
     unsigned long (*get_us)(void);
     void (*set_us)(unsigned long);
 } switching;
 
 static void switching_init(void) {
     int minor = atoi(Py_GetVersion() + 2); /* "3.11.7 (main, ..." */
-    switching.answers_at_once = minor >= 13;
+    if (minor == 12) *(void **)&switching.leave = dlsym(RTLD_DEFAULT, "_PyEval_AddPendingCall");
+    switching.interpreter = PyInterpreterState_Get();
+    switching.answers_at_once = minor >= 13 || switching.leave;
     if (minor > 11) return; /* the interval belongs to an interpreter, and asking for it takes the GIL */
     *(void **)&switching.get_us = dlsym(RTLD_DEFAULT, "_PyEval_GetSwitchInterval");
     *(void **)&switching.set_us = dlsym(RTLD_DEFAULT, "_PyEval_SetSwitchInterval");

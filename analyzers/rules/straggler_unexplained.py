@@ -10,7 +10,7 @@ Over the whole run: timers of the steps outside the trace may show a rank that t
 From a tenth of the step it is named, whatever the traced steps hold; its gain is that share of the step. Half of that
 will do for a rank on a CPU for a tenth of the run more than peers: stops take no CPU time. So is one that samples saw
 in a line for 5 % of the step, unlike its peers, beyond chance: busy cores stop any rank.
-Limits: a rank is named where it is late in more steps than chance explains, or for nearly all waiting. Waiting for
+Limits: a rank is named where it is late in more steps than chance explains, or in all, for nearly all waiting. Waiting for
 ranks without a trace names nobody, nor does waiting for one that began later and takes no longer. Stages of a pipeline
 wait by design and are judged by its own rules.
 Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 5.
@@ -41,7 +41,7 @@ from ddprof.units import format_ranks, format_share, format_us
 
 UNKNOWN_SHARE = 0.18  # of a step: healthy ranks differed by 0.16 over 40 steps on two busy cores (2026-11-24)
 CLEARLY = 2.0  # times the waiting for the next rank: less, and both are late, one here and one there
-NEARLY_ALL = 0.8  # of the waiting, charged to one rank: it is named even where the steps are too few to test
+NEARLY_ALL = 0.8  # of the waiting, charged to the latest rank of all steps: it is named where these are too few to test
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -162,7 +162,7 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
     steps = int(latest.sum())
     sure = chance_of_most(int(latest[worst]), steps, len(job.ranks)) < MAX_CHANCE
     is_clear = per_step[worst].sum() >= CLEARLY * np.partition(per_step.sum(axis=1), -2)[-2]
-    is_named = (sure and is_clear and share > 1 / 2) or share >= NEARLY_ALL
+    is_named = (sure and is_clear and share > 1 / 2) or (share >= NEARLY_ALL and latest[worst] == steps)
     numbers = (job.rank_ids[worst],) if is_named else ()
     turns = int((latest > 0).sum())
     held = _held_by(left, worst)

@@ -12,7 +12,6 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
-from ddprof.analyzers.not_looked_at import left_out
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
@@ -38,6 +37,7 @@ from ddprof.findings import (
     told_gain,
 )
 from ddprof.report.model import WhatIf
+from ddprof.units import format_ranks, format_us
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
 DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
@@ -48,6 +48,7 @@ MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
 CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is none
+FEW_NAMED = 8  # missing ranks that a sentence names; beyond it their number says more
 
 
 @dataclass(frozen=True)
@@ -313,3 +314,38 @@ def _is_bound(finding: Finding) -> bool:
     """True where the price is an upper bound: that of lateness of changing ranks without a known cause is one, too."""
     rule = catalogue().get(finding.id)
     return bool(rule and (rule.upper_bound or (rule.detect_rest and not finding.ranks)))
+
+
+def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
+    """Reasons why a rule without findings has not judged the whole job; [] where it has."""
+    reason = unmatched_words(measures) if rule.reads_traffic else ""
+    if rule.compares_ranks:
+        reason = reason or _missing_words(measures)
+    return [Abstention(rule.id, reason)] if reason else []
+
+
+def unmatched_us(measures: Measures) -> float:
+    """Exposed communication whose other members were not traced, us per step, where it is considerable; else 0."""
+    limits = execution_of(measures.job).limits
+    exposed_us = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
+    return exposed_us if exposed_us > limits.min_exposed_share * measures.step_us else 0.0
+
+
+def unmatched_words(measures: Measures) -> str:
+    """Reason why traffic without a traced partner is not judged; "" without any."""
+    lost_us = unmatched_us(measures)
+    if not lost_us:
+        return ""
+    return (
+        f"in {format_us(lost_us)} of communication per step the partner was not traced: waiting and transfer cannot be "
+        "separated"
+    )
+
+
+def _missing_words(measures: Measures) -> str:
+    job = measures.job
+    if not job.missing_ranks:
+        return ""
+    few = len(job.missing_ranks) <= FEW_NAMED
+    who = format_ranks(job.missing_ranks) if few else f"{len(job.missing_ranks)} ranks"
+    return f"compared {len(job.ranks)} of {job.world_size} ranks: without {who}"

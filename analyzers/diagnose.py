@@ -43,7 +43,6 @@ Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
 DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
 
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
-MOST = 0.5  # of the gain of a change to all ranks
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
@@ -145,22 +144,11 @@ def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abst
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
-    """Candidates worth a line with their gains (us), largest first and bounds last. A change to some ranks precedes the
-    same change to all ranks if it saves most of that.
-    """
+    """Candidates worth a line with their gains (us), largest first and bounds last."""
     least_us = MIN_SHARE * measures.step_us
     priced = [(pricer.gain_us(candidate), candidate) for candidate in candidates]
-
-    def as_large_us(gain_us: float, candidate: Candidate) -> float:
-        wider = [us for us, other in priced if not other.ranks and _kinds(other) == _kinds(candidate)]
-        return max([gain_us, *(us for us in wider if candidate.ranks and gain_us > MOST * us)])
-
-    ranked = sorted(priced, key=lambda one: (one[1].is_bound, -as_large_us(*one), not one[1].ranks, -one[0], one[1].id))
+    ranked = sorted(priced, key=lambda one: (one[1].is_bound, -one[0], not one[1].ranks, one[1].id))
     return [(gain, c) for gain, c in ranked if gain >= least_us or not c.changes or _costs_clearly(c, measures)]
-
-
-def _kinds(candidate: Candidate) -> list[str]:
-    return [change.kind for change in candidate.changes]
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:

@@ -12,7 +12,6 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
-from ddprof.analyzers.not_looked_at import left_out
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
@@ -38,16 +37,17 @@ from ddprof.findings import (
     told_gain,
 )
 from ddprof.report.model import WhatIf
+from ddprof.units import format_ranks, format_us
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
 DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
 
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
-MOST = 0.5  # of the gain of a change to all ranks
 MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
 CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is none
+FEW_NAMED = 8  # missing ranks that a sentence names; beyond it their number says more
 
 
 @dataclass(frozen=True)
@@ -144,22 +144,11 @@ def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abst
 
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
-    """Candidates worth a line with their gains (us), largest first and bounds last. A change to some ranks precedes the
-    same change to all ranks if it saves most of that.
-    """
+    """Candidates worth a line with their gains (us), largest first and bounds last."""
     least_us = MIN_SHARE * measures.step_us
     priced = [(pricer.gain_us(candidate), candidate) for candidate in candidates]
-
-    def as_large_us(gain_us: float, candidate: Candidate) -> float:
-        wider = [us for us, other in priced if not other.ranks and _kinds(other) == _kinds(candidate)]
-        return max([gain_us, *(us for us in wider if candidate.ranks and gain_us > MOST * us)])
-
-    ranked = sorted(priced, key=lambda one: (one[1].is_bound, -as_large_us(*one), not one[1].ranks, -one[0], one[1].id))
+    ranked = sorted(priced, key=lambda one: (one[1].is_bound, -one[0], not one[1].ranks, one[1].id))
     return [(gain, c) for gain, c in ranked if gain >= least_us or not c.changes or _costs_clearly(c, measures)]
-
-
-def _kinds(candidate: Candidate) -> list[str]:
-    return [change.kind for change in candidate.changes]
 
 
 def _costs_clearly(candidate: Candidate, measures: Measures) -> bool:
@@ -313,3 +302,38 @@ def _is_bound(finding: Finding) -> bool:
     """True where the price is an upper bound: that of lateness of changing ranks without a known cause is one, too."""
     rule = catalogue().get(finding.id)
     return bool(rule and (rule.upper_bound or (rule.detect_rest and not finding.ranks)))
+
+
+def left_out(rule: Rule, measures: Measures) -> list[Abstention]:
+    """Reasons why a rule without findings has not judged the whole job; [] where it has."""
+    reason = unmatched_words(measures) if rule.reads_traffic else ""
+    if rule.compares_ranks:
+        reason = reason or _missing_words(measures)
+    return [Abstention(rule.id, reason)] if reason else []
+
+
+def unmatched_us(measures: Measures) -> float:
+    """Exposed communication whose other members were not traced, us per step, where it is considerable; else 0."""
+    limits = execution_of(measures.job).limits
+    exposed_us = sum(t.exposed_us for t in measures.comm.traffic if t.role == "unmatched")
+    return exposed_us if exposed_us > limits.min_exposed_share * measures.step_us else 0.0
+
+
+def unmatched_words(measures: Measures) -> str:
+    """Reason why traffic without a traced partner is not judged; "" without any."""
+    lost_us = unmatched_us(measures)
+    if not lost_us:
+        return ""
+    return (
+        f"in {format_us(lost_us)} of communication per step the partner was not traced: waiting and transfer cannot be "
+        "separated"
+    )
+
+
+def _missing_words(measures: Measures) -> str:
+    job = measures.job
+    if not job.missing_ranks:
+        return ""
+    few = len(job.missing_ranks) <= FEW_NAMED
+    who = format_ranks(job.missing_ranks) if few else f"{len(job.missing_ranks)} ranks"
+    return f"compared {len(job.ranks)} of {job.world_size} ranks: without {who}"

@@ -18,6 +18,7 @@ Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Und
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,7 +29,6 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import all_lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.steps.onset import Onset, onset
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, run_shares
 from ddprof.analyzers.rules.evidence.device_state import of_slow_device
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
@@ -38,12 +38,15 @@ from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change,
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
-NOISE_FACTOR = 4.0  # and this many robust standard deviations of the ranks' spread
+NOISE_FACTOR = 4.0  # standard deviations (robust ones) of the ranks' spread, or of the steps before and after an onset
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
 SURE = 5.0  # standard errors, which are known from few steps only, of the mean of work that varies by step
 LEAST_STEPS = 3  # that tell how much it varies
 MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
 MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
+# Steps that differ by chance alone are parted completely with three on each side in one order of twenty (6 choose 3),
+# so the distance must be clear of the scatter on both sides, too.
+FEWEST_STEPS = 3
 
 
 def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf) -> Array:
@@ -223,6 +226,34 @@ def _look(numbers: tuple[int, ...], computes_on_host: bool, when: str) -> Fix:
         why=f"the same work takes longer there {when}, so the device is slow, not the data",
         source="GREYHOUND (ATC'25): 10 minutes and 11.8 % of job time lost per compute fail-slow on average",
     )
+
+
+@dataclass(frozen=True)
+class Onset:
+    """The first slow step (position), and the median excess over the peers since then: 0.3 is 30 % longer."""
+
+    step: int
+    excess: float
+
+
+def onset(excess: Array, least: float) -> Onset | None:
+    """The step at which one rank's excess, shape (steps,), rises by `least` and stays; None without one.
+
+    Of all places it has the widest distance between the slowest step before and the fastest one after.
+    """
+    steps = len(excess)
+    if steps < 2 * FEWEST_STEPS or not np.isfinite(excess).all():
+        return None
+    highest_before = np.maximum.accumulate(excess)[:-1]
+    lowest_after = np.minimum.accumulate(excess[::-1])[::-1][1:]
+    places = np.arange(FEWEST_STEPS, steps - FEWEST_STEPS + 1)
+    distance = (lowest_after - highest_before)[places - 1]
+    at = int(places[np.argmax(distance)])
+    before, after = float(np.median(excess[:at])), float(np.median(excess[at:]))
+    scatter = np.concatenate((excess[:at] - excess[:at].mean(), excess[at:] - excess[at:].mean()))
+    spread = float(np.sqrt((scatter**2).sum() / (steps - 2)))  # of both sides: two means were taken from the steps
+    is_clear = distance.max() > 0 and after - before > max(least, NOISE_FACTOR * spread)
+    return Onset(at, after) if is_clear and after > least else None
 
 
 RULE = Rule(STRAGGLER_COMPUTE, "Some ranks' devices are slower", detect, bound="straggler", compares_ranks=True)

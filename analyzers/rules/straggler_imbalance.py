@@ -98,16 +98,7 @@ def burdened(measures: Measures, least: float) -> Array:
     steady = slow_positions(replace(work, factor=work.factor / pace, per_step=work.per_step / pace[:, None]), least)
     # A slow device is not equally slow at all kernels: a rest beyond its pace explains a little of its time, not all.
     steady = steady[np.log(work.factor[steady] / pace[steady]) >= LARGER_PART * np.log(work.factor[steady])]
-    return np.union1d(steady, overfed(measures, least))
-
-
-def overfed(measures: Measures, least: float) -> Array:
-    """Positions slower in every step with clearly larger batches; on CPU ranks fetching grows with the batch, and waits
-    of a peer for a CPU may hide that they are slower."""
-    own_us = measures.own_us
-    factor = np.maximum(measures.work.factor, own_us / max(averages.typical(own_us), 1.0))
-    is_slower = (factor >= 1 + MIN_FED_SPREAD) | (measures.fed_more_us > 0)
-    return np.flatnonzero(fed_more_each_step(measures.job.ranks, least) & is_slower)
+    return np.union1d(steady, np.flatnonzero(fed_more_each_step(measures.job.ranks, least)))
 
 
 def _are_waited_for(measures: Measures, positions: Array) -> bool:
@@ -192,7 +183,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
     is_busier = np.nansum(measures.work.per_step - 1.0, axis=1) > 0  # who runs more of some runs less of others, too
     extra = np.flatnonzero(slowdown.has_more & is_busier)
-    fed = overfed(measures, least)
+    fed = np.flatnonzero(fed_more_each_step(measures.job.ranks, least))
     if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:

@@ -113,23 +113,13 @@ def _raised(
     if candidate.id not in LATE or not execution_of(prices.measures.job).computes_on_host:
         return raised  # the host of a device may be late and nobody waits, as the device still has work
     most_us = prices.measures.step_us - prices.floor_us(candidate.changes)
-    timed_us = share * _late_us(prices, candidate, gain, most_us)
-    late_us = timed_us or share * _fed_us(prices.measures, candidate, most_us)
+    late_us = share * _late_us(prices, candidate, gain, most_us)
     least = (1 - TIMED_BAND) * late_us
     if raised.value < least:
         return Recoverable(late_us, least, max(raised.high, min((1 + TIMED_BAND) * late_us, share * most_us)))
-    if not timed_us:
+    if not late_us:
         return raised
     return Recoverable(raised.value, max(raised.low, min(raised.value, least)), max(raised.high, late_us))
-
-
-def _fed_us(measures: Measures, candidate: Candidate, most_us: float) -> float:
-    """Time of a traced step by which the finding's ranks compute longer as they are fed more, where the replay may say
-    far less: waits of peers for a CPU hide who is waited for. 0 where it is not on that."""
-    blamed = np.isin(measures.job.rank_ids, candidate.ranks)
-    if candidate.id != STRAGGLER_IMBALANCE or not blamed.any():
-        return 0.0
-    return min(float(measures.fed_more_us[blamed].min()), most_us)
 
 
 def of_step(prices: Pricer, changes: Sequence[Change], step_us: float, doubt_us: float) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 A rank's step holds, booked to the causes of the ledger, the time that a change removes, and the waiting that is charged
 to ranks which the change brings to time. Ranks that meet in every step gain alike, so the mean over the ranks is the
 price and the rank that gains most bounds it: more than is booked anywhere cannot be won. Ranks that are named because
-they are late are priced by their own time (analyzers/job/own_price.py). What a host gains by running further ahead
+they are late are priced by their own time (`levelled_us`). What a host gains by running further ahead
 afterwards, and what stays because something else holds the device, only the replay can see.
 """
 
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_us
-from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.own_price import levelled_us
+from ddprof.analyzers.job.measures import MEETING, Measures
 from ddprof.analyzers.replay.changes.booked import Booked, positions
 from ddprof.analyzers.replay.changes.table import KINDS
+from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import Change, Recoverable
 from ddprof.tables import Array
 
@@ -79,3 +80,29 @@ def _gain_us(measures: Measures, change: Change, row: Booked) -> Array:
     gain[1, where] = (own if row.most is None else row.most(measures, change))[where]
     causes = (change.target,) if row.is_of_target else row.causes
     return gain if causes is None else gain + waited_us(measures, causes, where)
+
+
+def levelled_us(measures: Measures, late: Array, causes: Sequence[str]) -> float:
+    """Gain per step of every rank, us, if the ranks at positions `late` spent no more on these causes of the ledger (()
+    : any) than the typical rank in the same step.
+
+    Ranks that meet in every step keep the pace of the longest own time, whether or not the recording shows how they
+    meet: so of untraced peers, too, but not of stages that work in turn. The step ends with the next rank, no earlier
+    than half of the others; nobody gains more than it waits.
+    """
+    job = measures.job
+    steps = min(len(facts.steps) for facts in job.ranks)
+    booked = np.zeros((len(CAUSES), len(job.ranks), steps))
+    rows = job.ledger.take(job.ledger["step"] < steps)
+    np.add.at(booked, (rows["cause"], rows["rank"], rows["step"]), rows["dur_ns"] / 1e3)
+    own_us = booked.sum(axis=0) - booked[[CAUSE_CODE[cause] for cause in MEETING]].sum(axis=0)
+    mine_us = booked[[CAUSE_CODE[cause] for cause in causes]].sum(axis=0) if causes else own_us
+    others = np.setdiff1d(np.arange(len(job.ranks)), late)
+    if not len(others) or not len(late):
+        return 0.0
+    left_us = own_us.copy()
+    left_us[late] -= np.maximum(0.0, mine_us - averages.typical_row(mine_us))[late]
+    ends_us = np.maximum(left_us.max(axis=0), np.median(own_us[others], axis=0))
+    # A blocking call is the wait of a host whose meetings left no event.
+    waited_us = booked[[CAUSE_CODE[cause] for cause in (*MEETING, "host_sync")]].sum(axis=0)[others].mean(axis=1)
+    return min(float(np.maximum(0.0, own_us.max(axis=0) - ends_us).mean()), float(waited_us.max()))

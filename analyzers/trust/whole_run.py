@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
-from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_step_us, unprofiled_steps
 from ddprof.findings import Basis, Candidate
 from ddprof.units import format_us
-from ddprof.whose import whose
 
 _ON_RANKS = "straggler."
 MOST = 0.5  # of a rank's lateness: what the timers show of it in the traced steps, and what is left outside them
@@ -25,8 +22,8 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
     Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
     timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a
-    one-off event made it late. Nor is one late that hardly differs from another with which it takes turns. Lateness
-    inside the backward pass, or with waits elsewhere, does not show in timers and is not judged here.
+    one-off event made it late. Lateness inside the backward pass, or with waits elsewhere, does not show in timers and
+    is not judged here.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
@@ -44,15 +41,6 @@ def _computes_more(measures: Measures, position: int, least: float) -> bool:
     if shares.lacked_alone(position) >= least:
         return True
     return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and shares.own(position, 0.0) >= least
-
-
-def _are_late_in_turn(measures: Measures) -> bool:
-    """True where timers of CPU ranks show one at a time to be long, beyond chance, and none for more than its part."""
-    ranks = measures.job.ranks
-    if not all(map(computes, ranks)):
-        return False
-    timed = [now_and_then(ranks, in_forward) for in_forward in (False, True)]
-    return any(one is not None and one.in_turn and not len(whose(one.times)) for one in timed)
 
 
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
@@ -86,14 +74,12 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     left_ns = outside[position] - float(np.median(outside[peers]))
     at_most_ns = left_ns + SURE * float(np.hypot(error[position], np.median(error[peers])))
     is_gone = not is_tested or at_most_ns < MOST * slowed * excess_ns
-    in_turn = float(measures.late_us[peers].max()) > MOST * late_us and _are_late_in_turn(measures)
-    is_chance = in_turn or (excess_ns >= MOST * 1e3 * late_us and is_gone)
+    is_chance = excess_ns >= MOST * 1e3 * late_us and is_gone
     if not is_chance or _computes_more(measures, position, MOST * late_us / measures.step_us):
         return None
     rank = measures.job.rank_ids[position]
     taken, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
-    when = "ranks are late in turn" if in_turn else "in the traced steps only"
     return (
-        f"{when}: over {len(others[position])} untraced steps rank {rank} takes {taken} outside its backward passes "
-        f"and its loader, the other ranks {usual}"
+        f"in the traced steps only: over {len(others[position])} untraced steps rank {rank} takes {taken} outside its "
+        f"backward passes and its loader, the other ranks {usual}"
     )

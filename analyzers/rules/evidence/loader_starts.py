@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import numpy as np
 
 from ddprof import averages
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
-from ddprof.analyzers.job.whole_run.remade_workers import remade_workers, remakes_workers
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.rules.evidence.loader_cost import fetch_cost
 from ddprof.analyzers.rules.evidence.loader_times import usual_loading_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Basis, Candidate, Evidence, Fix
-from ddprof.sidecar import Sidecar
+from ddprof.sidecar import Pause, Sidecar
 from ddprof.units import format_share
 
 NEARLY_ALL, MIN_PASSES = 0.9, 8  # of the steps begin a pass; fewer passes are those of short epochs
@@ -36,6 +38,7 @@ ITERATOR_FIX = Fix(
     why="each new iterator shuffles the whole data set, and starts and ends the worker processes",
     source="torch.utils.data.DataLoader documentation",
 )
+MIN_EPOCHS = 2  # after the first, in which the workers start anyway
 
 
 def started_each_step(measures: Measures) -> Candidate | None:
@@ -87,3 +90,31 @@ def remade_each_epoch(measures: Measures) -> Candidate | None:
         return None
     words = "the loader's workers are restarted every epoch:", ""
     return over_the_run(INPUT_STARVED, words, measures, starts, "starts of workers", PERSISTENT_FIX)
+
+
+def remakes_workers(facts: RankFacts) -> bool:
+    """True where the rank's loader ends its workers with every epoch."""
+    loader = facts.sidecar.loader
+    return bool(loader.num_workers) and loader.persistent_workers is False
+
+
+def remade_workers(sidecar: Sidecar) -> list[Pause]:
+    """Loader time at the first batch of each epoch but the first, above that of the other batches.
+
+    Epochs are as long as the loader says, and begin where its batches take longest.
+    """
+    length = sidecar.loader.batches_per_epoch or 0
+    timed = [
+        (step.index, step.start_ns, step.data_ns)
+        for step in sidecar.steps
+        if step.index is not None and step.start_ns is not None and step.data_ns is not None
+    ]
+    if length < 2 or len(timed) < MIN_EPOCHS * length:
+        return []
+    place = np.array([index % length for index, _, _ in timed])
+    taken = np.array([data_ns for _, _, data_ns in timed], float)
+    typical = np.array([np.median(taken[place == at]) if (place == at).any() else 0.0 for at in range(length)])
+    first = int(np.argmax(typical))
+    usual = median(taken[place != first].tolist())
+    epochs = [(start_ns, int(data_ns - usual)) for index, start_ns, data_ns in timed[1:] if index % length == first]
+    return [Pause(start_ns=start_ns, dur_ns=dur_ns) for start_ns, dur_ns in epochs if dur_ns > 0]

@@ -96,7 +96,7 @@ def test_pauses_of_the_whole_run_decide_what_they_cost(labelled: Runs) -> None:
 
 
 # Priced by a formula or a rate, of which nothing is booked.
-WITHOUT_LEDGER = {"pipeline_schedule"}
+WITHOUT_LEDGER = {"pipeline_schedule", "keep_activations"}
 
 
 def test_pauses_cost_what_is_booked_and_what_waits_for_them(labelled: Runs) -> None:

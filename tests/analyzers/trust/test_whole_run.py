@@ -47,21 +47,6 @@ def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> No
         assert contradicted_by_the_run(Candidate(identifier, "", 1.0, Basis.COMPARED, ranks), measures) is None
 
 
-@pytest.mark.parametrize(("of_peers", "is_told"), [(0.8, True), (0.1, False)])
-def test_a_rank_that_takes_turns_is_not_accused(labelled: Runs, of_peers: float, is_told: bool) -> None:
-    """Ranks are long in turn over the whole run, in one traced step more on one of them."""
-    ranks = len(labelled(STRAGGLER).job.ranks)
-    phases = {"forward_ns": US, "backward_ns": BACKWARD_US * US}
-    records = []
-    for rank in range(ranks):
-        lengths_ns = [(OWN_US + BACKWARD_US + 9_000 * (at % ranks == rank) + at % 3) * US for at in range(60)]
-        records.append({"steps": [step | phases for step in timed_steps(lengths_ns, TRACED)]})
-    measures = measure(meeting_in_backward(labelled(STRAGGLER), *records).job)
-    measures = replace(measures, late_us=np.where(np.arange(ranks) == 1, 2_000.0, of_peers * 2_000.0))
-    told = contradicted_by_the_run(Candidate(STRAGGLER, "late", 1.0, Basis.COMPARED, (1,)), measures)
-    assert ("late in turn" in (told or "")) == is_told
-
-
 @pytest.mark.parametrize(
     ("fed", "cpu", "cores", "waited", "stands"),
     [

@@ -17,8 +17,7 @@ from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.pipelines import stages
 from ddprof.analyzers.job.pipelines.messages import Messages, confirmed, step_messages
 from ddprof.analyzers.job.pipelines.passes import NO_PASSES, Passes
-from ddprof.analyzers.job.pipelines.rounds import Rounds, Seen, count_rounds
-from ddprof.analyzers.job.pipelines.stages import _goes_around
+from ddprof.analyzers.job.pipelines.stages import Rounds, Seen, _goes_around, count_rounds
 from ddprof.sidecar import PipelineSettings
 
 

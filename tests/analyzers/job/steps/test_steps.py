@@ -15,8 +15,8 @@ from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.job.groups.groups import comm_group_ids
 from ddprof.analyzers.job.model import LeftOut
 from ddprof.analyzers.job.steps.left_out import left_out_note
-from ddprof.analyzers.job.steps.onset import onset
 from ddprof.analyzers.job.steps.paired import paired_steps
+from ddprof.analyzers.rules.straggler_compute import onset
 
 
 def opened(labelled: Runs, folder: Path, first_steps: Sequence[float]) -> Labelled:

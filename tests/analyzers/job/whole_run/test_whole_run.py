@@ -13,9 +13,9 @@ from step_timers import loaded, priced
 
 from ddprof.analyzers.job.whole_run.called import calling_us
 from ddprof.analyzers.job.whole_run.pauses import _pauses, paused_shares
-from ddprof.analyzers.job.whole_run.remade_workers import remade_workers
 from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note, typical_steps, unprofiled_step_us
 from ddprof.analyzers.rules import comm_barrier, comm_latency_bound
+from ddprof.analyzers.rules.evidence.loader_starts import remade_workers
 from ddprof.findings import Candidate
 from ddprof.sidecar import LoaderSettings, Sidecar, StepTimes
 

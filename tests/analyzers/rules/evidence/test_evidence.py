@@ -22,7 +22,6 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.redundant import METRICS
 from ddprof.analyzers.job.traffic.unit_latency import UnitLatency
 from ddprof.analyzers.rules.evidence import examples
-from ddprof.analyzers.rules.evidence.few_cores import threads_take_cores
 from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import is_new, present_in
 from ddprof.analyzers.rules.evidence.redundant.candidates import share_on_gathered
@@ -30,6 +29,7 @@ from ddprof.analyzers.rules.evidence.redundant.lines import line_of_pass
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.analyzers.rules.evidence.worker_cores import taken_cores, taking
+from ddprof.analyzers.rules.host_stalled import threads_take_cores
 from ddprof.findings import Change, Evidence, Fix
 
 OF_RANKS = ("straggler.compute", "straggler.host", "input.straggler", "comm.slow_link")

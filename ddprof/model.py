@@ -114,6 +114,13 @@ MEMORY = Schema(
 )
 
 
+LOST_RECORDS = Schema(
+    "lost_records",
+    Column("start_ns", "int64", "start of the last record before them on their thread"),
+    Column("end_ns", "int64", "start of the next one"),
+    Column("count", "int64", "records of the host between the two that are missing, by the numbers of the others"),
+)
+
 # What the host threads ran, by the line of the script: Python frames of the trace, or samples of a running process.
 SCRIPT_FRAMES = Schema(
     "script_frames",
@@ -241,6 +248,7 @@ class RankTrace:
     operators: Table
     syncs: Table
     memory: Table
+    lost_records: Table = field(default_factory=LOST_RECORDS.empty)
     script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)
     script_stacks: Table = field(default_factory=SCRIPT_STACKS.empty)
     script_frames: Table = field(default_factory=SCRIPT_FRAMES.empty)

@@ -2,7 +2,8 @@
 
 Where a device tracer runs out of buffers, launches are recorded without their work, or the reverse. Where a file ends
 early, calls and kernels end while operators, which are written first, go on. Either hole looks like an idle device and
-a free host, and the host would be blamed.
+a free host, and the host would be blamed. PyTorch numbers what it records on hosts: where numbers are missing, records
+are.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.cpu.operators import shapes_of
-from ddprof.analyzers.facts.device import device_rows, launch_rows, lookup
+from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
+from ddprof.analyzers.facts.device import accelerator, device_rows, launch_rows, lookup
 from ddprof.analyzers.facts.early import is_early
-from ddprof.analyzers.facts.events import rows_of
+from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.names import is_launch, matches
 from ddprof.analyzers.facts.stepping.first_runs import captures
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
+from ddprof.intervals import Intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, distinct, of_kinds, stable_order
-from ddprof.units import format_share
+from ddprof.units import format_count, format_share, format_us
 
 _GRAPH = re.compile(r"^(?:cuda|hip|cu)GraphLaunch", re.IGNORECASE)
 LOST_SHARE = 0.05  # of a step's launches; complete traces (all at hand) link every launch to its work
@@ -42,16 +45,23 @@ def complete_steps(trace: RankTrace, steps: Table) -> tuple[Table, bool, list[He
     most = LOST_SHARE * launches + np.where(in_a_row < MIN_LOST, scatter, 0.0)
     broken = (lost >= MIN_LOST) & (lost > most)
     ended = _ended_early(trace, steps)
-    if not (broken | ended).any():
+    torn = _torn_on_cpu(trace, steps)
+    if not (broken | ended | torn).any():
         return steps, True, []
-    if broken.any():
+    if torn.any():
+        count = int(trace.lost_records["count"].sum())
+        defect = (
+            f"{format_count(count, 'record')} between others lost" if count else "operators overlap (a clock was set)"
+        )
+        defect += f", in {int(torn.sum())} of {len(steps)} steps"
+    elif broken.any():
         share = f"{format_share(lost[broken].sum() / launches[broken].sum())} of the kernel launches"
         defect = f"{share} in {int(broken.sum())} of {len(steps)} steps have no device record"
     else:
         defect = f"some events stop being recorded before the end of {int(ended.sum())} of {len(steps)} steps"
-    left_out = broken | ended
+    left_out = broken | ended | torn
     if left_out.all():
-        effect = "idle device time may be unrecorded work, so no rank is blamed for it"
+        effect = "idle time may be unrecorded work, so no rank is blamed for it"
         return steps, False, [HealthNote(f"{trace.path}: {defect}", effect, "error")]
     named = ", ".join(map(str, steps["index"][left_out][:8].tolist()))
     note = HealthNote(f"{trace.path}: {defect}", f"steps left out: {named}", "warning")
@@ -100,6 +110,19 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
         return []
     issue = f"{trace.path}: {format_share(float(missing.mean()))} of the operations in its step have no launch call"
     return [HealthNote(issue, "calls are missing, so no rank is blamed for host time", "error")]
+
+
+def device_clock_note(trace: RankTrace, ops: Table) -> list[HealthNote]:
+    """A note where work begins before the call that launches it (`ops`: DEVICE_OPS): the device's clock was off, or was
+    set, and what the host did while the device was idle is unknown.
+    """
+    early_ns = int((ops["launch_ns"] - ops["start_ns"])[ops["launch_ns"] != NULL].max(initial=0))
+    if early_ns <= RESOLUTION_NS:
+        return []
+    issue = (
+        f"{trace.path}: work of the device begins up to {format_us(early_ns / 1e3)} before the call that launches it"
+    )
+    return [HealthNote(issue, "the two have different clocks, so no rank is blamed for host time", "error")]
 
 
 def lost_pairs_note(trace: RankTrace, steps: Table) -> list[HealthNote]:
@@ -182,6 +205,36 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
         fewer = len(before) and held[last] < (1 - FEWER_SHARE) * held[before].min()
         ended[last] |= last + 1 < count or bool(fewer and tail_ns[last] > tail_ns[before].max())
     return ended
+
+
+def _torn_on_cpu(trace: RankTrace, steps: Table) -> Array:
+    """Mask of a CPU rank's steps with missing records or operators that overlap in part, shape (steps,): operators are
+    all that shows its work, and those inside a lost one look like others. Numbers of whole steps are of another window.
+    """
+    torn = np.zeros(len(steps), bool)
+    if not len(steps) or accelerator(trace).kind != "cpu":
+        return torn
+    holes = zip(trace.lost_records.bounds, _overlaps_in_part(trace), strict=True)
+    start, end = map(np.concatenate, holes)
+    first, last = (intervals.row_at(steps.bounds, at) for at in (start, np.maximum(end - 1, start)))
+    apart = (first >= 0) & (last >= 0) & (steps["index"][last] - steps["index"][first] > 1)
+    for step in (first, last):
+        torn[step[(step >= 0) & ~apart]] = True
+    return torn
+
+
+def _overlaps_in_part(trace: RankTrace) -> Intervals:
+    """Parts of operators beyond the end of those around them, or behind the start of their thread's next: a thread runs
+    one at a time, unless its clock was set meanwhile.
+    """
+    events, parts = trace.events, [intervals.EMPTY]
+    operators = np.flatnonzero((events["kind"] == Kind.CPU_OP) & ~matches(LIBRARY, trace.strings)[events["name"]])
+    for track in np.unique(events["track"][operators]).tolist():
+        start_ns, end_ns = times(events, operators[events["track"][operators] == track])
+        cut_ns, _, _ = intervals.nested(start_ns, end_ns)
+        beyond = end_ns - cut_ns > RESOLUTION_NS
+        parts.append((cut_ns[beyond], end_ns[beyond]))
+    return intervals.merge(*parts)
 
 
 def _lost_launches(trace: RankTrace, steps: Table) -> tuple[Array, Array, Array]:

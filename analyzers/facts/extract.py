@@ -7,7 +7,13 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.anomaly import anomaly_work
 from ddprof.analyzers.facts.comms import device_comms
-from ddprof.analyzers.facts.completeness import complete_steps, lost_calls_note, lost_marks_note, lost_pairs_note
+from ddprof.analyzers.facts.completeness import (
+    complete_steps,
+    device_clock_note,
+    lost_calls_note,
+    lost_marks_note,
+    lost_pairs_note,
+)
 from ddprof.analyzers.facts.cpu.operators import outermost_operators
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
@@ -60,6 +66,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables |= made
     lost = lost_marks_note(trace, marked, steps, tables["device_ops"]) if source == "profiler_step" else []
     lost += lost_calls_note(trace, steps, tables["device_ops"]) + lost_pairs_note(trace, steps)
+    lost += device_clock_note(trace, tables["device_ops"])
     notes, whole = [*notes, *unnumbered, *incomplete, *lost], whole and not lost
     counts = _counts(trace, tables["device_ops"], steps, whole)
     if (is_device and not (whole and counts["kernels"])) or trace.top.get("records") == "communication":

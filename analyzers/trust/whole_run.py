@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_step_us, unprofiled_steps
@@ -23,13 +26,19 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
     timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a
     one-off event made it late. Lateness inside the backward pass, or with waits elsewhere, does not show in timers and
-    is not judged here.
+    is not judged here. A single step names no CPU rank that no timer shows to be late.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
     is_tested = candidate.basis is not Basis.UNTESTED
     verdicts = [_contradicted(measures, measures.job.rank_ids.index(rank), is_tested) for rank in candidate.ranks]
     return None if any(words is None for words in verdicts) else verdicts[0]
+
+
+def _seen_once(job: JobFacts) -> bool:
+    """True where CPU ranks are compared in a single step, as marked: one observation of each."""
+    one_step = all(len(f.steps) == 1 and f.step_source != "inferred" for f in job.ranks)
+    return one_step and execution_of(job).computes_on_host
 
 
 def _computes_more(measures: Measures, position: int, least: float) -> bool:
@@ -51,6 +60,8 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     # The timers show a rank that is late, by far more than chance, or what it is fed does.
     if measures.timed_us[position] > 0 or measures.fed_more_us[position] > 0:
         return None
+    if _seen_once(measures.job):
+        return "each rank recorded one step on its CPU, and chance may make any rank the latest in one"
     traced = [
         own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks
     ]

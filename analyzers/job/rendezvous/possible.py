@@ -1,8 +1,8 @@
 """Test of matched operations: nobody leaves a collective before its last member has arrived.
 
 That holds for every operation that two ranks share, whatever their clocks' offset and drift. Where events were sampled
-or filtered, or a file is of another run, the k-th collectives of two files differ and it fails. Then nothing may be
-concluded: no wait, no clock, no late rank.
+or filtered, or a file is of another run, the k-th collectives of two files differ and it fails; where a clock was set,
+it fails from then on. Then nothing may be concluded: no wait, no clock, no late rank.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks
 
 DRIFT = 200e-6  # of two quartz clocks against one another: 100 ppm each is their usual limit
-IMPOSSIBLE_SHARE = 0.1  # of shared operations; one in ten may be torn by a clock that was set, or by a lost event
+IMPOSSIBLE_SHARE = 0.1  # of shared operations; one in ten may be torn by a lost event
 PARTNERS = 8  # ranks that each rank is compared with; all, where there are fewer
-NOT_THE_SAME = "the collectives of these files do not match: events are missing, or a file is from another run"
+_WHY = "events are missing, a clock was set, or a file is from another run"
+NOT_THE_SAME = f"the collectives of these files do not match: {_WHY}"
 
 
 def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
@@ -39,7 +40,8 @@ def disagreeing(ranks: Sequence[RankFacts], matched: Matched) -> list[int]:
 
 
 def _is_impossible(compared: ClockDifference) -> bool:
-    """True where no offset and drift of the clocks lets every member arrive before any left.
+    """True where no offset and drift of the clocks lets every member arrive before any left, in many operations, or in
+    all since some time or until then, as where a clock was set.
 
     Uses operations whose length both ranks know, as a flight recorder may know no end.
     """
@@ -48,16 +50,18 @@ def _is_impossible(compared: ClockDifference) -> bool:
         return False
     middle = (compared.when_ns.max() + compared.when_ns.min()) / 2
     slack = (RESOLUTION_NS + DRIFT * np.abs(compared.when_ns - middle))[has_length]
-    possible = _most_at_once(compared.least_ns[has_length] - slack, compared.most_ns[has_length] + slack)
-    return bool(1 - possible / has_length.sum() > IMPOSSIBLE_SHARE)
+    at_once = _most_at_once(compared.least_ns[has_length] - slack, compared.most_ns[has_length] + slack)
+    changes = np.count_nonzero(np.diff(at_once[np.argsort(compared.when_ns[has_length], kind="stable")]))
+    return bool(changes == 1 or 1 - at_once.mean() > IMPOSSIBLE_SHARE)
 
 
-def _most_at_once(low: Array, high: Array) -> int:
-    """Largest number of intervals [low, high] that share one value."""
+def _most_at_once(low: Array, high: Array) -> Array:
+    """Mask of the most intervals [low, high] that share one value."""
     bounds = np.concatenate((low, high))
     opens = np.repeat([1, -1], (len(low), len(high)))
     order = np.lexsort((-opens, bounds))  # where one ends as another begins, the value is in both
-    return int(np.cumsum(opens[order]).max(initial=0))
+    value = bounds[order][np.argmax(np.cumsum(opens[order]))]
+    return np.asarray((low <= value) & (value <= high))
 
 
 def unmatched(matched: Matched) -> Matched:

@@ -14,6 +14,7 @@ from ddprof.model import (
     COPIES,
     DEVICE_KINDS,
     EVENTS,
+    LOST_RECORDS,
     MEMORY,
     MESSAGE_CALLS,
     OPERATORS,
@@ -22,6 +23,7 @@ from ddprof.model import (
     HealthNote,
     Kind,
 )
+from ddprof.readers.columns.categories import PYTHON_FRAMES
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
 from ddprof.readers.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_modules, traced_script
@@ -55,13 +57,13 @@ class Assembled:
 
 def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     """Sort by start, drop out-of-range events, add the base time; empties `columns` as it goes to save memory."""
-    kind, name, track, ts, dur, correlation, external = _joined(columns)
+    kind, name, track, ts, dur, correlation, external, serial = _joined(columns)
     order = _order(columns, ts, dur, base_time_ns)
     frames, order = _frames(columns, kind, name, order)
     framed = track[frames], ts[frames] + base_time_ns, dur[frames], name[frames]
     if order is not None:
-        kind, name, track, ts, dur, correlation, external = (
-            c[order] for c in (kind, name, track, ts, dur, correlation, external)
+        kind, name, track, ts, dur, correlation, external, serial = (
+            c[order] for c in (kind, name, track, ts, dur, correlation, external, serial)
         )
     dur, clipped = _without_overflow(ts, dur)
     ts = ts + base_time_ns
@@ -87,6 +89,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
         "events": events,
         "tracks": tracks,
         **_sparse(columns, order, base_time_ns),
+        "lost_records": _lost_records(columns, serial, track, ts),
         **{f"script_{what}": table for what, table in script._asdict().items()},
         **{f"module_{what}": table for what, table in modules._asdict().items()},
     }
@@ -97,10 +100,25 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
 
 def _joined(columns: EventColumns) -> list[Array]:
     if not columns.blocks:
-        return [np.empty(0, dtype) for dtype in (np.uint8, np.int32, np.int32, *[np.int64] * 4)]
+        return [np.empty(0, dtype) for dtype in (np.uint8, np.int32, np.int32, *[np.int64] * 5)]
     parts = [list(column) for column in zip(*columns.blocks, strict=True)]
     columns.blocks.clear()
     return [np.concatenate(parts.pop(0)) for _ in range(len(parts))]  # each goes once it is joined
+
+
+def _lost_records(columns: EventColumns, serial: Array, track: Array, ts_ns: Array) -> Table:
+    """LOST_RECORDS by numbers that a file lacks: PyTorch's profiler numbers what it recorded on hosts from 0 on when it
+    writes the file ("Ev Idx"), one thread after another. None where Python frames or memory samples, which are not all
+    kept, have numbers too.
+    """
+    if columns.arguments.memory or any(columns.categories[category] for category in PYTHON_FRAMES):
+        return LOST_RECORDS.empty()
+    rows = np.flatnonzero(serial != NULL)
+    number, first = np.unique(serial[rows], return_index=True)
+    rows, missing = rows[first], np.diff(number) - 1
+    start_ns, end_ns, of = ts_ns[rows[:-1]], ts_ns[rows[1:]], track[rows]
+    holes = (missing > 0) & (of[1:] == of[:-1]) & (start_ns <= end_ns)
+    return LOST_RECORDS.table({"start_ns": start_ns[holes], "end_ns": end_ns[holes], "count": missing[holes]})
 
 
 def _naming_operators(kind: Array, correlation: Array, external: Array, ts_ns: Array, dur_ns: Array) -> Array:

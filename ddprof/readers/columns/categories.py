@@ -12,7 +12,7 @@ from ddprof.readers.columns.kinds import FLOWS, IGNORED, kind_of
 from ddprof.tables import Array
 
 UNKNOWN = 255  # stands for a kind where the category is not known: the event's arguments decide
-_PYTHON = frozenset({"python_function", "Python"})
+PYTHON_FRAMES = frozenset({"python_function", "Python"})
 _DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlation does not
 
 
@@ -40,7 +40,7 @@ class Categories(dict[str, int]):
         kind = kind_of(category)
         code = int(kind) if kind is not None else int(Kind.OTHER) if category in IGNORED else UNKNOWN
         self._kinds.append(code)
-        self._python.append(category in _PYTHON)
+        self._python.append(category in PYTHON_FRAMES)
         self._dropped.append(category in _DROPPED)
         self[category] = number = len(self)
         return number

@@ -35,6 +35,7 @@ _BEGIN_END = frozenset("BEbe")
 _PH, _CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("ph", "cat", "name", "pid", "tid"))
 _TS, _DUR = attrgetter("ts"), attrgetter("dur")
 _EXTERNAL, _CORRELATION, _COLLECTIVE = map(attrgetter, ("external_id", "correlation", "collective"))
+_SERIAL = attrgetter("serial")
 
 
 class Interned(dict[Any, int]):
@@ -91,7 +92,7 @@ class EventColumns:
             columns = kind, block.name, block.track, block.ts_ns, self._durations(block.dur_ns)
             self._device_tracks(kind, block.track, block.events)
             self.arguments.add_scanned(self.rows, kind, block)
-            self._append((*columns, block.correlation, block.external_id))
+            self._append((*columns, block.correlation, block.external_id, block.serial))
 
     def _decoded(self, events: Sequence[Event | None]) -> None:
         present, numbers = self._present(events)
@@ -159,6 +160,7 @@ class EventColumns:
                 self._durations(dur_ns),
                 none if correlation is None else correlation,
                 none if external_id is None else external_id,
+                none,
             )
         )
         self.rows += n
@@ -197,7 +199,8 @@ class EventColumns:
         self._device_tracks(kind, track, events)
         shaped = np.flatnonzero(_HAS_SHAPES[kind] & self._operators.are_used(name))
         self.arguments.add(self.rows, kind, np.array(collectives, np.int64), shaped, events)
-        self._append((kind, name, track, ts, self._durations(dur), correlation, external))
+        serial = to_int64(list(map(_SERIAL, args)))
+        self._append((kind, name, track, ts, self._durations(dur), correlation, external, serial))
 
     def _append(self, block: tuple[Array, ...]) -> None:
         self.blocks.append(block)

@@ -27,7 +27,7 @@ _ONE = msgspec.json.Decoder(Event, float_hook=Decimal)
 # In the scanner's order; all but "rest" are fields of Block.
 _DTYPES = {
     **dict.fromkeys(("category", "name", "track"), "int32"),
-    **dict.fromkeys(("ts_ns", "dur_ns", "correlation", "external_id"), "int64"),
+    **dict.fromkeys(("ts_ns", "dur_ns", "correlation", "external_id", "serial"), "int64"),
     **dict.fromkeys(("begin", "end", "collectives", "stated_as"), "int32"),
     "seq": "int64",
     **dict.fromkeys(("shaped", "dims", "types", "calls", "rest"), "int32"),
@@ -68,6 +68,7 @@ class Block:
     dur_ns: Array
     correlation: Array
     external_id: Array
+    serial: Array
     begin: Array
     end: Array
     collectives: Array

@@ -23,6 +23,7 @@ class Args(msgspec.Struct, gc=False):
     stream: Any = NULL
     device: Any = NULL
     external_id_old: Any = msgspec.field(default=NULL, name="external id")
+    serial: Any = msgspec.field(default=NULL, name="Ev Idx")
     bytes: Any = NULL
     size: Any = NULL
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="Input Dims")

@@ -12,7 +12,7 @@ typedef struct {
 
 typedef struct {
     Field ph, category, name, pid, tid, ts, dur;
-    int64_t correlation, external, external_old;
+    int64_t correlation, external, external_old, serial;
     Field args, dims, types; /* as written, quotes and brackets included */
     int is_odd; /* an argument is not an integer: left to msgspec */
     int is_collective;
@@ -92,6 +92,7 @@ static inline Text read_argument_member(Text key, Text end, Text at, void *into)
     if (IS(key, end, "External id")) return read_argument(at, &event->external, &event->is_odd);
     if (IS(key, end, "correlation")) return read_argument(at, &event->correlation, &event->is_odd);
     if (IS(key, end, "external id")) return read_argument(at, &event->external_old, &event->is_odd);
+    if (IS(key, end, "Ev Idx")) return read_argument(at, &event->serial, &event->is_odd);
     if (IS(key, end, "Input Dims")) return read_any(at, &event->dims, 2);
     if (IS(key, end, "Input type")) return read_any(at, &event->types, 2);
     if (IS(key, end, "Collective name")) event->is_collective = *at != 'n';
@@ -99,7 +100,7 @@ static inline Text read_argument_member(Text key, Text end, Text at, void *into)
 }
 
 static Text read_arguments(Text at, Event *event) {
-    event->correlation = event->external = event->external_old = NO_NUMBER;
+    event->correlation = event->external = event->external_old = event->serial = NO_NUMBER;
     event->is_odd = event->is_collective = 0;
     event->args.at = event->dims.at = event->types.at = NULL;
     if (*at == 'n') return skip_word(at);
@@ -148,6 +149,6 @@ static inline Text read_event_member(Text key, Text end, Text at, void *into) {
 /* From the opening brace of an event to behind its closing one; NULL where msgspec must look at the block. */
 static Text read_event(Text at, Event *event) {
     memset(event, 0, sizeof *event);
-    event->correlation = event->external = event->external_old = NO_NUMBER;
+    event->correlation = event->external = event->external_old = event->serial = NO_NUMBER;
     return read_object(at, read_event_member, event);
 }

@@ -21,7 +21,7 @@ enum { USED_NOTHING, USED_SHAPES, USED_ALL };
 /* ------------------------------------------------------------------------------------------- a block */
 
 enum {
-    CATEGORY, NAME, TRACK, TS, DUR, CORRELATION, EXTERNAL, BEGIN, END,
+    CATEGORY, NAME, TRACK, TS, DUR, CORRELATION, EXTERNAL, SERIAL, BEGIN, END,
     COLLECTIVES, STATED_AS, SEQ, SHAPED, DIMS, TYPES, CALLS, REST, COUNTS, COLUMNS
 };
 
@@ -33,6 +33,7 @@ static int keep(Column *columns, const Event *event, Text block, Text at, Text e
     done &= push32(&columns[CATEGORY], numbers[0]) & push32(&columns[NAME], numbers[1]);
     done &= push32(&columns[TRACK], numbers[2]) & push64(&columns[TS], ns[0]) & push64(&columns[DUR], ns[1]);
     done &= push64(&columns[CORRELATION], event->correlation) & push64(&columns[EXTERNAL], external);
+    done &= push64(&columns[SERIAL], event->serial);
     return done & push32(&columns[BEGIN], at - block) & push32(&columns[END], end - block);
 }
 

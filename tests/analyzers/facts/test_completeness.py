@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gloo_traces import TENSOR, Events, all_reduce, in_steps, operator
 from kineto_run import Script
 from labelled_runs import Runs
 
@@ -167,12 +168,16 @@ def without_pairs(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) ->
     return without(trace, gone)
 
 
-def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> None:
-    draw = np.random.default_rng(3)
-    facts = rank_facts(without_pairs(trace, lambda calls, _: draw.random(len(calls)) < SHARE))
-    assert [note for note in facts.health if "launch work did so in one step only" in note.issue]
+def test_losses_of_both_halves_and_a_clock_that_is_off_are_said_and_blame_nobody(trace: RankTrace) -> None:
+    draw, events = np.random.default_rng(3), trace.events
+    lost = without_pairs(trace, lambda calls, _: draw.random(len(calls)) < SHARE)
+    early_ns = 10**6 * np.isin(events["kind"], DEVICE_KINDS)
+    early = replace(trace, events=events.replace(ts_ns=events["ts_ns"] - early_ns))
     causes = {CAUSE_CODE["unknown"], CAUSE_CODE["memcpy"]}  # copies are recorded, whatever else is lost
-    assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) <= causes
+    for damaged, words in ((lost, "launch work did so in one step only"), (early, "before the call that launches it")):
+        facts = rank_facts(damaged)
+        assert [note for note in facts.health if words in note.issue]
+        assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) <= causes
 
 
 @pytest.mark.parametrize(
@@ -182,11 +187,22 @@ def test_losses_of_both_halves_are_said_and_blame_nobody(trace: RankTrace) -> No
 )
 def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
     other = without_pairs(trace, is_lost)
-    assert lost_pairs_note(other, find_steps(other)[0]) == []
+    steps = find_steps(other)[0]
+    assert lost_pairs_note(other, steps) == lost_pairs_note(other, steps.take(np.empty(0, np.int64))) == []
 
 
-def test_a_trace_without_a_step_has_no_pairs(trace: RankTrace) -> None:
-    assert lost_pairs_note(trace, find_steps(trace)[0].take(np.empty(0, np.int64))) == []
+# Records numbered by twos lack every other one; a clock set back makes operators overlap.
+@pytest.mark.parametrize(("number", "moved_us"), [(1, 0), (2, 0), (1, 300)])
+def test_cpu_ranks_with_lost_records_or_clocks_set_are_not_compared(tmp_path: Path, number: int, moved_us: int) -> None:
+    def play(rank: int, began: float) -> Events:
+        adds = [operator(rank, "aten::add", began + at, 400) for at in (100, 600 - moved_us * rank)]
+        spans = [*adds, *all_reduce(rank, began + 20_000 - 10_000 * rank, 8_000, 1_000 + 10_000 * rank)]
+        before = round(began / 30_000) * len(spans)
+        return [{**e, "args": {**TENSOR, "Ev Idx": (before + at) * number}} for at, e in enumerate(spans)]
+
+    run, is_whole = in_steps(tmp_path / "run", STEPS, 30_000, play), number == 1 and not moved_us
+    assert bool(run.job.not_compared) != is_whole and any(f.ranks for f in run.report.findings) == is_whole
+    assert not any(f.ranks for f in in_steps(tmp_path / "one", 1, 30_000, play).report.findings)
 
 
 def test_records_lost_one_by_one_leave_their_other_half(trace: RankTrace) -> None:

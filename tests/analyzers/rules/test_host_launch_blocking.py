@@ -69,12 +69,9 @@ def test_launches_that_outlast_kernels_explain_an_idle_device(tmp_path: Path, du
         assert candidates(other, blocked.measures) == [] and candidates(ID, twin.measures) == []
 
 
-def test_a_call_that_waits_after_each_kernel_is_another_thing(tmp_path: Path) -> None:
+def test_launches_that_wait_on_one_rank_are_named_and_calls_that_wait_are_not(tmp_path: Path) -> None:
     synced = run(tmp_path, synchronised, synchronised)
     assert candidates(ID, synced.measures) == [] and serious(synced.report) == {"host.sync": ()}
-
-
-def test_one_rank_whose_launches_wait_is_named(tmp_path: Path) -> None:
     one = run(tmp_path, usual, usual, blocking)
     assert serious(one.report) == {ID: (2,)} and "on rank 2" in candidate(ID, one.measures).summary
 

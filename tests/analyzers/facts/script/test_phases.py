@@ -50,9 +50,6 @@ def test_a_closure_is_no_part_of_the_optimizer(tmp_path: Path) -> None:
     phases = host_phases(training_spans(facts), call_tree(facts), phase_ranges(facts.phases))
     assert lengths_ms(phases.optimizer) == [2.0] and lengths_ms(phases.loss) == [3.0]
     assert call_tree(facts).in_closure.sum() == 4  # closure, loss, and a frame of each pass
-
-
-def test_samples_in_a_closure_are_beside_the_optimizer(tmp_path: Path) -> None:
     facts, tree = closure_loop(tmp_path), call_tree(closure_loop(tmp_path))
     at = {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
     sampled = replace(facts, script_totals=totals(("optimizer", at["loss_of"], 9), ("optimizer", at["step"], 4)))

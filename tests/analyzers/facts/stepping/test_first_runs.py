@@ -32,13 +32,10 @@ def test_a_first_run_that_compiles_is_start_up(tmp_path: Path, region: str, held
     assert report.ledger.job["other"] == pytest.approx(held_us, rel=0.02)
 
 
-def test_the_two_first_runs_of_a_script_are_left_out_of_its_steps(tmp_path: Path) -> None:
+def test_first_runs_of_a_script_are_left_out_of_its_steps(tmp_path: Path) -> None:
     report = report_of(tmp_path, "forward", 298e3, 364e3, 0, 0)
     assert report.verdict.bound == "compute" and not report.findings
     assert "step 0 took 299 ms (first runs of what is compiled then)" in " ".join(note.issue for note in report.health)
-
-
-def test_a_phase_of_the_compiler_says_so_of_a_region_that_runs_but_once(tmp_path: Path) -> None:
     report = report_of(tmp_path, COMPILED, 364e3, phase="backend_compile (dynamo_timed)")
     assert "only start-up was recorded" in report.verdict.headline
 

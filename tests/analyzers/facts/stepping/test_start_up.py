@@ -73,7 +73,4 @@ def test_what_the_profiler_records_of_its_own_work_is_no_slow_host() -> None:
     row = {"index": [0], "start_ns": [0], "end_ns": [100], "mark_ns": [0], "mark_end_ns": [100]}
     assert intervals.length(start_up(once, STEPS.table(row))) == 50
     assert not intervals.length(start_up(once, STEPS.table({name: cell * 2 for name, cell in row.items()})))
-
-
-def test_start_up_without_idle_time_books_nothing() -> None:
     assert not len(book_start_up(GAPS.empty(), intervals.union(np.array([0]), np.array([10]))))

@@ -72,16 +72,13 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
 
 
-def test_what_explains_little_or_has_no_stacks_or_peers_is_not_named(tmp_path: Path) -> None:
+def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_path: Path) -> None:
     """A rank that is slow everywhere runs nothing alone."""
     assert runs_alone(run(tmp_path, [], slow=3.0).job.ranks, 0, 6_000.0) is None
     little = run(tmp_path, [("train.py(88): report_samples", 1_000.0)]).job.ranks
     assert [runs_alone(little, 0, late_us) is None for late_us in (4_000.0, 1_500.0)] == [True, False]
     ranks = run(tmp_path, REPORTS, frames=False).job.ranks
     assert runs_alone(ranks, 0, 4_000.0) is runs_alone(ranks[:1], 0, 4_000.0) is None
-
-
-def test_ranks_that_others_wait_for_are_asked_for_their_line(tmp_path: Path) -> None:
     ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
     assert alone_by_rank(ranks, blame, 10_000.0, ()) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
 

@@ -85,10 +85,6 @@ def test_a_function_that_calls_the_model_beside_the_steps_evaluates(labelled: Ru
     assert seen is not None and (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
     training = facts.script_totals.take(facts.script_totals["stack"] != 3)
     assert seen_evaluating(replace(facts, script_totals=training)) is None
-
-
-def test_collectives_of_a_sharded_model_are_beside_the_passes_where_its_call_is(labelled: Runs) -> None:
-    facts = looped(labelled, 20)
     met = totals(("collective", 1, 7), ("collective", 3, 40))
     facts = replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, met]))
     assert calls_beside(facts) == (20 + 40, 72 + 47)

@@ -224,16 +224,13 @@ def job(*links: Link, hosts: str = "aaaa", late_ns: int = 50_000, stages: Any = 
     )
 
 
-def test_the_slow_pair_is_named_whoever_waited_by_the_ends_of_its_messages() -> None:
+def test_the_slow_pair_is_named_by_the_ends_of_its_messages_and_costs_time_in_steps() -> None:
     compared, slow = stage_links(job((0, 1, FAST, 8), (1, 2, SLOW, 8), (2, 3, FAST, 8)))
     assert compared == 3 and slow is not None
     assert (slow.pairs, slow.culprits, slow.ratio) == (((1, 2),), (1, 2), pytest.approx(3.0))
     assert slow.excess_us == pytest.approx(6 / 2 * (SLOW - FAST) / 1e3)
     assert stage_links(job()) == (0, None) and all(len(ends) == 0 for ends in message_ends(job()))
     assert np.array_equal(message_ends(job((2, 1, FAST, 8))), [[1] * 6, [2] * 6])
-
-
-def test_messages_outside_the_steps_cost_no_step_time() -> None:
     _, slow = stage_links(job((1, 2, SLOW, 8), (0, 1, FAST, 8), (2, 3, FAST, 8), until_ns=2_900_000))
     assert slow is not None and slow.excess_us == pytest.approx(3 / 2 * (SLOW - FAST) / 1e3)
 

@@ -11,8 +11,8 @@ From a tenth of the step it is named, whatever the traced steps hold; its gain i
 will do for a rank on a CPU for a tenth of the run more than peers: stops take no CPU time. So is one that samples saw
 in a line for 5 % of the step, unlike its peers, beyond chance: busy cores stop any rank.
 Limits: a rank is named where it is late in more steps than chance explains, or in all and for nearly all waiting. Waits
-for ranks without a trace name nobody, nor do those for one that began later and takes no longer. Stages of a pipeline wait
-by design and are judged by its own rules.
+for ranks without a trace name nobody, nor do those for one that began later and takes no longer. Stages of a pipeline
+wait by design and are judged by its own rules.
 Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 5.
 """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.script.host_time import computes
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts

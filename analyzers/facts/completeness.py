@@ -113,15 +113,15 @@ def lost_calls_note(trace: RankTrace, steps: Table, ops: Table) -> list[HealthNo
 
 
 def device_clock_note(trace: RankTrace, ops: Table) -> list[HealthNote]:
-    """A note where work begins before the call that launches it (`ops`: DEVICE_OPS): the device's clock was off, or was
-    set, and what the host did while the device was idle is unknown.
+    """A note where more than LOST_SHARE of the work begins before the call that launches it (`ops`: DEVICE_OPS): the
+    device's clock was off, or was set, and what the host did while the device was idle is unknown. Single launches may
+    be restored from the operator around them.
     """
-    early_ns = int((ops["launch_ns"] - ops["start_ns"])[ops["launch_ns"] != NULL].max(initial=0))
-    if early_ns <= RESOLUTION_NS:
+    early_ns = (ops["launch_ns"] - ops["start_ns"])[ops["launch_ns"] != NULL]
+    if (early_ns > RESOLUTION_NS).sum() <= LOST_SHARE * len(early_ns):
         return []
-    issue = (
-        f"{trace.path}: work of the device begins up to {format_us(early_ns / 1e3)} before the call that launches it"
-    )
+    by = format_us(float(early_ns.max()) / 1e3)
+    issue = f"{trace.path}: work of the device begins up to {by} before the call that launches it"
     return [HealthNote(issue, "the two have different clocks, so no rank is blamed for host time", "error")]
 
 

@@ -106,7 +106,7 @@ def steady_steps(
     and there is nothing else to show (job/scope.py).
     """
     unchanged = tuple(ranks)
-    numbers = ranks[0].steps["index"]
+    numbers = np.unique(ranks[0].steps["index"])  # a clock that was set back puts them out of order
     for facts in ranks[1:]:
         numbers = np.intersect1d(numbers, facts.steps["index"])
     if not len(numbers) and len(ranks) > 1:

@@ -63,6 +63,13 @@ def test_a_step_whose_cost_occurs_once_is_left_out(labelled: Runs, tmp_path: Pat
     assert note.severity == "info" and words in note.issue
 
 
+def test_steps_that_a_clock_set_back_puts_out_of_order_are_left_out_by_number(labelled: Runs, tmp_path: Path) -> None:
+    facts = rank_facts(next(iter(told(labelled, tmp_path, retold.held_up(0, 3 * STEP_US, "launch")).recorded())))
+    numbers = facts.steps["index"][::-1]
+    ((kept,), (only,)) = steady_steps((replace(facts, steps=facts.steps.replace(index=numbers)),))
+    assert only.number == numbers[0] and kept.steps["index"].tolist() == numbers[1:].tolist()
+
+
 def test_start_up_profiler_edges_and_a_lone_pause_are_in_no_count(labelled: Runs, tmp_path: Path) -> None:
     changes = [retold.held_up(0, 9e5, "launch"), retold.held_up(0, 6e4, "open"), retold.held_up(2, 1e5, "close")]
     run = told(labelled, tmp_path, *changes)

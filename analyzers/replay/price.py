@@ -20,7 +20,7 @@ from ddprof.analyzers.replay.changes.table import KINDS, kind_of
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.analyzers.replay.shared_cores import SharedHost, hosts_sharing_cores, simulate_on_shared_cores
 from ddprof.analyzers.replay.simulate import simulate
-from ddprof.analyzers.replay.unprofiled.run import UnprofiledRun, unprofiled_run
+from ddprof.analyzers.replay.unprofiled import UnprofiledRun, unprofiled_run
 from ddprof.findings import Candidate, Change, Recoverable
 
 MAX_KNOWN = 10_000  # replays remembered: a report makes hundreds, the sliders of a page that is open for days no end

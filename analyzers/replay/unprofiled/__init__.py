@@ -1,1 +1,0 @@
-"""The recorded run as it would be without the profiler."""

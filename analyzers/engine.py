@@ -31,11 +31,12 @@ from ddprof.analyzers.workers.local import in_processes, processes
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities
+from ddprof.readers.admission.discover import NO_TRACE
 from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 from ddprof.readers.admission.runs import run_folder
 from ddprof.readers.files.names import stem
 from ddprof.readers.formats import formats
-from ddprof.readers.side_files.manifests import read_commit, read_step_times
+from ddprof.readers.side_files.manifests import read_commit, read_step_times, run_end
 from ddprof.readers.source import OnlyLogs
 from ddprof.report.model import Report
 from ddprof.untrusted.stores import refusals
@@ -148,7 +149,7 @@ def load_runs(paths: Sequence[str | os.PathLike[str]], options: Options | None =
                 run = _load(job.label, members, [*found_notes, *job.notes], options)
                 yield replace(run, notes=(*run.notes, *sample_notes(sampled, run.job), *keeping_notes))
     if not loaded:
-        raise _without_traces(paths, "; ".join(failures[:3]) or "no trace found")
+        raise _without_traces(paths, "; ".join(failures[:3]) or NO_TRACE)
 
 
 def _discover(paths: Sequence[str | os.PathLike[str]], window: int | None) -> Inventory:
@@ -162,7 +163,13 @@ def _discover(paths: Sequence[str | os.PathLike[str]], window: int | None) -> In
 def _without_traces(paths: Sequence[str | os.PathLike[str]], reason: str) -> NoUsableInput:
     """The error for input without a usable trace; for a failed job it begins with the cause."""
     failure = failure_of(os.path.join(path, "manifest.json") for path in paths)
-    return NoUsableInput(reason if failure is None else f"the job failed: {failure.sentence} ({reason})")
+    if failure is not None:
+        return NoUsableInput(f"the job failed: {failure.sentence} ({reason})")
+    end = next(filter(None, map(run_end, map(str, paths))), None)
+    if end is None or NO_TRACE not in reason:
+        return NoUsableInput(reason)
+    job = "the job goes on, or was killed," if end.exit_code is None else "the job ended"
+    return NoUsableInput(f"{reason}: {job} before its first trace window closed")
 
 
 def _load(label: str, results: Sequence[RankResult], admission: Sequence[HealthNote], options: Options) -> LoadedRun:

@@ -39,6 +39,11 @@ def test_what_to_type_next_is_of_the_report_above_it(ddprof, saved: Path, tmp_pa
     assert out.index("Findings: none") < out.index("Next: ddprof explain input.straggler")
 
 
+def test_a_run_without_a_trace_window_says_so(ddprof, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"schema": "ddprof.run/1", "exit_code": 0}', encoding="utf-8")
+    assert "the job ended before its first trace window closed" in ddprof("analyze", str(tmp_path))[2]
+
+
 STARTS = {"x.json": "{", "x.md": "### Compute-bound", "x.txt": "mnist", "x.html": "<!doctype html>"}
 
 

@@ -38,6 +38,7 @@ LATE_EVENTS_BYTES = 64 << 20
 LATE_EVENTS_TOGETHER_BYTES = 2 << 30  # the same in all files below one path: a folder of a thousand logs takes 14 s
 MOST_NAMED = 8  # paths in a line of error: an upload may have thousands
 MOST_LOGS = 4  # of training beside traces that are read for a note each: a log of 22 MB of iterations takes 7 s
+NO_TRACE = "no trace found"
 _EVENTS = b'"traceEvents"'
 
 
@@ -265,7 +266,7 @@ def _nothing(paths: Sequence[str | os.PathLike[str]], files: list[Found], notes:
     kinds, more = Counter(f.sniffed.what for f in files), max(0, len(paths) - MOST_NAMED)
     seen = "; ".join(f"{n} × {what}" for what, n in kinds.most_common(3)) or "no file named like one"
     named = ", ".join(os.fspath(p) for p in paths[:MOST_NAMED]) + (f" and {more:,} more" if more else "")
-    return f"{named}: no trace found ({seen})" + (refused and f". {refused}")
+    return f"{named}: {NO_TRACE} ({seen})" + (refused and f". {refused}")
 
 
 def _split_parts(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:

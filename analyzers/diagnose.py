@@ -24,6 +24,7 @@ from ddprof.analyzers.trust.confidence import confidence, doubts_of
 from ddprof.analyzers.trust.ledger_price import ledger_price
 from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import (
+    LINE_SHARE,
     NAMED_SHARE,
     Abstention,
     Candidate,
@@ -43,7 +44,6 @@ Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
 DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
 
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
-MIN_SHARE = 0.005  # of the step: smaller gains are not worth a line
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
 CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is none
@@ -145,7 +145,7 @@ def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abst
 
 def _worth(candidates: Sequence[Candidate], measures: Measures, pricer: Pricer) -> list[tuple[float, Candidate]]:
     """Candidates worth a line with their gains (us), largest first and bounds last."""
-    least_us = MIN_SHARE * measures.step_us
+    least_us = LINE_SHARE * measures.step_us
     priced = [(pricer.gain_us(candidate), candidate) for candidate in candidates]
     ranked = sorted(priced, key=lambda one: (one[1].is_bound, -one[0], not one[1].ranks, one[1].id))
     return [(gain, c) for gain, c in ranked if gain >= least_us or not c.changes or _costs_clearly(c, measures)]
@@ -172,7 +172,7 @@ def _explain(
             finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
         if (
             not is_own
-            and finding.recoverable_us.value < MIN_SHARE * measures.step_us
+            and finding.recoverable_us.value < LINE_SHARE * measures.step_us
             and not _costs_clearly(candidate, measures)
         ):
             continue

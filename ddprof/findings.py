@@ -11,6 +11,7 @@ from ddprof.change_kinds import KindOfChange
 from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
+LINE_SHARE = 0.005  # of the step: smaller gains are not worth a line
 WARNING_SHARE = 0.03  # of the step, recoverable (docs/verdict.md)
 PROFILED_SHARE = 0.03  # of the step: what the profiler costs is worth a word
 NAMED_SHARE = 0.05  # of the step lost to ranks that can be named
@@ -255,13 +256,13 @@ def told_gain(finding: Finding, step_us: float, bare_us: float | None) -> tuple[
 
 
 def severity_of(finding: Finding, step_us: float, bare_us: float | None) -> str:
-    """Severity of a finding by the gain that is told. It is not "critical" where its range begins at 0; it is "info"
-    where, besides, its value is below that limit, its cause was deduced, or it accuses ranks and is as likely wrong as
-    right.
+    """Severity of a finding by the gain that is told. It is not "critical" where its range begins at next to nothing;
+    it is "info" where, besides, its value is below that limit, its cause was deduced, or it accuses ranks and is as likely
+    wrong as right.
     """
     gain, of_us = told_gain(finding, step_us, bare_us)
     by_share = severity(gain.value, of_us)
-    if gain.low > 0 or by_share == "info":
+    if gain.low >= LINE_SHARE * of_us or by_share == "info":
         return by_share
     is_seen = by_share == "critical" and finding.basis != Basis.DEDUCED.value
     is_firm = finding.confidence > EVEN if finding.ranks else is_seen

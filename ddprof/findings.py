@@ -256,9 +256,9 @@ def told_gain(finding: Finding, step_us: float, bare_us: float | None) -> tuple[
 
 
 def severity_of(finding: Finding, step_us: float, bare_us: float | None) -> str:
-    """Severity of a finding by the gain that is told. It is not "critical" where its range begins at next to nothing;
-    it is "info" where, besides, its value is below that limit, its cause was deduced, or it accuses ranks and is as likely
-    wrong as right.
+    """Severity of a finding by the gain that is told. It is not "critical" where its range begins at next to nothing.
+    It is "info" where, besides, its value is below that limit, its cause was deduced, or it accuses ranks and is as
+    likely wrong as right.
     """
     gain, of_us = told_gain(finding, step_us, bare_us)
     by_share = severity(gain.value, of_us)

@@ -18,6 +18,7 @@ from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stac
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, lines_of
 from ddprof.analyzers.job.script.occupying import calls_beside
+from ddprof.analyzers.job.script.places import shown_place
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
 from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
 from ddprof.averages import typical
@@ -60,13 +61,8 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
         Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
         Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
     )
-    fix = Fix(
-        setting=words,
-        current="Python",
-        suggested="less often, for all tensors at once, or outside the training thread",
-        why=f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step",
-        source="PyTorch performance tuning guide",
-        alters=Alters.CHORE,
+    fix = _less_often(
+        words, f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step"
     )
     return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
 
@@ -78,8 +74,8 @@ def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> 
     outside_us = longer_outside_us(ranks, measures.step_us)
     if outside_us is None or not all(map(has_frames, ranks)):
         return None
-    waits = {wait.source_line for facts in ranks for wait in facts.sidecar.syncs}
-    seen = {words: of for words, of in _seen(ranks, REST).items() if not any(line in words for line in waits)}
+    waits = tuple(f"{shown_place(facts, wait.source_line)} " for facts in ranks for wait in facts.sidecar.syncs)
+    seen = {words: of for words, of in _seen(ranks, REST).items() if not words.startswith(waits)}
     words = max(seen, key=lambda one: sum(seen[one]), default="")
     if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(np.array(seen[words]))):
         return None
@@ -92,16 +88,20 @@ def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> 
         Evidence(f"steps outside the trace take {format_us(outside_us)}, traced ones {format_us(measures.step_us)}"),
         Evidence(f"{samples:.0f} of {sum(every):.0f} samples of the run are in {words}"),
     )
-    fix = Fix(
+    fix = _less_often(words, f"{format_share(cost)} of the run is spent in it, mostly outside the traced steps")
+    summary = f"Python code of the script takes {format_share(cost)} of the run, mostly {words}"
+    return _timed(measures, rule_id, cost, shares, summary, evidence, fix)
+
+
+def _less_often(words: str, why: str) -> Fix:
+    return Fix(
         setting=words,
         current="Python",
         suggested="less often, for all tensors at once, or outside the training thread",
-        why=f"{format_share(cost)} of the run is spent in it, mostly outside the traced steps",
+        why=why,
         source="PyTorch performance tuning guide",
         alters=Alters.CHORE,
     )
-    summary = f"Python code of the script takes {format_share(cost)} of the run, mostly {words}"
-    return _timed(measures, rule_id, cost, shares, summary, evidence, fix)
 
 
 def _with_line(

@@ -148,7 +148,7 @@ class Pricer:
 def pricer(graph: Graph, measures: Measures) -> Pricer:
     """A pricer with the unmodified run replayed."""
     profiled = Baseline(Scenario(), simulate(graph), measures.step_us)
-    unprofiled = unprofiled_run(graph, profiled, unprofiled_step_us(measures.job), apart_us(measures.job))
+    unprofiled = unprofiled_run(graph, profiled, unprofiled_step_us(measures.job.ranks), apart_us(measures.job))
     return Pricer(graph, measures, profiled, hosts_sharing_cores(graph), unprofiled)
 
 

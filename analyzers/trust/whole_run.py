@@ -74,7 +74,7 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
         return None
     excess_ns = inside[position] - float(np.median(inside[peers]))
     late_us = float(measures.late_us[position])
-    bare_us = unprofiled_step_us(measures.job)
+    bare_us = unprofiled_step_us(measures.job.ranks)
     if not is_tested and bare_us is not None and measures.step_us - bare_us >= MOST * late_us:
         return (
             f"in the traced steps only: {len(others[position])} others take {format_us(bare_us)}, the traced "

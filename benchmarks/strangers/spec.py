@@ -71,11 +71,9 @@ def draw(seed: int, number: int, ranks: int = 2, steps: int = 50, device: str = 
     when = "always" if is_steady else chance.choice(WHEN[1:])
     width, depth, batch = (chance.choice(sizes) for sizes in (WIDTHS, DEPTHS, BATCHES))
     flops = 6 * batch * width * width * depth
-    on_cpu_ms, on_gpu_ms = (
-        _OVERHEAD_MS + flops / _FLOPS_PER_MS,
-        _GPU_OVERHEAD_MS + flops * POSITIONS / _GPU_FLOPS_PER_MS,
-    )
-    step_ms = on_cpu_ms if device == "cpu" else on_gpu_ms
+    step_ms = _OVERHEAD_MS + flops / _FLOPS_PER_MS
+    if device == "cuda":
+        step_ms = _GPU_OVERHEAD_MS + flops * POSITIONS / _GPU_FLOPS_PER_MS
     amount = round(max(2.0, chance.choice(SHARES) * step_ms), 1)
     in_helper = chance.random() < 0.6
     return Spec(

@@ -37,15 +37,11 @@ Average = Callable[[Sequence[int]], Any]
 Part = Callable[[StepTimes], int | None]  # ns that a part takes of a step; None where its timers do not say
 
 
-def unprofiled_step_us(job: JobFacts) -> float | None:
+def unprofiled_step_us(ranks: Sequence[RankFacts]) -> float | None:
     """The typical unprofiled step: the median over ranks of each rank's mean over its typical steps.
 
     None where a rank has fewer than MIN_STEPS unprofiled steps.
     """
-    return _unprofiled_us(job.ranks)
-
-
-def _unprofiled_us(ranks: Sequence[RankFacts]) -> float | None:
     means = [average_ns(typical_steps(facts), attrgetter("length_ns")) for facts in ranks]
     timed = [ns for ns in means if ns is not None]
     return median(timed) / 1e3 if timed and len(timed) == len(means) else None
@@ -74,7 +70,7 @@ def unprofiled_steps(facts: RankFacts) -> list[StepTimes]:
 def longer_outside_us(ranks: Sequence[RankFacts], step_us: float) -> float | None:
     """The typical unprofiled step of devices where it is clearly longer than the profiled one, which the profiler does
     not shorten: something makes it longer that no window holds. None elsewhere."""
-    outside_us = None if any(map(computes, ranks)) else _unprofiled_us(ranks)
+    outside_us = None if any(map(computes, ranks)) else unprofiled_step_us(ranks)
     return outside_us if outside_us is not None and 0 < GROWN * step_us < outside_us else None
 
 

@@ -50,7 +50,7 @@ def started_each_step(measures: Measures) -> Candidate | None:
     loading_us = np.array([usual_loading_us(facts) for facts in ranks])
     costs = [fetch_cost(facts) for facts in ranks]
     batch_us = np.array([0.0 if cost is None or cost.timed.workers else cost.fetch_us for cost in costs])
-    step_us = unprofiled_step_us(measures.job) or measures.step_us
+    step_us = unprofiled_step_us(measures.job.ranks) or measures.step_us
     share = float(averages.typical(np.maximum(loading_us - batch_us, 0.0))) / step_us
     if share < LEAST_SHARE:
         return None

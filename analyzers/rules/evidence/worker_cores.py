@@ -43,7 +43,7 @@ def taken_cores(measures: Measures) -> TakenCores | None:
     if not processors.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
         return None
     cpu_us = np.array([(one.cpu_ns or 0) / 1e3 if one is not None and one.workers else 0.0 for one in timed])
-    cores = cpu_us * measures.host_counts["dataloader"] / (unprofiled_step_us(measures.job) or measures.step_us)
+    cores = cpu_us * measures.host_counts["dataloader"] / (unprofiled_step_us(measures.job.ranks) or measures.step_us)
     many = processors.local_ranks or len(ranks)
     computing = float(cores.mean()) * many
     part = min(1.0, computing / processors.usable)

@@ -186,7 +186,7 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def warm_import() -> None:
-    """Import the modules that opening a window needs, so that the first one does not delay a step."""
+    """Import what opening a window needs, so that the first one does not delay a step, and set what Kineto reads."""
     importlib.import_module("torch.profiler")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # Kineto writes USDT lines to the job's stderr otherwise
     # Else CUPTI stays attached after a window and slows each launch: launch-bound steps of 4 ms by a fifth on an H200

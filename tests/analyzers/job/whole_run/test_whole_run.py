@@ -82,7 +82,7 @@ def test_workers_that_live_on_or_start_fast_are_not_told(tmp_path: Path, sidecar
 
 def test_the_unprofiled_step_leaves_warm_up_export_and_odd_blocks_out(tmp_path: Path) -> None:
     run = loaded(tmp_path)
-    assert unprofiled_step_us(run.job) is None  # nothing was timed
+    assert unprofiled_step_us(run.job.ranks) is None  # nothing was timed
     assert priced(run, [20_000.0] * 7).unprofiled is None  # too few to say
     bare = priced(run, [18_000.0, 22_000.0] * 6)
     assert bare.unprofiled is not None and bare.unprofiled.step_us == pytest.approx(20_000.0)

@@ -200,8 +200,7 @@ def test_forty_kinds_of_secrets_are_nowhere(tmp_path: Path, ddprof: Callable[...
     for line in (*asked, f"report -o {page}", f"export --to csv -o {tables}"):
         command, *words = line.split()
         told[line] = "".join(map(str, ddprof(command, str(run.folder), *words)))
-    assert page.is_file() and tables.is_dir()
-    written = [path for path in (*run.folder.iterdir(), page, *tables.iterdir()) if path.is_file()]
+    written = [page, *(path for path in (*run.folder.iterdir(), *tables.iterdir()) if path.is_file())]
     told |= {path.name: _text(path) for path in written}
     secrets = {*(part for text, part in KINDS.items() if " " not in part), "inthesource42", "nextword43", "envvalue44"}
     assert [(name, secret) for name, text in told.items() for secret in secrets if secret in text] == []

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cpu_loop import cpu_loop
 from kineto_run import Script, in_step, loaded
+from msgspec import structs
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.engine import LoadedRun
@@ -17,6 +18,7 @@ from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, paths_of
 from ddprof.analyzers.job.script.alone import runs_alone as seen_alone
 from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
+from ddprof.sidecar import CpuTime, CpuWaits
 from ddprof.tables import NULL, Table, concat
 
 MS = 1_000_000
@@ -99,10 +101,19 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert found and found.held == "spends the extra time in helpers.py:2 walk()" and found.peers_us
 
 
-@pytest.mark.parametrize(("mine", "theirs", "named"), [(30, 6, True), (12, 8, False), (9, 3, False), (40, 30, False)])
-def test_a_function_that_takes_one_rank_longer_is_named(tmp_path: Path, mine: int, theirs: int, named: bool) -> None:
-    """Twice as long, and beyond chance: busy cores put samples anywhere, and a loop says nothing."""
+@pytest.mark.parametrize(
+    ("mine", "theirs", "waited", "named"),
+    [(30, 6, 0, True), (12, 8, 0, False), (9, 3, 0, False), (40, 30, 0, False), (30, 6, 4, False), (30, 6, 1, True)],
+)
+def test_a_function_that_takes_one_rank_longer_is_named(
+    tmp_path: Path, mine: int, theirs: int, waited: int, named: bool
+) -> None:
+    """Twice as long without its waits for a CPU, beyond chance: busy cores put samples anywhere, loops say nothing."""
     late, others = unseen(tmp_path)
+    late, *others = (
+        replace(facts, sidecar=structs.replace(facts.sidecar, cpu_waits=CpuWaits(run=CpuTime(10, 3, waits))))
+        for facts, waits in ((late, waited), *((facts, 0) for facts in others))
+    )
     main, report = (_stack_of(late, name) for name in ("main", "report_samples"))
     peers = [_with_totals(facts, {main: 60 - theirs, report: theirs}) for facts in others]
     found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)

@@ -63,14 +63,16 @@ def test_every_epoch_but_the_first_starts_workers(first: int) -> None:
     assert remade_workers(recorded(steps=12, first=first)) == []  # a short run says nothing
 
 
-def said(folder: Path, sidecar: Sidecar) -> list[Candidate]:
-    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(sidecar, rank=rank)) for rank in range(2)]
-    return candidates("input.starved", run_of(ranks).measures)
+def said(folder: Path, *sidecars: Sidecar, rule: str = "input.starved") -> list[Candidate]:
+    each = enumerate(sidecars if len(sidecars) > 1 else sidecars * 2)
+    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(of, rank=rank)) for rank, of in each]
+    return candidates(rule, run_of(ranks).measures)
 
 
-def test_workers_that_are_made_again_are_kept(tmp_path: Path) -> None:
-    (candidate,) = said(tmp_path, recorded())
-    assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == ()
+@pytest.mark.parametrize(("rule", "other", "late"), [("input.starved", True, ()), ("input.straggler", False, (0,))])
+def test_workers_that_are_made_again_are_kept(tmp_path: Path, rule: str, other: bool, late: tuple[int, ...]) -> None:
+    (candidate,) = said(tmp_path, recorded(), recorded(start_ns=START_NS if other else 0), rule=rule)
+    assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == late
     share = START_NS / (EPOCH * (STEP_NS + FETCH_NS) + START_NS)
     assert candidate.lost_us == pytest.approx(share * 20_500.0, rel=0.2)
 

@@ -18,6 +18,7 @@ _RUN_FILE = re.compile(
     rb'\{[^{]{0,400}"findings":.{0,4000}"expected_bound":',
     re.S,
 )
+_SIZE_BYTES = 8  # before the header of kept facts (analyzers/facts/cache/entries.py)
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
@@ -162,6 +163,8 @@ def sniff(sample: Sample) -> Sniffed:
     for name, candidate in formats().items():
         if candidate.is_sure is not None and candidate.is_sure(sample):
             return Sniffed(name, candidate.what)
+    if sample.head[_SIZE_BYTES:].startswith(b'{"sizes":['):
+        return Sniffed("run_file", "kept facts of ddprof")
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:
         return Sniffed("run_file", f"a {ours['what'].decode()} file of ddprof")

@@ -57,8 +57,14 @@ class Beginning:
             if start is not None:
                 return start
         if is_last or len(self.text) > MAX_HEADER_BYTES or self._is_over():
-            return Start(TextLayout.NONE)
+            return self._behind_damage()
         return None
+
+    def _behind_damage(self) -> Start:
+        """The list by its key alone, in a root whose strings or brackets do not match; else none."""
+        is_broken = self.text.startswith(b"{") and self._root_end is None
+        key = _KEY.search(self.text) if is_broken else None
+        return Start(TextLayout.NONE) if key is None else Start(TextLayout.IN_OBJECT, key.end())
 
     def _is_over(self) -> bool:
         """True where the root is not an object, or ended without a list and something else follows it."""

@@ -92,14 +92,14 @@ def test_damage_in_the_middle_costs_the_events_it_hits() -> None:
     assert len(found) in (48, 49) and all(e in events for e in found)
     assert source.damage.spots == 1 and abs((source.damage.first_offset or 0) - 1000) < 120
     assert json.loads(source.header + b"]" + source.footer) == {"traceEvents": [], "baseTimeNanoseconds": 5}
+    assert read_all(b'{"a": "x, "traceEvents": [{"ph": "X"}]}')[0] == [{"ph": "X"}]  # of a header, too
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         *((b"", "empty"), (b"<html>", "not JSON")),
-        *((b'{"a": 1}', "without a list"), (b'{"traceEvents": 5}', "without a list")),
-        *((odd + b'"traceEvents": [{"ph": "X"}]}', "without a list") for odd in (b'{"a": 1}, ', b'{"a": "x, ')),
+        *((odd, "without a list") for odd in (b'{"a": 1}', b'{"traceEvents": 5}', b'{"a": 1}, "traceEvents": [{}]}')),
     ],
 )
 def test_what_is_no_trace_is_refused_in_one_line(text: bytes, message: str) -> None:

@@ -34,7 +34,7 @@ from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, 
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, sampler_fix, thread_fix
-from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch, started_each_step
+from ddprof.analyzers.rules.evidence.loader_starts import started_each_epoch, started_each_step
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
 from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
@@ -209,7 +209,7 @@ def _cores_each(processors: Processors) -> int:
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
-    remade = started_each_step(measures) or remade_each_epoch(measures, RULE.id, alone=False)
+    remade = started_each_step(measures) or started_each_epoch(measures, RULE.id, alone=False)
     if remade is not None:
         yield remade
         return

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median, quantiles
+from statistics import median, median_low, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
@@ -19,6 +19,7 @@ from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
 
 _MOST_UNPRINTED = 0.5  # of the time: more than all that is printed
+RUNS = "runs"
 _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
 ALIKE, FEWEST_ALIKE = 0.8, 4
@@ -97,20 +98,27 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     starts = [
         at for at, (a, b) in enumerate(pairwise(log.iterations), 1) if b.number <= min(a.number, 2 * summary.every)
     ]
+    anew = [at for at in starts if not log.iterations[at].goes_on]
+    starts = anew or starts  # each time in the next epoch
     parts = [log.iterations[a:b] for a, b in pairwise((0, *starts, len(log.iterations)))]
-    deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
+    times = [[i.mean_ms for i in part[1:]] for part in parts if len(part) > FEWEST_ALIKE]
+    deciles = [quantiles(ms, n=10) if len(ms) >= DECILES_FROM else (min(ms), max(ms)) for ms in times]
     if len(deciles) < 2 or max(low for low, *_ in deciles) <= (1 + WARNING_SHARE) * min(high for *_, high in deciles):
         return
-    medians = [middle[4] for middle in deciles]
+    medians = [median(ms) for ms in times]
     paces = " to ".join(format_us(ms * 1e3) for ms in (min(medians), max(medians)))
     text = (
         f"The log counts its {summary.unit}s from the start {format_count(len(parts), 'time')}, and they take {paces}"
     )
-    if all(log.iterations[at].goes_on for at in starts):  # each time in the next epoch
-        yield LogFinding("runs", "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
+    if not anew:
+        yield LogFinding(RUNS, "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
         return
-    evidence = ("several runs in one file, or epochs of unlike work: give each run as a file of its own",)
-    yield LogFinding("runs", "warning", text, 0.0, (), evidence)
+    each = [f"{format_us(median(ms) * 1e3)} ({format_count(len(ms), 'line')})" for ms in times]
+    evidence = (
+        ", then ".join([*each[:_NAMED], *(["..."] if len(each) > _NAMED else [])]),
+        "several runs in one file, or epochs of unlike work: give each run as a file of its own",
+    )
+    yield LogFinding(RUNS, "warning", text, 0.0, (), evidence)
 
 
 def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
@@ -231,10 +239,10 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
     if not log.means:
         return
     number, printed_ms, ms = log.means[0]
-    more = f", and {len(log.means) - 1} more" if len(log.means) > 1 else ""
+    more = f", and {len(log.means) - 1} more, print" if len(log.means) > 1 else " prints"
     text = (
-        f"Iteration {number}{more} prints a mean over earlier ones, {format_us(printed_ms * 1e3)}; by time stamps it "
-        f"takes {format_us(ms * 1e3)}"
+        f"Iteration {number}{more} {format_us(printed_ms * 1e3)}, and by time stamps one takes "
+        f"{format_us(ms * 1e3)}: a mean over earlier ones, or one of many"
     )
     yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
 
@@ -252,7 +260,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     warm = next((at for at, iteration in enumerate(counted) if iteration.mean_ms <= bound), 0) if later else 0
     counted = counted[warm:]
     times = [iteration.mean_ms for iteration in counted]
-    middle, bound = median(times), _usual_ms(counted)
+    middle, bound = _middle(times), _usual_ms(counted)
     bound = max(bound, (1 + WARNING_SHARE) * middle)
     slow = [one for one in counted if len(counted) > 2 and one.mean_ms - one.grain_ms > bound]
     steps = Counter(now.number - before.number for before, now in pairwise(iterations))
@@ -281,6 +289,13 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         samples_per_s=median(batches) if batches else None,
         unit="epoch" if EPOCHS in log.writers else "iteration",
     )
+
+
+def _middle(times: Sequence[float]) -> float:
+    """The median; of two kinds in equal numbers one of the shorter, as no iteration is between them."""
+    low = median_low(times)
+    of_two_kinds = len(times) >= DECILES_FROM and median(times) > (1 + WARNING_SHARE) * low
+    return low if of_two_kinds else median(times)
 
 
 def period_of(numbers: Sequence[int], every: int) -> int | None:

@@ -25,7 +25,11 @@ _BAR = re.compile(
     r"(?:\[(?P<elapsed>\d[\d:]{1,12})<[\d:?]{1,16},|(?P<rich>\d{1,6}:\d\d:\d\d) • [\d:-]{1,16})"
     r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
 )
-_LABEL = re.compile(r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?\s{0,4}$")
+_LABEL = re.compile(
+    r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?(?: [\[(]train(?:ing)?[\])])?:?\s{0,4}$",
+    re.IGNORECASE,
+)
+_OF_TRAINING = re.compile(r"^train(?:ing)?\W+(?=epoch$)")
 _DRAWN = "━╸╺ "  # of rich; tqdm draws between two strokes
 _LONGEST_BAR, _LONGEST_LABEL = 300, 64
 _COUNTED = re.compile(r"\s{0,9}(?P<epoch>\d{1,7})/\d{1,7}\s")  # YOLO's: epoch, memory and losses before the bar
@@ -102,7 +106,7 @@ def _said(before: str) -> tuple[str, int]:
     match = _LABEL.search(before[-_LONGEST_LABEL:])
     if match is None:
         return _UNLABELLED, 0
-    label = match["label"].strip().lower()
+    label = _OF_TRAINING.sub("", match["label"].strip().lower())
     return _EPOCHS if label == _EPOCH and not match["epoch"] else label, int(match["epoch"] or 0)
 
 

@@ -35,12 +35,13 @@ _STOPPED = re.compile(
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
 STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
+_THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
 # torchrun's own, after those of its workers: it says that one failed, and not why.
 _ORIGINAL = ": Caught "  # "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it
-_LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError")
+_LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessRaisedException")
 
 
 class LastError:
@@ -53,6 +54,8 @@ class LastError:
         self._exited = ""  # the first task that srun saw fail
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
+        self._in_thread: set[str] = set()  # who -> its traceback is of a thread beside the main one
+        self._is_aside = False  # what was named, which the end of the main thread causes
 
     @property
     def error(self) -> str:
@@ -74,7 +77,9 @@ class LastError:
 
     def take(self, line: LogLine) -> None:
         """Read the next line."""
-        if TRACEBACK in line.text:
+        if line.text.startswith(_THREAD):
+            self._in_thread.add(line.who)
+        elif TRACEBACK in line.text:
             self._open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
         elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
             self._timed_out[late["op"] or "", late["number"] or ""].append(
@@ -92,6 +97,8 @@ class LastError:
             self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
         elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
             signal = stop["signal"] or ""
+            if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
+                self._error = ""
             self._name(_SIGNALS.get(signal, signal or stop[0]))
         elif line.who in self._open:
             self._follow(line)
@@ -121,11 +128,14 @@ class LastError:
                 del self._open[line.who]
             return
         del self._open[line.who]
+        is_aside = line.who in self._in_thread
+        self._in_thread.discard(line.who)
         if _ERROR.match(text) is not None:
-            self._name(text)
+            self._name(text, is_aside)
 
-    def _name(self, error: str) -> None:
+    def _name(self, error: str, is_aside: bool = False) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
-        is_first = not self.error or _ORIGINAL in self._error
+        is_first = not self.error or _ORIGINAL in self._error or (self._is_aside and not is_aside)
         if is_first and not any(name in error.split(":")[0] for name in _LAUNCHER):
+            self._is_aside = is_aside
             self._error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

@@ -37,7 +37,7 @@ OF_FRAMEWORKS = (
     *(b"srun: error: ", b"# Out of bounds values", b" latency: "),
     *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
-    b":::MLL",
+    *(b":::MLL", b"Exception in thread "),
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",
@@ -82,6 +82,7 @@ _TRAINS = (
 )
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
+TRAINED = re.compile(r"\btrain(?:ing)?[ _](?:loss|acc)", re.IGNORECASE)  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/", "steps", "timer"))
 _BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
@@ -89,7 +90,7 @@ _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
     r"(?P<who>\[(?:default|rank|[\w-]{1,40}/)\d{1,6}\]:|\[\d+,\d+\]<std(?:out|err)>:|\s{0,6}\d{1,6}:(?=\s)"
-    r"|[A-Za-z][\w.-]{0,80}:(?=\s{1,2}\[)|\d{1,3}(?:\.\d{1,3}){3}:)?"
+    r"|(?![\w.]{0,80}(?:Error|Exception):)[A-Za-z][\w.-]{0,80}:(?=\s{1,2}\[)|\d{1,3}(?:\.\d{1,3}){3}:)?"
 )
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -9,9 +9,8 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.findings import communication, machine, pace, ranks, timers
-from ddprof.slices.training_logs.findings.pace import RUNS, summarise
+from ddprof.slices.training_logs.findings.pace import RUNS, summarise, unit_of
 from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
-from ddprof.slices.training_logs.reading.epochs import EPOCHS
 from ddprof.slices.training_logs.reading.read import read_training_log
 from ddprof.units import format_share, format_us
 
@@ -63,15 +62,16 @@ def _usual(summary: IterationSummary | None) -> Iterator[str]:
         return
     spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
     spread += " in eight of ten" if summary.has_deciles else ""
-    usual = f"An {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
+    usual = (
+        f"{'A' if summary.unit.startswith('bar') else 'An'} {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
+    )
     yield f"{usual} ({spread})" if summary.counted > 1 else usual
 
 
 def _ended(log: TrainingLog) -> Iterator[str]:
     if log.error:
         if log.iterations:
-            unit = "epoch" if EPOCHS in log.writers else "iteration"
-            yield f"The log ends after {unit} {log.iterations[-1].number} in {log.error}"
+            yield f"The log ends after {unit_of(log)} {log.iterations[-1].number} in {log.error}"
         else:  # others may have been logged in words that are not known
             yield f"The log ends in {log.error}; ddprof finds no iteration in it"
 

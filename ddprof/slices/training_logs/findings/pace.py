@@ -202,19 +202,32 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     """A finding on time by the lines' clock that no printed time holds: where it is longer than an iteration, and than
     what else lies between lines.
     """
-    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in log.lapses]
+    lapses = list(log.lapses)
+    longest = max(lapses, key=lambda lapse: lapse[1] - lapse[2], default=None)
+    if longest is not None and len(lapses) > 1 and longest[1] > sum(lapse[1] for lapse in lapses) / 2:
+        lapses.remove(longest)
+        text = (
+            f"{format_us(longest[1] * 1e3)} lie before {summary.unit} {longest[0]}, more than between all other lines: "
+            "the job may have been stopped, and is judged without them"
+        )
+        yield LogFinding("stop", "info", text, 0.0)
+    yield from _between(lapses, summary)
+
+
+def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSummary) -> Iterator[LogFinding]:
+    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in lapses]
     usual = median(ms for _, ms in beside) if beside else 0.0
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
-    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if pauses else 0.0
-    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if beside else 0.0
+    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in lapses) if pauses else 0.0
+    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in lapses) if beside else 0.0
     if unprinted > _MOST_UNPRINTED:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"
         yield LogFinding("pauses", "warning", text, unprinted, (), (why,))  # two readings, of which one may be wrong
     if share < WARNING_SHARE:
         return
-    longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))
+    longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(lapses)))
     period = period_of([number for number, ms in pauses if 2 * ms > longest], every)
     often = f", the long ones every {period} or so" if period else ""
     verb = "costs" if len(pauses) == 1 else "cost"
@@ -287,8 +300,13 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         printed_mean_ms=sum(iteration.printed_ms or iteration.mean_ms for iteration in counted) / len(counted),
         tflops=median(rates) if rates else None,
         samples_per_s=median(batches) if batches else None,
-        unit="epoch" if EPOCHS in log.writers else "iteration",
+        unit=unit_of(log),
     )
+
+
+def unit_of(log: TrainingLog) -> str:
+    """The name of what the log counts: a bar that nobody labels may be of anything."""
+    return "epoch" if EPOCHS in log.writers else "bar step" if UNNAMED in log.writers else "iteration"
 
 
 def _middle(times: Sequence[float]) -> float:

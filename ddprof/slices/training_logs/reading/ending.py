@@ -9,9 +9,7 @@ from ddprof.slices.training_logs.reading.lines import LogLine
 from ddprof.units import format_ranks
 
 TRACEBACK = "Traceback (most recent call last)"
-_ERROR = re.compile(
-    r"^(?P<error>[A-Za-z_][\w.]{2,80}(?:Error|Exception|Interrupt|Exit|Failure|Warning)?)(?:\(\w+\))?(?::\s?|$)"
-)
+_ERROR = re.compile(r"^[A-Za-z_][\w.]{2,80}(?:(?:\(\w+\))?:(?:\s|$)|(?<=Error|ption|rrupt)$)")
 _OUT_OF_MEMORY = re.compile(
     r"(?:\w+\.)*OutOfMemoryError: .*|(?:CUDA|HIP|XPU|NPU)?[ \w]{0,20}out of memory.*", re.IGNORECASE
 )

@@ -84,7 +84,8 @@ _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
 TRAINED = re.compile(r"\btrain(?:ing)?[ _](?:loss|acc)", re.IGNORECASE)  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
-_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/", "steps", "timer"))
+_PLACED = ("[batch=", "[step=", "throughput/", "steps", "timer", "s/it", "it/s")
+_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, *_PLACED))
 _BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
@@ -100,9 +101,9 @@ _CLOCK = re.compile(
 )
 # Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
 _DATE = re.compile(
-    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}|\d\d)"
+    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
     r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
-    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_]$|^$|[\[(]$"
+    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_|]$|^$|[\[(]$"
 )
 _LONGEST_DATE = 12
 MOST_MS = 1e9  # twelve days: no iteration, and no part of one

@@ -259,12 +259,12 @@ def _since_the_start(lines: Sequence[LoopLine], counter: str, key: tuple[TimeKin
     grain_ms = max(line.times[key][1] for line in lines)
     if all(line.clock and line.clock.grain_s * 1e3 < grain_ms for line in lines):
         return list(_records(lines, counter, [None] * len(lines)))
-    records = []
+    timed = []
     for line in lines:
-        number, _ = line.counters[counter]
-        ms, grain = (each * (number if key[0] is TimeKind.MEAN else 1) for each in line.times[key])
-        records.append(LoggedRecord(number, None, Stamp(ms / 1e3, grain / 1e3)))
-    return records
+        of = line.counters[counter][0] if key[0] is TimeKind.MEAN else 1
+        ms, grain = line.times[key]
+        timed.append(line._replace(clock=Stamp(ms * of / 1e3, grain * of / 1e3)))
+    return list(_records(timed, counter, [None] * len(timed)))
 
 
 def _by_clock(

@@ -41,10 +41,12 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
             yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
         usual = stride([iteration.number for iteration in log.iterations])
-        if not any(finding.severity == "warning" for finding in of_runs):  # else no time is usual
-            yield from _uneven(summary, loading, usual) if since is None else _slower(since, log.iterations)
-        if since is None:
+        is_one = not any(finding.severity == "warning" for finding in of_runs)  # else no time is usual
+        if is_one and since is None:
+            yield from _uneven(summary, loading, usual)
             yield from _longer(log.iterations[1:])
+        elif is_one and since is not None:
+            yield from _slower(since, log.iterations)
         yield from _pauses(log, summary)
     yield from _printed_means(log)
     if log.run is not None:
@@ -133,10 +135,10 @@ def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
 
 def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:
     """Place of the first slow iteration that nearly all are slow after, to the end of the log; None without one."""
-    numbers = {iteration.number for iteration in summary.slow}
+    slowest = {id(iteration) for iteration in summary.slow}  # numbers come again in each epoch
     since, slow, of_them = None, 0, 0
     for at in range(len(iterations) - 1, -1, -1):
-        if iterations[at].number in numbers:
+        if id(iterations[at]) in slowest:
             slow += 1
             if slow >= ALIKE * (len(iterations) - at):
                 since, of_them = at, slow

@@ -39,21 +39,22 @@ def ended_at(lines: Sequence[LoopLine], counter: str) -> int:
     counter = counter or min({key for line in lines for key in line.counters}, key=preference, default="")
     numbers = [line.counters[counter][0] for line in lines if counter in line.counters]
     number, often = Counter(numbers).most_common(1)[0] if numbers else (0, 0)
-    epochs = [_epoch(line) for line in lines if counter in line.counters and line.counters[counter][0] == number]
+    epochs = [epoch_at(line) for line in lines if counter in line.counters and line.counters[counter][0] == number]
     apart = sum(a != b for a, b in pairwise(epochs))
     return number if 2 * often > len(lines) and None not in epochs and 2 * apart >= often >= FEWEST else 0
 
 
-def _epoch(line: LoopLine) -> float | None:
+def epoch_at(line: LoopLine) -> float | None:
+    """The epoch of a line: its own, or that of the heading above it."""
     return line.under if line.epoch is None else line.epoch
 
 
 def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:
     """Lines with a number of their own: of the epoch that each ends, after `ended` iterations, or of their place."""
-    epochs = [_epoch(line) for line in lines]
-    rise = len({*epochs} - {None}) >= FEWEST
+    epochs = [epoch_at(line) for line in lines]
+    rise = None not in epochs and 2 * sum(a != b for a, b in pairwise(epochs)) >= len(lines)  # once in each
     for at, (line, epoch) in enumerate(zip(lines, epochs, strict=True), 1):
-        if not ended and not (rise and epoch is not None):
+        if not ended and not rise:
             yield line._replace(counters={"": (at, None)})
         elif not ended and epoch is not None:  # of its iterations one or all may be timed
             yield line._replace(counters={"": (int(epoch), None)}, clock=None)

@@ -179,4 +179,5 @@ def _time(key: str, unit: str) -> _Meaning:
         return _Meaning(TimeKind.ONE, name, each_ms)
     if _TIME.search(name):
         return _Meaning(TimeKind.ANY, name, each_ms)
-    return _Meaning(TimeKind.UNNAMED, "", each_ms) if unit and not name else _Meaning(TimeKind.NONE)
+    is_unnamed = unit and name in ("", "[]", "[,]")
+    return _Meaning(TimeKind.UNNAMED, "", each_ms) if is_unnamed else _Meaning(TimeKind.NONE)

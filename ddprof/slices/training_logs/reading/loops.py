@@ -29,6 +29,7 @@ from ddprof.slices.training_logs.reading.counting import (
     by_epochs,
     counted_by,
     ended_at,
+    epoch_at,
     of_training,
     with_time,
 )
@@ -318,8 +319,9 @@ def _records(
     for line, time in zip(lines, ms, strict=True):
         number, _ = line.counters[counter]
         goes_on, left = False, None
-        if before is not None and before.epoch is not None and number < (last := before.counters[counter][0]):
-            goes_on = line.epoch == before.epoch + 1
+        ended = None if before is None else epoch_at(before)
+        if before is not None and ended is not None and number < (last := before.counters[counter][0]):
+            goes_on = epoch_at(line) == ended + 1
             of = next((of for at, of in before.counters.values() if at == last and of is not None), None)
             left = max(0, int(of) - last) // samples if goes_on and of is not None else None
         if time is None or time > 0:

@@ -97,7 +97,7 @@ _FROM = re.compile(
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = re.compile(
     r"(?<![\d.])(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
-    r"(?:Z|[+-]\d\d:?\d\d\b)?(?!\d|:\d)"
+    r"(?:Z|[+-]\d\d:?\d\d\b| (?P<half>[AP])M\b)?(?!\d|:\d)"
 )
 # Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
 _DATE = re.compile(
@@ -222,7 +222,8 @@ def _stamp(date: re.Match[str], clock: re.Match[str]) -> Stamp | None:
         day = int(date["d"] or date["d2"] or date["d3"] or date["d4"] or date["d5"])
     if not (year >= MINYEAR and 1 <= month <= 12 and 1 <= day <= 31):
         return None
-    whole = timegm((year, month, day, int(clock["hour"]), int(clock["minute"]), int(clock["second"])))
+    hour = int(clock["hour"]) % (12 if clock["half"] else 24) + (12 if clock["half"] == "P" else 0)
+    whole = timegm((year, month, day, hour, int(clock["minute"]), int(clock["second"])))
     part = clock["part"] or ""
     return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
 

@@ -194,10 +194,10 @@ class LoopLines:
         counted, counter = counted_by(lines)
         if kind is TimeKind.NONE:
             return [], *(_waits(counted, counter, math.inf) if counter else ([], []))
-        if not self.is_training or (not counter and kind > TimeKind.RATE):
-            return [], [], []
         lines = [timed for line in counted if (timed := with_time(line, kind, name)) is not None]
         ended = ended_at(lines, counter)
+        if not ended and (not self.is_training or (not counter and kind > TimeKind.RATE)):
+            return [], [], []
         if ended or not counter:
             counter, lines = "", list(by_epochs(lines, ended))
         if not lines:

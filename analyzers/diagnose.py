@@ -170,16 +170,20 @@ def _explain(
         finding = _finding(candidate, gain if is_own else left, is_own, measures, pricer)
         if not is_own:
             finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
-        if (
-            not is_own
-            and finding.recoverable_us.value < LINE_SHARE * measures.step_us
-            and not _costs_clearly(candidate, measures)
-        ):
+        is_small = finding.recoverable_us.value < LINE_SHARE * measures.step_us
+        is_told = any(_is_one_fix(candidate, other) for other, _ in fixed)
+        if not is_own and (is_told or (is_small and not _costs_clearly(candidate, measures))):
             continue
         findings.append(finding)
         if is_own and candidate.changes and severity_of(finding, measures.step_us, pricer.bare_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed
+
+
+def _is_one_fix(candidate: Candidate, other: Candidate) -> bool:
+    """True for the same ranks and the same first fix: a line that one rank alone runs delays all that it does."""
+    firsts = [one.fixes[0].setting if one.fixes else "" for one in (candidate, other)]
+    return bool(candidate.ranks) and candidate.ranks == other.ranks and firsts[0] == firsts[1] != ""
 
 
 def _that_explain(

@@ -19,6 +19,7 @@ MAX_CHANCE = 0.01  # probability, over all ranks, of a count such as "last in k 
 TAIL = 0.025  # of either side of a 95 % interval
 RESAMPLES = 4000  # a percentile bootstrap wants 1,000 or more (Efron and Tibshirani 1993)
 FLIPS = 10_000  # resolves chances of 0.0001
+MOST_PARTS = 50  # of a series that is searched for a change: 2 % of a run
 MOST_FLIPPED = 200  # signs, of 16 MB for all draws
 _SEED = 20_240_229  # the same inputs give the same interval, in CI and on a desk
 _HALVINGS = 200  # of the bracket of a quantile: beyond the precision of a float
@@ -108,6 +109,25 @@ def chance_of_mean(differences: npt.NDArray[np.float64]) -> float:
     signs = np.random.default_rng(_SEED).choice((-1.0, 1.0), (FLIPS, len(sums)))
     at_least = int((signs @ sums >= sums.sum()).sum())
     return (at_least + 1) / (FLIPS + 1)
+
+
+def change_point(values: npt.NDArray[np.float64]) -> int | None:
+    """Index at which the mean changes; None where another order of the same values has as clear a change with a chance
+    of MAX_CHANCE. Long series are cut into MOST_PARTS; two parts or more lie on each side.
+
+    Permutation test of the largest sum of squares between the two sides.
+    """
+    size = -(-len(values) // MOST_PARTS)
+    if len(values) < 2 * LEAST_STEPS:
+        return None
+    parts = values[: len(values) // size * size].reshape(-1, size).mean(axis=1)
+    before = np.arange(2, len(parts) - 1)
+    orders = np.random.default_rng(_SEED).permuted(np.tile(parts, (int(10 / MAX_CHANCE), 1)), axis=1)
+    sums = np.cumsum(np.vstack([parts, orders]) - parts.mean(), axis=1)[:, before - 1]
+    between = sums**2 / (before * (len(parts) - before))
+    if np.mean(between[1:].max(axis=1) >= between[0].max()) >= MAX_CHANCE:
+        return None
+    return int(before[np.argmax(between[0])]) * size
 
 
 def is_none_of(value: float, others: Sequence[float]) -> bool:

@@ -23,7 +23,7 @@ from ddprof.tables import Array
 
 FEWEST = 3  # pauses, and steps: two may coincide
 MOSTLY = 0.7  # of a step's stops, in the longest of them; of all stops, in such pauses
-RARE = 0.75  # of the steps of all ranks: a part of the step comes in all of them
+RARE = 0.75  # of the steps of any rank have stops of that length: a part of the step is in all of them
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
     count, of_rank = int(is_pause.sum()), is_pause.sum(axis=1)
     cost_ns = float(np.where(is_pause, longest, 0.0).max(axis=0).mean())
     wander = (of_rank > 0).sum() > 1 and chance_of_most(int(of_rank.max()), count, shape[0]) >= MAX_CHANCE
-    if not FEWEST <= count <= RARE * is_pause.size or not wander or cost_ns < WORTH_SAYING * job.step_ns:
+    is_rare = (total >= WORTH_SAYING * job.step_ns).mean(axis=1).max() <= RARE
+    if count < FEWEST or not is_rare or not wander or cost_ns < WORTH_SAYING * job.step_ns:
         return None
     if longest[is_pause].sum() < MOSTLY * total.sum():
         return None

@@ -209,7 +209,7 @@ def _cores_each(processors: Processors) -> int:
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
-    remade = started_each_step(measures) or remade_each_epoch(measures)
+    remade = started_each_step(measures) or remade_each_epoch(measures, RULE.id, alone=False)
     if remade is not None:
         yield remade
         return

@@ -20,6 +20,7 @@ from ddprof.analyzers.job.script.occupying import loads_for_evaluation, occupyin
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import loop_fix, made_beside, sampler_fix, thread_fix
+from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
@@ -36,6 +37,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     loader_us = measures.host_spans_us["dataloader"]
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so loaders cannot be compared")
+        return
+    remade = remade_each_epoch(measures, RULE.id, alone=True)
+    if remade is not None:
+        yield remade
         return
     slow = late_loaders(measures)
     late = np.array([p for p in slow.tolist() if not loads_for_evaluation(measures.job.ranks[p])], np.int64)

@@ -268,27 +268,27 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     shard = next((s for s in measures.hot if s.position == worst), None)
     if shard is not None:
         summary, fix = hot_words(shard, numbers), hot_fix(shard, numbers)
+    elif is_fed:
+        verb, whose = ("does", "its") if len(numbers) == 1 else ("do", "their")
+        # By the timers, or by usual calls of its operators where peers waited for a CPU in the meantime.
+        times_us = [measures.own_us]
+        if measures.fed_more_us[worst]:
+            times_us.append(np.array([usual_work_us(facts) for facts in measures.job.ranks]))
+        more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
+        summary = f"{format_ranks(numbers)} {verb} {more:.2f}x the work of {whose} peers"
+        words = batch_words(measures.job.ranks, worst)
+        summary += "" if words is None else f": {words}"
+        fix = feeding_fix(measures, numbers, worst) or _fix(numbers)
     elif len(extra):
         verb = "runs" if len(numbers) == 1 else "run"
         summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not"
         fix = _elsewhere(numbers)
     else:
         verb, whose = ("does", "its") if len(numbers) == 1 else ("do", "their")
+        is_updating = _is_in_optimizer(measures, worst)
         summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f}x the work of {whose} peers"
-        fix = _fix(numbers)
-        if is_fed:
-            # By the timers, or by usual calls of its operators where peers waited for a CPU in the meantime.
-            times_us = [measures.own_us]
-            if measures.fed_more_us[worst]:
-                times_us.append(np.array([usual_work_us(facts) for facts in measures.job.ranks]))
-            more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
-            summary = f"{format_ranks(numbers)} {verb} {more:.2f}x the work of {whose} peers"
-            words = batch_words(measures.job.ranks, worst)
-            summary += "" if words is None else f": {words}"
-            fix = feeding_fix(measures, numbers, worst) or fix
-        elif _is_in_optimizer(measures, worst):
-            summary += ", most of it in its optimizer"
-            fix = _UNEVEN_OPTIMIZER
+        summary += ", most of it in its optimizer" if is_updating else ""
+        fix = _UNEVEN_OPTIMIZER if is_updating else _fix(numbers)
     yield Candidate(
         id=RULE.id,
         summary=summary,
@@ -331,7 +331,7 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
         share = format_share(float(measures.compute.more_work[worst]))
         rank = measures.job.rank_ids[worst]
         noun = execution_of(measures.job).work_noun
-        yield Evidence(f"rank {rank} spends {share} of its time in {noun} that its peers do not run", rank)
+        yield Evidence(f"rank {rank} spends {share} of its time in {noun} that its peers run less often, or not at all", rank)
 
 
 def _without(measures: Measures, extra: Array, heavy: Array, target: str) -> Change:

@@ -146,19 +146,20 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     """Elements of operators' tensors per step, without tensors that all ranks have (weights); float, shape (ranks,
     steps).
 
-    None where ranks differ clearly in the operators they run, or all have equal shapes. Enlarging a batch may add an
-    operator.
+    None where a rank clearly runs operators that a peer lacks, or all have equal shapes. Enlarging a batch may add an
+    operator, and longer sequences repeat those of a recurrent layer: only what all ranks run equally often is compared.
     """
     steps = min(len(facts.steps) for facts in ranks)
     ran = [operators_run(facts, steps) for facts in ranks]
     if len(ranks) < 2 or not all(ran):
         return None
     counts = [_by_name(one) for one in ran]
-    alike = {name for name, count in counts[0].items() if all(other.get(name) == count for other in counts[1:])}
-    kept = [{key: each for key, each in one.items() if key[0] in alike} for one in ran]
-    if any(_time_ns(some) < MOST_SHARE * _time_ns(every) for some, every in zip(kept, ran, strict=True)):
+    common = set[str].intersection(*map(set, counts))
+    shared = [{key: each for key, each in one.items() if key[0] in common} for one in ran]
+    if any(_time_ns(some) < MOST_SHARE * _time_ns(every) for some, every in zip(shared, ran, strict=True)):
         return None
-    ran = kept
+    alike = {name for name in common if len({one[name] for one in counts}) == 1}
+    ran = [{key: each for key, each in one.items() if key[0] in alike} for one in shared]
     given = [_tensors_given(one) for one in ran]
     shares = [{key: 1 - min(one.get(key, 0.0) for one in given) / n for key, n in counted.items()} for counted in given]
     elements = np.array([_elements_by_step(facts, share, steps) for facts, share in zip(ranks, shares, strict=True)])
@@ -193,7 +194,7 @@ def _elements_by_step(facts: RankFacts, shares: Mapping[Argument, float], steps:
     pairs, which = distinct(ops["name"][rows], ops["shape"][rows])
     elements = [
         sum(
-            np.prod(tensor, dtype=float) * shares.get((text[name], place, tensor), 1.0)
+            np.prod(tensor, dtype=float) * shares.get((text[name], place, tensor), 0.0)
             for place, tensor in enumerate(tensors(text[shape]))
         )
         for name, shape in pairs.T.tolist()

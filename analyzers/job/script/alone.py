@@ -22,6 +22,7 @@ from ddprof.analyzers.job.script.beside import (
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path
+from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import NULL, Array, Table
 
@@ -134,8 +135,10 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
     if code is None:
         theirs = [rank.seen for rank in others]
         share = sum(late.samples.values()) / sum(sum(rank.samples.values()) for rank in (late, *others))
+        # A rank that waits for a CPU longer than its peers is seen longer in whatever it runs.
+        waits_us = late.step_us * float(run_shares([rank.facts for rank in (late, *others)]).beyond[0])
         longer = {
-            path: us
+            path: us - waits_us
             for path, us in often.items()
             if path not in late.training
             and not _is_chance(late.seen[path], [seen.get(path, 0.0) for seen in theirs], share)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
-from ddprof.sidecar import CpuTime
+from ddprof.sidecar import CpuTime, CpuWaits
 from ddprof.tables import Array
 from ddprof.units import format_share
 
@@ -28,6 +29,14 @@ class CpuShares:
     def stretch(self) -> Array:
         """Waiting time over CPU time: the relative lengthening of the rank's computation."""
         return np.asarray(self.waited / np.maximum(self.on_cpu, 1e-9))
+
+    @property
+    def beyond(self) -> Array:
+        """Share of the time that each rank waited for a CPU beyond the typical rank, for as much computing; 0 where not
+        recorded.
+        """
+        stretch = np.nan_to_num(self.stretch)
+        return np.asarray(np.nan_to_num(self.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch)))
 
     def own(self, position: int, noise: float) -> float:
         """A rank's share of its own excess compute, CPU waits included, rather than the machine's.
@@ -75,8 +84,20 @@ def traced_shares(ranks: Sequence[RankFacts]) -> CpuShares:
 
 
 def run_shares(ranks: Sequence[RankFacts]) -> CpuShares:
-    """Shares of the time from the first window to the end of the run."""
-    return _shares(ranks, [(run,) if (run := facts.sidecar.cpu_waits.run) else () for facts in ranks])
+    """Shares of the time from the first window to the end of the run, without the windows: ranks that begin to record
+    apart wait for one another in them, and no timer of an unprofiled step holds that."""
+    return _shares(ranks, [_outside(facts.sidecar.cpu_waits) for facts in ranks])
+
+
+def _outside(waits: CpuWaits) -> tuple[CpuTime, ...]:
+    """The run's time less that of its windows; () where not recorded, or nothing is left."""
+    if waits.run is None:
+        return ()
+    dur_ns, cpu_ns, waited_ns = (
+        max(0, getattr(waits.run, name) - sum(getattr(window, name) for window in waits.windows))
+        for name in ("dur_ns", "cpu_ns", "waited_ns")
+    )
+    return (CpuTime(dur_ns=dur_ns, cpu_ns=cpu_ns, waited_ns=waited_ns),) if dur_ns else ()
 
 
 def waited_share(ranks: Sequence[RankFacts]) -> float | None:

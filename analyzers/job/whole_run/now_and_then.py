@@ -18,10 +18,11 @@ from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_c
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.averages import typical
 from ddprof.sidecar import StepTimes
-from ddprof.significance import MAX_CHANCE, binomial_tail
+from ddprof.significance import MAX_CHANCE, binomial_tail, change_point
 from ddprof.tables import Array
 
 QUIET, QUICKEST = 0.25, 0.05  # quantiles of the steps; what begins after the traced steps may be in nearly all others
+NEARLY_ALL = 0.9  # of the steps: the machine quickens some
 FAR = 4.0  # times the distance between these, one standard deviation where chance alone scatters
 
 
@@ -29,8 +30,8 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 class NowAndThen:
     """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and the `cost`, what
     all wait for whoever is longest, less what one rank has beyond the typical one: that rank is late by it. `most`: the
-    cost if no wait for a CPU is in it. `often`: in how many of so many `steps`; `in_turn`: one rank at a time, beyond
-    chance."""
+    cost if no wait for a CPU is in it. `often`: in how many of so many `steps`; `since`: number of the step from which on
+    in nearly all; `in_turn`: one rank at a time, beyond chance."""
 
     times: Array
     cost: float
@@ -38,6 +39,7 @@ class NowAndThen:
     often: int
     steps: int
     in_turn: bool
+    since: int | None
 
 
 def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | None:
@@ -84,12 +86,22 @@ def _beyond_quiet(
     without_cpu = np.nan_to_num([_mean(each) / step_ns for each in beyond]) * stretch / (1 + stretch)
     own = float(np.maximum(0.0, times - without_cpu).sum() / (times.sum() or 1.0))
     most = float(longest.mean()) - of_one
-    return NowAndThen(times, own * most, most, often, len(outside[0]), in_turn)
+    numbers = [step.index for step in outside[0]]
+    return NowAndThen(times, own * most, most, often, len(numbers), in_turn, _since(longest > 0, numbers))
+
+
+def _since(is_long: Array, numbers: Sequence[int | None]) -> int | None:
+    """Number of the first long step, where it is not the first of all and nearly all after it are long; else None."""
+    first = int(np.argmax(is_long))
+    return numbers[first] if first and is_long[first:].mean() >= NEARLY_ALL else None
 
 
 def _quantiles(times_ns: Array) -> Array:
-    """The QUICKEST and QUIET quantiles of the known times; NaN for none."""
+    """The QUICKEST and QUIET quantiles of the known times, or QUICKEST and median before they grow; NaN for none."""
     known = times_ns[np.isfinite(times_ns)]
+    grows = change_point(known)
+    if grows is not None and known[:grows].mean() < known[grows:].mean():
+        return np.quantile(known[:grows], (QUICKEST, 0.5))
     return np.quantile(known, (QUICKEST, QUIET)) if len(known) else np.full(2, np.nan)
 
 

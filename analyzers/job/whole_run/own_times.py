@@ -70,8 +70,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it
     # waited for this rank anyway. One that computes more waits more often, and that is its own: there counts what it
     # waits beyond its peers, for as much.
-    stretch = np.nan_to_num(shares.stretch)
-    beyond_ns = np.nan_to_num(shares.on_cpu) * np.maximum(0.0, stretch - averages.typical(stretch)) * step_ns
+    beyond_ns = shares.beyond * step_ns
     waited_ns = np.nan_to_num(shares.waited) * times_ns.mean(axis=1)
     chance_ns = np.where(computes_more, beyond_ns, np.maximum(beyond_ns, waited_ns))
     # Most of what a larger batch takes is in the backward pass, where peers wait: the CPU time tells of that.

@@ -76,8 +76,9 @@ def _starts_each_step(sidecar: Sidecar) -> bool:
     return passes >= max(NEARLY_ALL * steps, MIN_PASSES) and sidecar.loader.batches_per_epoch != 1
 
 
-def remade_each_epoch(measures: Measures) -> Candidate | None:
-    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader."""
+def remade_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
+    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader; `alone`:
+    those of few ranks, which it names, else of all."""
     ranks = measures.job.ranks
     if not any(remakes_workers(facts) for facts in ranks):
         return None
@@ -89,7 +90,8 @@ def remade_each_epoch(measures: Measures) -> Candidate | None:
     if starts.share < in_loader / 2:
         return None
     words = "the loader's workers are restarted every epoch:", ""
-    return over_the_run(INPUT_STARVED, words, measures, starts, "starts of workers", PERSISTENT_FIX)
+    remade = over_the_run(rule_id, words, measures, starts, "starts of workers", PERSISTENT_FIX)
+    return remade if bool(remade.ranks) is alone else None
 
 
 def remakes_workers(facts: RankFacts) -> bool:

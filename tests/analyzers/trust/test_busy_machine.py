@@ -26,9 +26,10 @@ Shares = dict[str, Any]
 
 
 def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, cores: str = "") -> Shares:
-    """A sidecar with these shares of the time, in a window and over the run."""
+    """A sidecar with these shares of the time, in a window and in the rest of the run."""
     shares = (on_cpu, waited), run or (on_cpu, waited)
-    window, ever = ({"dur_ns": 10**9, "cpu_ns": int(c * 1e9), "waited_ns": int(w * 1e9)} for c, w in shares)
+    window, rest = ({"dur_ns": 10**9, "cpu_ns": int(c * 1e9), "waited_ns": int(w * 1e9)} for c, w in shares)
+    ever = {name: window[name] + rest[name] for name in window}
     where = {"host": "a", "processors": {"usable": 2, "cores": cores}} if cores else {}
     return {"cpu_waits": {"windows": [window], "run": ever}, **where}
 

@@ -57,8 +57,9 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     if 2 * timed.often > timed.steps and cost_us <= beyond_us:
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
+    when = "now and then" if timed.since is None else f"since step {timed.since}"
     evidence = (
-        Evidence(f"now and then, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
+        Evidence(f"{when}, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
         Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
     )
     fix = _less_often(

@@ -35,6 +35,7 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
             took_ms["optimizer"] += more_ms
         if part == "gc" and more_ms:
             pauses.append({"start_ns": start + 1, "dur_ns": int(more_ms * MS)})
+        more_ms += 2 * MORE_MS * (index % 2) if part == "noisy" and index < 10 else 0.0  # traced, on a busy machine
         end = start + int((STEP_MS + 0.2 * (index % 5) + more_ms) * MS)
         parts = {f"{name}_ns": int(ms * MS) for name, ms in took_ms.items()}
         steps.append({"index": index, "start_ns": start, "end_ns": end, "profiled": 5 <= index < 10} | parts)
@@ -46,6 +47,7 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
     [
         ("rest", lambda rank, step: step % 3 == rank, 1 / 3, False),  # ranks 0, 1 and 2 in turn
         ("rest", lambda rank, step: step >= 15, 35 / 39, False),
+        ("noisy", lambda rank, step: step >= 15, 35 / 39, False),
         ("rest", lambda rank, step: step % 5 == 0, 1 / 5, False),
         ("forward", lambda rank, step: step % 5 == 0, 0.0, False),
         ("forward", lambda rank, step: step % 5 == 0, 1 / 5, True),
@@ -59,9 +61,10 @@ def test_time_beyond(labelled: Runs, part: str, is_long: Callable[..., bool], of
     found = now_and_then(with_sidecars(run, *sidecars).job.ranks, in_forward)
     in_turn = is_long(0, 0) and not is_long(0, 1) and is_long(1, 1)
     assert found is not None and (found.steps, found.in_turn) == (39, in_turn)
+    assert found.since == (15 if is_long(0, 16) and is_long(0, 17) and not is_long(0, 1) else None)
     share = (3 if in_turn else 1) * often
     assert found.often == pytest.approx(share * 39, abs=1)
-    mean_ms = STEP_MS + 0.4 + MORE_MS * often * (part in ("rest", "forward"))
+    mean_ms = STEP_MS + 0.4 + MORE_MS * often * (part in ("rest", "forward", "noisy"))
     assert found.cost == pytest.approx(share * MORE_MS / mean_ms, abs=0.012)
 
 

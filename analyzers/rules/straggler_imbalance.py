@@ -331,7 +331,9 @@ def _more_work(measures: Measures, extra: Array) -> Iterator[Evidence]:
         share = format_share(float(measures.compute.more_work[worst]))
         rank = measures.job.rank_ids[worst]
         noun = execution_of(measures.job).work_noun
-        yield Evidence(f"rank {rank} spends {share} of its time in {noun} that its peers run less often, or not at all", rank)
+        yield Evidence(
+            f"rank {rank} spends {share} of its time in {noun} that its peers run less often, or not at all", rank
+        )
 
 
 def _without(measures: Measures, extra: Array, heavy: Array, target: str) -> Change:

@@ -1,4 +1,4 @@
-"""What the lines of a loop count: the counter that rises, the epochs that they end, or their place."""
+"""Counters of the lines of a loop: the one that rises, the epochs that they end, or their place."""
 
 from __future__ import annotations
 

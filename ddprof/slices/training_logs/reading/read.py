@@ -44,14 +44,13 @@ def read_training_log(source: Source) -> TrainingLog:
         printed = list(records_of(line))
         for writer, record in printed:
             records[writer].append(record)
-        is_of_nccl = " NCCL " in line.text
-        if whole.take(line.text) or printed or (not is_of_nccl and loop.take(line)):
+        if whole.take(line.text) or printed or (" NCCL " not in line.text and loop.take(line)):
             ending.iteration(line.text)
         elif loop.epochs.has_begun():
             ending.went_on()
         bars.take(line)
         devices.take(line.text)
-        if is_of_nccl or "bus bandwidth" in line.text:
+        if "NCCL" in line.text or "bus bandwidth" in line.text:
             transports.take(line.text)
         timers.take(line.who, line.text)
         communication.take(line.who, line.text)

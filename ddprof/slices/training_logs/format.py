@@ -42,7 +42,14 @@ _BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
 _OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
 _EPOCH = re.compile(rb"\bepochs?\W{0,3}\d")
 _FAILED, _OF_TRAINING = (
-    (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT ", b".py: error: "),
+    (
+        b"Traceback (most recent call last)",
+        b"ut of memory",
+        b"Watchdog caught",
+        b" CANCELLED AT ",
+        b".py: error: ",
+        b"\nExited with exit code ",
+    ),
     (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
 )
 

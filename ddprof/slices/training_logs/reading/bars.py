@@ -76,7 +76,8 @@ class BarLines:
         rank's in a log of the Trainer, which draws one bar for the whole run.
         """
         ended, ended_s, before, before_s = self._at.get((label, total), (0, 0.0, 0, 0.0))
-        if str(before) == total and 2 * at <= before and not self.is_of_trainer:
+        is_next = 2 * at <= before or (at == before and elapsed_s < before_s)  # of which only the end may be drawn
+        if str(before) == total and is_next and not self.is_of_trainer:
             ended, ended_s = ended + before, ended_s + before_s + _CUT_S
         self._at[label, total] = ended, ended_s, at, elapsed_s
         return ended, ended_s

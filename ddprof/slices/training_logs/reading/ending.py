@@ -25,13 +25,13 @@ _CANCELLED = re.compile(
 # Of which the cancelled step is only what follows; and the check of nccl-tests, after which it exits so.
 _EXITED = re.compile(r"srun: error: (?P<host>\S{1,100}): (?P<tasks>tasks? [\d,-]{1,200}): (?P<how>[A-Z][\w ()]{1,80})")
 _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
-# What Lightning and torchrun say of a signal, and a script of settings it does not know
+# What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
-    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
+    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
 )
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
-STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
+STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code ")
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
@@ -97,7 +97,7 @@ class LastError:
             signal = stop["signal"] or ""
             if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
                 self._error = ""
-            self._name(_SIGNALS.get(signal, signal or stop[0]))
+            self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and "running out" not in line.text and not self.error:  # which is advice

@@ -37,7 +37,7 @@ OF_FRAMEWORKS = (
     *(b"srun: error: ", b"# Out of bounds values", b" latency: "),
     *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
-    *(b":::MLL", b"Exception in thread "),
+    *(b":::MLL", b"Exception in thread ", b"Exited with exit code "),
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",

@@ -25,7 +25,11 @@ _BAR = re.compile(
     r"(?:\[(?P<elapsed>\d[\d:]{1,12})<[\d:?]{1,16},|(?P<rich>\d{1,6}:\d\d:\d\d) • [\d:-]{1,16})"
     r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
 )
-_LABEL = re.compile(r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?\s{0,4}$")
+_LABEL = re.compile(
+    r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?(?: [\[(]train(?:ing)?[\])])?:?\s{0,4}$",
+    re.IGNORECASE,
+)
+_OF_TRAINING = re.compile(r"^train(?:ing)?\W+(?=epoch$)")
 _DRAWN = "━╸╺ "  # of rich; tqdm draws between two strokes
 _LONGEST_BAR, _LONGEST_LABEL = 300, 64
 _COUNTED = re.compile(r"\s{0,9}(?P<epoch>\d{1,7})/\d{1,7}\s")  # YOLO's: epoch, memory and losses before the bar
@@ -72,7 +76,8 @@ class BarLines:
         rank's in a log of the Trainer, which draws one bar for the whole run.
         """
         ended, ended_s, before, before_s = self._at.get((label, total), (0, 0.0, 0, 0.0))
-        if str(before) == total and 2 * at <= before and not self.is_of_trainer:
+        is_next = 2 * at <= before or (at == before and elapsed_s < before_s)  # of which only the end may be drawn
+        if str(before) == total and is_next and not self.is_of_trainer:
             ended, ended_s = ended + before, ended_s + before_s + _CUT_S
         self._at[label, total] = ended, ended_s, at, elapsed_s
         return ended, ended_s
@@ -102,7 +107,7 @@ def _said(before: str) -> tuple[str, int]:
     match = _LABEL.search(before[-_LONGEST_LABEL:])
     if match is None:
         return _UNLABELLED, 0
-    label = match["label"].strip().lower()
+    label = _OF_TRAINING.sub("", match["label"].strip().lower())
     return _EPOCHS if label == _EPOCH and not match["epoch"] else label, int(match["epoch"] or 0)
 
 

@@ -53,8 +53,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     classes = _classes(measures.job)
     if others := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
-        of_class = f"{kernels:.0f} {execution.work_noun} are of {' and '.join(others)}"
-        yield Abstention(RULE.id, f"{format_us(time_us)} in {of_class}: no fused version is known")
+        spent = f"{kernels:.0f} {execution.work_noun} of {' and '.join(others)} take {format_us(time_us)}"
+        yield Abstention(RULE.id, f"{spent}: no fused version is known")
         return
     fused = next((name for name in FUSED if name in classes), FUSED[0])
     yield Candidate(

@@ -24,7 +24,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddprof import averages
 from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
@@ -36,7 +35,7 @@ from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.script.threads import threads_alone
-from ddprof.analyzers.job.slowdown import Slowdown, peers
+from ddprof.analyzers.job.slowdown import Slowdown, typical_us
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait, longer_phase
@@ -46,7 +45,7 @@ from ddprof.causes import HOST_CAUSES
 from ddprof.finding_ids import STRAGGLER_HOST
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_count, format_ranks, format_share, format_us
+from ddprof.units import format_count, format_ranks, format_share, format_times, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
@@ -66,10 +65,7 @@ def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -
     (ranks,): a stage of a pipeline has its own.
     """
     times, usable = slowdown.time_us, np.isfinite(slowdown.factor)
-    typical = np.zeros(len(times))
-    for group in peers(len(times), pipeline):
-        compared = [position for position in group if usable[position]]
-        typical[group] = averages.typical(times[compared]) if compared else 0.0
+    typical = typical_us(slowdown, pipeline)
     excess, least = times - typical, np.maximum(MIN_EXCESS * typical, floor_us)
     more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
     chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
@@ -176,7 +172,7 @@ def _paused_in_turn_us(measures: Measures) -> Array:
 
 
 def _summary(numbers: tuple[int, ...], factor: float) -> str:
-    whom, times = format_ranks(numbers), _times(factor)
+    whom, times = format_ranks(numbers), format_times(factor)
     if len(numbers) > 1:
         return f"the hosts of {whom} take up to {times} as long as their peers to launch a step"
     return f"the host of {whom} takes {times} as long as its peers to launch a step"
@@ -208,11 +204,6 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int, typical_us: f
         why="the same Python code runs slower there: the CPU is shared, throttled or far from the device",
         source="PyTorch performance tuning guide; OSDI'25 section 5",
     )
-
-
-def _times(factor: float) -> str:
-    """A factor as "1.4x", without false precision."""
-    return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ddprof import averages, intervals
@@ -120,7 +122,8 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
     if int(job.instances["late"][instance]) != culprit:
         return [waited]
     shift = job.clock.offset_ns(culprit) - job.clock.offset_ns(victim)
-    return [_late_work(measures, culprit, start + shift, ready + shift), waited]
+    work = _late_work(measures, culprit, start + shift, ready + shift)
+    return [work, waited] if work.event else [replace(work, text=text)]
 
 
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:

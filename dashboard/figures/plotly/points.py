@@ -163,5 +163,5 @@ def curves(chart: Curves) -> Drawn:
     ends = [at for curve in chart.curves if len(curve.x) for at in (min(curve.x), max(curve.x))]
     if chart.limit is not None and ends:
         data.append(_level([min(ends), max(ends)], chart.limit, chart.limit_words, "critical"))
-        key.append(Key("critical", "–", f"{chart.limit_words}, {chart.limit:.4g}"))
+        key.append(Key("critical", "–", f"{chart.limit_words}, {chart.limit:.4g} {chart.y_title}"))
     return Drawn(data, made, tuple(key))

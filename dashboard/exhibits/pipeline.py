@@ -68,9 +68,10 @@ def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
     stages = []
     for number, stage in enumerate(pipeline.stages):
         at = list(stage)
-        means = [float(values[at].mean()) for values in (measures.stage_work_us, bubble, wait)]
+        work_us, bubble_us, wait_us = (float(values[at].mean()) for values in (measures.stage_work_us, bubble, wait))
         whole_us = float(measures.ledger_us[at].sum(axis=1).mean())
-        stages.append(Stage(number, format_ranks(measures.ranks(at)), *means, max(0.0, whole_us - sum(means))))
+        rest_us = max(0.0, whole_us - work_us - bubble_us - wait_us)
+        stages.append(Stage(number, format_ranks(measures.ranks(at)), work_us, bubble_us, wait_us, rest_us))
     return stages
 
 

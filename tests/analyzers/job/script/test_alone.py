@@ -66,12 +66,11 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     assert (found.time_us, found.peers_us) == (pytest.approx(4_000.0, rel=0.01), 0.0)
     first = next(finding for finding in made.report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.") and first.summary.endswith("; it alone runs train.py:88 report_samples()")
-    assert "train.py:88 report_samples()" in made.report.verdict.headline
-    assert "do not run it" in first.evidence[0].text
+    assert "train.py:88 report_samples()" in made.report.verdict.headline and "not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"
     helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
-    assert helper.held == "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
-    assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
+    said = "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
+    assert (helper.held, replace(helper, in_shared=False).held) == (said, "alone runs train.py:59 main()")
 
 
 def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_path: Path) -> None:

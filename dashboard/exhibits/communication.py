@@ -44,7 +44,8 @@ def _groups(view: View) -> Exhibit:
     blame = "the peers, not the network" if share > 0.5 else "the transfer, not the peers"
     reading = (
         f"In {clean(first.name)} a rank waits {format_us(first.wait_us)} per step for the last member, then moves data "
-        f"for {format_us(first.transfer_us)}: it is mostly {blame} ({format_share(max(share, 1 - share))}). Hidden time is included."
+        f"for {format_us(first.transfer_us)}: it is mostly {blame} ({format_share(max(share, 1 - share))}). "
+        "Hidden time is included."
     )
     parts = [
         Part("comm_wait", "waiting for the last member", "comm-wait", [g.wait_us / 1e3 for g in groups]),

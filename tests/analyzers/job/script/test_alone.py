@@ -93,8 +93,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     main, walk = (_stack_of(late, name) for name in ("main", "walk"))
     seen = [_with_totals(late, {main: 30, walk: 30}), *(_with_totals(facts, {0: 60}) for facts in others)]
     found = runs_alone(seen, 0, 4_000.0, 7_000.0)
-    assert found is not None and "report_samples" in found.words
-    assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
+    assert found and "report_samples" in found.words and (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
     assert runs_alone([_with_totals(late, {main: 5, walk: 5}), *seen[1:]], 0, 4_000.0, 7_000.0) is None
     # Of a function that the peers run far shorter, what they do not run of it.
     report = _stack_of(late, "report_samples")

@@ -6,7 +6,7 @@ How the gain is priced: the run is replayed with the optimizer as one pass of a 
 byte once where the unfused one moves it about four times. On CPU ranks its steps take a quarter, as was measured.
 How to fix: fused=True (on CPUs from PyTorch 2.4 on), or foreach=True on devices.
 Limits: operators of a CPU rank count where they are mostly their call. Needs optimizer ranges in the trace (PyTorch
-writes them by itself). They name the class: of one without a fused version nothing is known to be won.
+writes them by itself). They name the class: for one without a fused version no gain is claimed.
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
 """
 

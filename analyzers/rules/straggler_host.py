@@ -4,16 +4,15 @@ What it detects: some hosts are free to run for longer than the typical peer's i
 drain. A host is free while it is not blocked and does not load, collect or save.
 Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
 How the gain is priced: the run is replayed with those hosts as fast as their peers'. Where a thread holds their
-interpreter, all that they do is on time. A slow host behind a busy device costs nothing.
+interpreter (GIL), no rank waits for them. A slow host behind a busy device costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
 (a start-up broadcast) does not count, nor does a pause in one step. Of communication alone each rank that is last
 beyond chance is named, with its share. One that was late only while the job started is not. A lone wait is not known to
-recur, so that nothing is won by it. A rank that runs what its peers do not does not do the same work:
-straggler.imbalance. Nor does one that is fed more by as much as its host takes longer; a device rank has to compute
-longer for it, too.
+recur, so no gain is claimed. A rank that runs other code than its peers is straggler.imbalance. So is one whose batches
+are larger by as much as its host takes longer (on a device, only if it also computes longer).
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 

@@ -56,9 +56,10 @@ def _lateness(view: View) -> Exhibit:
     median = typical_us(late)
     worst = int(np.nanargmax(median))
     behind = int(np.sum(late[worst] > 0))
+    often = f" (median over steps), late in {behind} of {len(steps)} steps" if len(steps) > 1 else ""
     reading = (
-        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members (median "
-        f"over steps), late in {behind} of {len(steps)} steps.{_beside(view, positions[worst], 'lateness')}"
+        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members{often}."
+        f"{_beside(view, positions[worst], 'lateness')}"
     )
     lines, lines_names = condensed(late, names)
     times, unit, critical = readable_times(lines, view.opened.measures.step_us / 1e3)

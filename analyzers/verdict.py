@@ -101,8 +101,11 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
     withheld = [a for a in abstentions if a.busy_us >= WARNING_SHARE * measures.step_us]
     if not withheld:
         return None
-    what = f"{len(withheld)} finding{'s' if len(withheld) > 1 else ''}, the largest of {_largest(withheld, measures)}"
-    words = f"Not judged: the machine is busy, and {what} of the step, may be chance"
+    largest = _largest(withheld, measures)
+    what = f"a finding of {largest} of the step"
+    if len(withheld) > 1:
+        what = f"{len(withheld)} findings, up to {largest} of the step,"
+    words = f"Not judged: the machine is busy, and {what} may be chance"
     return Verdict("none", f"{words}; {_QUIET}")
 
 

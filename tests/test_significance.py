@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddprof.significance import MAX_CHANCE, chance_of_mean, exceeded, quantile
+from ddprof.significance import MAX_CHANCE, chance_of_mean, change_point, exceeded, quantile
 
 TABLE = [(0.25, 1, 1.000), (0.05, 1, 6.314), (0.025, 2, 4.303), (0.005, 3, 5.841)]
 TABLE += [(0.025, 5, 2.571), (0.01, 9, 2.821), (0.0005, 10, 4.587), (0.025, 120, 1.980)]
@@ -22,3 +22,9 @@ def test_the_chance_of_a_mean_is_that_of_its_signs(long: int, at_most: float) ->
     differences = np.random.default_rng(0).normal(0.0, 0.1, 40) + np.where(np.arange(40) < long, 20.0, 0.0)
     assert chance_of_mean(differences) <= at_most
     assert long or chance_of_mean(differences) > MAX_CHANCE
+
+
+@pytest.mark.parametrize(("steps", "at"), [(39, 4), (400, 104), (5, None)])
+def test_a_change_of_the_mean_is_found_where_it_is_and_not_in_noise(steps: int, at: int | None) -> None:
+    noise = np.random.default_rng(1).normal(0.0, 1.0, steps)
+    assert change_point(noise + 9.0 * (np.arange(steps) >= (at or 2))) == at and change_point(noise) is None

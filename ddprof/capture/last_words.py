@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from types import FrameType
@@ -29,8 +30,11 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.
 
 def note_exit(status: Any, caller: FrameType, function: str = "sys.exit") -> None:
     """Record that the script ends by `sys.exit(status)` or another `function`, where, and while which exception is
-    handled; except in a signal handler. Of a library that passes on the same status (multiprocessing) nothing new.
+    handled; except in a signal handler, and in a thread that it alone ends. Of a library that passes on the same status
+    (multiprocessing) nothing new.
     """
+    if function != "os._exit" and threading.current_thread() is not threading.main_thread():
+        return
     handlers = handler_codes(_ENDING)
     frame: FrameType | None = caller
     while frame is not None:
@@ -40,7 +44,7 @@ def note_exit(status: Any, caller: FrameType, function: str = "sys.exit") -> Non
     _, before, _ = getattr(sys, "_ddprof_exit", (0, None, None))
     if before == status and is_library(caller.f_code.co_filename):
         return
-    message = f"exit code {status}" if isinstance(status, int) else str(status)[:2000]
+    message = f"exit code {status & 255}" if isinstance(status, int) else str(status)[:2000]
     handled = sys.exc_info()[1]
     if handled is not None and not isinstance(handled, SystemExit):
         cause = error_of(handled)

@@ -12,7 +12,7 @@ from labelled_runs import Labelled, Runs, serious
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.diagnose import Diagnosis, diagnose, in_order
 from ddprof.analyzers.verdict import verdict
-from ddprof.findings import Basis, Candidate, Change, Finding, Recoverable, Rule, severity_of
+from ddprof.findings import Basis, Candidate, Change, Finding, Fix, Recoverable, Rule, severity_of
 from ddprof.report.phrases import gain_words
 from ddprof.units import format_us
 
@@ -31,11 +31,12 @@ def test_the_larger_finding_explains_the_waiting_and_every_rule_is_told(labelled
     assert {a.id for a in said.abstentions}.isdisjoint(said.checked) and all(a.reason for a in said.abstentions)
 
 
-def diagnosed(run: Labelled, monkeypatch: pytest.MonkeyPatch, said: Said) -> Diagnosis:
+def diagnosed(run: Labelled, monkeypatch: pytest.MonkeyPatch, said: Said, *fixes: Fix) -> Diagnosis:
     """The diagnosis of a run where rules say this alone."""
 
     def rule(title: str, ranks: tuple[int, ...], change: Change, lost_us: float) -> Rule:
-        return Rule(title, title, lambda _: iter([Candidate(title, title, lost_us, Basis.COMPARED, ranks, (change,))]))
+        told = Candidate(title, title, lost_us, Basis.COMPARED, ranks, (change,), fixes=fixes)
+        return Rule(title, title, lambda _: iter([told]))
 
     rules = {title: rule(title, *parts) for title, parts in said.items()}
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: rules)
@@ -48,6 +49,8 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
     both: Said = {"larger": ((), LARGER, 0.0), "same time": ((), SMALLER, 0.0)}
     for names, left in ((["larger"], "larger"), (["same time"], "same time"), (list(both), "larger")):
         assert [f.id for f in diagnosed(run, monkeypatch, {name: both[name] for name in names}).findings] == [left]
+    one_fix: Said = {name: ((2,), change, 1e4) for name, (_, change, _) in both.items()}  # a clear cost, at one line
+    assert [f.id for f in diagnosed(run, monkeypatch, one_fix, Fix("a.py:3", "", "", "")).findings] == ["larger"]
 
 
 def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,7 @@ SCRIPTS = {
     "handled": ("import sys\ntry:\n    sys.exit(3)\nfinally:\n    pass\n", 3, "exit code 3"),
     "none": (None, 2, "Rank 1 raised FileNotFoundError: no such script: "),
     "signal": (HANDLED, 5, ""), "well": ("import sys\nsys.exit(0)\n", 0, ""),
+    "made": ("class Stop(SystemExit): 0\nraise Stop(260)\n", 4, "raised Stop at job.py:2: exit code 4."),
 }  # fmt: skip
 
 

@@ -30,8 +30,8 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 class NowAndThen:
     """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and the `cost`, what
     all wait for whoever is longest, less what one rank has beyond the typical one: that rank is late by it. `most`: the
-    cost if no wait for a CPU is in it. `often`: in how many of so many `steps`; `since`: number of the step from which on
-    in nearly all; `in_turn`: one rank at a time, beyond chance."""
+    cost if no wait for a CPU is in it. `often`: in how many of so many `steps`; `since`: number of the step from which
+    on in nearly all; `in_turn`: one rank at a time, beyond chance."""
 
     times: Array
     cost: float

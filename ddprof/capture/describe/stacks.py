@@ -113,16 +113,17 @@ def frames_from(frame: FrameType | None) -> list[dict[str, Any]]:
     return frames
 
 
-def last_error(step_ns: int = 0) -> dict[str, Any] | None:
-    """The exception that ends this process, or its `sys.exit` with another code than 0 (last_words.py), known once
-    Python has printed it; None where it ends normally. `step_ns`: when its last step began; the script caught a
-    `sys.exit` before that.
+def last_error(step_ns: int = 0, is_stopped: bool = False) -> dict[str, Any] | None:
+    """The exception that ends this process, or its exit with another code than 0 (last_words.py), known once Python has
+    printed it; None where it ends normally or `is_stopped` by a signal. `step_ns`: when its last step began; the script
+    caught a `sys.exit` before that. Nothing catches `os._exit`.
     """
     error = getattr(sys, "last_value", None)
-    if isinstance(error, BaseException):
+    if isinstance(error, BaseException) and not is_stopped:
         return error_of(error, getattr(sys, "last_traceback", None))
     at_ns, _, left = getattr(sys, "_ddprof_exit", (0, 0, None))
-    return left if at_ns >= step_ns else None
+    is_certain = left is not None and left["type"] == "os._exit"
+    return left if is_certain or (at_ns >= step_ns and not is_stopped) else None
 
 
 def error_of(error: BaseException, trace: TracebackType | None = None) -> dict[str, Any]:
@@ -169,6 +170,6 @@ def ended(reason: str, step_ns: int) -> dict[str, Any]:
     stopped = reason in ("watchdog", "signal")
     return {
         "at_ns": time.time_ns(),
-        "error": None if stopped else last_error(step_ns),
+        "error": last_error(step_ns, stopped),
         "frames": main_frames() if stopped else [],
     }

@@ -12,8 +12,7 @@ import gzip
 import json
 import mmap
 import os
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import get_ident
 from typing import Any, BinaryIO
@@ -124,8 +123,14 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def compress(path: Path) -> Path:
-    """Replace `path` by `path.gz` and return it. Raises OSError (full disk), and the plain file stays as it was."""
+def _blocks(source: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: source.read(1 << 20), b"")
+
+
+def compress(path: Path, blocks_of: Callable[[BinaryIO], Iterable[bytes]] = _blocks) -> Path:
+    """Replace `path` by `path.gz`, of the blocks of its content, and return it. Raises OSError (full disk), and the
+    plain file stays as it was.
+    """
     target = path.with_name(path.name + ".gz")
     # Level 1: half the time of the default for a tenth more bytes, and this runs beside the training.
     with (
@@ -133,7 +138,7 @@ def compress(path: Path) -> Path:
         replacing(target, path.with_name(f"{target.name}.{os.getpid()}.tmp")) as file,
         gzip.GzipFile(path.name, "wb", compresslevel=1, fileobj=file) as sink,
     ):
-        shutil.copyfileobj(source, sink, 1 << 20)
+        sink.writelines(blocks_of(source))
     path.unlink()
     return target
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from ddprof.capture.files.layout import MANIFEST, host_label
 from ddprof.capture.files.storage import read_object, write_bytes
 from ddprof.capture.launcher.identity import SharedJob
+from ddprof.untrusted.secrets import masked
 
 LATEST = "latest"
 # torchrun waits so long for its nodes (`join_timeout` of torch/distributed/elastic/rendezvous): all begin within it.
@@ -42,7 +43,7 @@ def create(
     Where the parent cannot be written the run goes to that folder as well, because a read-only directory must not stop
     a job. Raises OSError if that fails, too.
     """
-    label = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "run"
+    label = re.sub(r"[^A-Za-z0-9._-]+", "-", masked(name)).strip("-.") or "run"
     reasons = []
     if parent is not None:
         try:

@@ -15,7 +15,7 @@ import sys
 from importlib import import_module
 from importlib.machinery import PathFinder, SourceFileLoader
 from importlib.util import module_from_spec
-from types import ModuleType
+from types import FrameType, ModuleType
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(os.path.dirname(_HERE))
@@ -32,10 +32,10 @@ def _start() -> None:
     sys._ddprof_capture = settings  # type: ignore[attr-defined]
     if sys.version_info < _OLDEST_PYTHON:
         raise RuntimeError(f"Python {sys.version.split()[0]} is older than {'.'.join(map(str, _OLDEST_PYTHON))}")
-    _note_end(settings)
     package = ModuleType("_ddprof")
     package.__path__ = [_PACKAGE]
     sys.modules["_ddprof"] = package
+    _note_end(settings)
     hook = _ours("_ddprof.capture.import_hook").ImportHook()
     stated = settings.partition("/run_dir=")[0]
     is_plain = "/apply=" not in stated and "/end_after=" not in stated
@@ -45,24 +45,31 @@ def _start() -> None:
 
 
 def _note_end(settings: str) -> None:
-    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit` or `exit`, or no
-    script.
+    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit`, `exit` or a
+    SystemExit, which only C sees, or no script.
     """
     end_script, quitter = sys.exit, type(getattr(builtins, "exit", None))
 
-    def noted(status: object, function: str) -> None:
+    def noted(status: object, function: str, caller: FrameType) -> None:
         if status is not None and status != 0:
-            _quietly(lambda: _ours("_ddprof.capture.last_words").note_exit(status, sys._getframe(4), function))
+            _quietly(lambda: _ours("_ddprof.capture.last_words").note_exit(status, caller, function))
 
     def exit(status=None, /):  # type: ignore[no-untyped-def]
-        noted(status, "sys.exit")
+        noted(status, "sys.exit", sys._getframe(1))
         end_script(status)
 
     def quit(self, code=None):  # type: ignore[no-untyped-def]
-        noted(code, self.name)
+        noted(code, self.name, sys._getframe(1))
         end_quietly(self, code)
 
+    def made(ended: SystemExit) -> None:
+        noted(ended.code, type(ended).__name__, sys._getframe(1))
+
+    def watch(function: object) -> None:
+        _ours("_ddprof.capture.native").native_module("_ddprof.capture.stacks._stacks").tell_exits(function)
+
     def at_end() -> None:
+        _quietly(lambda: watch(None))  # what `made` calls will not be there for ever
         script = sys.argv[0] if sys.argv else ""
         if hasattr(sys, "last_value") or hasattr(sys, "_ddprof_exit") or not os.path.exists(script):
             session = getattr(sys.modules.get("_ddprof.capture.bootstrap"), "active", None)
@@ -73,6 +80,7 @@ def _note_end(settings: str) -> None:
     if quitter.__name__ == "Quitter":
         end_quietly = quitter.__call__
         quitter.__call__ = quit  # type: ignore[method-assign]
+    _quietly(lambda: watch(made))
     atexit.register(at_end)
 
 

@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ddprof.capture.describe.stacks import current_frames, uncollected
-from ddprof.capture.steps.native_tracker import native_module
+from ddprof.capture.native import native_module
 
 if TYPE_CHECKING:
     from ddprof.capture.stacks._stacks import StackCollector

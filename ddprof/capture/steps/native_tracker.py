@@ -6,13 +6,11 @@ With the timers a step spends half as long in ddprof (benchmarks/README.md). `DD
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ddprof.capture.files.step import Step
+from ddprof.capture.native import native_module
 from ddprof.capture.steps.tracker import in_main_thread
 from ddprof.capture.window.annotate import Range
 
@@ -44,17 +42,3 @@ def outside(function: Callable[..., object]) -> Callable[..., object] | None:
     )  # one that was built before lacks it
     callback: Callable[..., object] | None = hand_on(function)
     return callback
-
-
-def native_module(name: str) -> Any:
-    """An extension in C; None where it is not wanted, was not built, or was built for a machine of another kind (the
-    folder of the package may be shared), and in a Python without the GIL: it needs one, and its import would switch it
-    on.
-    """
-    has_gil: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
-    if os.environ.get("DDPROF_NATIVE", "1") == "0" or not has_gil():
-        return None
-    try:
-        return import_module(name)
-    except ImportError:
-        return None

@@ -21,6 +21,7 @@ from ddprof.capture.files.control import INSTRUMENTS
 from ddprof.capture.files.layout import TRACE_SUFFIX
 from ddprof.capture.files.storage import compress, free_bytes
 from ddprof.capture.window.annotate import Annotator, Range
+from ddprof.capture.window.masking import masked_blocks
 from ddprof.capture.window.plan import Less
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
@@ -146,7 +147,7 @@ class TraceWindow:
 
     def _compress(self, path: Path) -> None:
         try:
-            compress(path)
+            compress(path, masked_blocks)
         except OSError as error:
             self._note(f"{path.name}: left uncompressed: {error.strerror or error}")
 

@@ -73,7 +73,7 @@ def run_folder(source: Source) -> str:
 
 def _own_run(source: Source) -> str:
     """Formats whose file is a whole run, unless capture wrote it as one rank of a run folder."""
-    return stem(source.path) if formats()[source.format].is_run and source.sidecar_path is None else ""
+    return stem(source.member or source.path) if formats()[source.format].is_run and source.sidecar_path is None else ""
 
 
 def absolute(root: str) -> str:
@@ -137,7 +137,7 @@ def _order(newest: Mapping[str, int], source: Source) -> tuple[int, int, int, li
     ours = name_of_ours(source.member or source.path)
     if ours:
         return int(ours["restart"]), newest[ours["pid"]], int(ours["window"] or 0), [], source.mtime_ns
-    return 0, 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.path))], source.mtime_ns
+    return 0, 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.member or source.path))], source.mtime_ns
 
 
 def labels(full: Sequence[str], given: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,7 @@ from ddprof.model import ProcessGroup
 from ddprof.readers.json_text.trace_event import Args, as_text
 from ddprof.readers.numbers import LARGEST_RANK, one_int, one_rank
 from ddprof.tables import NULL
+from ddprof.untrusted.secrets import masked
 
 _NUMBER = re.compile(r"-?\d+")
 NO_GROUP = -(2**31)
@@ -61,8 +63,9 @@ class Groups:
             if isinstance(entry, Mapping):
                 self.add(_from_config(entry, default_backend))
 
-    def add(self, new: ProcessGroup) -> int:
+    def add(self, stated: ProcessGroup) -> int:
         """The index of a group; the same name (or, without one, the same ranks) is the same group."""
+        new = replace(stated, description=masked(stated.description))
         key = (new.name, "" if new.name else str(new.ranks))
         at = self._by_name.get(key)
         if at is None:

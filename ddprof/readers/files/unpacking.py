@@ -6,6 +6,7 @@ import bz2
 import codecs
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,7 +33,14 @@ FREE_BYTES = 256 << 20  # unpacked, whatever the ratio: read in seconds, one blo
 MAX_HOLE_BYTES = 16 << 20  # a crash leaves pages of zeros, or a tail of them
 MAX_DICTIONARY_BYTES = 256 << 20  # `xz -9` needs 65 MiB; the header may ask for 4 GiB
 _GZIP = b"\x1f\x8b"
-_WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")  # in this order: the mark of one begins like another's
+# In this order: the mark of one begins like another's. Without a mark: white space, then the start of JSON.
+_WIDE = {
+    name: re.compile(
+        rb"%s|(?:%s)*(?:%s)"
+        % tuple(b"|".join(re.escape(c.encode(name)) for c in letters) for letters in ("\ufeff", " \t\r\n", "{["))
+    )
+    for name in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+}
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (_GZIP, lambda: _ZLIB.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
@@ -107,10 +115,10 @@ class ByteStream:
         head = self._raw.read(_RAW_BYTES)
         blocks = self._unpack(head)
         first = next(blocks, b"")
-        for encoding in _WIDE:
-            mark = "\ufeff".encode(encoding)
-            if first.startswith((mark, "{".encode(encoding), "[".encode(encoding))):
-                return _transcode(first.removeprefix(mark), self._within_budget(blocks), encoding)
+        for encoding, begins in _WIDE.items():
+            if begins.match(first):
+                first = first.removeprefix("\ufeff".encode(encoding))
+                return _transcode(first, self._within_budget(blocks), encoding)
         first = first.removeprefix(codecs.BOM_UTF8)
         whole = self._within_budget(chain([first], blocks))
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole

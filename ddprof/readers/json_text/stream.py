@@ -81,6 +81,8 @@ class EventStream(Generic[B, T]):
             tried = before if len(buffer) == before else 0
             if events:
                 yield events
+            if self.damage.is_hopeless:
+                return
             if done:
                 self._collect_footer(buffer)
                 return
@@ -201,6 +203,8 @@ class EventStream(Generic[B, T]):
         self.footer, behind = footer[: close + 1], footer[close + 1 :]
         at = self._offset + close + 2
         for text in chain([behind], self.chunks):
+            if self.damage.is_hopeless:
+                return
             if text.strip(_SPACE):
                 self.damage.add(at, text)
             at += len(text)

@@ -19,6 +19,7 @@ from ddprof.slices.doctor.machine import machine
 from ddprof.slices.doctor.model import Provision, State
 from ddprof.slices.doctor.training import training
 from ddprof.untrusted.plain_text import clean
+from ddprof.untrusted.secrets import masked_data
 
 # Module -> what is lost without it.
 COMPILED = {
@@ -64,7 +65,7 @@ def command(python: str, out: Path, form: str) -> None:
     rooms = {"ddprof": [*installation()], "training": [*training(python)], "machine": [*machine(out)]}
     if form == "json":
         rows = [{"of": of, **asdict(part), "state": part.state.value} for of, parts in rooms.items() for part in parts]
-        click.echo(json.dumps(rows, indent=2))
+        click.echo(json.dumps(masked_data(rows), indent=2))
         return
     for parts in rooms.values():
         click.echo("\n".join(map(_line, parts)))

@@ -88,6 +88,7 @@ def run(cases: Sequence[Case], processes: int, bounds: Bounds) -> list[Group]:
             for failure in failures:
                 group = groups.setdefault((failure.kind, failure.place), Group(failure.kind, failure.place))
                 group.cases.append((case, failure.text))
+                print(f"{group.title} {case.name}: {failure.text}", file=sys.stderr, flush=True)
             if done % 250 == 0:
                 print(f"{done}/{len(cases)} in {time.monotonic() - since:.0f} s, {len(groups)} groups", file=sys.stderr)
     except KeyboardInterrupt:

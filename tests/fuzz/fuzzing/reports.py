@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-MOST_RANKS = 1_000_000  # no job has more; a header that says so is damaged
+MOST_RANKS = 2**20 + 1  # no job has more (docs/threat-model.md); a header that says so is damaged
 MOST_CHARACTERS = 20_000_000
 TOLERANCE = 2e-3  # of a ledger row: causes sum to the step to 0.1 %, rounding aside
 BOUNDS = ("compute", "input", "communication", "straggler", "host", "pipeline", "memory", "none")

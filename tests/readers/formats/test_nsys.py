@@ -3,6 +3,7 @@
 import gzip
 import os
 import shlex
+import shutil
 import sqlite3
 import warnings
 from contextlib import closing
@@ -15,6 +16,7 @@ from reading import FORMATS, issues, names, one_trace, refusal, traces
 
 from ddprof.errors import DdprofError
 from ddprof.model import DEVICE_KINDS, Kind
+from ddprof.readers import discover
 from ddprof.tables import NULL
 
 EXPORTS = f"{FORMATS}/nsys_sqlite"
@@ -143,9 +145,8 @@ def test_an_nsys_that_fails_is_one_line(report: Path, tmp_path: Path, monkeypatc
     assert "nsys export --type sqlite FILE" in refusal(report)
 
 
-def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
-    by_format = {t.format: t for t in traces(shared_dir / FORMATS / "rocm_rpd")}
-    database, text = by_format["rpd"], by_format["chrome"]
+def test_rocprof_database_and_json_agree(shared_dir: Path, tmp_path: Path) -> None:
+    text, database = sorted(traces(shared_dir / FORMATS / "rocm_rpd"), key=lambda trace: trace.format)
     for kind in (Kind.KERNEL, Kind.MEMCPY):
         assert len(names(database, kind)) == len(names(text, kind)) > 0
     assert set(names(text, Kind.RUNTIME)) == set(names(database, Kind.RUNTIME))
@@ -153,6 +154,8 @@ def test_rocprof_database_and_json_agree(shared_dir: Path) -> None:
     assert np.abs(np.sort(database.events["ts_ns"]) - np.sort(text.events["ts_ns"])).max() < 1000
     assert (database.events["correlation"][np.isin(database.events["kind"], DEVICE_KINDS)] != NULL).all()
     assert database.copies["size_bytes"].max() == 2_000_000_000
+    archive = shutil.make_archive(str(tmp_path / "packed"), "tar", shared_dir / FORMATS / "rocm_rpd")
+    assert len(discover([archive]).runs) == len(discover([shared_dir / FORMATS / "rocm_rpd"]).runs) == 2
 
 
 def test_the_tracers_own_work_is_overhead_and_no_call_of_the_program(shared_dir: Path) -> None:

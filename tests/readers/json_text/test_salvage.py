@@ -12,7 +12,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import RankTrace
 from ddprof.readers import Source, read
 from ddprof.readers.files import unpacking
-from ddprof.readers.json_text import salvage, start
+from ddprof.readers.json_text import damage, salvage, start
 
 pytestmark = pytest.mark.usefixtures("decoding")
 HEADER = {"schemaVersion": 1, "distributedInfo": {"rank": 3, "world_size": 4}}
@@ -103,7 +103,8 @@ def test_damage_everywhere_is_given_up_and_said(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(salvage, "MOST_PIECES", 10)
     trace = read_text(tmp_path / "t.json", b'{"traceEvents": [' + SPAN + b'{"ph":"X",1},' * 50 + SPAN + b"{}]}")
     assert len(trace.events) == 1 and "51 events (98 %) missing" in issues(trace)
-    # A list that does not begin is not waited for.
+    monkeypatch.setattr(damage, "MOST_FRUITLESS_BYTES", 1 << 16)
+    assert "no event in" in issues(read_text(tmp_path / "t.json", b'{"traceEvents": [' + b"}" * (1 << 22) + b"]}"))
     monkeypatch.setattr(start, "MAX_HEADER_BYTES", 1 << 16)
     with pytest.raises(NoUsableInput, match="without a list of trace events"):
         read_text(tmp_path / "t.json", b'{"a": "' + b"x" * (1 << 20) + b'", "traceEvents": [' + SPAN[:-1] + b"]}")

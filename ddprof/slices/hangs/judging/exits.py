@@ -19,7 +19,7 @@ _PEER_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
 # What c10d raises beside these. Others (ConnectionResetError) are of another connection, unless they quote it.
 _C10D_TYPES = (*_PEER_TYPES, "DistError", "RuntimeError", "TimeoutError")
 _QUOTES_C10D = re.compile(r"gloo|nccl|c10d|TCPStore|Watchdog caught|remote process exited|client socket", re.IGNORECASE)
-_INTERRUPTIONS = ("KeyboardInterrupt", "SignalException")  # wherever the rank is
+INTERRUPTIONS = ("KeyboardInterrupt", "SignalException")  # wherever the rank is
 _STORE = re.compile(r"DistStoreError|wait timeout after|keys: /|Timed out after .* waiting for clients|StoreTimeout")
 _STORE_FUNCTIONS = {"_store_based_barrier", "store_based_barrier", "rendezvous", "_tcp_rendezvous_handler"} | {
     "_create_c10d_store",
@@ -41,7 +41,7 @@ _DISTRIBUTED = re.compile(r"(?:torch/distributed/|^)distributed_c10d\.py$")
 def is_own_error(evidence: RankEvidence) -> bool:
     """True where a rank ended with an exception that no peer's end or absence explains."""
     ending = evidence.ending
-    if ending.how != "error" or ending.error in _INTERRUPTIONS:
+    if ending.how != "error" or ending.error in INTERRUPTIONS:
         return False
     if _is_of_loader(ending.frames[:1]):
         return True
@@ -113,7 +113,7 @@ def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
     # A backward pass calls collectives from no Python function.
     is_in_backward = any(frame.function == "_engine_run_backward" for frame in evidence.frames)
-    is_elsewhere = evidence.ending.error in _INTERRUPTIONS and not is_in_backward
+    is_elsewhere = evidence.ending.error in INTERRUPTIONS and not is_in_backward
     tells_no_call = is_own_error(evidence) or is_elsewhere
     if not evidence.calls or (tells_no_call and not operation_in(evidence)) or waits_for_store(evidence):
         return evidence

@@ -28,6 +28,8 @@ _LIBRARY_FILES = {
 def is_library(frame: StackFrame) -> bool:
     """True for frames other than the user's own code."""
     path = frame.file.replace("\\", "/")
+    if path.endswith(".pyx"):  # of a compiled module
+        return True
     if "/" not in path:
         return path in _LIBRARY_FILES or path.startswith("<")
     return path.startswith("<") or any(place in path for place in _LIBRARY_PLACES)

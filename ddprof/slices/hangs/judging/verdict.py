@@ -9,11 +9,18 @@ from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause, first_cause
 from ddprof.slices.hangs.judging.collectives import stuck_in, stuck_messages
-from ddprof.slices.hangs.judging.exits import from_stacks, stuck_workers, with_failed_calls, with_late_kills
+from ddprof.slices.hangs.judging.exits import (
+    INTERRUPTIONS,
+    from_stacks,
+    stuck_workers,
+    with_failed_calls,
+    with_late_kills,
+)
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import job_groups
-from ddprof.slices.hangs.judging.words import sentence
+from ddprof.slices.hangs.judging.words import line_words, sentence
 from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
+from ddprof.units import format_ranks
 
 # A call that a rank was inside when it was stopped is stuck if it had lasted this many times the longest time between
 # two calls of that rank: three times what the job itself shows to be usual is no step of it.
@@ -109,6 +116,13 @@ def _nothing(ranks: Sequence[RankEvidence]) -> str:
         return "No rank left a dump, a stack or a sidecar: nothing is known."
     if all(e.ending.how == "finished" for e in ranks):
         return "No collective is stuck: the job ended in order."
+    interrupted = [e for e in ranks if e.ending.error in INTERRUPTIONS]
+    if interrupted:
+        first = min(interrupted, key=lambda e: e.ending.at_ns or 0)
+        line = line_words(user_frame(first.ending.frames))
+        who = "every rank" if len(interrupted) == len(ranks) else format_ranks(tuple(e.rank for e in interrupted))
+        at = f", rank {first.rank} first at {line}" if line else ""
+        return f"No collective is stuck: somebody interrupted {who} ({first.ending.error}){at}."
     if any(e.has_calls for e in ranks):
         return "No collective is stuck: those recorded have ended, or all ranks were in the middle of a step."
     return "No rank left a record of its collectives, and no stack shows one: the stuck call is unknown."

@@ -15,7 +15,7 @@ from ddprof.analyzers.job.whole_run.called import calling_us
 from ddprof.analyzers.job.whole_run.pauses import _pauses, paused_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note, typical_steps, unprofiled_step_us
 from ddprof.analyzers.rules import comm_barrier, comm_latency_bound
-from ddprof.analyzers.rules.evidence.loader_starts import remade_workers
+from ddprof.analyzers.rules.evidence.loader_starts import epoch_starts
 from ddprof.findings import Candidate
 from ddprof.sidecar import LoaderSettings, Sidecar, StepTimes
 
@@ -58,19 +58,21 @@ def recorded(steps: int = 80, persistent: bool = False, first: int = 0, start_ns
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_every_epoch_but_the_first_starts_workers(first: int) -> None:
-    starts = remade_workers(recorded(first=first))
+    starts = epoch_starts(recorded(first=first))
     assert len(starts) == 10 - (first == 0) and {start.dur_ns for start in starts} == {START_NS}
-    assert remade_workers(recorded(steps=12, first=first)) == []  # a short run says nothing
+    assert epoch_starts(recorded(steps=12, first=first)) == []  # a short run says nothing
 
 
-def said(folder: Path, sidecar: Sidecar) -> list[Candidate]:
-    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(sidecar, rank=rank)) for rank in range(2)]
-    return candidates("input.starved", run_of(ranks).measures)
+def said(folder: Path, *sidecars: Sidecar, rule: str = "input.starved") -> list[Candidate]:
+    each = enumerate(sidecars if len(sidecars) > 1 else sidecars * 2)
+    ranks = [replace(cpu_loop(folder, rank=rank), sidecar=structs.replace(of, rank=rank)) for rank, of in each]
+    return candidates(rule, run_of(ranks).measures)
 
 
-def test_workers_that_are_made_again_are_kept(tmp_path: Path) -> None:
-    (candidate,) = said(tmp_path, recorded())
-    assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == ()
+@pytest.mark.parametrize(("rule", "other", "late"), [("input.starved", True, ()), ("input.straggler", False, (0,))])
+def test_workers_that_are_made_again_are_kept(tmp_path: Path, rule: str, other: bool, late: tuple[int, ...]) -> None:
+    (candidate,) = said(tmp_path, recorded(), recorded(start_ns=START_NS if other else 0), rule=rule)
+    assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == late
     share = START_NS / (EPOCH * (STEP_NS + FETCH_NS) + START_NS)
     assert candidate.lost_us == pytest.approx(share * 20_500.0, rel=0.2)
 

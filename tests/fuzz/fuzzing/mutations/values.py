@@ -1,6 +1,7 @@
 """Mutations of JSON values: one value of a document replaced by one that its reader may not expect."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
@@ -47,12 +48,7 @@ def written(value: Any) -> bytes:
     """JSON text of a value, NaN and raw pieces included."""
     if isinstance(value, Lines):
         return b"\n".join(written(item) for item in value) + b"\n"
-    text = json.dumps(value)
-    while (at := text.find(f'"{RAW}')) >= 0:
-        end = text.index('"', at + 1)
-        while text[end - 1] == "\\":
-            end = text.index('"', end + 1)
-        text = text[:at] + json.loads(text[at : end + 1])[len(RAW) :] + text[end + 1 :]
+    text = re.sub(rf'"{RAW}(?:[^"\\]|\\.)*"', lambda raw: json.loads(raw[0])[len(RAW) :], json.dumps(value))
     return text.encode()
 
 

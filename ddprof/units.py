@@ -45,6 +45,11 @@ def format_share(share: float) -> str:
     return f"{percent:.1f} %" if abs(percent) < 10 else f"{percent:.0f} %"
 
 
+def format_times(factor: float) -> str:
+    """A factor as "1.4x", without false precision."""
+    return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
+
+
 def format_name(name: str) -> str:
     """A name from the trace, shortened with an ellipsis; JSON keeps it whole."""
     name = name.removeprefix("void ")

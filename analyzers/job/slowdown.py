@@ -99,6 +99,16 @@ def compute_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> S
     return Slowdown(_median(factor_steps), factor_steps, time_us, coverage, more)
 
 
+def typical_us(slowdown: Slowdown, pipeline: Pipeline | None) -> Array:
+    """Comparable time of each rank's typical peer, us, shape (ranks,); 0 where no peer can be compared."""
+    times, usable = slowdown.time_us, np.isfinite(slowdown.factor)
+    typical = np.zeros(len(times))
+    for group in peers(len(times), pipeline):
+        comparable = [position for position in group if usable[position]]
+        typical[group] = averages.typical(times[comparable]) if comparable else 0.0
+    return typical
+
+
 def unknown_slowdown(count: int, steps: int) -> Slowdown:
     """Slowdown of ranks before any comparison: all NaN."""
     time_us, coverage, more = np.zeros((3, count))

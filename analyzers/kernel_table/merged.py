@@ -54,7 +54,11 @@ def merged(table: KernelTable, by: Sequence[str], shows: Callable[[int], bool] =
     def summed(values: Array) -> Array:
         return np.bincount(which, weights=values, minlength=len(keys))
 
-    calls, total, share = (summed(rows[name]) / max(1, len(ranks)) for name in ("calls", "total_us", "step_share"))
+    calls, total = (summed(rows[name]) / max(1, len(ranks)) for name in ("calls", "total_us"))
+    # Of the mean step, as the ledger's: ranks with longer steps count for more.
+    of_rank = np.bincount(place, weights=rows["step_share"], minlength=len(ranks))
+    step_us = busy.sum(axis=1)[of_rank > 0] / of_rank[of_rank > 0]
+    share = busy.sum(axis=0) / max(1, len(ranks)) / max(float(step_us.mean()) if len(step_us) else 0.0, 1e-9)
     path, flops, size_bytes = (summed(rows[name]) for name in ("path_share", "flops", "bytes"))
     roofline = summed(rows["roofline_share"] * rows["total_us"])
     seconds = summed(rows["total_us"]) / 1e6

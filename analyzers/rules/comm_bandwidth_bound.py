@@ -2,7 +2,7 @@
 
 What it detects: exposed transfer that is due neither to latency nor to a late start, but to bytes over bandwidth; and
 bytes that need not be moved at all: large buffers sent before each forward pass, logits gathered for a metric in every
-step. So are gradients reduced after every micro-batch while the optimizer steps once for several.
+step. Gradients reduced after every micro-batch, although the optimizer steps once for several, count too.
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast);
 what messages of several sizes show to be latency stays. Calls that could go are left out. Those gain no more than they
@@ -11,12 +11,11 @@ How to fix: a compression hook, accumulation with no_sync, HSDP, the right NCCL 
 take longer. Where `ddprof run` saw it, the finding says which transport NCCL chose and which settings narrow it.
 Sockets within a host or beside an active InfiniBand port, and shared memory between GPUs that NVLink joins, come first.
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
-waiting for missing ranks would be, so nothing is said where one of them may be late. Where the bytes explain how long
-each call took, of small and of large messages, nobody was waited for; nor where calls take the same time however much
-is computed before each. Then one rank's trace is enough. Micro-batches
-are told by backward passes and optimizer steps, which capture or PyTorch's own ranges mark; several models with one
-optimizer keep a pass each. Buffers are told in DistributedDataParallel, values that no pass needs by what comes before
-and after the call.
+waiting for missing ranks would be, so nothing is said where one of them may be late. Where the sizes of small and large
+messages explain how long each call took, nobody was waited for, and one rank's trace is enough. The same holds where
+calls take equally long however much is computed before them. Micro-batches are told by backward passes and optimizer
+steps, which capture or PyTorch's own ranges mark; several models with one optimizer keep a pass each. Buffers are told
+in DistributedDataParallel, values that no pass needs by what comes before and after the call.
 Sources: torch.distributed.algorithms.ddp_comm_hooks; torch.nn.parallel.DistributedDataParallel documentation (no_sync,
 broadcast_buffers).
 """

@@ -97,7 +97,8 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
     each = f"{costs.per_block} for each of {costs.per_pass // costs.per_block} equal blocks"
     nested = costs.per_block > 1
     measured = costs.latency.is_measured
-    latency = f"{format_us(costs.latency.ns / 1e3)} of a call is latency ({format_share(costs.latency.share)})"
+    most = "" if measured else "up to "
+    latency = f"{most}{format_us(costs.latency.ns / 1e3)} ({format_share(costs.latency.share)}) of each call is latency"
     sized = any(e.traffic.total_bytes for e in exposures)
     why = (
         "assuming a fast link, as all messages have one size"
@@ -106,7 +107,7 @@ def _small_units(measures: Measures) -> Iterator[Candidate]:
     )
     on_host = execution_of(measures.job).computes_on_host  # a device may hide its host's time
     hooks = (Change("scale_part", (), (1 / costs.merged,), UNIT_HOOKS),) if on_host else ()
-    guess = "" if measured else f" at most ({why})"
+    guess = "" if measured else f", {why}"
     yield Candidate(
         id=RULE.id,
         summary=f"parameters are gathered in {costs.per_pass} small units per pass" + (f", {each}" if nested else ""),

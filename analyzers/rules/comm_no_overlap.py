@@ -1,15 +1,15 @@
 """Large collectives start after the compute that could hide them.
 
-What it detects: gradient all-reduces that compute hides next to nothing of, although the backward pass is long enough;
-and gathers of sharded parameters (FSDP) that begin after the compute of the unit before, which could have hidden them.
+What it detects: gradient all-reduces of which compute hides almost nothing, although the backward pass is long enough;
+and gathers of sharded parameters (FSDP) that begin after the previous unit's compute, which could have hidden them.
 Why it costs: the whole transfer is added to the step.
-How the gain is priced: the run is replayed with the transfer behind the backward pass, but for the excess and a last
-bucket of 25 MiB; with each unit gathered one unit ahead.
+How the gain is priced: the run is replayed with the transfer hidden by the backward pass, except for what does not fit
+and a last bucket of 25 MiB; with each unit gathered one unit ahead.
 How to fix: DDP's default buckets in place of one huge bucket or of a reduction after the backward pass; gradient hooks;
 no static delay. With FSDP prefetching: forward_prefetch and backward_prefetch, set_modules_to_forward_prefetch, and a
 host that is ahead of its device.
 Limits: gradients that become ready only at the end (one huge layer) cannot be hidden: where no size of buckets helps,
-they are told as comm.bandwidth_bound. Nor can the first unit's gather be hidden.
+they become comm.bandwidth_bound. The gather of the first unit cannot be hidden either.
 Sources: PyTorch DDP (VLDB'20): overlap gained 38 % (ResNet) and 35 % (BERT) with NCCL; PyTorch FSDP (VLDB'23) section
 3.3 on prefetching.
 """

@@ -26,7 +26,9 @@ from ddprof.finding_ids import COMM_SHARDING
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us
 
-LEAST = "parameters are gathered once per step already, and this job has no hybrid sharding: no setting moves less"
+LEAST = (
+    "parameters are gathered once per step already, and there is no hybrid sharding here: no setting reduces traffic"
+)
 HALF = 0.5  # of the exposed traffic, where the passes are not known or gather once: a shard group of half the ranks
 
 

@@ -12,8 +12,8 @@ Limits: at least two groups or pairs are needed to compare (tensor-parallel pair
 links between hosts are not held against links inside one. A link has no peer where it is the only one between hosts, or
 sizes of messages were not recorded. Its measure is then a usual link between nodes: what messages take inside a host,
 times the ratio of rated links in the device's usual node (12 on A100). In one world-wide ring all members see the slow
-link alike, so no rank can be named. A message of CPU ranks is recorded until it was waited for, which tells nothing of
-its link.
+link alike, so no rank can be named. On CPU ranks a message is recorded until somebody waits for it, which says nothing
+about its link.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 

@@ -41,7 +41,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     suggested, patch, applies = _remedy(measures.job.ranks[0].device)
     yield Candidate(
         id=RULE.id,
-        summary=f"fp32 matrix products take {format_share(fp32 / measures.step_us)} of each step",
+        summary=f"FP32 matrix products take {format_share(fp32 / measures.step_us)} of each step",
         lost_us=fp32 * (1 - 1 / HALF_PRECISION_SPEEDUP),
         changes=(Change("scale_kernels", (), (1 / HALF_PRECISION_SPEEDUP,), "fp32_gemm"),),
         basis=Basis.RECORDED,

@@ -6,7 +6,7 @@ How the gain is priced: the run is replayed with the optimizer as one pass of a 
 byte once where the unfused one moves it about four times. On CPU ranks its steps take a quarter, as was measured.
 How to fix: fused=True (on CPUs from PyTorch 2.4 on), or foreach=True on devices.
 Limits: operators of a CPU rank count where they are mostly their call. Needs optimizer ranges in the trace (PyTorch
-writes them by itself). They name the class: of one without a fused version nothing is known to be won.
+writes them by itself). They name the class: for one without a fused version no gain is claimed.
 Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim documentation.
 """
 
@@ -53,8 +53,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     classes = _classes(measures.job)
     if others := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
-        of_class = f"{kernels:.0f} {execution.work_noun} are of {' and '.join(others)}"
-        yield Abstention(RULE.id, f"{format_us(time_us)} in {of_class}: no fused version is known")
+        spent = f"{kernels:.0f} {execution.work_noun} of {' and '.join(others)} take {format_us(time_us)}"
+        yield Abstention(RULE.id, f"{spent}: no fused version is known")
         return
     fused = next((name for name in FUSED if name in classes), FUSED[0])
     yield Candidate(

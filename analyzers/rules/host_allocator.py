@@ -79,7 +79,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{calls:.0f} allocator calls per step take {format_us(float(spent.max()))} of its host",
+                f"{calls:.0f} allocator calls per step take {format_us(float(spent.max()))} of host time",
                 measures.job.rank_ids[worst],
             ),
             *occurrences(measures, worst, "allocator").evidence,

@@ -4,8 +4,8 @@ What it detects: a search for NaN follows most nodes of the backward passes, as 
 (`torch.autograd.set_detect_anomaly(True)`, `torch.autograd.detect_anomaly()`).
 Why it costs: the host reads the result of a search after each node, and on a device waits for it; each operator of the
 forward pass that autograd records writes down the Python stack that called it.
-How the gain is priced: the run is replayed without the searches, their kernels and their waits, and with operators
-shorter by a stack. What a stack takes is told by views, which take a microsecond without, as in backward passes.
+How the gain is priced: the run is replayed without the searches, their kernels and their waits, and without writing
+stacks. How long a stack takes is read off views, which otherwise take a microsecond, as in backward passes.
 How to fix: `torch.autograd.set_detect_anomaly(False)`; switch it on only while looking for a NaN.
 Limits: where the forward pass makes no views, what stacks take is not known: the gain is at least that of the searches;
 what a forward pass that is computed again writes is not counted. The line that switches the mode on is not recorded.

@@ -1,8 +1,9 @@
 """Python of the script between the phases keeps the device waiting.
 
-What it detects: idle time while the training thread is in the user's own Python or what that calls, and waiting for
-such ranks. It counts outside forward, backward and optimizer, and inside them where it takes far longer than launching.
-Examples are metrics, moving averages over parameters, statistics and logging. The typical rank runs it.
+What it detects: idle time while the training thread runs the user's own Python or what that calls, and the time that
+other ranks wait for such a rank. It counts outside forward, backward and optimizer, and inside them where it takes far
+longer than launching. Examples are metrics, moving averages over parameters, statistics and logging. The typical rank
+runs it.
 Why it costs: nothing is launched meanwhile, so the device drains and waits for the interpreter in every step.
 How the gain is priced: the run is replayed with no host time in those lines. It gains no more than devices wait for
 them, and other ranks for ranks that they made late.

@@ -34,7 +34,7 @@ from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, 
 from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, sampler_fix, thread_fix
-from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch, started_each_step
+from ddprof.analyzers.rules.evidence.loader_starts import started_each_epoch, started_each_step
 from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
 from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
@@ -60,6 +60,7 @@ _LIMITS = {
     "processes": "; even these deliver less than a batch per step: fetch samples in parallel, or from closer storage",
 }
 PREFETCH = 4  # batches that each worker holds, suggested where it holds fewer
+PARTLY = 0.9  # of the loading: a step that waits for less has the rest beside it (report/phrases.py: ALIKE)
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
 
 
@@ -209,7 +210,7 @@ def _cores_each(processors: Processors) -> int:
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
-    remade = started_each_step(measures) or remade_each_epoch(measures, RULE.id, alone=False)
+    remade = started_each_step(measures) or started_each_epoch(measures, RULE.id, alone=False)
     if remade is not None:
         yield remade
         return
@@ -258,7 +259,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.RECORDED,
         evidence=(
             *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            Evidence(f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"),
+            Evidence(_takes(measures, share, whom)),
             *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks)),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
@@ -297,6 +298,15 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
     )
 
 
+def _takes(measures: Measures, share: float, whom: str) -> str:
+    """Loading in words, with what the step waits for it where the rest is beside other work."""
+    words = f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"
+    waited_us = float(measures.cause_us("dataloader").mean())
+    if waited_us >= PARTLY * share * measures.step_us:
+        return words
+    return f"{words}; the step waits for {format_us(waited_us)} of it"
+
+
 def _waits(
     measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None, drawing: str | None
 ) -> tuple[str, tuple[Fix, ...]]:
@@ -325,7 +335,7 @@ def _operators_in_loop(facts: RankFacts) -> str | None:
     outside_ns = spans["end_ns"] - spans["start_ns"] - intervals.overlap(ranges, *spans.bounds)
     if not outside_ns.any() or outside_ns.sum() < intervals.length(ranges):
         return None
-    return f"operators on the CPU, {facts.strings[int(spans['name'][np.argmax(outside_ns)])]} among them"
+    return f"{facts.strings[int(spans['name'][np.argmax(outside_ns)])]} and other operators on the CPU"
 
 
 def _loader_fixes(measures: Measures, cheaper: Fix | None, waited_us: float) -> tuple[Fix, ...]:

@@ -20,7 +20,7 @@ from ddprof.analyzers.job.script.occupying import loads_for_evaluation, occupyin
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import loop_fix, made_beside, sampler_fix, thread_fix
-from ddprof.analyzers.rules.evidence.loader_starts import remade_each_epoch
+from ddprof.analyzers.rules.evidence.loader_starts import started_each_epoch
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
@@ -38,7 +38,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so loaders cannot be compared")
         return
-    remade = remade_each_epoch(measures, RULE.id, alone=True)
+    remade = started_each_epoch(measures, RULE.id, alone=True)
     if remade is not None:
         yield remade
         return

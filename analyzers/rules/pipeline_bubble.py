@@ -86,7 +86,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     named = f"{words}: " if words else ""
     in_chunks = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
     formula = format_share(bubble_share(pipeline, count, pipeline.interleave))
-    swept = best_microbatches(measures, pipeline)
+    swept = [(number, min(us, bubble)) for number, us in best_microbatches(measures, pipeline)]
     if not swept:
         return
     best, gain = swept[-1]
@@ -119,7 +119,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             ),
             *_more_chunks(measures, pipeline),
         ),
-        ceiling_us=min(gain, bubble),
+        ceiling_us=gain,
         is_bound=True,
         band=0.2,
     )

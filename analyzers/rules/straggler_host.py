@@ -4,16 +4,15 @@ What it detects: some hosts are free to run for longer than the typical peer's i
 drain. A host is free while it is not blocked and does not load, collect or save.
 Why it costs: the device idles until the next launch, and every other rank waits for it in the next collective.
 How the gain is priced: the run is replayed with those hosts as fast as their peers'. Where a thread holds their
-interpreter, all that they do is on time. A slow host behind a busy device costs nothing.
+interpreter (GIL), no rank waits for them. A slow host behind a busy device costs nothing.
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
 the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
 (a start-up broadcast) does not count, nor does a pause in one step. Of communication alone each rank that is last
 beyond chance is named, with its share. One that was late only while the job started is not. A lone wait is not known to
-recur, so that nothing is won by it. A rank that runs what its peers do not does not do the same work:
-straggler.imbalance. Nor does one that is fed more by as much as its host takes longer; a device rank has to compute
-longer for it, too.
+recur, so no gain is claimed. A rank that runs other code than its peers is straggler.imbalance. So is one whose batches
+are larger by as much as its host takes longer (on a device, only if it also computes longer).
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 
@@ -24,7 +23,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddprof import averages
 from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
@@ -36,7 +34,7 @@ from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.script.threads import threads_alone
-from ddprof.analyzers.job.slowdown import Slowdown, peers
+from ddprof.analyzers.job.slowdown import Slowdown, typical_us
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
 from ddprof.analyzers.rules.evidence.input_size import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait, longer_phase
@@ -46,7 +44,7 @@ from ddprof.causes import HOST_CAUSES
 from ddprof.finding_ids import STRAGGLER_HOST
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
-from ddprof.units import format_count, format_ranks, format_share, format_us
+from ddprof.units import format_count, format_ranks, format_share, format_times, format_us
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
@@ -66,10 +64,7 @@ def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -
     (ranks,): a stage of a pipeline has its own.
     """
     times, usable = slowdown.time_us, np.isfinite(slowdown.factor)
-    typical = np.zeros(len(times))
-    for group in peers(len(times), pipeline):
-        compared = [position for position in group if usable[position]]
-        typical[group] = averages.typical(times[compared]) if compared else 0.0
+    typical = typical_us(slowdown, pipeline)
     excess, least = times - typical, np.maximum(MIN_EXCESS * typical, floor_us)
     more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
     chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
@@ -176,7 +171,7 @@ def _paused_in_turn_us(measures: Measures) -> Array:
 
 
 def _summary(numbers: tuple[int, ...], factor: float) -> str:
-    whom, times = format_ranks(numbers), _times(factor)
+    whom, times = format_ranks(numbers), format_times(factor)
     if len(numbers) > 1:
         return f"the hosts of {whom} take up to {times} as long as their peers to launch a step"
     return f"the host of {whom} takes {times} as long as its peers to launch a step"
@@ -208,11 +203,6 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int, typical_us: f
         why="the same Python code runs slower there: the CPU is shared, throttled or far from the device",
         source="PyTorch performance tuning guide; OSDI'25 section 5",
     )
-
-
-def _times(factor: float) -> str:
-    """A factor as "1.4x", without false precision."""
-    return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
 def _late(measures: Measures, sure_share: float) -> list[Candidate]:

@@ -41,11 +41,11 @@ def _groups(view: View) -> Exhibit:
         return Exhibit("groups", question, "No collective was matched between two ranks.", sheet(columns, rows))
     first = groups[0]
     share = first.wait_us / max(first.wait_us + first.transfer_us, 1e-9)
-    blame = "the peers, not the network" if share > 0.5 else "moving the data"
+    blame = "the peers, not the network" if share > 0.5 else "the transfer, not the peers"
     reading = (
-        f"In {clean(first.name)} a rank spends {format_share(share)} of its communication waiting for the last member "
-        f"({format_us(first.wait_us)} per step) and {format_us(first.transfer_us)} moving data: it is mostly "
-        f"{blame}. Hidden time is included."
+        f"In {clean(first.name)} a rank waits {format_us(first.wait_us)} per step for the last member, then moves data "
+        f"for {format_us(first.transfer_us)}: it is mostly {blame} ({format_share(max(share, 1 - share))}). "
+        "Hidden time is included."
     )
     parts = [
         Part("comm_wait", "waiting for the last member", "comm-wait", [g.wait_us / 1e3 for g in groups]),

@@ -14,6 +14,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, Delta, compare, delta_of
+from ddprof.report.comparison.text import OUTCOME_WORDS
 from ddprof.report.phrases import clean
 
 Kernel = tuple[str, str]  # name and kind
@@ -62,7 +63,7 @@ def _causes(comparison: Comparison) -> Exhibit:
     before, after = (
         [us / 1e3 for us in side] for side in zip(*((d.before_us, d.after_us) for d in deltas), strict=True)
     )
-    chart = Dumbbells([f"{_words(d)} ({d.outcome})" for d in deltas], before, after, "ms per step")
+    chart = Dumbbells([f"{_words(d)} ({OUTCOME_WORDS[d.outcome]})" for d in deltas], before, after, "ms per step")
     question = "Which cause changed, and is it more than noise?"
     return Exhibit("compare-causes", question, reading, sheet(columns, rows), chart)
 
@@ -90,7 +91,8 @@ def _kernels(view: View) -> Exhibit:
 
 def _row(delta: Delta) -> tuple[object, ...]:
     low, high = (None if v is None else v / 1e3 for v in (delta.low_us, delta.high_us))
-    return (_words(delta), delta.before_us / 1e3, delta.after_us / 1e3, delta.change_us / 1e3, low, high, delta.outcome)
+    times = (delta.before_us / 1e3, delta.after_us / 1e3, delta.change_us / 1e3)
+    return (_words(delta), *times, low, high, OUTCOME_WORDS[delta.outcome])
 
 
 def _words(delta: Delta) -> str:

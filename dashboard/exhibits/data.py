@@ -94,7 +94,7 @@ def _metric(name: str, value: object) -> list[tuple[str, object]]:
         return [(f"times rank {r} came last, of {value.get('of')}", n) for r, n in by_rank.items()]
     if isinstance(value, dict):
         return [(f"{name} {key}".replace("_", " "), item) for key, item in value.items()]
-    return [(name.replace("_", " "), value)]
+    return [("MFU" if name == "mfu" else name.replace("_", " "), value)]
 
 
 def _abstentions(view: View) -> Exhibit:

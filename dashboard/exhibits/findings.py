@@ -23,7 +23,8 @@ def exhibits(view: View) -> list[Exhibit]:
         rows.append((*who, *times, finding.confidence))
     if not rows:
         return [Exhibit("findings", "What do I fix first?", phrases.nothing_found_words(report), sheet(columns, rows))]
-    reading = f"{rows[0][0]} comes first: {phrases.gain_words(report, findings[0])}. Gains overlap; never add them."
+    gain_words = phrases.on_page(phrases.gain_words(report, findings[0]))
+    reading = f"{rows[0][0]} comes first: {gain_words}. Gains overlap; never add them."
     low, value, high = ([row[i] for row in rows] for i in (4, 3, 5))
     chart = Ranges([f"{i}. {r[0]} · {r[2]}" for i, r in enumerate(rows, 1)], low, value, high, "ms per step")
     return [Exhibit("findings", "What do I fix first?", reading, sheet(columns, rows), chart)]

@@ -102,7 +102,7 @@ def _gaps(view: View) -> Exhibit:
         return Exhibit("gaps", question, "The device was never idle.", table)
     total = np.sum(list(by_cause.values()), axis=0)
     reading = (
-        f"Most idle time lies in gaps {words[int(total.argmax())]}: {format_us(total.max())} of "
+        f"Most idle time lies in gaps of {words[int(total.argmax())]}: {format_us(total.max())} of "
         f"{format_us(total.sum())} per step and rank."
     )
     parts = cause_parts({c: (v / 1e3).tolist() for c, v in by_cause.items()})

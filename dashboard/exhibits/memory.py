@@ -143,7 +143,7 @@ def memory_peak(view: View) -> Exhibit:
     chart = _peak_chart(some) if all(min(part.grown) >= 0 for part in some.values()) else None
     part = measured[worst]
     grown = [
-        f"{format_bytes(abs(value))} {'more' if value > 0 else 'less'} {_WHEN.get(phase, 'between these')}"
+        f"{format_bytes(abs(value))} {'more' if value > 0 else 'less'} {_WHEN.get(phase, 'elsewhere')}"
         for phase, value in zip(PHASES, part.grown, strict=True)
         if value
     ]

@@ -66,7 +66,9 @@ def _ways(view: View, deviation: _Deviation) -> tuple[Way, ...]:
     if not view.opened.has_traces or deviation.of == 1:
         return ()
     line, _ = _farthest(deviation)
-    rank = next((r for r in deviation.ranks if r in deviation.culprits), deviation.ranks[line])
+    rank = deviation.ranks[line]
+    if rank not in deviation.culprits:
+        rank = next((r for r in deviation.ranks if r in deviation.culprits), rank)
     return (
         Way(f"Rank {rank} in the timeline", "/timeline", (("open", str(rank)),)),
         Way("Who comes late, and why", "/ranks"),

@@ -22,7 +22,7 @@ from ddprof.intervals import Intervals
 from ddprof.units import format_ranks, format_share, format_us
 
 _QUESTION = "How large is the bubble, and are the stages even?"
-_COLUMNS = ("stage", "ranks", "work (ms/step)", "bubble (ms/step)", "waiting beyond it (ms/step)")
+_COLUMNS = ("stage", "ranks", *(f"{part} (ms/step)" for part in ("work", "bubble", "waiting beyond it", "rest")))
 FINEST = 1_000  # parts of the picture: a gap that is smaller cannot be seen, and is drawn closed
 _SCHEDULE = "When does each stage run which microbatch, and where is it idle?"
 _BLOCKS = (
@@ -41,6 +41,7 @@ class Stage:
     work_us: float
     bubble_us: float
     wait_us: float
+    rest_us: float  # of the step: transfer, copies, idle time of other causes
 
 
 def has_data(view: View) -> bool:
@@ -57,7 +58,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
         return
     yield stage_schedule(view, pipeline)
     stages = _stages(view, pipeline)
-    rows = [(s.number, s.ranks, s.work_us / 1e3, s.bubble_us / 1e3, s.wait_us / 1e3) for s in stages]
+    rows = [(s.number, s.ranks, *(us / 1e3 for us in (s.work_us, s.bubble_us, s.wait_us, s.rest_us))) for s in stages]
     yield Exhibit("pipeline", _QUESTION, _reading(view, pipeline, stages), sheet(_COLUMNS, rows), _chart(stages))
 
 
@@ -67,8 +68,10 @@ def _stages(view: View, pipeline: Pipeline) -> list[Stage]:
     stages = []
     for number, stage in enumerate(pipeline.stages):
         at = list(stage)
-        means = [float(values[at].mean()) for values in (measures.stage_work_us, bubble, wait)]
-        stages.append(Stage(number, format_ranks(measures.ranks(at)), *means))
+        work_us, bubble_us, wait_us = (float(values[at].mean()) for values in (measures.stage_work_us, bubble, wait))
+        whole_us = float(measures.ledger_us[at].sum(axis=1).mean())
+        rest_us = max(0.0, whole_us - work_us - bubble_us - wait_us)
+        stages.append(Stage(number, format_ranks(measures.ranks(at)), work_us, bubble_us, wait_us, rest_us))
     return stages
 
 
@@ -106,6 +109,7 @@ def _chart(stages: list[Stage]) -> Stacked:
         ("compute", "work", [s.work_us / 1e3 for s in stages]),
         ("pipeline_bubble", "unavoidable bubble", [s.bubble_us / 1e3 for s in stages]),
         ("comm_wait", "waiting beyond it", [s.wait_us / 1e3 for s in stages]),
+        ("other", "rest of the step", [s.rest_us / 1e3 for s in stages]),
     )
     parts = [Part(cause, words, CAUSES[cause].color_name, values) for cause, words, values in shown]
     return Stacked([f"stage {s.number} ({s.ranks})" for s in stages], parts, "ms per step")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ddprof.analyzers.job.charged import waited_for_us
+from ddprof.analyzers.job.slowdown import typical_us as typical_host_us
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.exhibits.overview import rank_causes
 from ddprof.dashboard.exhibits.parts import numbers
@@ -26,7 +27,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change
 from ddprof.report import phrases
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_ranks, format_share, format_times, format_us
 
 MAX_BLAMED = 16  # ranks in one chart
 
@@ -55,9 +56,10 @@ def _lateness(view: View) -> Exhibit:
     median = typical_us(late)
     worst = int(np.nanargmax(median))
     behind = int(np.sum(late[worst] > 0))
+    often = f" (median over steps), late in {behind} of {len(steps)} steps" if len(steps) > 1 else ""
     reading = (
-        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members (median "
-        f"over steps), late in {behind} of {len(steps)} steps.{_beside(view, positions[worst], 'lateness')}"
+        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members{often}."
+        f"{_beside(view, positions[worst], 'lateness')}"
     )
     lines, lines_names = condensed(late, names)
     times, unit, critical = readable_times(lines, view.opened.measures.step_us / 1e3)
@@ -92,7 +94,10 @@ def _blame(view: View) -> Exhibit:
 def _critical(view: View) -> Exhibit:
     job, path = view.opened.job, view.opened.critical
     total = np.zeros((len(job.ranks), len(CAUSES)))
-    np.add.at(total, (path["rank"], path["cause"]), (path["end_ns"] - path["start_ns"]) / 1e6)
+    # What the host launched ahead of the first step is in no step.
+    first = min(int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks))
+    length = np.maximum(0, path["end_ns"] - np.maximum(path["start_ns"], first))
+    np.add.at(total, (path["rank"], path["cause"]), length / 1e6)
     total /= max(1, step_count(job))
     names = numbers.rank_names(view, range(len(job.ranks)))
     table = _by_cause(names, total, "ms/step")
@@ -148,7 +153,9 @@ def _steps(view: View) -> Exhibit:
 def _slowdown(view: View) -> Exhibit:
     measures, positions = view.opened.measures, numbers.positions(view)
     names = numbers.rank_names(view, positions)
-    values = np.array([[work.factor[p] - 1 for work in (measures.compute, measures.host)] for p in positions]) * 100
+    typical = typical_host_us(measures.host, view.opened.job.pipeline)
+    host = np.where(typical > 0, measures.host.time_us / np.maximum(typical, 1e-9), np.nan)
+    values = (np.column_stack((measures.compute.factor, host))[positions] - 1) * 100
     table = matrix(("rank", "compute (% longer)", "host (% longer)"), names, values)
     question = "Is a rank slower for the same work?"
     if not np.isfinite(values).any():
@@ -157,9 +164,11 @@ def _slowdown(view: View) -> Exhibit:
     noun = ("kernels", "host work")[int(what)]
     reading = "No: all ranks take equally long for the same work, within 1 %."
     if values[worst, what] >= 1.0:
+        more = values[worst, what]
+        longer = f"{more:.0f} % longer than" if more < 100 else f"{format_times(1 + more / 100)} as long as"
         reading = (
-            f"{names[int(worst)].capitalize()} needs {values[worst, what]:.0f} % longer than its typical peer for the "
-            f"same {noun}.{_beside(view, positions[int(worst)], 'pace')}"
+            f"{names[int(worst)].capitalize()} takes {longer} its typical peer for the same {noun}."
+            f"{_beside(view, positions[int(worst)], 'pace')}"
         )
     lines, lines_names = condensed(values, names)
     chart = Heat(lines, ["compute", "host"], lines_names, "% longer", 100 * CRITICAL_SHARE, True)

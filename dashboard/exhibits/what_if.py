@@ -91,7 +91,7 @@ def _ranges(now_ms: float, rows: list[tuple[str, float, float, float]]) -> Range
     """The present step, and below it the predicted ones with their ranges."""
     value = [now_ms, *(row[1] for row in rows)]
     low, high = [now_ms, *(row[2] for row in rows)], [now_ms, *(row[3] for row in rows)]
-    return Ranges(["as recorded", *(row[0] for row in rows)], low, value, high, "ms per step")
+    return Ranges(["as recorded", *(phrases.on_page(row[0]) for row in rows)], low, value, high, "ms per step")
 
 
 def predict(opened: OpenRun, settings: Sequence[Setting]) -> Prediction:

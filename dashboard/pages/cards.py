@@ -172,7 +172,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     fixes = finding.fixes if full else finding.fixes[:1]
     rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
     if finding.by_ledger_us and (full or phrases.prices_differ(finding)):
-        rows.append(("Checked", phrases.ledger_words(finding)))
+        rows.append(("But" if phrases.prices_differ(finding) else "Checked", phrases.ledger_words(finding)))
     if full:
         rows += [("Tried", words) for words in trials.words_of(view.opened, finding)]
         rows.append(("Confidence", phrases.confidence_words(finding)))

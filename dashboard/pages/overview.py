@@ -19,7 +19,7 @@ def content(view: View) -> list[Component]:
     report = view.opened.report
     left = [
         *whole_run(view, "Verdict and findings"),
-        *_verdict(report),
+        *_verdict(view),
         _step(view),
         *_findings(view),
         *remark_cards(report),
@@ -31,7 +31,8 @@ def content(view: View) -> list[Component]:
     return [columns, *_limits(view)]
 
 
-def _verdict(report: Report) -> list[Component]:
+def _verdict(view: View) -> list[Component]:
+    report, run = view.opened.report, view.opened.argument
     trust = phrases.trust_words(report)
     word = "Confidence: " if phrases.leading(report) else "Basis: "
     paragraphs = [html.P(words) for words in (phrases.before_words(report), phrases.applied_words(report)) if words]
@@ -39,6 +40,7 @@ def _verdict(report: Report) -> list[Component]:
     return [
         *([html.P(html.Strong(check_first), className="severity critical")] if check_first else []),
         html.H1(phrases.headline(report)),
+        *([html.P(["More: ", html.Code(f"ddprof hang {run}")])] if report.failure is not None and run else []),
         *paragraphs,
         html.P([html.Strong(word), trust], className="quiet") if trust else html.Div(),
     ]

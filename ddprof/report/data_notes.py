@@ -52,4 +52,4 @@ def clock_words(report: Report) -> str:
     rest = ""
     if len(errors) < len(hosts):
         whose, rest = f"{len(errors)} of {whose}", "; nothing connects the others"
-    return clean(f"clocks of {whose} aligned by {report.clock.method} to within {format_us(max(errors))}{rest}")
+    return clean(f"clocks of {whose} aligned to within {format_us(max(errors))} by {report.clock.method}{rest}")

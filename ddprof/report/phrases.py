@@ -84,8 +84,7 @@ def headline(report: Report) -> str:
 
 def order_words(report: Report) -> str:
     """The order of the findings: by the time saved, but for a first one that is surer than a larger one."""
-    by_time = "by the time that fixing them saves"
-    return by_time if _leads_by_time(report) else f"the surest first, then {by_time}"
+    return "largest gain first" if _leads_by_time(report) else "surest first, then by gain"
 
 
 def _leads_by_time(report: Report) -> bool:

@@ -94,11 +94,11 @@ def _step_bar(report: Report, width: int) -> list[Text]:
     parts = shares(report.ledger.job)
     if not parts:
         return [Text("Where the step goes: unknown (no step could be measured)")]
-    bar = Text("  ")
-    for cause, count in cells(parts, width - 4).items():
+    bar, drawn = Text("  "), cells(parts, width - 4)
+    for cause, count in drawn.items():
         look = CAUSES[cause]
         bar.append(look.letter * count, style=f"white on {look.light}")
-    named = {cause: share for cause, share in parts.items() if share >= _LEAST_LEGEND_SHARE}
+    named = {cause: share for cause, share in parts.items() if share >= _LEAST_LEGEND_SHARE or cause in drawn}
     legend = [f"{CAUSES[c].letter} {CAUSES[c].label} {format_share(s)}" for c, s in named.items()]
     rest = sum(parts.values()) - sum(named.values())
     if rest > phrases.LEAST_SHARE:

@@ -356,7 +356,7 @@ def pace(s: Screens) -> Iterator[str]:
     """The rank that is named slow for the same work is the one that a finding of that names."""
     found = s.exhibits.get("/ranks pace")
     told = found.reading if found else ""
-    match = re.search(r"Rank (\d+) needs (\d+) % longer than its typical peer for the same (.+)\.", told)
+    match = re.search(r"Rank (\d+) takes (\S+) (?:% longer than|as long as) its typical peer for the same (.+)\.", told)
     for f in s.report.ranked_findings() if match else ():
         wanted = {"straggler.compute": "kernels", "straggler.host": "host work"}.get(f.id)
         serious = f.ranks and s.report.severity_of(f) != "info"

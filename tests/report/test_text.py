@@ -92,7 +92,7 @@ def test_markdown_says_what_the_report_says(straggler_report: Report) -> None:
     table = ("Largest saving: ", "| compute | 60.1 ms | 60 % |", "rank 2", r"36 ms \(33 to 38 ms\) per step")
     assert [words for words in (*table, "high", "```python") if words not in text] == []
     surer = render_text(replace(straggler_report, findings=straggler_report.findings[::-1]))
-    assert "Fix first: " in surer and "Findings, the surest first, then by the time" in surer
+    assert "Fix first: " in surer and "Findings, surest first, then by gain" in surer
 
 
 def test_long_lists_are_counted_and_notes_name_files_without_folders(straggler_report: Report) -> None:

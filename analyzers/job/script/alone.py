@@ -50,7 +50,8 @@ class Alone:
     `peers_us`: the peers' time in it, waits included, or an upper bound. `inside`: the innermost user call with nearly
     all of that time; "" for none. `samples`: of the whole run where windows have too few; else 0. `in_shared`: `line`
     is in a function that peers run too, such as the training loop. `of_the_run`: the samples are beyond chance, however
-    little of the lateness in the traced steps they explain.
+    little of the lateness in the traced steps they explain. `beside_saves`: the code, () or one, that makes the rank
+    late beside what saves, evaluates or logs, which the ledger does not book to the host; None where `line` does not.
     """
 
     line: str
@@ -60,6 +61,7 @@ class Alone:
     samples: int = 0
     in_shared: bool = False
     of_the_run: bool = False
+    beside_saves: tuple[Alone, ...] | None = None
 
     @property
     def words(self) -> str:
@@ -324,8 +326,20 @@ def alone_by_rank(
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
             alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
         if alone is not None:
-            by_rank[late] = alone
+            by_rank[late] = replace(alone, beside_saves=_beside_saves(seen, late, lateness, alone))
     return by_rank
+
+
+def _beside_saves(ranks: Sequence[RankPaths], late: int, lateness_us: float, alone: Alone) -> tuple[Alone, ...] | None:
+    """`Alone.beside_saves` of the code of a late rank, for ranks whose windows show what they ran."""
+    if not all(rank.has_frames for rank in ranks):
+        return None
+    apart = [replace(rank, without_saves=True) for rank in ranks]
+    saved_us = ranks[late].working_us - apart[late].working_us
+    if not saved_us > 0 or runs_alone(apart, late, lateness_us) == alone:
+        return None
+    left = runs_alone(apart, late, lateness_us - saved_us)
+    return () if left is None else (left,)
 
 
 def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:

@@ -11,6 +11,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.host_time import between_operators, blocked
+from ddprof.analyzers.facts.script.occupants import saving_around
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, phases_of, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
@@ -30,13 +31,15 @@ class RankPaths:
     """Samples of one rank by path, computed once, as it is compared with every late rank of the job.
 
     `step_us`: of a typical step; `beside`: time outside the phases, None where not needed. `without_phases`: nothing
-    counts inside phases of the step, nor in calls that wait for other ranks.
+    counts inside phases of the step, nor in calls that wait for other ranks. `without_saves`: nothing counts in what
+    saves, evaluates or logs.
     """
 
     facts: RankFacts
     step_us: float
     beside: ScriptTime | None = None
     without_phases: bool = False
+    without_saves: bool = False
 
     @cached_property
     def has_frames(self) -> bool:
@@ -57,6 +60,11 @@ class RankPaths:
         own_ns = time_by_stack(self.facts, intervals.subtract(intervals.union(*self.facts.marks), without))
         steps = len(self.facts.steps)
         return by_path(self.facts, self._counted({s: ns / 1e3 / steps for s, ns in enumerate(own_ns.tolist()) if ns}))
+
+    @cached_property
+    def working_us(self) -> float:
+        """All of `working`, us per step."""
+        return sum(us for path, us in self.working.items() if len(path) == 1)
 
     @cached_property
     def is_known(self) -> bool:
@@ -155,9 +163,11 @@ class RankPaths:
         return {stack: count for stack, count in samples.items() if not in_model[stack]}
 
     def _counted(self, by_stack: Mapping[int, float]) -> dict[int, float]:
-        if not self.without_phases:
-            return dict(by_stack)
-        left_out = self._tree.in_phase | self._tree.meets
+        left_out = np.zeros(len(self._tree.outer), bool)
+        if self.without_phases:
+            left_out |= self._tree.in_phase | self._tree.meets
+        if self.without_saves:
+            left_out |= saving_around(self._tree) >= 0
         return {stack: amount for stack, amount in by_stack.items() if not left_out[stack]}
 
     @cached_property

@@ -27,7 +27,7 @@ def left_out_note(ranks: Sequence[RankFacts], left_out: Sequence[LeftOut], step_
     if not left_out:
         return []
     took = "; ".join(f"step {step.number} took {format_us(step.wall_ns / 1e3)} ({step.why})" for step in left_out)
-    effect = f"excluded from the {format_us(step_ns / 1e3)} step"
+    effect = f"not counted in the mean step of {format_us(step_ns / 1e3)}"
     if any(step.why.startswith(MOSTLY) for step in left_out):
         mean_ns, is_timed = mean_step_ns(ranks, left_out, step_ns, kept)
         mean = format_us(mean_ns / 1e3)

@@ -59,8 +59,10 @@ class Traffic:
     def transfer_words(self) -> str:
         """Calls per step, the transfer of each, as calls may run at once, and how much of it compute hides."""
         each_us = self.transfer_us / self.count if self.count else 0.0
-        calls = format_count(max(1, round(self.count)), f"{self.op} call")
-        return f"{calls} per step, {format_us(each_us)} of transfer each, {format_share(self.hidden_share)} hidden"
+        count = max(1, round(self.count))
+        each = f"{format_us(each_us)} of transfer{' each' if count > 1 else ''}"
+        hidden = f"{format_share(self.hidden_share)} hidden" if self.hidden_us > 0 else "none of it hidden"
+        return f"{format_count(count, f'{self.op} call')} per step, {each}, {hidden}"
 
     @property
     def mean_bytes(self) -> float:

@@ -1,4 +1,4 @@
-"""Data loaders that are started again for each batch, or whose workers are for each epoch."""
+"""Data loaders that start again for each batch, or dearly for each epoch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from statistics import median
 import numpy as np
 
 from ddprof import averages
-from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
-from ddprof.analyzers.rules.evidence.loader_cost import fetch_cost
+from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost
+from ddprof.analyzers.rules.evidence.loader_fixes import sampler_fix
 from ddprof.analyzers.rules.evidence.loader_times import usual_loading_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.finding_ids import INPUT_STARVED
@@ -21,6 +21,12 @@ from ddprof.units import format_share
 
 NEARLY_ALL, MIN_PASSES = 0.9, 8  # of the steps begin a pass; fewer passes are those of short epochs
 LEAST_SHARE = 0.05  # of the step: as much as a late loader needs beside others that are slower
+EPOCH_FIX = Fix(
+    setting="epochs of the data loader",
+    suggested="fewer, longer ones, or what begins an epoch done once",
+    why="the first batch of an epoch waits for the order of its samples, or for files that the data set opens",
+    source="torch.utils.data.DataLoader documentation: samplers",
+)
 PERSISTENT_FIX = Fix(
     setting="persistent_workers",
     current="False",
@@ -76,36 +82,34 @@ def _starts_each_step(sidecar: Sidecar) -> bool:
     return passes >= max(NEARLY_ALL * steps, MIN_PASSES) and sidecar.loader.batches_per_epoch != 1
 
 
-def remade_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
-    """Candidate for workers restarted every epoch, where that is most of the run's waiting for its loader; `alone`:
-    those of few ranks, which it names, else of all."""
+def started_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
+    """Candidate for loaders that start anew every epoch, with their workers or with an order drawn by the training
+    thread, where that is most of the run's waiting for them; `alone`: few ranks, which it names, or all."""
     ranks = measures.job.ranks
-    if not any(remakes_workers(facts) for facts in ranks):
-        return None
-    starts = worst_pauses(ranks, remade_workers)
+    starts = worst_pauses(ranks, epoch_starts)
     if starts is None or starts.share < MIN_SHARE:
         return None
-    steps = [step for step in ranks[starts.position].sidecar.steps if step.length_ns is not None]
+    sidecar = ranks[starts.position].sidecar
+    steps = [step for step in sidecar.steps if step.length_ns is not None]
     in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
     if starts.share < in_loader / 2:
         return None
-    words = "the loader's workers are restarted every epoch:", ""
-    remade = over_the_run(rule_id, words, measures, starts, "starts of workers", PERSISTENT_FIX)
-    return remade if bool(remade.ranks) is alone else None
+    words, fix = "the loader's workers are restarted every epoch:", PERSISTENT_FIX
+    if not sidecar.loader.num_workers:
+        line = drawing_line([ranks[starts.position]])
+        words = f"the data loader starts anew every epoch{f', in {line}' if line else ''}:"
+        fix = sampler_fix(line) if line else EPOCH_FIX
+    started = over_the_run(rule_id, (words, ""), measures, starts, "starts of the loader", fix)
+    return started if bool(started.ranks) is alone else None
 
 
-def remakes_workers(facts: RankFacts) -> bool:
-    """True where the rank's loader ends its workers with every epoch."""
-    loader = facts.sidecar.loader
-    return bool(loader.num_workers) and loader.persistent_workers is False
-
-
-def remade_workers(sidecar: Sidecar) -> list[Pause]:
-    """Loader time at the first batch of each epoch but the first, above that of the other batches.
-
-    Epochs are as long as the loader says, and begin where its batches take longest.
+def epoch_starts(sidecar: Sidecar) -> list[Pause]:
+    """Loader time at the first batch of each epoch but the first, above that of the other batches; [] where workers
+    live on. Epochs begin where batches take longest.
     """
-    length = sidecar.loader.batches_per_epoch or 0
+    loader, length = sidecar.loader, _steps_per_epoch(sidecar)
+    if loader.num_workers is None or (loader.num_workers and loader.persistent_workers is not False):
+        return []
     timed = [
         (step.index, step.start_ns, step.data_ns)
         for step in sidecar.steps
@@ -120,3 +124,10 @@ def remade_workers(sidecar: Sidecar) -> list[Pause]:
     usual = median(taken[place != first].tolist())
     epochs = [(start_ns, int(data_ns - usual)) for index, start_ns, data_ns in timed[1:] if index % length == first]
     return [Pause(start_ns=start_ns, dur_ns=dur_ns) for start_ns, dur_ns in epochs if dur_ns > 0]
+
+
+def _steps_per_epoch(sidecar: Sidecar) -> int:
+    """Steps of a pass over the loader: its length, unless passes end before, as with a `break`."""
+    length, passes, steps = sidecar.loader.batches_per_epoch or 0, sidecar.loader_passes or 0, sidecar.steps_total or 0
+    is_whole = not passes or (passes - 1) * length < steps <= passes * length
+    return length if is_whole else round(steps / passes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ddprof import averages, intervals
@@ -13,6 +15,8 @@ from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
 from ddprof.tables import NULL, Table
 from ddprof.units import format_name, format_share, format_us
+
+LARGER_PART = 0.5  # of a wait: work that fills less of it does not explain it
 
 
 def at(measures: Measures, position: int, start_ns: int, end_ns: int, text: str, event: str | None) -> Evidence:
@@ -118,18 +122,26 @@ def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
     if int(job.instances["late"][instance]) != culprit:
         return [waited]
     shift = job.clock.offset_ns(culprit) - job.clock.offset_ns(victim)
-    return [_late_work(measures, culprit, start + shift, ready + shift), waited]
+    work = _late_work(measures, culprit, start + shift, ready + shift)
+    return [work, waited] if work.event else [replace(work, text=text)]
 
 
 def _late_work(measures: Measures, position: int, start_ns: int, end_ns: int) -> Evidence:
-    """The longest operation of a rank while another waits for it (times on its own clock)."""
+    """The wait for a rank, with the work that fills most of it (times on its own clock): not the operation in which
+    it is waited for.
+    """
     facts = measures.job.ranks[position]
     first_ns = int(facts.steps["start_ns"][0])
     if first_ns < end_ns:  # nothing of this rank was recorded before its first step
         start_ns = max(start_ns, first_ns)
     ops = facts.device_ops
     held = np.minimum(ops["end_ns"], end_ns) - np.maximum(ops["start_ns"], start_ns)
-    event = facts.strings[int(ops["name"][held.argmax()])] if len(held) and held.max() > 0 else None
+    at_comm = facts.comms["device_op"]
+    held[at_comm[at_comm != NULL]] = 0
+    names, which = np.unique(ops["name"][held > 0], return_inverse=True)
+    of_name = np.bincount(which, weights=held[held > 0], minlength=1)
+    is_most = of_name.max() > LARGER_PART * (end_ns - start_ns)
+    event = facts.strings[int(names[of_name.argmax()])] if is_most else None
     text = f"others wait for rank {measures.job.rank_ids[position]}" + (
         f", which is busy in {format_name(event)}" if event else ""
     )

@@ -29,7 +29,7 @@ def flame(view: View, table: KernelTable) -> Exhibit | None:
     has_modules = any(frame.level == "module" for frame in tree)
     levels = [level for level in ("module", "operator") if any(frame.level == level for frame in tree)]
     what = " → ".join([*levels, "operator inside" if table.runs_operators else "kernel"])
-    reading = f"{what[0].upper()}{what[1:]}, as wide as the busy time: {format_us(whole.busy_us)} per step in all."
+    reading = f"Each part ({what}) is as wide as its busy time; in all {format_us(whole.busy_us)} per step."
     if has_modules:
         in_module_us = sum(f.busy_us for f in tree if f.depth == 1 and f.name)
         reading += f" {format_share(in_module_us / whole.busy_us if whole.busy_us else 0.0)} of it lies in a module."

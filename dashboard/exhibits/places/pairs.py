@@ -147,20 +147,23 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     reference = stated or float(np.nanmax(values))
     line, column = _largest(-values)
     slow = float(values[line, column])
+    count, is_alike = int(np.triu(np.isfinite(values)).sum()), slow > (1 - ALIKE) * float(np.nanmax(values))
     pair = f"{_both(units, line, column)} are slowest, {format_rate(slow * 1e9)}"
-    if slow > (1 - ALIKE) * float(np.nanmax(values)):
-        pair = f"All pairs are alike to {format_share(ALIKE)}, {format_rate(slow * 1e9)}"
+    if is_alike:
+        who = f"All pairs are within {format_share(ALIKE)}:" if count > 1 else f"{_both(units, line, column)} reach"
+        pair = f"{who} {format_rate(slow * 1e9)}"
     against = f"the {format_rate(stated * 1e9)} of NVLink in one direction" if stated else "the fastest pair"
     unknown = "" if stated else " The rate of the link itself is not recorded."
+    below = f", {format_share(max(0.0, 1 - slow / reference))} below {against}" if stated or not is_alike else ""
     reading = (
-        f"{pair}, {format_share(max(0.0, 1 - slow / reference))} below {against}. Bytes over transfer time of what "
+        f"{pair}{below}. Bytes over transfer time of what "
         f"both take part in, without waiting, collectives as bus bandwidth.{unknown}"
     )
     if slow > (1 - ALIKE) * reference:  # nothing to tell apart
-        row = (int(np.triu(np.isfinite(values)).sum()), slow, float(np.nanmax(values)))
+        row = (count, slow, float(np.nanmax(values)))
         return Exhibit("rates", question, reading, sheet(("pairs", "slowest (GB/s)", "fastest (GB/s)"), [row]))
-    below = np.maximum(0.0, 100 * (1 - values / reference))
-    chart = _heat(units, below, f"% below {format_rate(reference * 1e9)}", 100.0, "")
+    missing = np.maximum(0.0, 100 * (1 - values / reference))
+    chart = _heat(units, missing, f"% below {format_rate(reference * 1e9)}", 100.0, "")
     return Exhibit("rates", question, reading, table, chart)
 
 

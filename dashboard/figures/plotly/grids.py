@@ -91,4 +91,5 @@ def _key(chart: Heat) -> tuple[Key, ...]:
     sign = "+" if chart.diverging else ""
     words = [f"{strength * chart.critical:{sign if strength else ''}.3g} {unit}" for _, strength in ends]
     words[-1] += " or more"
+    words[0] += " or less" if chart.diverging else ""
     return tuple(Key(color, "", text) for (color, _), text in zip(ends, words, strict=True))

@@ -22,6 +22,7 @@ MAX_POINTS = 2000  # of a curve or an operation
 LONG_MS = 10_000.0  # from here on a step is told in seconds
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _MARKS = "●■◆▲✚✖★"  # the same in a legend
+HEADROOM = 1.08  # of the largest value: its dot is drawn whole
 _DOTS_PX, _TALL_PX = 230, 330
 
 
@@ -39,7 +40,7 @@ def step_dots(chart: Dots) -> Drawn:
         hover = f"%{{text}}: %{{y:.4g}} {unit}<extra></extra>"
         data.append(scatter("markers", x, y, text=[words[i] for i in places], marker=marker, hovertemplate=hover))
     made["shapes"] = [dashed("y", chart.median * scale)]
-    made["yaxis"]["rangemode"] = "tozero"
+    made["yaxis"]["range"] = [0.0, HEADROOM * scale * max(*chart.values, chart.median)]
     made["xaxis"] |= {"tickformat": "d", "showgrid": False, "zeroline": False}
     made["xaxis"]["range"] = [min(chart.steps) - 0.6, max(chart.steps) + 0.6]
     if len(set(chart.steps)) <= 20:
@@ -162,5 +163,5 @@ def curves(chart: Curves) -> Drawn:
     ends = [at for curve in chart.curves if len(curve.x) for at in (min(curve.x), max(curve.x))]
     if chart.limit is not None and ends:
         data.append(_level([min(ends), max(ends)], chart.limit, chart.limit_words, "critical"))
-        key.append(Key("critical", "–", f"{chart.limit_words}, {chart.limit:.4g}"))
+        key.append(Key("critical", "–", f"{chart.limit_words}, {chart.limit:.4g} {chart.y_title}"))
     return Drawn(data, made, tuple(key))

@@ -8,7 +8,7 @@ from ddprof.report.comparison.compare import Comparison, Delta
 from ddprof.report.markdown import escape
 from ddprof.units import format_share, format_us
 
-_OUTCOME_WORDS = {
+OUTCOME_WORDS = {
     "slower": "slower",
     "faster": "faster",
     "same": "negligible",
@@ -71,7 +71,7 @@ def row_words(d: Delta) -> tuple[str, str, str, str, str]:
     """Cells of one row: before, after, change, interval ("" where unknown) and verdict."""
     interval = "" if d.low_us is None or d.high_us is None else f"{_signed(d.low_us)} to {_signed(d.high_us)}"
     times = format_us(d.before_us), format_us(d.after_us), _signed(d.change_us)
-    return (*times, interval, _OUTCOME_WORDS[d.outcome])
+    return (*times, interval, OUTCOME_WORDS[d.outcome])
 
 
 def _text_row(name: str, d: Delta) -> str:

@@ -61,7 +61,8 @@ code,pre{{font-family:ui-monospace,SFMono-Regular,Consolas,monospace;font-size:1
 th,td{{padding:3px 10px;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}}
 th:first-child,td:first-child,td.text,th.text{{text-align:left;white-space:normal}} td.short{{white-space:nowrap}}
 svg{{display:block;width:100%;height:auto}} svg text{{fill:var(--text);font:12px system-ui,sans-serif}}
-svg .on-bar{{fill:var(--on-bar);font-weight:700}} summary{{cursor:pointer}}
+svg .on-bar{{fill:var(--on-bar);font-weight:700}} svg.step{{min-height:26px}}
+@media (max-width:600px){{svg.step .on-bar{{display:none}}}} summary{{cursor:pointer}}
 footer{{max-width:1180px;margin:30px auto;padding:0 20px;color:var(--quiet);font-size:13px}}
 @media (prefers-reduced-motion:no-preference){{.card{{transition:border-color .1s}}}}
 """

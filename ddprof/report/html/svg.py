@@ -25,7 +25,8 @@ def step_bar(row: Mapping[str, float], label: str, height: float = 34.0) -> Mark
             letter = CAUSES[cause].letter
             parts.append(tag("text", letter, x=at + width / 2, y=height / 2 + 4, text_anchor="middle", class_="on-bar"))
         at += width
-    return tag("svg", *parts, viewBox=f"0 0 {_BAR_WIDTH:g} {height:g}", role="img", aria_label=label)
+    box = f"0 0 {_BAR_WIDTH:g} {height:g}"
+    return tag("svg", *parts, viewBox=box, preserveAspectRatio="none", class_="step", role="img", aria_label=label)
 
 
 def legend(row: Mapping[str, float]) -> Markup:

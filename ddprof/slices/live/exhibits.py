@@ -42,14 +42,15 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     ranks = [r for r in running_ranks(view.opened.folder) if view.shows(r.rank)]
     if not ranks:
         return
-    yield _now(ranks)
+    yield _now(ranks, view.opened.argument or view.opened.folder)
     yield _history(ranks)
     hosts = hosts_now(view.opened.folder)
     if hosts:
         yield _hosts(hosts)
 
 
-def _now(ranks: Sequence[LiveRank]) -> Exhibit:
+def _now(ranks: Sequence[LiveRank], run: str) -> Exhibit:
+    """Phases and the rest of each rank's step; `run`: the path to give to commands."""
     columns = ("rank", "host", "step", "step time (ms)", *(f"{phase} (ms)" for phase in _PHASES), "silent for (s)")
     rows = [
         (r.rank, clean(r.host), r.last_step, r.median_ns() / 1e6, *(_ms(r, p) for p in _PHASES), r.age_ns / 1e9)
@@ -59,11 +60,13 @@ def _now(ranks: Sequence[LiveRank]) -> Exhibit:
     slowest = sorted(ranks, key=lambda r: -sum(_ms(r, p) for p in _PHASES if p != "backward"))[:MAX_LINES]
     names = [f"rank {r.rank}" for r in slowest]
     parts = [
-        Part(cause, phase, CAUSES[cause].color_name, [_ms(r, phase) for r in slowest])
+        Part(phase, phase, CAUSES[cause].color_name, [_ms(r, phase) for r in slowest])
         for phase, cause in _PHASES.items()
     ]
+    beside = [max(0.0, r.median_ns() / 1e6 - sum(_ms(r, p) for p in _PHASES)) for r in slowest]
+    parts.append(Part("rest", "rest of the step", "line", beside))
     chart = Stacked(names, parts, "ms per step, median of recent steps")
-    return Exhibit("live-now", "Who is behind now?", _who(ranks), sheet(columns, rows), chart)
+    return Exhibit("live-now", "Who is behind now?", _who(ranks, run), sheet(columns, rows), chart)
 
 
 def _ms(rank: LiveRank, phase: str) -> float:
@@ -71,11 +74,11 @@ def _ms(rank: LiveRank, phase: str) -> float:
     return rank.median_ns(f"{phase}_ns") / 1e6
 
 
-def _who(ranks: Sequence[LiveRank]) -> str:
+def _who(ranks: Sequence[LiveRank], run: str) -> str:
     """Sentence on the ranks: one is stuck, one is late, or all are even."""
     words = f"{format_count(len(ranks), 'rank')} at step {max(r.last_step for r in ranks)}."
     if stuck := silent_ranks(ranks):
-        return f"{words} No step for a while on {format_ranks(stuck)}."
+        return f"{words} No step for a while on {format_ranks(stuck)}: ddprof hang {clean(run)} says why."
     late = latest_late(ranks)
     if late is None:
         return f"{words} No rank is behind. Waiting for peers counts as backward."

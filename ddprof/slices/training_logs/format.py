@@ -40,8 +40,16 @@ _OBJECTS = re.compile(rb"\{'|\{\"[^\n]{1,65536}\}\r?\n\{(?!\"(?:ph|nodes|schema)
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
 _BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
 _OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
+_EPOCH = re.compile(rb"\bepochs?\W{0,3}\d")
 _FAILED, _OF_TRAINING = (
-    (b"Traceback (most recent call last)", b"ut of memory", b"Watchdog caught", b" CANCELLED AT ", b".py: error: "),
+    (
+        b"Traceback (most recent call last)",
+        b"ut of memory",
+        b"Watchdog caught",
+        b" CANCELLED AT ",
+        b".py: error: ",
+        b"\nExited with exit code ",
+    ),
     (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
 )
 
@@ -75,7 +83,9 @@ def _is_of_training(text: bytes) -> bool:
         return True
     lower = text.lower()
     is_of_training = any(word in lower for word in _OF_TRAINING)
-    if (b"loss" in lower or (is_of_training and _OF_NUMBERS.search(text))) and _BAR.search(text):
+    if (b"loss" in lower or _EPOCH.search(lower) or (is_of_training and _OF_NUMBERS.search(text))) and _BAR.search(
+        text
+    ):
         return True
     return is_of_training and any(word in text for word in _FAILED)
 

@@ -162,7 +162,7 @@ class IterationSummary:
     slow_share: float = 0.0  # of all the time, beyond the median, in the slow ones
     tflops: float | None = None
     samples_per_s: float | None = None
-    unit: str = "iteration"  # or "epoch", where the log counts nothing else
+    unit: str = "iteration"  # or "epoch", where the log counts nothing else, or "bar step"
 
     @property
     def has_deciles(self) -> bool:

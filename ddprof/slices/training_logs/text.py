@@ -60,8 +60,8 @@ def _timers(rows: Sequence[TimerRow]) -> Iterator[str]:
         longest = format_us(row.longest_ms * 1e3)
         name = "  " * row.depth + row.name
         cells.append((name, shortest, longest, share) if spread else (name, longest, share))
-    outer = sum(row.share for row in rows if row.depth == 0 and row.share is not None)
-    if outer < 1 - NOTHING:
+    shares = [row.share for row in rows if row.depth == 0 and row.share is not None]
+    if shares and (outer := sum(shares)) < 1 - NOTHING:
         cells.append(("(in no timer)", *[""] * (len(head) - 2), format_share(1 - outer)))
     yield from number_table(cells)
 

@@ -25,7 +25,7 @@ from tests.dashboard.browsing import Sample
 from tests.dashboard.made import alone, on_hosts, with_job, with_run
 
 PAIRS = Pairs(*(np.ones((2, 2)) for _ in range(4)))
-WITHIN_HOSTS = [(50.0, "Ranks of node1 are slowest, 50 GB/s"), (99.0, "All pairs are alike to 5.0 %")]
+WITHIN_HOSTS = [(50.0, "Ranks of node1 are slowest, 50 GB/s"), (99.0, "All pairs are within 5.0 %")]
 
 
 def _shown(opened: OpenRun, **query: str) -> tuple[Exhibit, Dots]:

@@ -113,7 +113,7 @@ def test_a_heatmap_says_what_colours_mean_has_numbers_that_can_be_read_and_small
     drawn = draw(c.Heat(np.array([[1.0, 2.0]]), ["0", "1"], ["rank 0"], "µs", 4.0, axis="step"))
     assert drawn.layout["xaxis"]["title"]["text"] == "step"
     assert [key.words for key in drawn.legend] == ["0 µs", "4 µs or more"]
-    assert [key.words for key in draw(HEAT).legend] == ["-2 ms", "0 ms", "+2 ms or more"]
+    assert [key.words for key in draw(HEAT).legend] == ["-2 ms or less", "0 ms", "+2 ms or more"]
     cells, numbers = draw(HEAT).data
     assert cells["z"] == [[0.5, None], [-1.0, 0.0]]
     assert numbers["text"] == ["1.00", "-2.00", "0.00"] and numbers["y"] == ["rank 0", "rank 1", "rank 1"]

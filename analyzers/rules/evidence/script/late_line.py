@@ -19,7 +19,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     """
     if any(thread.line in candidate.summary for thread in threads_alone(measures.job.ranks).values()):
         return candidate
-    longest = _longest(measures, candidate.ranks)
+    longest = _longest(measures, candidate)
     if longest is None:
         return _with_thread(measures, candidate)
     position, line = longest
@@ -33,8 +33,10 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
     meanwhile = "do not run it" if line.peers_us < 1 else f"take at most {format_us(line.peers_us)}"
     source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
+    is_timed = measures.timed_us[position] >= late_us
+    waited = "by which it is late over the whole run" if is_timed else "that the others wait for it"
     seen = Evidence(
-        f"rank {rank}: {line.words}, {share} that others wait for it; it takes {format_us(line.time_us)} there, its "
+        f"rank {rank}: {line.words}, {share} {waited}; it takes {format_us(line.time_us)} there, its "
         f"peers {meanwhile}{source}",
         rank,
     )
@@ -91,9 +93,13 @@ def _others(candidate: Candidate, rank: int, is_alone: bool) -> tuple[Fix, ...]:
     return () if candidate.id in guesses and candidate.ranks == (rank,) else candidate.fixes
 
 
-def _longest(measures: Measures, numbers: tuple[int, ...]) -> tuple[int, Alone] | None:
-    """The rank with the longest line that it runs alone, and that line."""
-    lines = [(at, line) for at, line in measures.alone.items() if measures.job.rank_ids[at] in numbers]
+def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | None:
+    """The rank with the longest line that it runs alone, and that line; without what saves where the host is late."""
+    lines = []
+    for at, alone in measures.alone.items():
+        is_whole = candidate.id != STRAGGLER_HOST or alone.beside_saves is None
+        if measures.job.rank_ids[at] in candidate.ranks:
+            lines += [(at, line) for line in ((alone,) if is_whole else alone.beside_saves or ())]
     return max(lines, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
 
 

@@ -240,7 +240,7 @@ def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
         groups={name: group if group.ranks else of.recorded_groups.get(name, group) for name, group in groups.items()},
         frames=here,
         ending=ending,
-        steps=left.steps_total if left.steps_total is not None else asked.steps_total,
+        steps=max((n for n in (left.steps_total, asked.steps_total) if n is not None), default=None),
         seen_ns=ending.at_ns or (_alive_ns(of, asked) if ending.how == "killed" else asked.at_ns),
         is_partial=is_recorded and of.recorded is None,
         has_calls=of.recorded is not None or bool(logged) or left.end is not None,

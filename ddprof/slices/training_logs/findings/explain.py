@@ -9,7 +9,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.findings import communication, machine, pace, ranks, timers
-from ddprof.slices.training_logs.findings.pace import summarise
+from ddprof.slices.training_logs.findings.pace import RUNS, summarise, unit_of
 from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
 from ddprof.slices.training_logs.reading.read import read_training_log
 from ddprof.units import format_share, format_us
@@ -62,14 +62,16 @@ def _usual(summary: IterationSummary | None) -> Iterator[str]:
         return
     spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
     spread += " in eight of ten" if summary.has_deciles else ""
-    usual = f"An {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
+    usual = (
+        f"{'A' if summary.unit.startswith('bar') else 'An'} {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
+    )
     yield f"{usual} ({spread})" if summary.counted > 1 else usual
 
 
 def _ended(log: TrainingLog) -> Iterator[str]:
     if log.error:
         if log.iterations:
-            yield f"The log ends after iteration {log.iterations[-1].number} in {log.error}"
+            yield f"The log ends after {unit_of(log)} {log.iterations[-1].number} in {log.error}"
         else:  # others may have been logged in words that are not known
             yield f"The log ends in {log.error}; ddprof finds no iteration in it"
 
@@ -82,7 +84,8 @@ def _sentence(
     findings: list[LogFinding],
 ) -> str:
     took = [f"The run takes {format_us(log.run.ms * 1e3)}"] if log.run is not None and summary is None else []
-    parts = [*_ended(log), *took, *_usual(summary)]
+    runs = any(finding.id == RUNS and finding.severity != "info" for finding in findings)  # no time is usual of all
+    parts = [*_ended(log), *took, *(() if runs else _usual(summary))]
     if log.error and summary is None and not (log.timers or calls or took):
         return f"{parts[0]}."
     if summary is not None:
@@ -121,6 +124,11 @@ def _abstained(
             yield "Parts of an iteration: no timers in the log (Megatron writes them with `--timing-log-level 2`)."
         else:
             yield "Parts of an iteration: no timers in the log."
+    elif rows and summary is not None and not of_iterations and all(row.share is None for row in rows):
+        yield (
+            "The share of loading: the lines that print it took longer than an iteration does, and those between "
+            "print none."
+        )
     elif rows and summary is not None and not of_iterations:
         yield (
             "Shares of an iteration: the timers hold more than one iteration takes, as they do where several are "

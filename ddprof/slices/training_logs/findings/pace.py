@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from statistics import median, quantiles
+from statistics import median, median_low, quantiles
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
@@ -19,6 +19,7 @@ from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
 
 _MOST_UNPRINTED = 0.5  # of the time: more than all that is printed
+RUNS = "runs"
 _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
 ALIKE, FEWEST_ALIKE = 0.8, 4
@@ -40,10 +41,12 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
             yield LogFinding("nan_loss", "critical", text, min(1.0, log.nan_lines / summary.lines))
         since = _since(summary, log.iterations)
         usual = stride([iteration.number for iteration in log.iterations])
-        if not any(finding.severity == "warning" for finding in of_runs):  # else no time is usual
-            yield from _uneven(summary, loading, usual) if since is None else _slower(since, log.iterations)
-        if since is None:
+        is_one = not any(finding.severity == "warning" for finding in of_runs)  # else no time is usual
+        if is_one and since is None:
+            yield from _uneven(summary, loading, usual)
             yield from _longer(log.iterations[1:])
+        elif is_one and since is not None:
+            yield from _slower(since, log.iterations)
         yield from _pauses(log, summary)
     yield from _printed_means(log)
     if log.run is not None:
@@ -97,20 +100,27 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     starts = [
         at for at, (a, b) in enumerate(pairwise(log.iterations), 1) if b.number <= min(a.number, 2 * summary.every)
     ]
+    anew = [at for at in starts if not log.iterations[at].goes_on]
+    starts = anew or starts  # each time in the next epoch
     parts = [log.iterations[a:b] for a, b in pairwise((0, *starts, len(log.iterations)))]
-    deciles = [quantiles([i.mean_ms for i in part[1:]], n=10) for part in parts if len(part) > DECILES_FROM]
+    times = [[i.mean_ms for i in part[1:]] for part in parts if len(part) > FEWEST_ALIKE]
+    deciles = [quantiles(ms, n=10) if len(ms) >= DECILES_FROM else (min(ms), max(ms)) for ms in times]
     if len(deciles) < 2 or max(low for low, *_ in deciles) <= (1 + WARNING_SHARE) * min(high for *_, high in deciles):
         return
-    medians = [middle[4] for middle in deciles]
+    medians = [median(ms) for ms in times]
     paces = " to ".join(format_us(ms * 1e3) for ms in (min(medians), max(medians)))
     text = (
         f"The log counts its {summary.unit}s from the start {format_count(len(parts), 'time')}, and they take {paces}"
     )
-    if all(log.iterations[at].goes_on for at in starts):  # each time in the next epoch
-        yield LogFinding("runs", "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
+    if not anew:
+        yield LogFinding(RUNS, "info", text, 0.0, (), ("its epochs are of unlike work, or of another pace",))
         return
-    evidence = ("several runs in one file, or epochs of unlike work: give each run as a file of its own",)
-    yield LogFinding("runs", "warning", text, 0.0, (), evidence)
+    each = [f"{format_us(median(ms) * 1e3)} ({format_count(len(ms), 'line')})" for ms in times]
+    evidence = (
+        ", then ".join([*each[:_NAMED], *(["..."] if len(each) > _NAMED else [])]),
+        "several runs in one file, or epochs of unlike work: give each run as a file of its own",
+    )
+    yield LogFinding(RUNS, "warning", text, 0.0, (), evidence)
 
 
 def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
@@ -125,10 +135,10 @@ def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
 
 def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:
     """Place of the first slow iteration that nearly all are slow after, to the end of the log; None without one."""
-    numbers = {iteration.number for iteration in summary.slow}
+    slowest = {id(iteration) for iteration in summary.slow}  # numbers come again in each epoch
     since, slow, of_them = None, 0, 0
     for at in range(len(iterations) - 1, -1, -1):
-        if iterations[at].number in numbers:
+        if id(iterations[at]) in slowest:
             slow += 1
             if slow >= ALIKE * (len(iterations) - at):
                 since, of_them = at, slow
@@ -194,19 +204,32 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     """A finding on time by the lines' clock that no printed time holds: where it is longer than an iteration, and than
     what else lies between lines.
     """
-    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in log.lapses]
+    lapses = list(log.lapses)
+    longest = max(lapses, key=lambda lapse: lapse[1] - lapse[2], default=None)
+    if longest is not None and len(lapses) > 1 and longest[1] > sum(lapse[1] for lapse in lapses) / 2:
+        lapses.remove(longest)
+        text = (
+            f"{format_us(longest[1] * 1e3)} lie before {summary.unit} {longest[0]}, more than between all other lines: "
+            "the job may have been stopped, and is judged without them"
+        )
+        yield LogFinding("stop", "info", text, 0.0)
+    yield from _between(lapses, summary)
+
+
+def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSummary) -> Iterator[LogFinding]:
+    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in lapses]
     usual = median(ms for _, ms in beside) if beside else 0.0
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
-    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if pauses else 0.0
-    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in log.lapses) if beside else 0.0
+    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in lapses) if pauses else 0.0
+    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in lapses) if beside else 0.0
     if unprinted > _MOST_UNPRINTED:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"
         yield LogFinding("pauses", "warning", text, unprinted, (), (why,))  # two readings, of which one may be wrong
     if share < WARNING_SHARE:
         return
-    longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(log.lapses)))
+    longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(lapses)))
     period = period_of([number for number, ms in pauses if 2 * ms > longest], every)
     often = f", the long ones every {period} or so" if period else ""
     verb = "costs" if len(pauses) == 1 else "cost"
@@ -231,10 +254,11 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
     if not log.means:
         return
     number, printed_ms, ms = log.means[0]
-    more = f", and {len(log.means) - 1} more" if len(log.means) > 1 else ""
+    more = f", and {len(log.means) - 1} more, print" if len(log.means) > 1 else " prints"
+    of_many = ", or one of many" if stride([iteration.number for iteration in log.iterations]) > 1 else ""
     text = (
-        f"Iteration {number}{more} prints a mean over earlier ones, {format_us(printed_ms * 1e3)}; by time stamps it "
-        f"takes {format_us(ms * 1e3)}"
+        f"Iteration {number}{more} {format_us(printed_ms * 1e3)}, and by time stamps one takes "
+        f"{format_us(ms * 1e3)}: a mean over earlier ones{of_many}"
     )
     yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
 
@@ -252,7 +276,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     warm = next((at for at, iteration in enumerate(counted) if iteration.mean_ms <= bound), 0) if later else 0
     counted = counted[warm:]
     times = [iteration.mean_ms for iteration in counted]
-    middle, bound = median(times), _usual_ms(counted)
+    middle, bound = _middle(times), _usual_ms(counted)
     bound = max(bound, (1 + WARNING_SHARE) * middle)
     slow = [one for one in counted if len(counted) > 2 and one.mean_ms - one.grain_ms > bound]
     steps = Counter(now.number - before.number for before, now in pairwise(iterations))
@@ -279,8 +303,20 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         printed_mean_ms=sum(iteration.printed_ms or iteration.mean_ms for iteration in counted) / len(counted),
         tflops=median(rates) if rates else None,
         samples_per_s=median(batches) if batches else None,
-        unit="epoch" if EPOCHS in log.writers else "iteration",
+        unit=unit_of(log),
     )
+
+
+def unit_of(log: TrainingLog) -> str:
+    """The name of what the log counts: a bar that nobody labels may be of anything."""
+    return "epoch" if EPOCHS in log.writers else "bar step" if UNNAMED in log.writers else "iteration"
+
+
+def _middle(times: Sequence[float]) -> float:
+    """The median; of two kinds in equal numbers one of the shorter, as no iteration is between them."""
+    low = median_low(times)
+    of_two_kinds = len(times) >= DECILES_FROM and median(times) > (1 + WARNING_SHARE) * low
+    return low if of_two_kinds else median(times)
 
 
 def period_of(numbers: Sequence[int], every: int) -> int | None:

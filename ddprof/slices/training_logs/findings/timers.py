@@ -49,6 +49,8 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
     fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
+    # A wait alone that is longer than an iteration is of the lines that print it, and not of those between.
+    alone = iterations is not None and not fits and all(name in LOADING for name in typical)
     median_ms, mean_ms = outermost, outermost
     if iterations and fits:
         median_ms, mean_ms = iterations.median_ms, iterations.printed_mean_ms
@@ -59,7 +61,7 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
             max(1, len(given[name]) - 1),
             typical[name][0],
             typical[name][1],
-            typical[name][0] / (mean_ms if name in LOADING else median_ms) if outermost > 0 else None,
+            typical[name][0] / (mean_ms if name in LOADING else median_ms) if outermost > 0 and not alone else None,
             given[name][0].of_all_ranks,
         )
         for name in _in_order(typical)

@@ -25,7 +25,11 @@ _BAR = re.compile(
     r"(?:\[(?P<elapsed>\d[\d:]{1,12})<[\d:?]{1,16},|(?P<rich>\d{1,6}:\d\d:\d\d) • [\d:-]{1,16})"
     r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
 )
-_LABEL = re.compile(r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?:?\s{0,4}$")
+_LABEL = re.compile(
+    r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?(?: [\[(]train(?:ing)?[\])])?:?\s{0,4}$",
+    re.IGNORECASE,
+)
+_OF_TRAINING = re.compile(r"^train(?:ing)?\W+(?=epoch$)")
 _DRAWN = "━╸╺ "  # of rich; tqdm draws between two strokes
 _LONGEST_BAR, _LONGEST_LABEL = 300, 64
 _COUNTED = re.compile(r"\s{0,9}(?P<epoch>\d{1,7})/\d{1,7}\s")  # YOLO's: epoch, memory and losses before the bar
@@ -42,8 +46,8 @@ class BarLines:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, str], list[LoggedRecord]] = defaultdict(list)
-        # Iterations and seconds of bars that ended, and of the one that is drawn
-        self._at: dict[tuple[str, str], tuple[int, float, int, float]] = {}
+        # Iterations and seconds of bars that ended, those of the one that is drawn, and its epoch
+        self._at: dict[tuple[str, str], tuple[int, float, int, float, int]] = {}
         self.is_of_trainer = self._is_of_lightning = False
 
     def take(self, line: LogLine) -> None:
@@ -60,21 +64,23 @@ class BarLines:
             if label not in (_EPOCH, _ROW, _EPOCHS, _UNLABELLED, *_LABELS):
                 continue
             elapsed_s = _seconds(match["elapsed"] or match["rich"])
-            before, before_s = self._ended(label, total, at, elapsed_s)
+            before, before_s = self._ended((label, total), at, elapsed_s, epoch)
             if label in (_EPOCH, _ROW):
                 before = 0 if total == "?" else epoch * int(total)
             rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
             ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
             self._drawn[label, total].append(LoggedRecord(before + at, ms, Stamp(before_s + elapsed_s, 1.0)))
 
-    def _ended(self, label: str, total: str, at: int, elapsed_s: float) -> tuple[int, float]:
+    def _ended(self, bar: tuple[str, str], at: int, elapsed_s: float, epoch: int) -> tuple[int, float]:
         """Iterations and seconds of such bars that ended: where one has, the next is of the next epoch, or another
         rank's in a log of the Trainer, which draws one bar for the whole run.
         """
-        ended, ended_s, before, before_s = self._at.get((label, total), (0, 0.0, 0, 0.0))
-        if str(before) == total and 2 * at <= before and not self.is_of_trainer:
+        ended, ended_s, before, before_s, epoch_before = self._at.get(bar, (0, 0.0, 0, 0.0, epoch))
+        is_next = 2 * at <= before or (at == before and elapsed_s < before_s)  # of which only the end may be drawn
+        is_next = str(before) == bar[1] and is_next and not self.is_of_trainer
+        if is_next or epoch > epoch_before:
             ended, ended_s = ended + before, ended_s + before_s + _CUT_S
-        self._at[label, total] = ended, ended_s, at, elapsed_s
+        self._at[bar] = ended, ended_s, at, elapsed_s, epoch
         return ended, ended_s
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:
@@ -102,7 +108,7 @@ def _said(before: str) -> tuple[str, int]:
     match = _LABEL.search(before[-_LONGEST_LABEL:])
     if match is None:
         return _UNLABELLED, 0
-    label = match["label"].strip().lower()
+    label = _OF_TRAINING.sub("", match["label"].strip().lower())
     return _EPOCHS if label == _EPOCH and not match["epoch"] else label, int(match["epoch"] or 0)
 
 

@@ -9,9 +9,7 @@ from ddprof.slices.training_logs.reading.lines import LogLine
 from ddprof.units import format_ranks
 
 TRACEBACK = "Traceback (most recent call last)"
-_ERROR = re.compile(
-    r"^(?P<error>[A-Za-z_][\w.]{2,80}(?:Error|Exception|Interrupt|Exit|Failure|Warning)?)(?:\(\w+\))?(?::\s?|$)"
-)
+_ERROR = re.compile(r"^[A-Za-z_][\w.]{2,80}(?:(?:\(\w+\))?:(?:\s|$)|(?<=Error|ption|rrupt)$)")
 _OUT_OF_MEMORY = re.compile(
     r"(?:\w+\.)*OutOfMemoryError: .*|(?:CUDA|HIP|XPU|NPU)?[ \w]{0,20}out of memory.*", re.IGNORECASE
 )
@@ -27,20 +25,21 @@ _CANCELLED = re.compile(
 # Of which the cancelled step is only what follows; and the check of nccl-tests, after which it exits so.
 _EXITED = re.compile(r"srun: error: (?P<host>\S{1,100}): (?P<tasks>tasks? [\d,-]{1,200}): (?P<how>[A-Z][\w ()]{1,80})")
 _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
-# What Lightning and torchrun say of a signal, and a script of settings it does not know
+# What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
-    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
+    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
 )
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
-STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ")
+STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code ")
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
+_THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
 # torchrun's own, after those of its workers: it says that one failed, and not why.
 _ORIGINAL = ": Caught "  # "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it
-_LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError")
+_LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessRaisedException")
 
 
 class LastError:
@@ -53,6 +52,8 @@ class LastError:
         self._exited = ""  # the first task that srun saw fail
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
+        self._in_thread: set[str] = set()  # who -> its traceback is of a thread beside the main one
+        self._is_aside = False  # what was named, which the end of the main thread causes
 
     @property
     def error(self) -> str:
@@ -74,7 +75,9 @@ class LastError:
 
     def take(self, line: LogLine) -> None:
         """Read the next line."""
-        if TRACEBACK in line.text:
+        if line.text.startswith(_THREAD):
+            self._in_thread.add(line.who)
+        elif TRACEBACK in line.text:
             self._open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
         elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
             self._timed_out[late["op"] or "", late["number"] or ""].append(
@@ -92,7 +95,9 @@ class LastError:
             self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
         elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
             signal = stop["signal"] or ""
-            self._name(_SIGNALS.get(signal, signal or stop[0]))
+            if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
+                self._error = ""
+            self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
         elif line.who in self._open:
             self._follow(line)
         elif "ut of memory" in line.text and "running out" not in line.text and not self.error:  # which is advice
@@ -121,11 +126,14 @@ class LastError:
                 del self._open[line.who]
             return
         del self._open[line.who]
+        is_aside = line.who in self._in_thread
+        self._in_thread.discard(line.who)
         if _ERROR.match(text) is not None:
-            self._name(text)
+            self._name(text, is_aside)
 
-    def _name(self, error: str) -> None:
+    def _name(self, error: str, is_aside: bool = False) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
-        is_first = not self.error or _ORIGINAL in self._error
+        is_first = not self.error or _ORIGINAL in self._error or (self._is_aside and not is_aside)
         if is_first and not any(name in error.split(":")[0] for name in _LAUNCHER):
+            self._is_aside = is_aside
             self._error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

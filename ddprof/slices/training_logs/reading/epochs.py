@@ -22,7 +22,9 @@ _FEWEST = 3  # before text is taken for the log of a training, as of lines that 
 _LEARNS = re.compile(r"loss|train|\bacc(?:uracy)?\b|\bval[_ ]")  # others count epochs, too
 _ONCE = 1.5  # lines with a time, to an epoch: more are of its iterations, or of several ranks
 _MOST_OF_USUAL = 20  # no epoch takes as long as so many others: the job was stopped in between
-_OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED)
+_OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED, TimeKind.ALL)
+_HEADING = re.compile(r"\W*epoch\W{0,3}\d{1,7}(?: ?/ ?\d{1,7})?\W*")  # what stands below it is of that epoch
+_MOST_FALLS = 0.1  # of the lines: what rises in all others is a time since the start
 
 
 class _Epoch(NamedTuple):
@@ -36,7 +38,8 @@ class EpochLines:
 
     def __init__(self) -> None:
         self._lines: list[_Epoch] = []
-        self._noted: float | None = None
+        self.noted: float | None = None  # the epoch that was named last
+        self._is_heading = False
         self._risen = 0
         self._learns = False
         self._is_new = False
@@ -46,8 +49,9 @@ class EpochLines:
         lower = text.lower()
         self._learns |= _LEARNS.search(lower) is not None
         before = self._lines[-1].number if self._lines else None
-        if epoch is None and times and "epoch" in lower:
+        if epoch is None and times and ("epoch" in lower or self._is_heading):
             epoch = before
+        self._is_heading = _HEADING.fullmatch(lower) is not None
         if epoch is not None and epoch % 1 == 0:
             self._risen += before is not None and epoch > before
             of_it = {name: ms for (kind, name), (ms, _) in times.items() if kind in _OF_EPOCHS and ms > 0}
@@ -56,8 +60,8 @@ class EpochLines:
     def note(self, epoch: float | None) -> None:
         """Note the epoch that a line names, whatever else it says."""
         if epoch is not None and epoch % 1 == 0:
-            self._is_new |= epoch != self._noted
-            self._noted = epoch
+            self._is_new |= epoch != self.noted
+            self.noted = epoch
 
     def has_begun(self) -> bool:
         """True once where another epoch was named since this was asked."""
@@ -75,12 +79,17 @@ class EpochLines:
         printed = [line for line in lines if line.times]
         names = {name for line in printed for name in line.times}
         often = [name for name in names if 2 * sum(name in line.times for line in printed) >= len(printed)]
+        often = [name for name in often if not _rises([line.times[name] for line in printed if name in line.times])]
         if often and len(printed) <= _ONCE * (1 + _changes(printed)):
             longest = max(sorted(often), key=lambda name: median(x.times[name] for x in printed if name in x.times))
             timed = [LoggedRecord(x.number, x.times[longest], x.clock) for x in printed if longest in x.times]
             return _of_runs(by_lines(once_each(timed)))
         clocked = [LoggedRecord(line.number, None, line.clock) for line in lines if line.clock]
         return _of_runs(by_clock(once_each(clocked)))
+
+
+def _rises(ms: Sequence[float]) -> bool:
+    return len(ms) >= _FEWEST and sum(b < a for a, b in pairwise(ms)) <= _MOST_FALLS * len(ms) and ms[-1] >= 2 * ms[0]
 
 
 def _of_runs(timed: Timed) -> Timed:

@@ -74,7 +74,7 @@ def fields_of(text: str) -> list[Field]:
             continue
         if key == "[,]" and not is_inside:
             key = ""
-        fields.append(Field(name or (key if key != "(" else ""), value, unit, grain, end))
+        fields.append(Field(name or (key if key not in ("(", "-") else ""), value, unit, grain, end))
     return fields
 
 

@@ -103,12 +103,25 @@ def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
         seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
         if seconds and rate:
-            yield from _timed("Hugging Face Trainer, whole run", seconds * rate, 1e3 / rate)
+            yield from _timed("Hugging Face Trainer, whole run", *_whole_steps(seconds, rate, ran["rate"]))
     if "'step'" in text and (logged := _LOGGED.search(text)) is not None:
         yield from _stamped("Hugging Face Trainer", logged, line)
     for writer, word, pattern in _PRINTED:
         if word in text and (printed := pattern.search(text)) is not None:
             yield from _printed(writer, printed, line)
+
+
+def _whole_steps(seconds: float, rate: float, printed: str) -> tuple[float, float]:
+    """Steps of a run and ms of one: where the rate as printed leaves one whole number of steps, that one decides."""
+    if not 0 < seconds * rate < 2**53:
+        return seconds * rate, 1e3 / rate
+    off = seconds * 10.0 ** -len(printed.partition(".")[2]) / 2
+    steps = round(seconds * rate)
+    return (
+        (steps, seconds * 1e3 / steps)
+        if steps and off < 1 and abs(steps - seconds * rate) <= off
+        else (seconds * rate, 1e3 / rate)
+    )
 
 
 def _printed(writer: str, match: re.Match[str], line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:

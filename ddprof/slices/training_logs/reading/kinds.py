@@ -49,7 +49,9 @@ _OF_ONE = re.compile(
     rf"\b(?:{_ITERATION}|train step) (?:time|timing|duration|cost|latency|dt|t)$|\btime per {_ITERATION}$|\blast time$"
 )
 _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
-_TIME = re.compile(r"\b(?:timer?(?: cost)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$")
+_TIME = re.compile(
+    r"\b(?:timer?(?: cost| taken)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$"
+)
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"
@@ -77,7 +79,8 @@ def counters_of(fields: Sequence[Field]) -> tuple[Numbers, int]:
     end = 0
     for field in fields:
         is_whole = field.grain == 1 and not field.unit and field.value < _MOST_COUNTED
-        if is_counter(field.key) and is_whole and field.key not in counters:
+        is_path = field.key.endswith("/")  # "runs/12", "100it/200kit"
+        if is_counter(field.key) and not is_path and is_whole and field.key not in counters:
             end = end or field.end
             counters[field.key] = int(field.value), field.of
             if field.of is not None and field.of < _MOST_COUNTED:
@@ -176,4 +179,5 @@ def _time(key: str, unit: str) -> _Meaning:
         return _Meaning(TimeKind.ONE, name, each_ms)
     if _TIME.search(name):
         return _Meaning(TimeKind.ANY, name, each_ms)
-    return _Meaning(TimeKind.UNNAMED, "", each_ms) if unit and not name else _Meaning(TimeKind.NONE)
+    is_unnamed = unit and name in ("", "[]", "[,]")
+    return _Meaning(TimeKind.UNNAMED, "", each_ms) if is_unnamed else _Meaning(TimeKind.NONE)

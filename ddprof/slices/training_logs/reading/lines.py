@@ -37,7 +37,7 @@ OF_FRAMEWORKS = (
     *(b"srun: error: ", b"# Out of bounds values", b" latency: "),
     *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
-    b":::MLL",
+    *(b":::MLL", b"Exception in thread ", b"Exited with exit code "),
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",
@@ -82,26 +82,28 @@ _TRAINS = (
 )
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
+TRAINED = re.compile(r"\btrain(?:ing)?[ _](?:loss|acc)", re.IGNORECASE)  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
-_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, "[batch=", "[step=", "throughput/", "steps", "timer"))
+_PLACED = ("[batch=", "[step=", "throughput/", "steps", "timer", "s/it", "it/s")
+_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, *_PLACED))
 _BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
     r"(?P<who>\[(?:default|rank|[\w-]{1,40}/)\d{1,6}\]:|\[\d+,\d+\]<std(?:out|err)>:|\s{0,6}\d{1,6}:(?=\s)"
-    r"|[A-Za-z][\w.-]{0,80}:(?=\s{1,2}\[)|\d{1,3}(?:\.\d{1,3}){3}:)?"
+    r"|(?![\w.]{0,80}(?:Error|Exception):)[A-Za-z][\w.-]{0,80}:(?=\s{1,2}\[)|\d{1,3}(?:\.\d{1,3}){3}:)?"
 )
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = re.compile(
     r"(?<![\d.])(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d{1,9}))?"
-    r"(?:Z|[+-]\d\d:?\d\d\b)?(?!\d|:\d)"
+    r"(?:Z|[+-]\d\d:?\d\d\b| (?P<half>[AP])M\b)?(?!\d|:\d)"
 )
 # Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
 _DATE = re.compile(
-    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)/(?P<d2>\d\d)/(?P<y2>\d{4}|\d\d)"
+    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
     r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
-    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_]$|^$|[\[(]$"
+    rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_|]$|^$|[\[(]$"
 )
 _LONGEST_DATE = 12
 MOST_MS = 1e9  # twelve days: no iteration, and no part of one
@@ -129,7 +131,7 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.
-    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest:
+    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
         yield from map(plain, wanted(rest, reads_on))
 
 
@@ -220,7 +222,8 @@ def _stamp(date: re.Match[str], clock: re.Match[str]) -> Stamp | None:
         day = int(date["d"] or date["d2"] or date["d3"] or date["d4"] or date["d5"])
     if not (year >= MINYEAR and 1 <= month <= 12 and 1 <= day <= 31):
         return None
-    whole = timegm((year, month, day, int(clock["hour"]), int(clock["minute"]), int(clock["second"])))
+    hour = int(clock["hour"]) % (12 if clock["half"] else 24) + (12 if clock["half"] == "P" else 0)
+    whole = timegm((year, month, day, hour, int(clock["minute"]), int(clock["second"])))
     part = clock["part"] or ""
     return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
 

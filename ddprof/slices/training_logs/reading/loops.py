@@ -20,10 +20,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from statistics import median
-from typing import NamedTuple
 
 from ddprof.readers.numbers import one_rank
 from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
+from ddprof.slices.training_logs.reading.counting import (
+    FEWEST,
+    LoopLine,
+    by_epochs,
+    counted_by,
+    ended_at,
+    epoch_at,
+    of_training,
+    with_time,
+)
 from ddprof.slices.training_logs.reading.epochs import EpochLines
 from ddprof.slices.training_logs.reading.fields import fields_of
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, stride
@@ -31,17 +40,16 @@ from ddprof.slices.training_logs.reading.kinds import (
     PLACES,
     Numbers,
     TimeKind,
-    Times,
     clock_of,
     counters_of,
     epoch_of,
     is_counter,
-    preference,
     times_of,
 )
 from ddprof.slices.training_logs.reading.lines import (
     EVALUATION,
     OF_TRAINING,
+    TRAINED,
     LogLine,
     Stamp,
     stamped,
@@ -49,7 +57,7 @@ from ddprof.slices.training_logs.reading.lines import (
 from ddprof.slices.training_logs.reading.times import GRAINS
 
 WRITER = "lines of a training loop"
-FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
+_DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0
 # Single times in rising order are as rare as 1 in 40,000 for so many lines.
 _FEWEST_RISING = 8
 _MOST_FALLS = 0.1  # of the lines; of single times half are shorter than the one before
@@ -61,31 +69,24 @@ _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 
 
-class _Line(NamedTuple):
-    """A line about an iteration: counters, its epoch, the rank that writes (None: unknown), its clock, times, waits."""
-
-    counters: Numbers
-    epoch: float | None
-    rank: int | None
-    clock: Stamp | None
-    times: Times
-    waits: dict[str, float]
-
-
 class LoopLines:
     """Collects such lines of one log."""
 
     def __init__(self) -> None:
-        self._timed: list[_Line] = []
-        self._apart: tuple[list[_Line], list[_Line]] = [], []  # whose time stands in a line below, above the counter's
-        self._above: _Line | None = None
+        self._timed: list[LoopLine] = []
+        self._apart: tuple[list[LoopLine], list[LoopLine]] = (
+            [],
+            [],
+        )  # whose time stands in a line below, above the counter's
+        self._above: LoopLine | None = None
         self._trains = False
-        self._clocked: list[_Line] = []  # without a time
-        self._head: dict[str, _Line] = {}  # writer -> its last line with a counter
+        self._clocked: list[LoopLine] = []  # without a time
+        self._head: dict[str, LoopLine] = {}  # writer -> its last line with a counter
         self._heads = 0
         self._last: dict[str, int] = {}
         self._rising: Counter[str] = Counter()
         self._columns: list[str] = []  # of a table whose rows follow
+        self._undated_s = self._days_s = 0.0  # of a clock without a date: where it was, and what passed in days
         self._explicit = 0  # lines with a time of one iteration
         self.epochs = EpochLines()
         self.are_means = False  # of the iterations since the line before, once `times` is asked
@@ -97,15 +98,18 @@ class LoopLines:
             return False  # a bar, whose rate is of its last few iterations
         stamp, bare = stamped(text)
         bare = bare.replace(line.who, "", 1) if line.who.startswith("[") else bare
+        if stamp is not None and stamp.s < _DAY_S:
+            stamp = self._on_its_day(stamp)
         fields = fields_of(bare)
         counters, end = counters_of(fields)
         epoch, clock = epoch_of(fields), clock_of(fields) or stamp
         self.epochs.note(epoch)
-        if EVALUATION.search(bare, 0, end or len(bare)) is not None:
+        evaluates = EVALUATION.search(bare, 0, end or len(bare))
+        if evaluates is not None and TRAINED.search(bare, 0, evaluates.start()) is None:
             self._head.pop(line.who, None)
             return False
         times, waits = times_of(fields)
-        line_read = _Line(counters, epoch, _rank(text), clock, times, waits)
+        line_read = LoopLine(counters, epoch, self.epochs.noted, _rank(text), clock, times, waits)
         trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
         if not counters:
             self.epochs.take(bare, epoch, clock, times)
@@ -128,6 +132,15 @@ class LoopLines:
         self._explicit += is_explicit
         return self._count(counters) or risen or bool(times)  # a line of settings counts nothing
 
+    def _on_its_day(self, stamp: Stamp) -> Stamp:
+        """A clock without a date, which midnight sets back; lines of other writers are a little out of order."""
+        s = stamp.s + self._days_s
+        if s < self._undated_s - _OUT_OF_ORDER_S:
+            self._days_s += _DAY_S
+            s += _DAY_S
+        self._undated_s = s
+        return Stamp(s, stamp.grain_s)
+
     @property
     def reads_on(self) -> bool:
         """True where the next line may be a row of a table."""
@@ -146,13 +159,14 @@ class LoopLines:
         self._columns = names if is_head else []
         return text
 
-    def _is_below(self, who: str, line: _Line) -> bool:
+    def _is_below(self, who: str, line: LoopLine) -> bool:
         if not line.times or (head := self._head.pop(who, None)) is None:
             return False
         return self._join(line, head, 0)
 
-    def _join(self, timed: _Line, head: _Line, at: int) -> bool:
+    def _join(self, timed: LoopLine, head: LoopLine, at: int) -> bool:
         """Take the times of one line and the counters of the line above it (`at` 0) or below (1)."""
+        self._explicit += any(kind <= TimeKind.RATE for kind, _ in timed.times)
         self._apart[at].append(head._replace(clock=timed.clock or head.clock, times=timed.times, waits=timed.waits))
         return self._count(head.counters)
 
@@ -172,18 +186,21 @@ class LoopLines:
         """The iterations, and the time that each waited for its batch, on each rank that says it."""
         apart = [lines for lines in self._apart if 2 * len(lines) >= self._heads]
         (kind, name), lines = min(
-            ((_choice(lines), lines) for lines in (self._timed, *apart)), key=lambda of: (of[0][0], -len(of[1]))
+            ((_choice(lines), lines) for lines in map(of_training, (self._timed, *apart))),
+            key=lambda of: (of[0][0], -len(of[1])),
         )
         if kind is TimeKind.NONE:
-            lines = _of_training(self._clocked)
-        counted, counter = _counted(lines)
+            lines = of_training(self._clocked)
+        counted, counter = counted_by(lines)
         if kind is TimeKind.NONE:
             return [], *(_waits(counted, counter, math.inf) if counter else ([], []))
-        if not self.is_training or (not counter and kind > TimeKind.RATE):
+        lines = [timed for line in counted if (timed := with_time(line, kind, name)) is not None]
+        ended = ended_at(lines, counter)
+        if not ended and (not self.is_training or (not counter and kind > TimeKind.RATE)):
             return [], [], []
-        if not counter:  # the number of the line stands for it
-            counted = [line._replace(counters={"": (at, None)}) for at, line in enumerate(lines, 1)]
-        if not (lines := [line for line in counted if (kind, name) in line.times]):
+        if ended or not counter:
+            counter, lines = "", list(by_epochs(lines, ended))
+        if not lines:
             return [], [], []
         ms = [line.times[kind, name][0] for line in lines]
         numbers = [line.counters[counter][0] for line in lines]
@@ -192,38 +209,18 @@ class LoopLines:
         holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
             return list(_records(lines, counter, [None] * len(lines))), [], []
-        self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or holds > 1
+        self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or max(holds, ended) > 1
         times_ms = [time / ((holds or 1) * parts) for time in ms]
         waits = _waits(lines, counter, median(ms), parts)
         return list(_records(lines, counter, times_ms, samples)), *waits
 
     def clocked(self) -> list[LoggedRecord]:
         """The iterations of lines that hold no time, by their clock."""
-        lines, counter = _counted(_of_training(self._clocked))
+        lines, counter = counted_by(of_training(self._clocked))
         return list(_records(lines, counter, [None] * len(lines))) if self.is_training and counter else []
 
 
-def _of_training(lines: Sequence[_Line]) -> list[_Line]:
-    """Lines that name an epoch, or name none, as most do: others are of settings or an evaluation."""
-    names_epoch = 2 * sum(line.epoch is not None for line in lines) >= len(lines)
-    return [line for line in lines if (line.epoch is not None) == names_epoch]
-
-
-def _counted(lines: Sequence[_Line]) -> tuple[Sequence[_Line], str]:
-    """Lines with a counter, and which: by its name, of those that rise; all lines and "" where none does."""
-    rising: Counter[str] = Counter()
-    last: dict[str, int] = {}
-    for line in lines:
-        rising.update(key for key, (number, _) in line.counters.items() if number > last.get(key, number))
-        last |= {key: number for key, (number, _) in line.counters.items()}
-    counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
-    printed = Counter(key for line in counting for key in line.counters)
-    rises = [key for key in rising if 2 * printed[key] >= len(counting)]
-    counter = min(rises, key=lambda key: (preference(key), -rising[key]), default="")
-    return [line for line in lines if not counter or counter in line.counters], counter
-
-
-def _choice(lines: Sequence[_Line]) -> tuple[TimeKind, str]:
+def _choice(lines: Sequence[LoopLine]) -> tuple[TimeKind, str]:
     """Kind and name of the time that lines print; of several of a kind the longest, which holds the others."""
     printed = Counter(key for line in lines for key in line.times)
     often = [key for key in printed if 2 * printed[key] >= len(lines)]
@@ -258,21 +255,21 @@ def _are_totals(ms: Sequence[float], kind: TimeKind) -> bool:
     return rises and len(runs) - 1 <= _MOST_FALLS * len(ms)
 
 
-def _since_the_start(lines: Sequence[_Line], counter: str, key: tuple[TimeKind, str]) -> list[LoggedRecord]:
+def _since_the_start(lines: Sequence[LoopLine], counter: str, key: tuple[TimeKind, str]) -> list[LoggedRecord]:
     """Records whose clock is the time since the start, as printed or from its mean, but where the lines' is finer."""
     grain_ms = max(line.times[key][1] for line in lines)
     if all(line.clock and line.clock.grain_s * 1e3 < grain_ms for line in lines):
         return list(_records(lines, counter, [None] * len(lines)))
-    records = []
+    timed = []
     for line in lines:
-        number, _ = line.counters[counter]
-        ms, grain = (each * (number if key[0] is TimeKind.MEAN else 1) for each in line.times[key])
-        records.append(LoggedRecord(number, None, Stamp(ms / 1e3, grain / 1e3)))
-    return records
+        of = line.counters[counter][0] if key[0] is TimeKind.MEAN else 1
+        ms, grain = line.times[key]
+        timed.append(line._replace(clock=Stamp(ms * of / 1e3, grain * of / 1e3)))
+    return list(_records(timed, counter, [None] * len(timed)))
 
 
 def _by_clock(
-    lines: Sequence[_Line], counter: str, numbers: Sequence[int], ms: Sequence[float]
+    lines: Sequence[LoopLine], counter: str, numbers: Sequence[int], ms: Sequence[float]
 ) -> tuple[int, float, int]:
     """(iterations that a printed time holds, parts of a second that it counts, counts of one iteration), by the lines'
     clock: no iterations where nothing fits. Without a clock a time is of all iterations since the line before where
@@ -306,7 +303,7 @@ def _by_clock(
     return (1, 1, max(1, round(median(ratios)))) if is_steady else (0, 1, 1)  # it counts samples
 
 
-def _outlasts(lines: Sequence[_Line], numbers: Sequence[int], ms: Sequence[float]) -> bool:
+def _outlasts(lines: Sequence[LoopLine], numbers: Sequence[int], ms: Sequence[float]) -> bool:
     """True for times that are longer, each, than all lines lie apart: they count parts of a second."""
     first, last = lines[0].clock, lines[-1].clock
     if first is None or last is None or len(lines) < FEWEST or numbers[-1] <= numbers[0]:
@@ -316,14 +313,15 @@ def _outlasts(lines: Sequence[_Line], numbers: Sequence[int], ms: Sequence[float
 
 
 def _records(
-    lines: Sequence[_Line], counter: str, ms: Sequence[float | None], samples: int = 1
+    lines: Sequence[LoopLine], counter: str, ms: Sequence[float | None], samples: int = 1
 ) -> Iterator[LoggedRecord]:
-    before: _Line | None = None
+    before: LoopLine | None = None
     for line, time in zip(lines, ms, strict=True):
         number, _ = line.counters[counter]
         goes_on, left = False, None
-        if before is not None and before.epoch is not None and number < (last := before.counters[counter][0]):
-            goes_on = line.epoch == before.epoch + 1
+        ended = None if before is None else epoch_at(before)
+        if before is not None and ended is not None and number < (last := before.counters[counter][0]):
+            goes_on = epoch_at(line) == ended + 1
             of = next((of for at, of in before.counters.values() if at == last and of is not None), None)
             left = max(0, int(of) - last) // samples if goes_on and of is not None else None
         if time is None or time > 0:
@@ -340,7 +338,7 @@ def _rank(text: str) -> int | None:
 
 
 def _waits(
-    lines: Sequence[_Line], counter: str, most_ms: float, parts: float = 1
+    lines: Sequence[LoopLine], counter: str, most_ms: float, parts: float = 1
 ) -> tuple[list[TimerReading], list[RankReading]]:
     """Time until the batch is there: one reading an iteration, of all ranks that write, and each rank's own. The first
     line of each epoch is left out, as it is of the iterations: there the workers start.

@@ -44,7 +44,7 @@ def read_training_log(source: Source) -> TrainingLog:
         printed = list(records_of(line))
         for writer, record in printed:
             records[writer].append(record)
-        if whole.take(line.text) or printed or loop.take(line):
+        if whole.take(line.text) or printed or (" NCCL " not in line.text and loop.take(line)):
             ending.iteration(line.text)
         elif loop.epochs.has_begun():
             ending.went_on()

@@ -72,7 +72,8 @@ def _script(fix: WantedFix, root: Path) -> str:
         inside = folder.joinpath(*parts[start:])
         if inside.is_file() and inside.resolve().is_relative_to(folder):
             return inside.relative_to(folder).as_posix()
-    raise NotEdited(f"{path} is not below {folder}: name its folder by --root")
+    what = f"{path} is not below {folder}" if path.exists() else f"there is no {path}"
+    raise NotEdited(f"{what}: name the folder of the script by --root")
 
 
 def _text(path: Path) -> str:

@@ -66,12 +66,11 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     assert (found.time_us, found.peers_us) == (pytest.approx(4_000.0, rel=0.01), 0.0)
     first = next(finding for finding in made.report.findings if finding.ranks == (0,))
     assert first.id.startswith("straggler.") and first.summary.endswith("; it alone runs train.py:88 report_samples()")
-    assert "train.py:88 report_samples()" in made.report.verdict.headline
-    assert "do not run it" in first.evidence[0].text
+    assert "train.py:88 report_samples()" in made.report.verdict.headline and "not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"
     helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
-    assert helper.held == "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
-    assert replace(helper, in_shared=False).held == "alone runs train.py:59 main()"
+    said = "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
+    assert (helper.held, replace(helper, in_shared=False).held) == (said, "alone runs train.py:59 main()")
 
 
 def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_path: Path) -> None:
@@ -83,6 +82,9 @@ def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_p
     assert runs_alone(ranks, 0, 4_000.0) is runs_alone(ranks[:1], 0, 4_000.0) is None
     ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
     assert alone_by_rank(ranks, blame, 10_000.0, ()) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
+    made = run(tmp_path, [("train.py(70): save_checkpoint", 8_000.0), *REPORTS])  # two findings, each with its own line
+    lines = {finding.id: finding.fixes[0].setting for finding in made.report.findings}
+    assert "save_checkpoint" in lines["host.checkpoint"] and "report_samples" in lines["straggler.host"]
 
 
 def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_path: Path) -> None:
@@ -91,8 +93,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     main, walk = (_stack_of(late, name) for name in ("main", "walk"))
     seen = [_with_totals(late, {main: 30, walk: 30}), *(_with_totals(facts, {0: 60}) for facts in others)]
     found = runs_alone(seen, 0, 4_000.0, 7_000.0)
-    assert found is not None and "report_samples" in found.words
-    assert (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
+    assert found and "report_samples" in found.words and (found.time_us, found.samples) == (pytest.approx(3_500.0), 60)
     assert runs_alone([_with_totals(late, {main: 5, walk: 5}), *seen[1:]], 0, 4_000.0, 7_000.0) is None
     # Of a function that the peers run far shorter, what they do not run of it.
     report = _stack_of(late, "report_samples")

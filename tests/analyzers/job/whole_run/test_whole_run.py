@@ -15,7 +15,7 @@ from ddprof.analyzers.job.whole_run.called import calling_us
 from ddprof.analyzers.job.whole_run.pauses import _pauses, paused_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import growth_note, typical_steps, unprofiled_step_us
 from ddprof.analyzers.rules import comm_barrier, comm_latency_bound
-from ddprof.analyzers.rules.evidence.loader_starts import remade_workers
+from ddprof.analyzers.rules.evidence.loader_starts import epoch_starts
 from ddprof.findings import Candidate
 from ddprof.sidecar import LoaderSettings, Sidecar, StepTimes
 
@@ -58,9 +58,9 @@ def recorded(steps: int = 80, persistent: bool = False, first: int = 0, start_ns
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_every_epoch_but_the_first_starts_workers(first: int) -> None:
-    starts = remade_workers(recorded(first=first))
+    starts = epoch_starts(recorded(first=first))
     assert len(starts) == 10 - (first == 0) and {start.dur_ns for start in starts} == {START_NS}
-    assert remade_workers(recorded(steps=12, first=first)) == []  # a short run says nothing
+    assert epoch_starts(recorded(steps=12, first=first)) == []  # a short run says nothing
 
 
 def said(folder: Path, *sidecars: Sidecar, rule: str = "input.starved") -> list[Candidate]:

@@ -1,0 +1,82 @@
+"""Counters of the lines of a loop: the one that rises, the epochs that they end, or their place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ddprof.slices.training_logs.reading.kinds import Numbers, TimeKind, Times, preference
+from ddprof.slices.training_logs.reading.lines import Stamp
+
+FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
+
+
+class LoopLine(NamedTuple):
+    """A line about an iteration: counters, its epoch, that of a heading above it, the rank that writes (None: unknown),
+    its clock, times, waits.
+    """
+
+    counters: Numbers
+    epoch: float | None
+    under: float | None
+    rank: int | None
+    clock: Stamp | None
+    times: Times
+    waits: dict[str, float]
+
+
+def with_time(line: LoopLine, kind: TimeKind, name: str) -> LoopLine | None:
+    """The line with such a time, None without one: bars print s/it, and it/s where that is more than one."""
+    other = {TimeKind.EACH: TimeKind.RATE, TimeKind.RATE: TimeKind.EACH}.get(kind, kind)
+    time = line.times.get((kind, name), line.times.get((other, name)))
+    return None if time is None else line._replace(times={(kind, name): time})
+
+
+def ended_at(lines: Sequence[LoopLine], counter: str) -> int:
+    """The number that most lines count to, each in another epoch, as they are written at its end; 0 without one."""
+    counter = counter or min({key for line in lines for key in line.counters}, key=preference, default="")
+    numbers = [line.counters[counter][0] for line in lines if counter in line.counters]
+    number, often = Counter(numbers).most_common(1)[0] if numbers else (0, 0)
+    epochs = [epoch_at(line) for line in lines if counter in line.counters and line.counters[counter][0] == number]
+    apart = sum(a != b for a, b in pairwise(epochs))
+    return number if 2 * often > len(lines) and None not in epochs and 2 * apart >= often >= FEWEST else 0
+
+
+def epoch_at(line: LoopLine) -> float | None:
+    """The epoch of a line: its own, or that of the heading above it."""
+    return line.under if line.epoch is None else line.epoch
+
+
+def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:
+    """Lines with a number of their own: of the epoch that each ends, after `ended` iterations, or of their place."""
+    epochs = [epoch_at(line) for line in lines]
+    rise = None not in epochs and 2 * sum(a != b for a, b in pairwise(epochs)) >= len(lines)  # once in each
+    for at, (line, epoch) in enumerate(zip(lines, epochs, strict=True), 1):
+        if not ended and not rise:
+            yield line._replace(counters={"": (at, None)}, clock=None)  # how many iterations lie between is not known
+        elif not ended and epoch is not None:  # of its iterations one or all may be timed
+            yield line._replace(counters={"": (int(epoch), None)}, clock=None)
+        elif epoch is not None and any(number == ended for number, _ in line.counters.values()):
+            yield line._replace(counters={"": (int(epoch) * ended, None)})
+
+
+def of_training(lines: Sequence[LoopLine]) -> list[LoopLine]:
+    """Lines that name an epoch, or name none, as most do: others are of settings or an evaluation."""
+    names_epoch = 2 * sum(line.epoch is not None for line in lines) >= len(lines)
+    return [line for line in lines if (line.epoch is not None) == names_epoch]
+
+
+def counted_by(lines: Sequence[LoopLine]) -> tuple[Sequence[LoopLine], str]:
+    """Lines with a counter, and which: by its name, of those that rise; all lines and "" where none does."""
+    rising: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    for line in lines:
+        rising.update(key for key, (number, _) in line.counters.items() if number > last.get(key, number))
+        last |= {key: number for key, (number, _) in line.counters.items()}
+    counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
+    printed = Counter(key for line in counting for key in line.counters)
+    rises = [key for key in rising if 2 * printed[key] >= len(counting)]
+    counter = min(rises, key=lambda key: (preference(key), -rising[key]), default="")
+    return [line for line in lines if not counter or counter in line.counters], counter

@@ -206,31 +206,28 @@ def test_a_place_that_no_package_reaches_is_one_line(url: str, says: str) -> Non
     assert "\n" not in str(error.value)
 
 
-def test_facts_that_cannot_be_kept_are_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[str] = []
-
-    def full(place: Folder, key: str, *_: object) -> None:
-        tried.append(key)
-        raise OSError(28, "No space left on device", f"{key}.facts")
-
-    monkeypatch.setattr(Folder, "save", full)
-    (report,) = analyze([recorded(tmp_path / "run", ranks=8)], Options(cache=str(tmp_path / "kept")))
-    notes = [(note.issue, note.rank) for note in report.health if "cached" in note.issue]
-    assert notes == [("facts could not be cached: No space left on device", None)] and len(tried) == GIVE_UP
-
-
-def test_a_store_that_refuses_costs_one_note_and_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("place", "where", "ranks", "error", "most"),
+    [
+        (Folder, "kept", 8, OSError(28, "No space left on device", "x.facts"), GIVE_UP),
+        (Store, "memory://refused", 40, PermissionError("Access Denied"), GIVE_UP + Store.at_once - 1),
+    ],
+)
+def test_facts_that_cannot_be_kept_are_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: type, where: str, ranks: int, error: OSError, most: int
+) -> None:
     asked: list[str] = []
 
-    def refuse(place: Store, key: str, *_: object) -> None:
+    def refuse(_: object, key: str, *__: object) -> None:
         asked.append(key)
-        raise PermissionError("Access Denied")
+        raise error
 
-    for method in ("load", "save"):
-        monkeypatch.setattr(Store, method, refuse)
-    (report,) = analyze([recorded(tmp_path / "run", ranks=40)], Options(cache="memory://refused"))
-    assert [n.issue for n in report.health if "cached" in n.issue] == ["facts could not be cached: Access Denied"]
-    assert len(asked) < GIVE_UP + Store.at_once
+    for method in ("load", "save") if place is Store else ("save",):
+        monkeypatch.setattr(place, method, refuse)
+    cache = where if "://" in where else str(tmp_path / where)
+    (report,) = analyze([recorded(tmp_path / "run", ranks=ranks)], Options(cache=cache))
+    notes = [(note.issue, note.rank) for note in report.health if "cached" in note.issue]
+    assert notes == [(f"facts could not be cached: {error.strerror or error}", None)] and len(asked) <= most
 
 
 def test_equal_names_and_groups_are_one_object_and_others_stay_apart(tmp_path: Path) -> None:

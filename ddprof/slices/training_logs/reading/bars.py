@@ -46,8 +46,8 @@ class BarLines:
 
     def __init__(self) -> None:
         self._drawn: dict[tuple[str, str], list[LoggedRecord]] = defaultdict(list)
-        # Iterations and seconds of bars that ended, and of the one that is drawn
-        self._at: dict[tuple[str, str], tuple[int, float, int, float]] = {}
+        # Iterations and seconds of bars that ended, those of the one that is drawn, and its epoch
+        self._at: dict[tuple[str, str], tuple[int, float, int, float, int]] = {}
         self.is_of_trainer = self._is_of_lightning = False
 
     def take(self, line: LogLine) -> None:
@@ -64,22 +64,23 @@ class BarLines:
             if label not in (_EPOCH, _ROW, _EPOCHS, _UNLABELLED, *_LABELS):
                 continue
             elapsed_s = _seconds(match["elapsed"] or match["rich"])
-            before, before_s = self._ended(label, total, at, elapsed_s)
+            before, before_s = self._ended((label, total), at, elapsed_s, epoch)
             if label in (_EPOCH, _ROW):
                 before = 0 if total == "?" else epoch * int(total)
             rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
             ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
             self._drawn[label, total].append(LoggedRecord(before + at, ms, Stamp(before_s + elapsed_s, 1.0)))
 
-    def _ended(self, label: str, total: str, at: int, elapsed_s: float) -> tuple[int, float]:
+    def _ended(self, bar: tuple[str, str], at: int, elapsed_s: float, epoch: int) -> tuple[int, float]:
         """Iterations and seconds of such bars that ended: where one has, the next is of the next epoch, or another
         rank's in a log of the Trainer, which draws one bar for the whole run.
         """
-        ended, ended_s, before, before_s = self._at.get((label, total), (0, 0.0, 0, 0.0))
+        ended, ended_s, before, before_s, epoch_before = self._at.get(bar, (0, 0.0, 0, 0.0, epoch))
         is_next = 2 * at <= before or (at == before and elapsed_s < before_s)  # of which only the end may be drawn
-        if str(before) == total and is_next and not self.is_of_trainer:
+        is_next = str(before) == bar[1] and is_next and not self.is_of_trainer
+        if is_next or epoch > epoch_before:
             ended, ended_s = ended + before, ended_s + before_s + _CUT_S
-        self._at[label, total] = ended, ended_s, at, elapsed_s
+        self._at[bar] = ended, ended_s, at, elapsed_s, epoch
         return ended, ended_s
 
     def longest(self) -> tuple[str, list[LoggedRecord]]:

@@ -55,7 +55,7 @@ def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:
     rise = None not in epochs and 2 * sum(a != b for a, b in pairwise(epochs)) >= len(lines)  # once in each
     for at, (line, epoch) in enumerate(zip(lines, epochs, strict=True), 1):
         if not ended and not rise:
-            yield line._replace(counters={"": (at, None)})
+            yield line._replace(counters={"": (at, None)}, clock=None)  # how many iterations lie between is not known
         elif not ended and epoch is not None:  # of its iterations one or all may be timed
             yield line._replace(counters={"": (int(epoch), None)}, clock=None)
         elif epoch is not None and any(number == ended for number, _ in line.counters.values()):

@@ -131,7 +131,7 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.
-    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest:
+    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
         yield from map(plain, wanted(rest, reads_on))
 
 

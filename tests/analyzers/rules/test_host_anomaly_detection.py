@@ -77,14 +77,8 @@ def test_the_mode_is_told_by_checks_after_most_nodes(tmp_path: Path, version: st
     assert first.recoverable_us.low < gain_us < first.recoverable_us.high and candidates(ID, twin.measures) == []
 
 
-@pytest.mark.parametrize(
-    ("plays", "where"),
-    [
-        (mode, "inside"),  # a function of the script's own, or a composed operator
-        (mode, "before"),  # hooks of tensors
-        (few, "after"),
-    ],
-)
+# Inside: a function of the script's own, or a composed operator. Before: hooks of tensors.
+@pytest.mark.parametrize(("plays", "where"), [(mode, "inside"), (mode, "before"), (few, "after")])
 def test_searches_of_the_script_are_not_the_mode(tmp_path: Path, plays: Plays, where: str) -> None:
     assert candidates(ID, on_cpu(tmp_path, plays, where).measures) == []
 

@@ -106,15 +106,11 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     ("mine", "theirs", "waited", "named"),
     [(30, 6, 0, True), (12, 8, 0, False), (9, 3, 0, False), (40, 30, 0, False), (30, 6, 4, False), (30, 6, 1, True)],
 )
-def test_a_function_that_takes_one_rank_longer_is_named(
-    tmp_path: Path, mine: int, theirs: int, waited: int, named: bool
-) -> None:
+def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int, waited: int, named: bool) -> None:
     """Twice as long without its waits for a CPU, beyond chance: busy cores put samples anywhere, loops say nothing."""
     late, others = unseen(tmp_path)
-    late, *others = (
-        replace(facts, sidecar=structs.replace(facts.sidecar, cpu_waits=CpuWaits(run=CpuTime(10, 3, waits))))
-        for facts, waits in ((late, waited), *((facts, 0) for facts in others))
-    )
+    waits = CpuWaits(run=CpuTime(10, 3, waited))
+    late = replace(late, sidecar=structs.replace(late.sidecar, cpu_waits=waits))
     main, report = (_stack_of(late, name) for name in ("main", "report_samples"))
     peers = [_with_totals(facts, {main: 60 - theirs, report: theirs}) for facts in others]
     found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)

@@ -93,13 +93,7 @@ def test_scatter_has_none() -> None:
     assert [seed for seed in range(200) if onset(10 * scatter(8, seed), LEAST) is not None] == []
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        0.3 * ((STEPS >= 4) & (STEPS < 8)),  # it passes
-        -0.3 * (STEPS < 6),  # it catches up with its peers
-        0.3 * (STEPS >= 10),  # two steps are too few
-    ],
-)
+# It passes; the rank catches up with its peers; two steps are too few.
+@pytest.mark.parametrize("changed", [0.3 * ((STEPS >= 4) & (STEPS < 8)), -0.3 * (STEPS < 6), 0.3 * (STEPS >= 10)])
 def test_what_is_no_onset(changed: np.ndarray) -> None:  # type: ignore[type-arg]
     assert onset(scatter(12) + changed, LEAST) is None

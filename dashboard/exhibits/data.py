@@ -88,7 +88,7 @@ def _efficiency(view: View) -> Exhibit:
 def _metric(name: str, value: object) -> list[tuple[str, object]]:
     """A figure as lines with its unit, one line for each nested one."""
     if name == "bus_bandwidth_gbps" and isinstance(value, dict):
-        return [(f"bus bandwidth of {key} (GB/s)", item) for key, item in value.items()]
+        return [(f"median bus bandwidth of {key} (GB/s)", item) for key, item in value.items()]
     if name == "last_arrivals" and isinstance(value, dict):
         by_rank = value.get("by_rank") or {}
         return [(f"times rank {r} came last, of {value.get('of')}", n) for r, n in by_rank.items()]

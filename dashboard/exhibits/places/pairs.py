@@ -151,7 +151,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     pair = f"{_both(units, line, column)} are slowest, {format_rate(slow * 1e9)}"
     if is_alike:
         who = f"All pairs are within {format_share(ALIKE)}:" if count > 1 else f"{_both(units, line, column)} reach"
-        pair = f"{who} {format_rate(slow * 1e9)}"
+        pair = f"{who} {format_rate(slow * 1e9)} on average"
     against = f"the {format_rate(stated * 1e9)} of NVLink in one direction" if stated else "the fastest pair"
     unknown = "" if stated else " The rate of the link itself is not recorded."
     below = f", {format_share(max(0.0, 1 - slow / reference))} below {against}" if stated or not is_alike else ""

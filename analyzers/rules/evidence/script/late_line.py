@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
@@ -11,6 +12,8 @@ from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
+
+_PLACE = re.compile(r"\.py:\d+ ")  # a line of the script in words
 
 
 def with_line(measures: Measures, candidate: Candidate) -> Candidate:
@@ -40,7 +43,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
         f"peers {meanwhile}{source}",
         rank,
     )
-    is_told = any(place and place in candidate.summary for place in (line.line, line.inside))
+    is_told = _PLACE.search(candidate.summary) is not None  # one place to open is enough, the first fix has the other
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
     fixes = candidate.fixes if any(fix.setting == line.line for fix in candidate.fixes) else (_fix(line, rank),)
     return replace(

@@ -67,6 +67,8 @@ def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator
     waited_us = _waited_us(measures, left)
     timed = _timed(measures, candidates)
     charged = charged_by_step_ns(job, left)
+    if charged.size and int(np.argmax(charged.sum(axis=1))) in measures.alone:  # chance has no line
+        floor = WARNING_SHARE * measures.step_us
     if timed is not None:
         yield timed
     elif waited_us >= floor:
@@ -178,7 +180,10 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
             who = "ranks wait for one another in turn"
         summary = f"{f'apart from {format_ranks(named)}, ' if named else ''}{who} in {steps} steps"
     line = "" if is_named else _line_in_turn(measures, waited_us)
-    once = not comes_again(charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures))
+    # What the late rank alone runs comes again.
+    once = worst not in measures.alone and not comes_again(
+        charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures)
+    )
     priced = (is_named or waited_us >= CRITICAL_SHARE * measures.step_us) and not once
     summary += ", nearly all the waiting in one step" if once else ""
     unknown = "" if numbers and worst in measures.alone else "; cause unknown"

@@ -51,13 +51,20 @@ def _computes_more(measures: Measures, position: int, least: float) -> bool:
     return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and shares.own(position, 0.0) >= least
 
 
+def _is_sampled_alone(measures: Measures, position: int) -> bool:
+    """True where samples of the whole run saw the rank in a line that makes up most of its lateness, unlike its peers."""
+    line = measures.alone.get(position)
+    late_us = float(measures.late_us[position])
+    return line is not None and line.samples > 0 and line.time_us - line.peers_us >= MOST * late_us
+
+
 def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | None:
     """Evidence of the timers against a rank's lateness, in words; None without any. Where the traced steps are too few
     for a test (not `is_tested`), the timers must confirm it, and other steps not be shorter by most of it.
     """
     ranks = measures.job.ranks
-    # The timers show a rank that is late, by far more than chance, or what it is fed does.
-    if measures.timed_us[position] > 0 or measures.fed_more_us[position] > 0:
+    # The timers show a rank that is late, by far more than chance, or what it is fed does, or samples in a line of its.
+    if measures.timed_us[position] > 0 or measures.fed_more_us[position] > 0 or _is_sampled_alone(measures, position):
         return None
     if _seen_once(measures.job):
         return "each rank recorded one step on its CPU, and chance may make any rank the latest in one"

@@ -108,7 +108,9 @@ def runs_alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alo
             return code
         if all(rank.is_known for rank in ranks):
             # Peers may wait in the very call in which the late rank works, such as one that gathers its state.
-            return code or _apart(often, [rank.working for rank in others], lateness_us, seen)
+            code = code or _apart(often, [rank.working for rank in others], lateness_us, seen)
+            if code is not None:
+                return code
     for by in (_by_samples, _beside, _held):
         code = by(ranks[late], others, lateness_us)
         if code is not None:

@@ -52,7 +52,7 @@ def _computes_more(measures: Measures, position: int, least: float) -> bool:
 
 
 def _is_sampled_alone(measures: Measures, position: int) -> bool:
-    """True where samples of the whole run saw the rank in a line that makes up most of its lateness, unlike its peers."""
+    """True where samples of the whole run saw the rank, unlike its peers, in a line that is most of its lateness."""
     line = measures.alone.get(position)
     late_us = float(measures.late_us[position])
     return line is not None and line.samples > 0 and line.time_us - line.peers_us >= MOST * late_us

@@ -45,8 +45,8 @@ def _start() -> None:
 
 
 def _note_end(settings: str) -> None:
-    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit`, `exit` or a
-    SystemExit, which only C sees, or no script.
+    """Have the reason written why the process fails: an exception that Python has printed, `sys.exit` or `exit`, or no
+    script.
     """
     end_script, quitter = sys.exit, type(getattr(builtins, "exit", None))
 
@@ -62,14 +62,7 @@ def _note_end(settings: str) -> None:
         noted(code, self.name, sys._getframe(1))
         end_quietly(self, code)
 
-    def made(ended: SystemExit) -> None:
-        noted(ended.code, type(ended).__name__, sys._getframe(1))
-
-    def watch(function: object) -> None:
-        _ours("_ddprof.capture.native").native_module("_ddprof.capture.stacks._stacks").tell_exits(function)
-
     def at_end() -> None:
-        _quietly(lambda: watch(None))  # what `made` calls will not be there for ever
         script = sys.argv[0] if sys.argv else ""
         if hasattr(sys, "last_value") or hasattr(sys, "_ddprof_exit") or not os.path.exists(script):
             session = getattr(sys.modules.get("_ddprof.capture.bootstrap"), "active", None)
@@ -80,7 +73,6 @@ def _note_end(settings: str) -> None:
     if quitter.__name__ == "Quitter":
         end_quietly = quitter.__call__
         quitter.__call__ = quit  # type: ignore[method-assign]
-    _quietly(lambda: watch(made))
     atexit.register(at_end)
 
 

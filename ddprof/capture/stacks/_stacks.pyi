@@ -5,9 +5,6 @@ from types import FrameType
 
 from ddprof.capture.stacks.collector import Sample, Stack, TrainingThread
 
-def tell_exits(function: Callable[[SystemExit], object] | None, /) -> bool:
-    """Have `function` called with each SystemExit, in its maker's frame; False where that is not possible."""
-
 class StackCollector:
     """`collector.ThreadCollector`, which need not wait until the training thread lets go of the GIL."""
 

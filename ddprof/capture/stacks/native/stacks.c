@@ -9,7 +9,6 @@
 #include <Python.h>
 #include <structmember.h>
 
-#include "exits.h"
 #include "switching.h"
 #include "ticker.h"
 
@@ -317,10 +316,8 @@ static PyType_Slot slots[] = {{Py_tp_init, StackCollector_init},
 
 static PyType_Spec spec = {"ddprof.capture.stacks._stacks.StackCollector", sizeof(StackCollector), 0, Py_TPFLAGS_DEFAULT, slots};
 
-static PyMethodDef functions[] = {{"tell_exits", tell_exits, METH_O, NULL}, {NULL, NULL, 0, NULL}};
-
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_stacks", .m_doc = "Samples of Python stacks.",
-                                        .m_size = -1, .m_methods = functions};
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_stacks", .m_doc = "Samples of Python stacks.", .m_size = -1};
 
 PyMODINIT_FUNC PyInit__stacks(void) {
     switching_init();

@@ -125,7 +125,7 @@ def test_python_takes_over_where_the_timers_in_c_are_not_wanted(monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         of_another_machine = Mock(side_effect=ImportError("_phases: wrong ELF class"))
-        patch.setattr("ddprof.capture.steps.native_tracker.import_module", of_another_machine)
+        patch.setattr("ddprof.capture.native.import_module", of_another_machine)
         assert native_tracker(nothing, nothing, nothing) is None
     monkeypatch.setattr("sys._is_gil_enabled", lambda: False, raising=False)
     assert native_tracker(nothing, nothing, nothing) is None

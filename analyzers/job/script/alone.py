@@ -85,7 +85,11 @@ def paths_of(ranks: Sequence[RankFacts], step_us: float, script: Sequence[Script
     """The paths of every rank. Whole-run samples stand in, per typical step (`step_us`), where windows have too few,
     and within the time outside the phases (`script`, by position) where they are few too.
     """
-    seen = [RankPaths(facts, step_us, script[at] if script else None) for at, facts in enumerate(ranks)]
+    waits_us = (step_us * run_shares(ranks).beyond).tolist()
+    seen = [
+        RankPaths(facts, step_us, script[at] if script else None, waits_us=waits_us[at])
+        for at, facts in enumerate(ranks)
+    ]
     return [replace(rank, without_phases=True) for rank in seen] if _train_apart(seen) else seen
 
 
@@ -139,10 +143,8 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
     if code is None:
         theirs = [rank.seen for rank in others]
         share = sum(late.samples.values()) / sum(sum(rank.samples.values()) for rank in (late, *others))
-        # A rank that waits for a CPU longer than its peers is seen longer in whatever it runs.
-        waits_us = late.step_us * float(run_shares([rank.facts for rank in (late, *others)]).beyond[0])
         longer = {
-            path: us - waits_us
+            path: us - late.waits_us  # who waits for a CPU longer than its peers is seen longer in whatever it runs
             for path, us in often.items()
             if path not in late.training
             and not _is_chance(late.seen[path], [seen.get(path, 0.0) for seen in theirs], share)
@@ -319,6 +321,7 @@ def alone_by_rank(
     """
     by_rank = {}
     seen = paths_of(ranks, step_us, script)
+    apart = [replace(rank, without_saves=True) for rank in seen]
     every = all_lateness_us(ranks, blame)
     for late, lateness in enumerate(every.tolist()):
         others = [rank for position, rank in enumerate(seen) if position != late]
@@ -328,15 +331,18 @@ def alone_by_rank(
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
             alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
         if alone is not None:
-            by_rank[late] = replace(alone, beside_saves=_beside_saves(seen, late, lateness, alone))
+            by_rank[late] = replace(alone, beside_saves=_beside_saves(seen, apart, late, lateness, alone))
     return by_rank
 
 
-def _beside_saves(ranks: Sequence[RankPaths], late: int, lateness_us: float, alone: Alone) -> tuple[Alone, ...] | None:
-    """`Alone.beside_saves` of the code of a late rank, for ranks whose windows show what they ran."""
+def _beside_saves(
+    ranks: Sequence[RankPaths], apart: Sequence[RankPaths], late: int, lateness_us: float, alone: Alone
+) -> tuple[Alone, ...] | None:
+    """`Alone.beside_saves` of the code of a late rank, for ranks whose windows show what they ran. `apart`: the same
+    ranks without what saves.
+    """
     if not all(rank.has_frames for rank in ranks):
         return None
-    apart = [replace(rank, without_saves=True) for rank in ranks]
     saved_us = ranks[late].working_us - apart[late].working_us
     if not saved_us > 0 or runs_alone(apart, late, lateness_us) == alone:
         return None

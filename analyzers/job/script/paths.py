@@ -32,7 +32,7 @@ class RankPaths:
 
     `step_us`: of a typical step; `beside`: time outside the phases, None where not needed. `without_phases`: nothing
     counts inside phases of the step, nor in calls that wait for other ranks. `without_saves`: nothing counts in what
-    saves, evaluates or logs.
+    saves, evaluates or logs. `waits_us`: without a CPU beyond the typical rank, per step outside the windows.
     """
 
     facts: RankFacts
@@ -40,6 +40,7 @@ class RankPaths:
     beside: ScriptTime | None = None
     without_phases: bool = False
     without_saves: bool = False
+    waits_us: float = 0.0
 
     @cached_property
     def has_frames(self) -> bool:

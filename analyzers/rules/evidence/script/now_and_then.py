@@ -22,6 +22,7 @@ from ddprof.analyzers.job.script.places import shown_place
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
 from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
 from ddprof.averages import typical
+from ddprof.derived_once import remembered
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_share, format_us
@@ -41,10 +42,10 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
         return None
-    timed, seen, words = _with_line(ranks, now_and_then(ranks, in_forward=False), _seen(ranks, REST))
+    timed, seen, words = _with_line(ranks, _occasional(measures, False), _seen(ranks, REST))
     if timed is None or timed.cost < BESIDE:
         seen = _seen(ranks, FORWARD, of_libraries=True)
-        timed, seen, words = _with_line(ranks, now_and_then(ranks, in_forward=True), seen)
+        timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
         timed = None if timed is None or timed.cost < IN_FORWARD else timed
     # What few ranks alone take or run is said with what makes them late.
     if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
@@ -66,6 +67,11 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
         words, f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step"
     )
     return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
+
+
+@remembered
+def _occasional(measures: Measures, in_forward: bool) -> NowAndThen | None:
+    return now_and_then(measures.job.ranks, in_forward)
 
 
 def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
@@ -146,7 +152,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     """A finding where the timers of CPU ranks show that they have long forward passes in turn, and samples do not say
     in which line (`script_now_and_then`); else None."""
     ranks = measures.job.ranks
-    timed = now_and_then(ranks, in_forward=True) if all(computes(facts) for facts in ranks) else None
+    timed = _occasional(measures, True) if all(computes(facts) for facts in ranks) else None
     if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or len(whose(timed.times)):
         return None
     if script_now_and_then(measures, rule_id) is not None:

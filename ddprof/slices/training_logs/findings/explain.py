@@ -62,9 +62,8 @@ def _usual(summary: IterationSummary | None) -> Iterator[str]:
         return
     spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
     spread += " in eight of ten" if summary.has_deciles else ""
-    usual = (
-        f"{'A' if summary.unit.startswith('bar') else 'An'} {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
-    )
+    article = "A" if summary.unit.startswith("bar") else "An"
+    usual = f"{article} {summary.unit} takes {format_us(summary.median_ms * 1e3)}"
     yield f"{usual} ({spread})" if summary.counted > 1 else usual
 
 

@@ -13,6 +13,14 @@ from ddprof.slices.training_logs.reading.lines import Stamp
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
 
+MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
+
+
+def rises(numbers: Sequence[float]) -> bool:
+    """True where nearly no number is below the one before."""
+    return sum(after < before for before, after in pairwise(numbers)) <= MOST_FALLS * len(numbers)
+
+
 class LoopLine(NamedTuple):
     """A line about an iteration: counters, its epoch, that of a heading above it, the rank that writes (None: unknown),
     its clock, times, waits.
@@ -77,6 +85,6 @@ def counted_by(lines: Sequence[LoopLine]) -> tuple[Sequence[LoopLine], str]:
         last |= {key: number for key, (number, _) in line.counters.items()}
     counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
     printed = Counter(key for line in counting for key in line.counters)
-    rises = [key for key in rising if 2 * printed[key] >= len(counting)]
-    counter = min(rises, key=lambda key: (preference(key), -rising[key]), default="")
+    common = [key for key in rising if 2 * printed[key] >= len(counting)]
+    counter = min(common, key=lambda key: (preference(key), -rising[key]), default="")
     return [line for line in lines if not counter or counter in line.counters], counter

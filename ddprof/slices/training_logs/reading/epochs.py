@@ -12,19 +12,18 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
+from ddprof.slices.training_logs.reading.counting import FEWEST, rises
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
 from ddprof.slices.training_logs.reading.kinds import TimeKind, Times
 from ddprof.slices.training_logs.reading.lines import Stamp
 from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, once_each
 
 EPOCHS = "epochs of a training loop"
-_FEWEST = 3  # before text is taken for the log of a training, as of lines that count iterations
 _LEARNS = re.compile(r"loss|train|\bacc(?:uracy)?\b|\bval[_ ]")  # others count epochs, too
 _ONCE = 1.5  # lines with a time, to an epoch: more are of its iterations, or of several ranks
 _MOST_OF_USUAL = 20  # no epoch takes as long as so many others: the job was stopped in between
 _OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED, TimeKind.ALL)
 _HEADING = re.compile(r"\W*epoch\W{0,3}\d{1,7}(?: ?/ ?\d{1,7})?\W*")  # what stands below it is of that epoch
-_MOST_FALLS = 0.1  # of the lines: what rises in all others is a time since the start
 
 
 class _Epoch(NamedTuple):
@@ -71,7 +70,7 @@ class EpochLines:
     @property
     def are_there(self) -> bool:
         """True where enough epochs with a time or a clock follow one another, and something is learned."""
-        return self._learns and self._risen >= _FEWEST - 1 and bool(self.timed().iterations)
+        return self._learns and self._risen >= FEWEST - 1 and bool(self.timed().iterations)
 
     def timed(self) -> Timed:
         """The epochs; none where their lines hold neither times nor a clock."""
@@ -79,7 +78,9 @@ class EpochLines:
         printed = [line for line in lines if line.times]
         names = {name for line in printed for name in line.times}
         often = [name for name in names if 2 * sum(name in line.times for line in printed) >= len(printed)]
-        often = [name for name in often if not _rises([line.times[name] for line in printed if name in line.times])]
+        often = [
+            name for name in often if not _of_the_run([line.times[name] for line in printed if name in line.times])
+        ]
         if often and len(printed) <= _ONCE * (1 + _changes(printed)):
             longest = max(sorted(often), key=lambda name: median(x.times[name] for x in printed if name in x.times))
             timed = [LoggedRecord(x.number, x.times[longest], x.clock) for x in printed if longest in x.times]
@@ -88,8 +89,9 @@ class EpochLines:
         return _of_runs(by_clock(once_each(clocked)))
 
 
-def _rises(ms: Sequence[float]) -> bool:
-    return len(ms) >= _FEWEST and sum(b < a for a, b in pairwise(ms)) <= _MOST_FALLS * len(ms) and ms[-1] >= 2 * ms[0]
+def _of_the_run(ms: Sequence[float]) -> bool:
+    """True for times since the start."""
+    return len(ms) >= FEWEST and rises(ms) and ms[-1] >= 2 * ms[0]
 
 
 def _of_runs(timed: Timed) -> Timed:

@@ -25,12 +25,14 @@ from ddprof.readers.numbers import one_rank
 from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
 from ddprof.slices.training_logs.reading.counting import (
     FEWEST,
+    MOST_FALLS,
     LoopLine,
     by_epochs,
     counted_by,
     ended_at,
     epoch_at,
     of_training,
+    rises,
     with_time,
 )
 from ddprof.slices.training_logs.reading.epochs import EpochLines
@@ -60,7 +62,6 @@ WRITER = "lines of a training loop"
 _DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0
 # Single times in rising order are as rare as 1 in 40,000 for so many lines.
 _FEWEST_RISING = 8
-_MOST_FALLS = 0.1  # of the lines; of single times half are shorter than the one before
 _MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run of those that published theirs
 _ALIKE = 0.1  # relative: times as printed, against the clock of their lines
 _STEADY = 0.2  # relative, from decile to decile: a ratio that is the same in all lines
@@ -74,10 +75,8 @@ class LoopLines:
 
     def __init__(self) -> None:
         self._timed: list[LoopLine] = []
-        self._apart: tuple[list[LoopLine], list[LoopLine]] = (
-            [],
-            [],
-        )  # whose time stands in a line below, above the counter's
+        # Whose time stands in a line below, above the counter's
+        self._apart: tuple[list[LoopLine], list[LoopLine]] = [], []
         self._above: LoopLine | None = None
         self._trains = False
         self._clocked: list[LoopLine] = []  # without a time
@@ -228,15 +227,10 @@ def _choice(lines: Sequence[LoopLine]) -> tuple[TimeKind, str]:
     def place(key: tuple[TimeKind, str]) -> tuple[TimeKind, bool, float]:
         kind, name = key
         ms = [line.times[key][0] for line in lines if key in line.times]
-        of_iteration = kind is TimeKind.ALL and not _rises(ms)  # the total of an iteration's parts
+        of_iteration = kind is TimeKind.ALL and not (rises(ms) and ms[-1] > ms[0])  # the total of an iteration's parts
         return TimeKind.ONE if of_iteration else kind, not name.startswith("last"), -median(ms)
 
     return min(often, key=place, default=(TimeKind.NONE, ""))
-
-
-def _rises(ms: Sequence[float]) -> bool:
-    falls = sum(after < before for before, after in pairwise(ms))
-    return falls <= _MOST_FALLS * len(ms) and ms[-1] > ms[0]
 
 
 def _are_totals(ms: Sequence[float], kind: TimeKind) -> bool:
@@ -249,10 +243,10 @@ def _are_totals(ms: Sequence[float], kind: TimeKind) -> bool:
             runs.append([])
         runs[-1].append(longer)
     longest = max(runs, key=len)
-    rises = longest[-1] > longest[0] if kind is TimeKind.ALL else longest[-1] >= 2 * longest[0]
+    is_longer = longest[-1] > longest[0] if kind is TimeKind.ALL else longest[-1] >= 2 * longest[0]
     if len(longest) < _FEWEST_RISING:
-        return kind is TimeKind.ALL and _rises(ms)
-    return rises and len(runs) - 1 <= _MOST_FALLS * len(ms)
+        return kind is TimeKind.ALL and rises(ms) and ms[-1] > ms[0]
+    return is_longer and len(runs) - 1 <= MOST_FALLS * len(ms)
 
 
 def _since_the_start(lines: Sequence[LoopLine], counter: str, key: tuple[TimeKind, str]) -> list[LoggedRecord]:

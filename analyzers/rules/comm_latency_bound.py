@@ -48,6 +48,12 @@ from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us
 
 ZERO_BUCKET_ELEMENTS = 500_000_000  # DeepSpeed's default reduce_bucket_size
+_OF_FLAT = {  # the call for tensors in one; none where several operations are called
+    "all_reduce": "dist.all_reduce(flat)",
+    "broadcast": "dist.broadcast(flat, src=0)",
+    "all_gather": "every = flat.new_empty(dist.get_world_size() * flat.numel())\n"
+    "dist.all_gather_into_tensor(every, flat)",
+}
 
 
 def detect(measures: Measures) -> Iterator[Candidate]:
@@ -70,12 +76,12 @@ def detect(measures: Measures) -> Iterator[Candidate]:
                 *exposed_transfer(measures, traffic),
                 *(Evidence(f"called at {line}", measures.job.rank_ids[0]) for line in lines[1:]),
             ),
-            fixes=tuple(_joined(line) for line in lines) or (_fix(measures),),
+            fixes=tuple(_joined(line, traffic.op) for line in lines) or (_fix(measures, traffic.op),),
             timed_us=calling_us(measures.job.ranks) if lines else None,
             band=0.2 if is_measured else 0.35,
         )
     yield from _small_units(measures)
-    yield from calls_outside(measures, RULE.id, False, lambda _: _joined("collectives of the script"))
+    yield from calls_outside(measures, RULE.id, False, lambda ops: _joined("collectives of the script", "/".join(ops)))
 
 
 def _merged(measures: Measures, traffic: Traffic, is_called: bool) -> Change:
@@ -143,19 +149,20 @@ def _fewer_units(measures: Measures, costs: UnitCosts) -> Fix:
     )
 
 
-def _fix(measures: Measures) -> Fix:
+def _fix(measures: Measures, op: str) -> Fix:
     buckets = _zero_buckets(measures) if measures.settings.deepspeed.zero_stage else _ddp_buckets(measures)
     if buckets.current is None or float(buckets.current) < float(buckets.suggested):
         return buckets
     why = f"{buckets.setting} is {buckets.current} already, so these calls are not buckets"
-    return _joined("collectives outside the buckets", why)
+    return _joined("collectives outside the buckets", op, why)
 
 
-def _joined(setting: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
+def _joined(setting: str, op: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
+    call = _OF_FLAT.get(op)
     return Fix(
         setting=setting,
         suggested="one for many tensors: flattened, or issued together; fewer, where each needs the one before",
-        patch="flat = torch.cat([t.flatten() for t in tensors])\ndist.all_reduce(flat)  # one latency for all",
+        patch=f"flat = torch.cat([t.flatten() for t in tensors])\n{call}  # one latency for all" if call else None,
         why=why,
         source="PyTorch DDP (VLDB'20) section 5 on bucket size",
     )

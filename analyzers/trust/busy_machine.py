@@ -45,13 +45,11 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     """Reason to withdraw a finding on late ranks, or on CPU ranks' transfers; None where it stands.
 
     A busy machine explains a rank that lacked a CPU for most of its lateness and does not compute longer than its
-    peers: by CPU time in the traced steps, or over the whole run, which outvotes them. A rank that alone waits for a
-    CPU over the whole run stands if its cores are its own, since something else runs there. Without such times, stops
-    between CPU operators decide.
+    peers: by CPU time in the traced steps, or over the whole run, which outvotes them; what timers of the run show, by
+    that of the run alone. A rank that alone waits for a CPU over the whole run stands if its cores are its own, since
+    something else runs there. Without such times, stops between CPU operators decide.
     """
     job, limits = measures.job, execution_of(measures.job).limits
-    if candidate.basis is Basis.TIMED:  # that the machine is busy is what it says: with the ranks' own threads
-        return None
     if candidate.id not in (ON_CPU_RANKS if execution_of(job).computes_on_host else ON_HOSTS):
         return None
     if any(change.kind in NEEDLESS or change.target == "extra" for change in candidate.changes):
@@ -59,8 +57,11 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     cap_mib = measures.settings.ddp.bucket_cap_mb
     if candidate.id == COMM_LATENCY_BOUND and cap_mib is not None and cap_mib < DEFAULT_BUCKET_MIB:
         return None  # the script asks for many messages, whatever the machine does
-    traced, run = traced_shares(job.ranks), run_shares(job.ranks)
+    run, is_timed = run_shares(job.ranks), candidate.basis is Basis.TIMED
+    judged = run if is_timed else traced_shares(job.ranks)  # of the steps that show it
     positions = [p for p, rank in enumerate(job.rank_ids) if rank in candidate.ranks]
+    if is_timed and not positions:  # that the machine is busy is what it says: with the ranks' own threads
+        return None
     # Chance picks a rank, and not what it runs alone (lines, threads, operators) or how much it is fed.
     more = measures.compute.has_more | fed_more_each_step(job.ranks, MIN_FED_SPREAD)
     apart = {*measures.alone, *threads_alone(job.ranks), *np.flatnonzero(more).tolist()}
@@ -68,24 +69,25 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     if candidate.id == INPUT_STRAGGLER and positions and _batches_cost_more(measures, positions):
         return None
-    if not np.isfinite(traced.waited).all():
-        return _explained_by_stops(candidate, positions, measures)
+    if not np.isfinite(judged.waited).all():
+        return None if is_timed else _explained_by_stops(candidate, positions, measures)
     lost = candidate.lost_us / max(measures.step_us, 1e-9)
     if not positions:
-        words = f"{_BUSY}: ranks were ready to run and had no CPU for {format_share(float(traced.waited.mean()))}"
-        return f"{words} of the traced time" if traced.waited.mean() > MOST * lost else None
+        words = f"{_BUSY}: ranks were ready to run and had no CPU for {format_share(float(judged.waited.mean()))}"
+        return f"{words} of the traced time" if judged.waited.mean() > MOST * lost else None
     # What is lost is the mean over all ranks, and those that are late do not wait for themselves.
     late = MOST * lost * len(job.ranks) / max(1, len(job.ranks) - len(positions))
     noise, accused = limits.min_compute_excess, format_ranks(candidate.ranks)
     lacked = [
-        traced.waited[p] > late and run.is_shared(p) and not (traced.own(p, noise) >= late and run.own(p, noise) > 0)
+        judged.waited[p] > late and run.is_shared(p) and not (judged.own(p, noise) >= late and run.own(p, noise) > 0)
         for p in positions
     ]
     if all(lacked):
-        (own, others), (ever, of_others) = (_both(shares.waited, positions) for shares in (traced, run))
+        (own, others), (ever, of_others) = (_both(shares.waited, positions) for shares in (judged, run))
+        of_run = f"; over the whole run for {format_share(ever)} and {format_share(of_others)}" * (not is_timed)
         return (
-            f"{_BUSY}: {accused} had no CPU for {format_share(own)} of the traced time, the other ranks for "
-            f"{format_share(others)}; over the whole run for {format_share(ever)} and {format_share(of_others)}"
+            f"{_BUSY}: {accused} had no CPU for {format_share(own)} of the {'run' if is_timed else 'traced time'}, the "
+            f"other ranks for {format_share(others)}{of_run}"
         )
     is_own = [run.is_alone_on(p) or run.own(p, UNEQUAL_CORES) > 0 for p in positions]
     if candidate.id != STRAGGLER_COMPUTE or any(is_own) or not np.isfinite(run.on_cpu).all():

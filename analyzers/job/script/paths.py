@@ -119,9 +119,11 @@ class RankPaths:
 
     @cached_property
     def over_the_run(self) -> dict[Path, float]:
-        """Time in the path per step of `step_us`, by its share of the samples of the whole run."""
-        total = sum(run_samples(self.facts).values())
-        return by_path(self.facts, {stack: self.step_us * count / total for stack, count in self.samples.items()})
+        """Time in the path per step of `step_us`, by its share of the samples of the whole run, without calls that wait
+        for other ranks."""
+        total, meets = sum(run_samples(self.facts).values()), self._tree.meets
+        each_us = {stack: self.step_us * count / total for stack, count in self.samples.items() if not meets[stack]}
+        return by_path(self.facts, each_us)
 
     @cached_property
     def beside_us(self) -> float | None:

@@ -30,12 +30,14 @@ FAR = 4.0  # times the distance between these, one standard deviation where chan
 class NowAndThen:
     """Shares of the mean step: of each rank what it takes beyond its quiet steps, shape (ranks,), and the `cost`, what
     all wait for whoever is longest, less what one rank has beyond the typical one: that rank is late by it. `most`: the
-    cost if no wait for a CPU is in it. `often`: in how many of so many `steps`; `since`: number of the step from which
-    on in nearly all; `in_turn`: one rank at a time, beyond chance."""
+    cost if no wait for a CPU is in it. `usual`: what the typical rank's quiet steps take. `often`: in how many of so
+    many `steps`; `since`: number of the step from which on in nearly all; `in_turn`: one rank at a time, beyond chance.
+    """
 
     times: Array
     cost: float
     most: float
+    usual: float
     often: int
     steps: int
     in_turn: bool
@@ -87,7 +89,8 @@ def _beyond_quiet(
     own = float(np.maximum(0.0, times - without_cpu).sum() / (times.sum() or 1.0))
     most = float(longest.mean()) - of_one
     numbers = [step.index for step in outside[0]]
-    return NowAndThen(times, own * most, most, often, len(numbers), in_turn, _since(longest > 0, numbers))
+    usual = float(np.nan_to_num(typical(quiet / step_ns)))
+    return NowAndThen(times, own * most, most, usual, often, len(numbers), in_turn, _since(longest > 0, numbers))
 
 
 def _since(is_long: Array, numbers: Sequence[int | None]) -> int | None:

@@ -34,16 +34,17 @@ def waits(on_cpu: float, waited: float, run: tuple[float, float] | None = None, 
     return {"cpu_waits": {"windows": [window], "run": ever}, **where}
 
 
-def accusation(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> Candidate:
+def accusation(measures: Measures, *ranks: int, **parts: Any) -> Candidate:
     """A finding that these ranks cost the job a share of its step."""
-    return Candidate(identifier, "late", 0.3 * measures.step_us, Basis.COMPARED, ranks)
+    return replace(Candidate("straggler.compute", "late", 0.3 * measures.step_us, Basis.COMPARED, ranks), **parts)
 
 
-def explained(measures: Measures, *ranks: int, identifier: str = "straggler.compute") -> str | None:
-    return explained_by_a_busy_machine(accusation(measures, *ranks, identifier=identifier), measures)
+def explained(measures: Measures, *ranks: int, **parts: Any) -> str | None:
+    return explained_by_a_busy_machine(accusation(measures, *ranks, **parts), measures)
 
 
 WAITED = "rank 1 had no CPU for 60 % of the traced time, the other ranks for 20 %"
+OF_RUN = "rank 1 had no CPU for 60 % of the run, the other ranks for 20 %"  # which timers of the run are judged by
 SHARED = waits(0.3, 0.0, cores="0-1")
 
 
@@ -57,6 +58,7 @@ SHARED = waits(0.3, 0.0, cores="0-1")
         (waits(0.3, 0.0, cores="0"), waits(0.3, 0.6, run=(0.3, 0.5), cores="1"), None),
         (waits(0.3, 0.3), waits(0.5, 0.5), None),  # both wait as much for what they compute: rank 1 computes more
         (waits(0.3, 0.02), waits(0.9, 0.05), None),  # nobody waits to speak of
+        (waits(0.3, 0.6, run=(0.3, 0.2)), waits(0.3, 0.2, run=(0.35, 0.6)), OF_RUN),
         ({}, {}, None),  # not recorded
         # It moves them: what is left of 30 % in the traced steps over the whole run is chance, or the rank's own.
         (SHARED, waits(0.4, 0.0, run=(0.35, 0.0), cores="0-1"), "may use the same cores"),
@@ -65,7 +67,8 @@ SHARED = waits(0.3, 0.0, cores="0-1")
     ],
 )
 def test_what_all_share_explains_a_rank(labelled: Runs, peer: Shares, late: Shares, why: str | None) -> None:
-    reason = explained(on_cpu(labelled("clean.ddp"), peer, late, peer), 1)
+    basis = Basis.TIMED if why is OF_RUN else Basis.COMPARED
+    reason = explained(on_cpu(labelled("clean.ddp"), peer, late, peer), 1, basis=basis)
     assert (reason is None) == (why is None) and (why or "") in (reason or "")
 
 
@@ -86,12 +89,10 @@ def test_what_a_late_rank_runs_alone_is_no_chance(busy: Measures) -> None:
 def test_a_rank_that_is_fed_more_in_every_step_is_no_chance(labelled: Runs) -> None:
     run, wait = labelled("clean.ddp"), waits(0.3, 0.6)
     steps = run.job.ranks[0].steps["index"].tolist()
-
-    def reason(elements: int) -> str | None:
+    for elements, is_no_chance in ((200, True), (102, False)):
         plain, fed = ({**wait, "batches": [{"step": s, "elements": e} for s in steps]} for e in (100, elements))
-        return explained(on_cpu(run, plain, fed, plain), 1, identifier="straggler.imbalance")
-
-    assert reason(200) is None and "no CPU" in (reason(102) or "")
+        reason = explained(on_cpu(run, plain, fed, plain), 1, id="straggler.imbalance")
+        assert ("no CPU" in (reason or ""), reason is None) == (not is_no_chance, is_no_chance)
 
 
 def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +109,11 @@ def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypat
 
 def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_not(labelled: Runs) -> None:
     run = labelled("clean.ddp")
-    few, many = (explained(on_cpu(run, waits(0.4, w)), identifier="straggler.imbalance") for w in (0.1, 0.3))
+    few, many = (explained(on_cpu(run, waits(0.4, w)), id="straggler.imbalance") for w in (0.1, 0.3))
     assert few is None and "30 %" in (many or "")
     devices = with_sidecars(run, waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
-    assert explained(devices, 1) is None and explained(devices, 1, identifier="straggler.host") is not None
-    assert explained(with_sidecars(run, waits(0.4, 0.3)), identifier="comm.bandwidth_bound") is None
+    assert explained(devices, 1) is None and explained(devices, 1, id="straggler.host") is not None
+    assert explained(with_sidecars(run, waits(0.4, 0.3)), id="comm.bandwidth_bound") is None
 
 
 @pytest.mark.parametrize(
@@ -126,23 +127,21 @@ def test_ranks_that_take_turns_are_explained_by_what_all_wait_and_devices_are_no
 )
 def test_transfers_of_cpu_ranks_wait_for_a_cpu_too(labelled: Runs, change: str, waited: float, withdrawn: bool) -> None:
     measures = on_cpu(labelled("clean.ddp"), waits(0.4, waited))
-    said = accusation(measures, identifier="comm.bandwidth_bound")
-    reason = explained_by_a_busy_machine(replace(said, changes=(Change(change),)), measures)
-    assert (reason is not None) == withdrawn
-    assert reason is None or f"no CPU for {waited:.0%}".replace("%", " %") in reason
+    reason = explained(measures, id="comm.bandwidth_bound", changes=(Change(change),))
+    assert (f"no CPU for {100 * waited:.0f} %" in (reason or "")) == withdrawn and (reason is None) != withdrawn
 
 
 @pytest.mark.parametrize(("cap_mib", "stands"), [(0.5, True), (25.0, False), (None, False)])
 def test_buckets_that_the_script_makes_small_are_no_chance(labelled: Runs, cap_mib: float | None, stands: bool) -> None:
     measures = on_cpu(labelled("clean.ddp"), {**waits(0.4, 0.3), "ddp": {"bucket_cap_mb": cap_mib}})
-    assert (explained(measures, identifier="comm.latency_bound") is None) == stands
+    assert (explained(measures, id="comm.latency_bound") is None) == stands
 
 
 def test_a_busy_machine_is_noted_and_ranks_stopped_by_chance_are_not_accused(labelled: Runs, tmp_path: Path) -> None:
     (note,) = busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.1), waits(0.4, 0.3)).job.ranks)
     assert "busy" in note.issue and "rank 1 for 30 %" in note.issue
-    assert not busy_machine_note(with_sidecars(labelled("clean.ddp"), waits(0.4, 0.01)).job.ranks)
-    assert not busy_machine_note(labelled("clean.ddp").job.ranks)
+    for quiet in (with_sidecars(labelled("clean.ddp"), waits(0.4, 0.01)), labelled("clean.ddp")):
+        assert not busy_machine_note(quiet.job.ranks)
     # Recorded without any counter: the operators of both ranks tell that their threads were stopped.
     report = only_run(busy_ranks(tmp_path / "run", by_chance, by_chance)).report
     assert [f.id for f in report.ranked_findings() if f.ranks] == []
@@ -165,13 +164,12 @@ def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_opera
 def test_what_a_busy_machine_explains_is_gone(labelled: Runs, monkeypatch: pytest.MonkeyPatch, identifier: str) -> None:
     run = labelled("clean.ddp")
     measures = with_sidecars(run, waits(0.3, 0.2), waits(0.3, 0.6), waits(0.3, 0.2))
-    accused = iter([accusation(measures, 1, identifier=identifier)])
+    accused = iter([accusation(measures, 1, id=identifier)])
     rule = replace(catalogue()[identifier], detect=lambda _: accused, detect_rest=None)
     monkeypatch.setattr("ddprof.analyzers.diagnose.catalogue", lambda: {identifier: rule})
     found = diagnose(measures, run.pricer)
-    assert not found.findings and "the machine is busy" in next(
-        a.reason for a in found.abstentions if a.id == identifier
-    )
+    why = [a.reason for a in found.abstentions if a.id == identifier]
+    assert not found.findings and "the machine is busy" in why[0]
     idle, steps = with_sidecars(labelled("host.sync"), waits(0.3, 0.5)), Steps(5, "profiler_step", measures.step_us)
     said, plain = verdict(measures, found, steps), verdict(idle, Diagnosis((), (), (), ()), steps)
     assert said.bound == "none" and "run the job on a quiet machine" in said.headline

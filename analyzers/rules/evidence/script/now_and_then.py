@@ -37,7 +37,7 @@ OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
     """Finding where step timers of CPU ranks show extra time beyond chance in some steps, on all ranks or alternating,
     with the script line that samples saw most. None otherwise. Forward time counts as the script's where samples saw it
-    call libraries other than torch. `beyond_us`: least time if it comes in most steps, as the traced ones then tell it.
+    call libraries other than torch. `beyond_us`: twice what the traced steps show.
     """
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
@@ -55,7 +55,8 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
-    if 2 * timed.often > timed.steps and cost_us <= beyond_us:
+    # Half of what the traced steps hold is in the quiet ones, too: it comes in every step, and scatters.
+    if 4 * timed.usual * measures.step_us >= beyond_us >= cost_us:
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     when = "now and then" if timed.since is None else f"since step {timed.since}"

@@ -116,6 +116,10 @@ def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int
     found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)
     assert (found is not None) == named
     assert found is None or (found.held == "spends the extra time in train.py:88 report_samples()" and found.peers_us)
+    meeting = ("train.py", 30, "main", None), ("torch/distributed/c10d.py", 9, "all_reduce", 0), ("a.py", 1, "b", None)
+    every = [with_stacks(facts, *meeting) for facts in (late, *others)]
+    waits = [_with_totals(facts, {1: mine * (facts is every[0]), 2: 60}) for facts in every]
+    assert runs_alone(waits, 0, 2_000.0, 7_000.0) is None
 
 
 @pytest.mark.parametrize(

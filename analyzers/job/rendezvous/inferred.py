@@ -257,7 +257,9 @@ class _Search:
             if standstill is not None:
                 begin, end = int(rank.arrived_ns[standstill]), int(rank.resumed_ns[standstill])
             else:
-                end = int(rank.events.at_ns[event]) - after_ns
+                came = int(rank.events.at_ns[event])
+                # Nothing lies between the meeting and what its members do next: no call that ends there is before it.
+                end = max(came - after_ns, rank.last_end_ns(came)) if on_host else came - after_ns
                 begin = max(rank.last_end_ns(end), end - MIN_STOP_NS)
                 if not on_host and launch_ns != NULL:  # timelines of whole passes, without launches, leave no gap
                     idle_ns = rank.idle_around(end - 1)

@@ -19,7 +19,7 @@ from ddprof.analyzers.rules.evidence.redundant import fixes
 from ddprof.analyzers.rules.evidence.redundant.lines import called_at
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix
 from ddprof.tables import Array
-from ddprof.units import format_bytes, format_share, format_us
+from ddprof.units import format_bytes, format_count, format_share, format_us
 
 _OF_SCRIPT = (METRICS, PARAMETERS, NORMS)  # called by its lines, and not by DDP
 MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
@@ -73,9 +73,10 @@ def _candidate(
     lines = called_at(measures, kind, worst)
     avoidable = Avoidable(traffic, measures.needless[kind].number, f", at {lines[0]}" if lines else "")
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
+    each = avoidable.of_bytes(avoidable.calls, " each" * (round(avoidable.calls) > 1))
     evidence = Evidence(
-        f"{avoidable.calls:.0f} {avoidable.op} calls per step{avoidable.of_bytes(avoidable.calls, ' each')} could go, "
-        f"{format_us(transfer_us)} of transfer; with waits they hold the ranks for "
+        f"{format_count(round(avoidable.calls), f'{avoidable.op} call')} per step{each} could go, "
+        f"{format_us(transfer_us)} of transfer; waits included, ranks are held for "
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
     )
     summary, fix = _WORDS[kind]
@@ -140,7 +141,7 @@ _WORDS: dict[str, tuple[str, MakeFix]] = {
         "gradients are reduced after each of {it.number} micro-batches, not once per optimizer step{it.where}",
         fixes.accumulation,
     ),
-    BUFFERS: ("the first rank of its group sends its buffers before each forward pass{it.where}", fixes.buffers),
+    BUFFERS: ("DistributedDataParallel broadcasts buffers{size} before each forward pass{it.where}", fixes.buffers),
     UNUSED: (
         "find_unused_parameters=True without need: all {it.number} parameters get a gradient in every traced pass",
         fixes.unused,

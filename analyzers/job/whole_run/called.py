@@ -20,6 +20,7 @@ from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, average_n
 from ddprof.sidecar import StepTimes
 from ddprof.sidecar.calls import CallingLine
 
+FEWEST = 3  # steps with a call: once or twice is no habit
 MIN_OFTEN = 0.5  # of the steps since the first that has them: what comes more rarely goes with saving or evaluating
 _Lines: TypeAlias = tuple[tuple[CallingLine, float], ...]  # lines of a rank that call, with calls per step
 
@@ -113,6 +114,8 @@ def _new_lines(facts: RankFacts) -> _Lines:
     for line in facts.sidecar.last_calls:
         steps = int(((begun > line.from_ns) & (begun <= line.to_ns)).sum()) + 1
         is_within = line.op not in MEETING_CALLS and (line.file, line.line) in objects
-        if (line.op, line.file, line.line) not in traced and line.from_ns > until and not is_within:
+        # What comes once, such as a barrier after the last step, is none of what each step spends.
+        is_often = line.steps >= max(FEWEST, MIN_OFTEN * ((begun > line.from_ns).sum() + 1))
+        if (line.op, line.file, line.line) not in traced and line.from_ns > until and is_often and not is_within:
             lines.append((line, line.calls / steps))
     return tuple(sorted(lines, key=lambda pair: -pair[0].calls))

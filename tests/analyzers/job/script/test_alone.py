@@ -109,8 +109,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
 def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int, waited: int, named: bool) -> None:
     """Twice as long without its waits for a CPU, beyond chance: busy cores put samples anywhere, loops say nothing."""
     late, others = unseen(tmp_path)
-    waits = CpuWaits(run=CpuTime(10, 3, waited))
-    late = replace(late, sidecar=structs.replace(late.sidecar, cpu_waits=waits))
+    late = replace(late, sidecar=structs.replace(late.sidecar, cpu_waits=CpuWaits(run=CpuTime(10, 3, waited))))
     main, report = (_stack_of(late, name) for name in ("main", "report_samples"))
     peers = [_with_totals(facts, {main: 60 - theirs, report: theirs}) for facts in others]
     found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)
@@ -118,8 +117,7 @@ def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int
     assert found is None or (found.held == "spends the extra time in train.py:88 report_samples()" and found.peers_us)
     meeting = ("train.py", 30, "main", None), ("torch/distributed/c10d.py", 9, "all_reduce", 0), ("a.py", 1, "b", None)
     every = [with_stacks(facts, *meeting) for facts in (late, *others)]
-    waits = [_with_totals(facts, {1: mine * (facts is every[0]), 2: 60}) for facts in every]
-    assert runs_alone(waits, 0, 2_000.0, 7_000.0) is None
+    assert runs_alone([_with_totals(of, {1: mine * (of is every[0]), 2: 60}) for of in every], 0, 2e3, 7e3) is None
 
 
 @pytest.mark.parametrize(

@@ -112,14 +112,15 @@ def test_steps_that_get_longer_over_the_run_are_said(tmp_path: Path, lengths_us:
     assert [note.issue.partition("run: ")[2] for note in notes] == [said] * bool(said)
 
 
-def called(op: str, ms: float, since: int, every: int = 1, noted: bool = False) -> dict[str, Any]:
-    """50 steps of 20 ms, of which 5 to 9 are traced; some are longer by a collective of the script."""
+def called(op: str, ms: float, since: int, every: int = 1, noted: bool = False, by: int = 0) -> dict[str, Any]:
+    """50 steps of 20 ms, 5 to 9 traced, some longer by a collective; the line on record calls it since step `by`."""
     calls_ns = [int(ms * MS) * (at >= since and (at - since) % every == 0) for at in range(50)]
     timed = zip(timed_steps(20 * MS + ns for ns in calls_ns), calls_ns, strict=True)
     steps = [step | {"forward_ns": 5 * MS, "backward_ns": 10 * MS, "collective_ns": ns} for step, ns in timed]
     place = {"op": op, "file": "/a/train.py", "line": 70, "function": "fit"}
-    line = {**place, "size": [16, 512], "dtype": "torch.float32", "calls": 13 * len(range(since, 50, every))}
-    line |= {"from_ns": steps[since]["start_ns"] + 1, "to_ns": steps[-1]["end_ns"]}
+    line = {**place, "size": [16, 512], "dtype": "torch.float32"}
+    line |= {"steps": (count := len(range(by or since, 50, every))), "calls": 13 * count}
+    line |= {"from_ns": steps[by or since]["start_ns"] + 1, "to_ns": steps[-1]["end_ns"]}
     windows = [{"start_ns": steps[5]["start_ns"], "end_ns": steps[9]["end_ns"]}]
     calls = [{**place, "entered_ns": steps[6]["start_ns"]}] if noted else []
     return {"steps": steps, "windows": windows, "last_calls": [line], "window_calls": calls}
@@ -142,6 +143,7 @@ def test_the_rule_of_its_kind_names_line_count_and_share(labelled: Runs, op: str
         (called("barrier", 10.0, since=15, noted=True),),  # the traced steps tell it
         (called("barrier", 10.0, since=15, every=9),),  # goes with saving or evaluating
         (called("barrier", 0.5, since=15),),
+        (called("barrier", 10.0, since=15, by=49),),  # after the last step, while others scatter
         (called("barrier", 0.0, since=15), called("barrier", 10.0, since=15)),  # the others wait for rank 0
     ],
 )

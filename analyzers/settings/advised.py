@@ -16,7 +16,9 @@ from ddprof.analyzers.settings.loader import plan_loader
 from ddprof.analyzers.settings.present import Present, present
 from ddprof.errors import DdprofError
 from ddprof.findings import Candidate, Fix
+from ddprof.units import format_us
 
+MUCH = 0.3  # of the exposed transfer: as much compute is asked for before overlap is spoken of (rules: ENOUGH_COMPUTE)
 _AS_IT_IS = math.nan  # compared by identity
 Advice = tuple[float, bool]  # the value, and whether it is the one that the run had
 
@@ -30,10 +32,15 @@ def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
     """Reason why no setting reaches the gain of a finding; None where one may.
 
     DDP hides gradients as far as bucket sizes allow: where no size makes the step clearly shorter, the gain of an
-    earlier reduction is out of reach.
+    earlier reduction is out of reach. So is it where the passes that compute these gradients hide little of them: after
+    several micro-batches only the last one does.
     """
     if [change.kind for change in candidate.changes] != ["overlap"]:
         return None
+    hidden_us = prices.gain_us(candidate)
+    other_us = prices.gain_us(candidate.instead) if candidate.instead is not None else 0.0
+    if hidden_us < min(MUCH * candidate.lost_us, other_us):
+        return f"compute beside an earlier start would hide {format_us(hidden_us)} of {format_us(candidate.lost_us)}"
     of_ddp = [fix for fix in candidate.fixes if fix.setting == "bucket_cap_mb" and fix.current is not None]
     if not of_ddp or any(_advice(fix, prices) is not _AS_IT_IS for fix in of_ddp):
         return None

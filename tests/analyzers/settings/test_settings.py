@@ -43,9 +43,8 @@ def test_captured_settings_that_are_no_numbers_are_not_known(labelled: Runs, wri
 def test_a_curve_keeps_what_is_as_good_as_the_best() -> None:
     points = tuple(map(Point, (1, 10, 25, 50, 100), (200.0, 101.0, 100.0, 101.9, 150.0)))
     assert [p.value for p in SettingCurve("k", points).flat] == [10, 25, 50]
-    assert SettingCurve("k", points, now=50).advised((25.0,)).value == 50
-    assert SettingCurve("k", points, now=1).advised((100.0, 10.0)).value == 10
-    assert SettingCurve("k", points).advised(()).value == 25
+    advice = SettingCurve("k", points, now=50).advised((25.0,)), SettingCurve("k", points, now=1).advised((100.0, 10.0))
+    assert [one.value for one in (*advice, SettingCurve("k", points).advised(()))] == [50, 10, 25]
 
 
 def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,8 +55,9 @@ def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monke
     monkeypatch.setattr(advised, "_PLANS", {"bucket_cap_mb": lambda *_: (25.0, True)})
     assert "buckets of other sizes" in (advised.out_of_reach(of_ddp, run.pricer) or "")
     assert advised.out_of_reach(unknown, run.pricer) is None  # nobody says that DDP reduces them
-    other = replace(of_ddp, changes=(replace(of_ddp.changes[0], kind="rebucket"),))
-    assert advised.out_of_reach(other, run.pricer) is None
+    assert advised.out_of_reach(replace(of_ddp, changes=(Change("rebucket"),)), run.pricer) is None
+    little = replace(by_hand, lost_us=1e9, instead=replace(by_hand, changes=(), ceiling_us=1e9))
+    assert "would hide" in (advised.out_of_reach(little, run.pricer) or "")
 
 
 @pytest.mark.parametrize("name", ["comm.latency_bound", "comm.no_overlap"])

@@ -23,6 +23,7 @@ from ddprof.tables import Array
 
 FEWEST = 3  # pauses, and steps: two may coincide
 MOSTLY = 0.7  # of a step's stops, in the longest of them; of all stops, in such pauses
+AGAIN = 2  # steps with a pause: what came once may not come again
 RARE = 0.75  # of the steps of any rank have stops of that length: a part of the step is in all of them
 
 
@@ -69,7 +70,13 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
     cost_ns = float(np.where(is_pause, longest, 0.0).max(axis=0).mean())
     wander = (of_rank > 0).sum() > 1 and chance_of_most(int(of_rank.max()), count, shape[0]) >= MAX_CHANCE
     is_rare = (total >= WORTH_SAYING * job.step_ns).mean(axis=1).max() <= RARE
-    if count < FEWEST or not is_rare or not wander or cost_ns < WORTH_SAYING * job.step_ns:
+    if (
+        count < FEWEST
+        or is_pause.any(axis=0).sum() < AGAIN
+        or not is_rare
+        or not wander
+        or cost_ns < WORTH_SAYING * job.step_ns
+    ):
         return None
     if longest[is_pause].sum() < MOSTLY * total.sum():
         return None

@@ -236,6 +236,8 @@ def cost_words(report: Report, finding: Finding) -> str:
             return f"{cost}; the fix saves more: they wait longer outside the trace"
         return f"{cost}; the fix saves more: the delay that it causes elsewhere shrinks too"
     if gain_us < (1 - ALIKE) * cost_us:
+        if finding.basis == Basis.TIMED and finding.waited_us:  # in traced steps, which need not hold any of it
+            return f"{cost}, in part for other reasons"
         return f"{cost}; the fix saves less: part of it remains or is hidden by other work"
     return ""
 

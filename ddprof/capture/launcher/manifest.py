@@ -87,9 +87,9 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     then = f", then {pause_ns / 1e9:.2g} s to write it" if pause_ns else ""
     cost += "" if window is None else f" ({_of_window(window)}{then})"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
-        return f"no trace: the job ended after {summary.steps} steps, before step {first_window_step} (see --skip" + (
-            ", or call ddprof.step() at the end of each step)" if not summary.steps else ")"
-        )
+        steps = f"{summary.steps} step{'s' * (summary.steps != 1)}"
+        by_hand = "" if summary.steps else ", or call ddprof.step() at the end of each step"
+        return f"no trace: the job ended after {steps}, before step {first_window_step} (see --skip{by_hand})"
     if not summary.windows and first_window_step is not None:
         return f"no trace: no rank wrote one (see --ranks, and `disabled` in {os.path.join(shown, 'manifest.json')})"
     ranks = f"{len(summary.ranks)} rank{'s' if len(summary.ranks) != 1 else ''}"

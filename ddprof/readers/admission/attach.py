@@ -29,19 +29,23 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     for file in ours:
         if file_name(file.path).startswith("manifest."):
             manifests.setdefault(_folder(file), []).append(file.path)
+
+    def with_manifests(source: Source) -> Source:
+        beside = [] if source.member is not None else manifests.get(_folder(source), [])
+        return replace(source, manifest_paths=manifests_of(source.path, beside)) if beside else source
+
     attached = [
         replace(
-            trace,
+            with_manifests(trace),
             flight_recorder_path=_companion(trace, dumps),
             sidecar_path=_companion(trace, sidecars),
-            manifest_paths=manifests_of(trace.path, manifests.get(_folder(trace), [])),
         )
         if trace.member is None and trace.format in _CAPTURED
         else trace
         for trace in traces
     ]
     used = {s.flight_recorder_path for s in attached}
-    alone = _one_per_rank([d for d in dumps if _folder(d) not in folders])
+    alone = list(map(with_manifests, _one_per_rank([d for d in dumps if _folder(d) not in folders])))
     processes = {(_folder(t), process_in_name(t.path)) for t in traces if t.member is None and process_in_name(t.path)}
     notes = [
         HealthNote(f"{d.label}: a flight-recorder dump that belongs to no trace", "not used", "info", where=d.path)

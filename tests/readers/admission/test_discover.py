@@ -99,12 +99,13 @@ def test_what_an_archive_holds_beside_the_traces_is_said(tmp_path: Path) -> None
     packed, unpacked = (" ".join(note.issue for note in discover([path]).health) for path in (archive, folder))
     assert len(discover([archive]).sources) == 2 and f"{archive}: 3 files of ddprof beside the traces" in packed
     assert [said.count("a flight-recorder dump that belongs to no trace") for said in (packed, unpacked)] == [3, 0]
+    assert not any(trace.unlink() for trace in folder.glob("*.pt.trace.json"))
+    assert all(dump.manifest_paths for dump in discover([folder]).sources)  # which say how the job ended
 
 
 def _socket(path: Path) -> None:
-    bound = socket.socket(socket.AF_UNIX)
-    bound.bind(str(path))
-    bound.close()
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
 
 
 @pytest.mark.parametrize(
@@ -164,16 +165,15 @@ def test_unrelated_folders_are_separate_runs_and_hosts_are_one(tmp_path: Path) -
 
 def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) -> None:
     our_run(tmp_path / "run", windows=2, restarts=2)
-    inventory = discover([tmp_path / "run"])
-    stems = ("rank0.host.110.1", "rank1.host.111.1")
+    inventory, stems = discover([tmp_path / "run"]), ("rank0.host.110.1", "rank1.host.111.1")
     assert file_names(inventory) == [f"{stem}.1.pt.trace.json" for stem in stems]
     assert [Path(s.sidecar_path or "").name for s in inventory.sources] == [f"{stem}.sidecar.json" for stem in stems]
     traces = read_all(inventory)
     assert [[e.collective_seq_id for e in t.flight_recorder] for t in traces] == [[1], [1]]
     assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
     assert any("4 trace windows" in h.issue for h in inventory.health)
-    first = discover([tmp_path / "run"], window=1)
-    assert file_names(first) == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in (0, 1)]
+    first = file_names(discover([tmp_path / "run"], window=1))
+    assert first == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in (0, 1)]
     with pytest.raises(UsageError, match="--window 5: this run has 4 windows"):
         discover([tmp_path / "run"], window=5)
 

@@ -5,6 +5,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -36,15 +37,14 @@ def kept_events(target: Path, is_native: bool) -> dict[str, int]:
     from ddprof.readers import discover, read
 
     os.environ["DDPROF_NATIVE"] = "1" if is_native else "0"
-    kept = {}
-    try:
+    kept = dict[str, int]()
+    with suppress(DdprofError):
         for source in discover([target]).sources:
             if source.format == "kineto" and source.member is None:
-                trace = read(source)
-                fetches = np.flatnonzero(trace.tracks["pid"] == _FETCHES)  # of another file, drawn beside the events
-                kept[source.path] = int((~np.isin(trace.events["track"], fetches)).sum())
-    except DdprofError:
-        pass
+                with suppress(DdprofError):  # one file that cannot be read says nothing of the others
+                    trace = read(source)
+                    fetches = np.flatnonzero(trace.tracks["pid"] == _FETCHES)  # of another file, drawn beside these
+                    kept[source.path] = int((~np.isin(trace.events["track"], fetches)).sum())
     return kept
 
 

@@ -37,6 +37,8 @@ class LoopLine(NamedTuple):
 
 def with_time(line: LoopLine, kind: TimeKind, name: str) -> LoopLine | None:
     """The line with such a time, None without one: bars print s/it, and it/s where that is more than one."""
+    if len(line.times) == 1 and (kind, name) in line.times:
+        return line
     other = {TimeKind.EACH: TimeKind.RATE, TimeKind.RATE: TimeKind.EACH}.get(kind, kind)
     time = line.times.get((kind, name), line.times.get((other, name)))
     return None if time is None else line._replace(times={(kind, name): time})
@@ -81,8 +83,10 @@ def counted_by(lines: Sequence[LoopLine]) -> tuple[Sequence[LoopLine], str]:
     rising: Counter[str] = Counter()
     last: dict[str, int] = {}
     for line in lines:
-        rising.update(key for key, (number, _) in line.counters.items() if number > last.get(key, number))
-        last |= {key: number for key, (number, _) in line.counters.items()}
+        for key, (number, _) in line.counters.items():
+            if number > last.get(key, number):
+                rising[key] += 1
+            last[key] = number
     counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
     printed = Counter(key for line in counting for key in line.counters)
     common = [key for key in rising if 2 * printed[key] >= len(counting)]

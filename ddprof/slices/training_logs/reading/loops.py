@@ -36,26 +36,19 @@ from ddprof.slices.training_logs.reading.counting import (
     with_time,
 )
 from ddprof.slices.training_logs.reading.epochs import EpochLines
-from ddprof.slices.training_logs.reading.fields import fields_of
-from ddprof.slices.training_logs.reading.iterations import LoggedRecord, stride
+from ddprof.slices.training_logs.reading.fields import value_at
+from ddprof.slices.training_logs.reading.iterations import NOWHERE, LoggedRecord, stride
 from ddprof.slices.training_logs.reading.kinds import (
     PLACES,
     Numbers,
     TimeKind,
-    clock_of,
-    counters_of,
-    epoch_of,
+    clock_at,
     is_counter,
-    times_of,
+    numbers_of,
+    times_at,
 )
-from ddprof.slices.training_logs.reading.lines import (
-    EVALUATION,
-    OF_TRAINING,
-    TRAINED,
-    LogLine,
-    Stamp,
-    stamped,
-)
+from ddprof.slices.training_logs.reading.lines import LogLine, Stamp, stamp_at
+from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
 from ddprof.slices.training_logs.reading.times import GRAINS
 
 WRITER = "lines of a training loop"
@@ -66,8 +59,6 @@ _MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run o
 _ALIKE = 0.1  # relative: times as printed, against the clock of their lines
 _STEADY = 0.2  # relative, from decile to decile: a ratio that is the same in all lines
 _CELLS, _CELL = re.compile(r"\s*[,;|\t]\s*|\s{2,}"), re.compile(r"-?\d[\d.eE+-]*|nan|-")
-_OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
-_RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 
 
 class LoopLines:
@@ -92,40 +83,47 @@ class LoopLines:
 
     def take(self, line: LogLine) -> bool:
         """Read the next line; True where it is of an iteration."""
-        text = self._row(line.prefix + line.text)  # "Epoch:" before a bracket looks like the name of a host
-        if "<" in text and ("it/s" in text or "s/it" in text):
-            return False  # a bar, whose rate is of its last few iterations
-        stamp, bare = stamped(text)
-        bare = bare.replace(line.who, "", 1) if line.who.startswith("[") else bare
+        return self.take_text(line.prefix + line.text, line.who)
+
+    def take_text(self, text: str, who: str, shape: LoopShape | None = None) -> bool:
+        """Read the whole text of the next line, of a shape that may be known."""
+        if shape is None or self._columns:
+            shape = loop_shape(text := self._row(text), who)
+        if shape.is_bar:
+            return False
+        stamp = stamp_at(text, shape.stamps)
         if stamp is not None and stamp.s < _DAY_S:
             stamp = self._on_its_day(stamp)
-        fields = fields_of(bare)
-        counters, end = counters_of(fields)
-        epoch, clock = epoch_of(fields), clock_of(fields) or stamp
+        epoch = value_at(text, shape.epoch.spans) if shape.epoch else None
+        clock = (clock_at(text, shape.clocks) if shape.clocks else None) or stamp
         self.epochs.note(epoch)
-        evaluates = EVALUATION.search(bare, 0, end or len(bare))
-        if evaluates is not None and TRAINED.search(bare, 0, evaluates.start()) is None:
-            self._head.pop(line.who, None)
+        if shape.evaluates:
+            self._head.pop(who, None)
             return False
-        times, waits = times_of(fields)
-        line_read = LoopLine(counters, epoch, self.epochs.noted, _rank(text), clock, times, waits)
-        trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
+        counters = numbers_of(text, shape.counters)
+        times, waits = times_at(text, shape.timed)
+        rank = one_rank(text[slice(*shape.rank)]) if shape.rank != NOWHERE else None
+        line_read = LoopLine(counters, epoch, self.epochs.noted, rank, clock, times, waits)
         if not counters:
-            self.epochs.take(bare, epoch, clock, times)
-        is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
+            self.epochs.take(shape.bare, epoch, clock, times)
+        return self._note(who, line_read, shape.trains)
+
+    def _note(self, who: str, line: LoopLine, trains: bool) -> bool:
+        times, counters = line.times, line.counters
+        is_explicit = bool(times) and any(kind <= TimeKind.RATE for kind, _ in times)
         self._trains |= trains
-        above, self._above = self._above, line_read if times and not counters else None
-        if not counters and (line.who in self._head or not (trains and is_explicit)):
-            return self._is_below(line.who, line_read)
+        above, self._above = self._above, line if times and not counters else None
+        if not counters and (who in self._head or not (trains and is_explicit)):
+            return self._is_below(who, line)
         if counters:
-            self._head[line.who], self._heads = line_read, self._heads + 1
-        risen = above is not None and bool(counters) and not times and self._join(above, line_read, 1)
+            self._head[who], self._heads = line, self._heads + 1
+        risen = above is not None and bool(counters) and not times and self._join(above, line, 1)
         if not trains:
             return risen
         if times:
-            self._timed.append(line_read)
-        elif clock is not None:
-            self._clocked.append(line_read)
+            self._timed.append(line)
+        elif line.clock is not None:
+            self._clocked.append(line)
         else:
             return risen
         self._explicit += is_explicit
@@ -171,10 +169,13 @@ class LoopLines:
 
     def _count(self, counters: Numbers) -> bool:
         """True where a counter has risen."""
-        risen = [key for key, (number, _) in counters.items() if number > self._last.get(key, number)]
-        self._rising.update(risen)
-        self._last |= {key: number for key, (number, _) in counters.items()}
-        return bool(risen)
+        is_risen = False
+        for key, (number, _) in counters.items():
+            if number > self._last.get(key, number):
+                self._rising[key] += 1
+                is_risen = True
+            self._last[key] = number
+        return is_risen
 
     @property
     def is_training(self) -> bool:
@@ -321,14 +322,6 @@ def _records(
         if time is None or time > 0:
             yield LoggedRecord(number // samples, time, line.clock, goes_on=goes_on, left=left)
         before = line
-
-
-def _rank(text: str) -> int | None:
-    """Number of the rank that writes a line, as the line or its launcher says."""
-    if not ("ank" in text or "efault" in text or text[:1] in " \t0123456789"):
-        return None  # cheaper than the search
-    rank = _RANK.search(text)
-    return None if rank is None else one_rank(rank["named"] or rank["prefixed"])
 
 
 def _waits(

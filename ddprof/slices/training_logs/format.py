@@ -11,7 +11,7 @@ from typing import NoReturn
 from ddprof.errors import NoUsableInput
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, of_loops, plain, wanted
+from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, broken, of_loops, plain, wanted
 from ddprof.slices.training_logs.reading.loops import LoopLines
 
 _MARKS = re.compile(
@@ -69,7 +69,7 @@ def _recognise(sample: Sample) -> bool:
 
 
 def _is_of_training(text: bytes) -> bool:
-    text = text.replace(b"\r", b"\n")
+    text = broken(text)
     if any(_MARKS.search(plain(line).text) for line in wanted(text, words=OF_FRAMEWORKS)):
         return True
     loop = LoopLines()

@@ -28,13 +28,22 @@ _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
 # What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
-    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
+    r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
 )
-_SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
-_STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code ")
+_SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": "SIGTERM"}
+# The last words of a shell on a program, and Slurm's
+_KILLED = re.compile(
+    r"^(?:\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4})?(?P<how>(?:Killed|Terminated|Segmentation fault"
+    r"|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
+)
+_STOPS = (
+    *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
+    " got signal: ",
+)
+_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
 WORDS = (
     *("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ", "# Out of bounds"),
-    *("ut of memory", *_STOPS),
+    *("ut of memory", *_STOPS, *_KILLS),
 )
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _THREAD, _USAGE = "Exception in thread ", ".py: error: "
@@ -42,7 +51,8 @@ _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs bet
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
 # torchrun's own, after those of its workers: it says that one failed, and not why.
-_ORIGINAL = ": Caught "  # "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it
+# "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it, as after Ray's
+_ORIGINAL = re.compile(r": Caught |\bRayTaskError\(")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessRaisedException")
 
 
@@ -67,6 +77,10 @@ class LastError:
     @property
     def error(self) -> str:
         """The cause, "" without one."""
+        return self._named or self._exited
+
+    @property
+    def _named(self) -> str:
         if self._error or not self._timed_out:
             return self._error
         calls = [
@@ -94,22 +108,24 @@ class LastError:
             )
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             (job, before), exited = self._cancelled, self._exited
-            if end["job"] != job and self.error == before:
+            if end["job"] != job and self._named == before:
                 self.went_on()  # what was named is of a job before
             self._name(exited or end[0])
-            self._cancelled, self._exited = (end["job"], self.error), ""
+            self._cancelled, self._exited = (end["job"], self._named), ""
         elif "srun: error: " in line.text and (task := _EXITED.search(line.text)) is not None:
             self._exited = self._exited or f"{task['tasks']} of {task['host']}: {task['how'].strip()}"
         elif "# Out of bounds" in line.text and (wrong := _WRONG.search(line.text)) is not None:
             self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
         elif any(stop in line.text for stop in _STOPS) and (stop := _STOPPED.search(line.text)) is not None:
-            signal = stop["signal"] or ""
+            signal = stop["signal"] or stop["number"] or ""
             if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
                 self._error = ""
             self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
+        elif any(kill in line.text for kill in _KILLS) and (kill := _KILLED.search(line.text)) is not None:
+            self._name(kill["how"] or "too little host memory: Slurm killed a task (oom-kill)")
         elif line.who in self.open:
             self._follow(line)
-        elif "ut of memory" in line.text and "running out" not in line.text and not self.error:  # which is advice
+        elif "ut of memory" in line.text and "running out" not in line.text and not self._named:  # which is advice
             match = _OUT_OF_MEMORY.search(line.text)
             self._name(match[0] if match else line.text)
 
@@ -133,7 +149,8 @@ class LastError:
             if lines >= _MOST_LINES:
                 del self.open[line.who]
             return
-        del self.open[line.who]
+        if "RayTaskError(" not in text:
+            del self.open[line.who]
         is_aside = line.who in self._in_thread
         self._in_thread.discard(line.who)
         if _ERROR.match(text) is not None:
@@ -141,7 +158,7 @@ class LastError:
 
     def _name(self, error: str, is_aside: bool = False) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
-        is_first = not self.error or _ORIGINAL in self._error or (self._is_aside and not is_aside)
+        is_first = not self._named or _ORIGINAL.search(self._error) or (self._is_aside and not is_aside)
         if is_first and not any(name in error.split(":")[0] for name in _LAUNCHER):
             self._is_aside = is_aside
             self._error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

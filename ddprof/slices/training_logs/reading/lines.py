@@ -38,6 +38,8 @@ OF_FRAMEWORKS = (
     *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
     *(b":::MLL", b"Exception in thread ", b"Exited with exit code "),
+    *(b" got signal: ", b"Killed", b"Terminated", b"Segmentation fault", b"Bus error", b"Aborted", b" oom"),
+    b"time_elapsed",
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",
@@ -82,12 +84,14 @@ _TRAINS = (
     "episode",
 )
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
-EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
+EVALUATION = re.compile(
+    r"\b(?:test(?:ing)?|val|valid|validat(?:e|ing|ion)|eval|evaluat(?:e|ing|ion)|predicting)\b", re.IGNORECASE
+)
 TRAINED = re.compile(r"\btrain(?:ing)?[ _](?:loss|acc)", re.IGNORECASE)  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _PLACED = ("[batch=", "[step=", "throughput/", "steps", "timer", "s/it", "it/s")
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, *_PLACED))
-_BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
+_BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[|\x1b\[A)|(?<=s/it\])(?=\[|\x1b\[A)")  # which moves up a line
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
@@ -134,7 +138,7 @@ def log_lines(
     rest = b""
     with open_blocks(path, member) as blocks:
         for block in blocks:
-            whole, _, rest = _broken(rest + block).rpartition(b"\n")
+            whole, _, rest = broken(rest + block).rpartition(b"\n")
             yield from wanted(whole, reads_on, is_known=is_known)
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
@@ -143,9 +147,10 @@ def log_lines(
         yield from wanted(rest, reads_on)
 
 
-def _broken(text: bytes) -> bytes:
+def broken(text: bytes) -> bytes:
+    """The text with what bars rewrite, and what others write behind them, in lines of their own."""
     text = text.replace(b"\r", b"\n")
-    return _BEHIND_BAR.sub(b"\n", text) if b"][" in text else text
+    return _BEHIND_BAR.sub(b"\n", text) if b"][" in text or b"]\x1b[A" in text else text
 
 
 def of_loops(text: bytes, reads_on: Callable[[], bool]) -> Iterator[bytes]:
@@ -257,6 +262,8 @@ def _minute_s(text: str, half: str, begin: int, places: tuple[Span, ...]) -> int
     """Seconds since 1970 at a minute whose text begins there in its line; None where there is no such day."""
     year, month, name, day, hour, minute = (text[max(0, a - begin) : max(0, b - begin)] for a, b in places[:-1])
     y, m, d = int(year or 1970), _MONTHS.index(name) + 1 if name else int(month or 1), int(day or 1)
+    if m > 12 >= d:  # "13/09/24": the day first
+        m, d = d, m
     if not (y >= MINYEAR and 1 <= m <= 12 and 1 <= d <= 31):
         return None
     h = int(hour) % (12 if half else 24) + (12 if half == "P" else 0)

@@ -72,7 +72,7 @@ class LineShape(NamedTuple):
 
 def loop_shape(text: str, who: str) -> LoopShape:
     """The shape of a line's whole text, prefix and all: "Epoch:" before a bracket looks like the name of a host."""
-    if "<" in text and ("it/s" in text or "s/it" in text):
+    if ("<" in text or " • " in text) and ("it/s" in text or "s/it" in text):
         return LoopShape(text, is_bar=True)  # whose rate is of its last few iterations
     stamps = stamps_of(text)
     bare, where = _without(text, who, stamps)

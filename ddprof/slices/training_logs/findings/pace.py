@@ -44,9 +44,9 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         is_one = not any(finding.severity == "warning" for finding in of_runs)  # else no time is usual
         if is_one and since is None:
             yield from _uneven(summary, loading, usual)
-            yield from _longer(log.iterations[1:])
+            yield from _longer(log.iterations[1:], summary.unit)
         elif is_one and since is not None:
-            yield from _slower(since, log.iterations)
+            yield from _slower(since, log.iterations, summary.unit)
         yield from _pauses(log, summary)
     yield from _printed_means(log)
     if log.run is not None:
@@ -145,18 +145,18 @@ def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> 
     return since if of_them >= FEWEST_ALIKE else None
 
 
-def _slower(since: int, iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
+def _slower(since: int, iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
     before, after = (median(i.mean_ms for i in part) for part in (iterations[:since], iterations[since:]))
     share = 1 - before / after
     text = (
-        f"From iteration {iterations[since].number} to the end of the log one takes {format_us(after * 1e3)}, "
+        f"From {unit} {iterations[since].number} to the end of the log one takes {format_us(after * 1e3)}, "
         f"{format_us(before * 1e3)} before"
     )
     evidence = ("what the log says around its beginning, and what else ran on the hosts then, may say why",)
     yield LogFinding("slower_since", severity(share, 1.0), text, share, (), evidence)
 
 
-def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
+def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
     """A finding on iterations that become longer over the whole log, each third beyond the one before it."""
     third = len(iterations) // 3
     if third < DECILES_FROM:
@@ -167,9 +167,8 @@ def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
     paces = [median(part) for part in parts]
     if last_low <= (1 + WARNING_SHARE) * first_high or not paces[0] < middle[4] < paces[2]:
         return
-    text = "Iterations become longer: {} in the first third of the log, then {}, {} in the last".format(
-        *(format_us(ms * 1e3) for ms in paces)
-    )
+    first, then, last = (format_us(ms * 1e3) for ms in paces)
+    text = f"{unit.capitalize()}s become longer: {first} in the first third of the log, then {then}, {last} in the last"
     evidence = ("a schedule of lengths or batches does that, and so does what grows with each iteration",)
     yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
 

@@ -122,7 +122,9 @@ class LastError:
                 self._error = ""
             self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
         elif any(kill in line.text for kill in _KILLS) and (kill := _KILLED.search(line.text)) is not None:
-            self._name(kill["how"] or "too little host memory: Slurm killed a task (oom-kill)")
+            self._name(
+                f"a signal: {kill['how']}" if kill["how"] else "too little host memory: Slurm killed a task (oom-kill)"
+            )
         elif line.who in self.open:
             self._follow(line)
         elif "ut of memory" in line.text and "running out" not in line.text and not self._named:  # which is advice

@@ -25,8 +25,9 @@ _COUNTERS = tuple(
     re.compile(rf"(?:.*[ /.:]|^)(?:{names})$")
     for names in (
         "global step(?:/max steps)?|num updates|current steps",
-        r"(?:(?:time)?steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
+        r"(?:steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
         r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id|i))?",
+        r"timesteps?(?: (?:num(?:ber)?|idx|id|i|#))?",  # of an environment: an iteration has many
     )
 )
 PLACES = ("[,]", "[]", "^")

@@ -58,6 +58,8 @@ _FEWEST_RISING = 8
 _MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run of those that published theirs
 _ALIKE = 0.1  # relative: times as printed, against the clock of their lines
 _STEADY = 0.2  # relative, from decile to decile: a ratio that is the same in all lines
+# "|    time_elapsed    | 23       |" of Stable-Baselines3 and its forebears
+_VALUE = re.compile(r"\|\s{1,20}(?P<name>[\w/ ]{1,40}?)\s{1,40}\|\s{1,20}(?P<value>\d[\d.e+-]{0,20})\s{1,40}\|\s*$")
 _CELLS, _CELL = re.compile(r"\s*[,;|\t]\s*|\s{2,}"), re.compile(r"-?\d[\d.eE+-]*|nan|-")
 
 
@@ -76,6 +78,7 @@ class LoopLines:
         self._last: dict[str, int] = {}
         self._rising: Counter[str] = Counter()
         self._columns: list[str] = []  # of a table whose rows follow
+        self._values: dict[str, str] = {}  # of a table with a row for each
         self._undated_s = self._days_s = 0.0  # of a clock without a date: where it was, and what passed in days
         self._explicit = 0  # lines with a time of one iteration
         self.epochs = EpochLines()
@@ -87,6 +90,8 @@ class LoopLines:
 
     def take_text(self, text: str, who: str, shape: LoopShape | None = None) -> bool:
         """Read the whole text of the next line, of a shape that may be known."""
+        if text.startswith("|") and (row := _VALUE.match(text)) is not None:
+            return self._of_table(row["name"], row["value"])
         if shape is None or self._columns:
             shape = loop_shape(text := self._row(text), who)
         if shape.is_bar:
@@ -128,6 +133,15 @@ class LoopLines:
             return risen
         self._explicit += is_explicit
         return self._count(counters) or risen or bool(times)  # a line of settings counts nothing
+
+    def _of_table(self, name: str, value: str) -> bool:
+        """Take a row of a table that has one for each value: the rows before it are a line where a name comes again."""
+        if name not in self._values:
+            self._values[name] = value
+            return False
+        said = ", ".join(f"{of}: {at}" for of, at in self._values.items())
+        self._values = {name: value}
+        return self.take_text(f"train {said}", "")
 
     def _on_its_day(self, stamp: Stamp) -> Stamp:
         """A clock without a date, which midnight sets back; lines of other writers are a little out of order."""

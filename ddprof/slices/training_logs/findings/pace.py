@@ -64,7 +64,7 @@ def _beside_training(run: LoggedRun) -> Iterator[LogFinding]:
         yield LogFinding("evaluation", severity(share, 1.0), text, share)
     share = run.beside_ms / run.ms if run.ms else 0.0
     if share >= WARNING_SHARE:
-        text = f"{format_share(share)} of the time passes beside the training steps (wall and train_wall)"
+        text = f"{format_share(share)} of the time passes beside the training steps, by the log's own totals"
         evidence = ("batches that come late, validation and saving are in it",)
         yield LogFinding("beside_steps", severity(share, 1.0), text, share, (), evidence)
     share = run.before_ms / (run.before_ms + run.ms) if run.ms else 0.0

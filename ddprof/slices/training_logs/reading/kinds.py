@@ -53,6 +53,7 @@ _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
 _TIME = re.compile(
     r"\b(?:timer?(?: cost| taken)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$"
 )
+_ENDED = re.compile(r"\b(?:complet|finish|end)ed(?: in| after)?$|\bdone in$")
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"
@@ -199,7 +200,7 @@ def _time(key: str, unit: str) -> Meaning:
         return Meaning(TimeKind.NONE)
     if _OF_ONE.search(name) or (unit and _COUNTED.search(name)):
         return Meaning(TimeKind.ONE, name, each_ms)
-    if _TIME.search(name):
+    if _TIME.search(name) or (unit and _ENDED.search(name)):
         return Meaning(TimeKind.ANY, name, each_ms)
     is_unnamed = unit and name in ("", "[]", "[,]")
     return Meaning(TimeKind.UNNAMED, "", each_ms) if is_unnamed else Meaning(TimeKind.NONE)

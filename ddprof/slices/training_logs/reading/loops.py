@@ -82,6 +82,7 @@ class LoopLines:
         self._undated_s = self._days_s = 0.0  # of a clock without a date: where it was, and what passed in days
         self._explicit = 0  # lines with a time of one iteration
         self.epochs = EpochLines()
+        self.in_epoch = 0  # iterations that the lines count to in each epoch, once `times` is asked; 0: unknown
         self.are_means = False  # of the iterations since the line before, once `times` is asked
 
     def take(self, line: LogLine) -> bool:
@@ -225,6 +226,9 @@ class LoopLines:
             return list(_records(lines, counter, [None] * len(lines))), [], []
         self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or max(holds, ended) > 1
         times_ms = [time / ((holds or 1) * parts) for time in ms]
+        (of, often), *_ = Counter(line.counters[counter][1] for line in lines).most_common(1)
+        again = sum(after < before for before, after in pairwise(numbers))
+        self.in_epoch = int(of) if of and again and often == len(lines) and holds == 1 else 0
         waits = _waits(lines, counter, median(ms), parts)
         return list(_records(lines, counter, times_ms, samples)), *waits
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import re
 from collections import defaultdict
+from statistics import fmean
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.model import TrainingLog
+from ddprof.slices.training_logs.model import LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading import bars as of_bars
 from ddprof.slices.training_logs.reading import communication as of_communication
 from ddprof.slices.training_logs.reading import ending as of_ending
@@ -113,7 +114,7 @@ def _read(source: Source) -> TrainingLog:
         waits, waits_of_ranks = [], []
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
-    joined, run = of.transports.transports(), whole.run()
+    joined, run = of.transports.transports(), whole.run() or _of_epochs(loop, timed)
     failed = f"its status: {whole.status}" if whole.status not in ("", "success") else ""
     if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings or run):
         raise NoUsableInput(
@@ -139,6 +140,17 @@ def _read(source: Source) -> TrainingLog:
         ending.nan_lines,
         are_means,
     )
+
+
+def _of_epochs(loop: LoopLines, timed: Timed) -> LoggedRun | None:
+    """The epochs as their own lines time them, where no clock says what passes beside iterations of one."""
+    if timed.lapses or not loop.in_epoch or not timed.iterations:
+        return None
+    epochs_ms = [epoch.mean_ms for epoch in loop.epochs.timed().iterations]
+    each_ms = loop.in_epoch * fmean([iteration.mean_ms for iteration in timed.iterations])
+    beside_ms = sum(max(0.0, ms - each_ms) for ms in epochs_ms)
+    # Most of the time would be more than all that is printed: then one of the two is something else
+    return LoggedRun(sum(epochs_ms), beside_ms=beside_ms) if 0 < 2 * beside_ms < sum(epochs_ms) else None
 
 
 def _best(

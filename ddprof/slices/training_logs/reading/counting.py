@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from ddprof.slices.training_logs.reading.kinds import Numbers, TimeKind, Times, preference
@@ -13,6 +14,7 @@ from ddprof.slices.training_logs.reading.lines import Stamp
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
 
+_HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
 
@@ -57,6 +59,28 @@ def ended_at(lines: Sequence[LoopLine], counter: str) -> int:
 def epoch_at(line: LoopLine) -> float | None:
     """The epoch of a line: its own, or that of the heading above it."""
     return line.under if line.epoch is None else line.epoch
+
+
+def since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> list[float] | None:
+    """Times of an iteration since the line before, where each of `ms` is the mean since its epoch began; None where
+    they are not. Such a mean keeps of a first iteration beyond the usual as much as it has iterations; a time of one
+    keeps nothing: what is nearer to the one decides.
+    """
+    steps = [number + (min(numbers) == 0) for number in numbers]
+    starts = [at for at, (a, b) in enumerate(pairwise(numbers), 1) if b <= a]
+    if len(starts) < FEWEST:
+        return None
+    spent = [time * of for time, of in zip(ms, steps, strict=True)]
+    anew = {0, *starts}
+    each = [
+        time if at in anew else (spent[at] - spent[at - 1]) / (steps[at] - steps[at - 1]) for at, time in enumerate(ms)
+    ]
+    usual, kept, first = median(each), [], 0
+    for at in range(len(ms)):
+        first = at if at in anew else first
+        if at != first and ms[first] >= 2 * usual > 0:
+            kept.append((spent[at] - usual * steps[at]) / (spent[first] - usual * steps[first]))
+    return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
 
 
 def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:

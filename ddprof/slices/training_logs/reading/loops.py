@@ -33,6 +33,7 @@ from ddprof.slices.training_logs.reading.counting import (
     epoch_at,
     of_training,
     rises,
+    since_epoch_began,
     with_time,
 )
 from ddprof.slices.training_logs.reading.epochs import EpochLines
@@ -221,6 +222,9 @@ class LoopLines:
         numbers = [line.counters[counter][0] for line in lines]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
             return _since_the_start(lines, counter, (kind, name)), *_waits(lines, counter, median(ms))
+        if not any(line.clock for line in lines) and (each := since_epoch_began(numbers, ms)) is not None:
+            self.are_means = True
+            return list(_records(lines, counter, each)), *_waits(lines, counter, median(ms))
         holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
             return list(_records(lines, counter, [None] * len(lines))), [], []

@@ -28,13 +28,14 @@ _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
 # What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
-    r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
+    r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
+    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
 )
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": "SIGTERM"}
 # The last words of a shell on a program, and Slurm's
 _KILLED = re.compile(
-    r"^(?:\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4})?(?P<how>(?:Killed|Terminated|Segmentation fault"
-    r"|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
+    r"^(?:\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4})?(?P<how>(?:Killed|Terminated"
+    r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
 )
 _STOPS = (
     *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),

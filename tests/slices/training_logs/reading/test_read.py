@@ -38,6 +38,7 @@ MEANS = [
     (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
 ]
 ENDS = [line.split(" => ") for line in (SAMPLES[0].parent / "ends.txt").read_text().splitlines()]
+TOLD = [line.split(" => ") for line in (SAMPLES[0].parent / "told.txt").read_text().splitlines()]
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
 PRINTED = [tuple(line.split(" | ", 3)) for line in (SAMPLES[0].parent / "printed.txt").read_text().splitlines()]
 CLOCKS = (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()
@@ -87,6 +88,12 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
 @pytest.mark.parametrize(("error", "end"), ENDS)
 def test_what_a_log_ends_in(tmp_path: Path, error: str, end: str) -> None:
     assert read(tmp_path, "import torch\n" + end.replace("\\n", "\n")).error == error
+
+
+@pytest.mark.parametrize(("told", "log"), TOLD)
+def test_what_is_told_of_a_log(tmp_path: Path, told: str, log: str) -> None:
+    log = log.replace("\\n", "\n").replace("\\x1b", "\x1b")
+    assert FORMAT.recognise(Sample(log.encode())) and told in explained(tmp_path, log).sentence
 
 
 def test_what_an_iteration_line_says_beside_its_time_and_timers_of_the_step_stand_for_those_of_micro_steps() -> None:

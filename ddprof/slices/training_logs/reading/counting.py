@@ -66,20 +66,21 @@ def since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> list[float
     they are not. Such a mean keeps of a first iteration beyond the usual as much as it has iterations; a time of one
     keeps nothing: what is nearer to the one decides.
     """
-    steps = [number + (min(numbers) == 0) for number in numbers]
     starts = [at for at, (a, b) in enumerate(pairwise(numbers), 1) if b <= a]
     if len(starts) < FEWEST:
         return None
+    first = int(min(numbers) == 0)
+    steps = [number + first for number in numbers]
     spent = [time * of for time, of in zip(ms, steps, strict=True)]
     anew = {0, *starts}
     each = [
         time if at in anew else (spent[at] - spent[at - 1]) / (steps[at] - steps[at - 1]) for at, time in enumerate(ms)
     ]
-    usual, kept, first = median(each), [], 0
+    usual, kept, at_first = median(each), [], 0
     for at in range(len(ms)):
-        first = at if at in anew else first
-        if at != first and ms[first] >= 2 * usual > 0:
-            kept.append((spent[at] - usual * steps[at]) / (spent[first] - usual * steps[first]))
+        at_first = at if at in anew else at_first
+        if at != at_first and ms[at_first] >= 2 * usual > 0:
+            kept.append((spent[at] - usual * steps[at]) / (spent[at_first] - usual * steps[at_first]))
     return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
 
 

@@ -35,7 +35,8 @@ _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": 
 # The last words of a shell on a program, and Slurm's
 _KILLED = re.compile(
     r"^(?:\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4})?(?P<how>(?:Killed|Terminated"
-    r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
+    r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$"
+    r"|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
 )
 _STOPS = (
     *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),

@@ -83,12 +83,12 @@ class _Readers:
         text, shape = self.shapes.of(raw)
         said = text[shape.prefix :]
         printed = [(place.writer, record) for place in shape.records if (record := place.read(text)) is not None]
-        if (ran := whole_run(said)) is not None:
+        if shape.is_of_run and (ran := whole_run(said)) is not None:
             printed.append((WHOLE_RUN, ran))
         for writer, record in printed:
             self.records[writer].append(record)
-        loop = self.loop
-        if self.whole.take(said) or printed or (" NCCL " not in said and loop.take_text(text, shape.who, shape.loop)):
+        loop, is_event = self.loop, shape.is_of_run and self.whole.take(said)
+        if is_event or printed or (not shape.is_of_nccl and loop.take_text(text, shape.who, shape.loop)):
             self.ending.iteration(shape.is_nan)
         elif loop.epochs.has_begun():
             self.ending.went_on()

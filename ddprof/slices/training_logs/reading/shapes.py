@@ -29,6 +29,7 @@ from ddprof.slices.training_logs.reading.lines import (
 
 Takers = Sequence[tuple[tuple[str, ...], Callable[[LogLine], object]]]
 
+OF_RUNS = (":::MLL", "Total time: ", " train_wall=", "'train_runtime'")  # in lines on the whole of one
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_SHAPES = 4096  # some MB; a log of more has few lines of each
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
@@ -64,6 +65,8 @@ class LineShape(NamedTuple):
     loop: LoopShape | None
     takers: tuple[Callable[[LogLine], object], ...]
     is_nan: bool
+    is_of_run: bool  # as a whole
+    is_of_nccl: bool
 
     def line(self, text: str) -> LogLine:
         """The parts of a line of this shape."""
@@ -175,9 +178,10 @@ class KnownShapes:
     def _made(self, text: str) -> LineShape:
         line = parted(text)
         records = tuple(record_places(line))
-        loop = None if records or " NCCL " in line.text or not _DIGITS.search(text) else loop_shape(text, line.who)
+        is_of_nccl, is_of_run = " NCCL " in line.text, any(word in line.text for word in OF_RUNS)
+        loop = None if records or is_of_nccl or not _DIGITS.search(text) else loop_shape(text, line.who)
         takers = tuple(take for words, take in self._takers if any(word in line.text for word in words))
-        return LineShape(line.who, len(line.prefix), records, loop, takers, is_nan(line.text))
+        return LineShape(line.who, len(line.prefix), records, loop, takers, is_nan(line.text), is_of_run, is_of_nccl)
 
 
 def _fixed(text: str, shape: LineShape) -> tuple[Span, ...] | None:

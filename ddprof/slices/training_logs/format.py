@@ -11,7 +11,7 @@ from typing import NoReturn
 from ddprof.errors import NoUsableInput
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, of_loops, plain, wanted
+from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, broken, of_loops, plain, wanted
 from ddprof.slices.training_logs.reading.loops import LoopLines
 
 _MARKS = re.compile(
@@ -32,7 +32,7 @@ _MARKS = re.compile(
     r"|\bstep:\d{1,12} - .{0,8000}?timing_s/step:\d"
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
     r'|:::MLL(?:OG)? .{0,400}?"metadata": '
-    r"|Total step time: \d|^(?:fwd|iter) latency: {1,80}\d"
+    r"|^\|\s{1,20}time_elapsed\s{1,40}\| \d|Total step time: \d|^(?:fwd|iter) latency: {1,80}\d"
     r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
 )
 # What is printed at the start by programs that print thousands of lines before the first number.
@@ -69,7 +69,7 @@ def _recognise(sample: Sample) -> bool:
 
 
 def _is_of_training(text: bytes) -> bool:
-    text = text.replace(b"\r", b"\n")
+    text = broken(text)
     if any(_MARKS.search(plain(line).text) for line in wanted(text, words=OF_FRAMEWORKS)):
         return True
     loop = LoopLines()

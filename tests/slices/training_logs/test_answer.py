@@ -74,7 +74,3 @@ def test_numbers_that_begin_late(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("[rank0]: nothing\n")
     result = analyze(str(tmp_path))
     assert "An iteration takes 5.65 s" in result.stdout and result.stderr == ""
-    late.write_text("import torch\nTraceback (most recent call last):\n  x\nValueError: no data\n")
-    assert "ends in ValueError: no data; ddprof finds no iteration in it" in analyze(str(tmp_path)).stdout
-    late.write_text("9it [35:34, 7.00s/it]slurmstepd: error: *** JOB 7 ON gr015 CANCELLED AT 2022-10-13T04:10:12 ***\n")
-    assert "The log ends in JOB 7 ON gr015 CANCELLED" in analyze(str(late)).stdout

@@ -96,6 +96,8 @@ def _sentence(
         parts.append(joined)
     elif rows:
         parts.append("The log holds timers and no time of an iteration")
+    elif not took:
+        return ". ".join([*parts, "The log holds no time of an iteration"]) + "."
     leading = next((finding for finding in findings if finding.severity != "info"), None)
     if leading is not None:
         parts.append(f"{leading.summary}")

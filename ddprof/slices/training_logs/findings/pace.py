@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median, median_low, quantiles
 
-from ddprof.findings import WARNING_SHARE, severity
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
@@ -18,7 +18,6 @@ from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.units import format_count, format_share, format_us
 
-_MOST_UNPRINTED = 0.5  # of the time: more than all that is printed
 RUNS = "runs"
 _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
@@ -44,9 +43,9 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         is_one = not any(finding.severity == "warning" for finding in of_runs)  # else no time is usual
         if is_one and since is None:
             yield from _uneven(summary, loading, usual)
-            yield from _longer(log.iterations[1:])
+            yield from _longer(log.iterations[1:], summary.unit)
         elif is_one and since is not None:
-            yield from _slower(since, log.iterations)
+            yield from _slower(since, log.iterations, summary.unit)
         yield from _pauses(log, summary)
     yield from _printed_means(log)
     if log.run is not None:
@@ -64,7 +63,7 @@ def _beside_training(run: LoggedRun) -> Iterator[LogFinding]:
         yield LogFinding("evaluation", severity(share, 1.0), text, share)
     share = run.beside_ms / run.ms if run.ms else 0.0
     if share >= WARNING_SHARE:
-        text = f"{format_share(share)} of the time passes beside the training steps (wall and train_wall)"
+        text = f"{format_share(share)} of the time passes beside the training steps, by the log's own totals"
         evidence = ("batches that come late, validation and saving are in it",)
         yield LogFinding("beside_steps", severity(share, 1.0), text, share, (), evidence)
     share = run.before_ms / (run.before_ms + run.ms) if run.ms else 0.0
@@ -145,18 +144,18 @@ def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> 
     return since if of_them >= FEWEST_ALIKE else None
 
 
-def _slower(since: int, iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
+def _slower(since: int, iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
     before, after = (median(i.mean_ms for i in part) for part in (iterations[:since], iterations[since:]))
     share = 1 - before / after
     text = (
-        f"From iteration {iterations[since].number} to the end of the log one takes {format_us(after * 1e3)}, "
+        f"From {unit} {iterations[since].number} to the end of the log one takes {format_us(after * 1e3)}, "
         f"{format_us(before * 1e3)} before"
     )
     evidence = ("what the log says around its beginning, and what else ran on the hosts then, may say why",)
     yield LogFinding("slower_since", severity(share, 1.0), text, share, (), evidence)
 
 
-def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
+def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
     """A finding on iterations that become longer over the whole log, each third beyond the one before it."""
     third = len(iterations) // 3
     if third < DECILES_FROM:
@@ -167,9 +166,8 @@ def _longer(iterations: Sequence[LoggedIteration]) -> Iterator[LogFinding]:
     paces = [median(part) for part in parts]
     if last_low <= (1 + WARNING_SHARE) * first_high or not paces[0] < middle[4] < paces[2]:
         return
-    text = "Iterations become longer: {} in the first third of the log, then {}, {} in the last".format(
-        *(format_us(ms * 1e3) for ms in paces)
-    )
+    first, then, last = (format_us(ms * 1e3) for ms in paces)
+    text = f"{unit.capitalize()}s become longer: {first} in the first third of the log, then {then}, {last} in the last"
     evidence = ("a schedule of lengths or batches does that, and so does what grows with each iteration",)
     yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
 
@@ -223,7 +221,7 @@ def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSumma
     pauses = [(number, ms) for number, ms in beside if ms > bound]
     share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in lapses) if pauses else 0.0
     unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in lapses) if beside else 0.0
-    if unprinted > _MOST_UNPRINTED:
+    if unprinted > CRITICAL_SHARE:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"
         yield LogFinding("pauses", "warning", text, unprinted, (), (why,))  # two readings, of which one may be wrong

@@ -19,7 +19,7 @@ from statistics import fmean, median
 
 from ddprof.findings import WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
-from ddprof.slices.training_logs.model import DATA, IterationSummary, TimerReading, TimerRow
+from ddprof.slices.training_logs.model import DATA, DECILES_FROM, IterationSummary, TimerReading, TimerRow
 from ddprof.units import format_share, format_us
 
 _BATCHES = ("batch-generator", "batch_input")
@@ -46,6 +46,10 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     for reading in readings:
         if not ONCE.search(reading.name):
             given[reading.name].append(reading)
+    often = max(map(len, given.values()), default=0)
+    given = {
+        name: of for name, of in given.items() if DECILES_FROM * len(of) >= often
+    }  # others: of the start, of saves
     typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
     fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms

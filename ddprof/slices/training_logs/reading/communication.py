@@ -17,6 +17,7 @@ from statistics import fmean
 
 from ddprof.readers.numbers import one_float, one_int
 from ddprof.slices.training_logs.model import LoggedCalls, LoggedStraggling
+from ddprof.slices.training_logs.reading.lines import LogLine
 
 _SINGLE = re.compile(
     r"comm op: (?P<op>[\w ]{1,80}?(?: \| \[Caller Func: [^\]]{1,80}\])?) \| time \(ms\): (?P<ms>[\d.]{1,20}) \| "
@@ -30,6 +31,7 @@ _ROW = re.compile(
     r"^\s{4,}(?P<size>[\d.]{1,20}) ?(?P<unit>[KMGTP]?B)\s+(?P<count>\d{1,12})\s+"
     r"(?P<total>[\d.]{1,20})\s+(?P<mean>[\d.]{1,20})(?:\s+(?P<third>[\d.]{1,20})\s+(?P<fourth>[\d.]{1,20}))?\s*$"
 )
+WORDS = ("comm op: ", "Comm. Op")
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
 _UNITS = {unit: 1024**power for power, unit in enumerate(("B", "KB", "MB", "GB", "TB", "PB"))}
 
@@ -41,14 +43,14 @@ class CommunicationLines:
         self._single: dict[tuple[str, int], list[tuple[float, float | None, float | None]]] = defaultdict(list)
         self._tables: dict[str, list[LoggedCalls]] = {}  # by who wrote the table
         self._straggling: dict[str, list[LoggedStraggling]] = {}
-        self._in: dict[str, str] = {}  # who -> the table that it is writing
+        self.open: dict[str, str] = {}  # who -> the table that it is writing
         self._op: dict[str, str] = {}
         self._since = 0  # lines since the last of any table
 
     @property
     def reads_on(self) -> bool:
         """True where the next lines may belong to a table."""
-        return bool(self._in) and self._since < _MOST_BETWEEN
+        return bool(self.open) and self._since < _MOST_BETWEEN
 
     @property
     def calls(self) -> list[LoggedCalls]:
@@ -61,22 +63,23 @@ class CommunicationLines:
         """Rows of the last table of stragglers."""
         return max(self._straggling.values(), key=len, default=[])
 
-    def take(self, who: str, text: str) -> None:
+    def take(self, line: LogLine) -> None:
         """Read the next line."""
+        who, _, text = line
         if "comm op: " in text:
             for match in _SINGLE.finditer(text):
                 ms, size = one_float(match["ms"]), _size(match["size"], match["unit"])
                 if ms is not None and size is not None:
                     self._single[match["op"], size].append((ms, one_float(match["tput"]), one_float(match["bus"])))
         elif (head := _HEAD.search(text)) is not None:
-            self._in[who] = head["what"]
+            self.open[who] = head["what"]
             self._since = 0
             self._op.pop(who, None)
             if head["what"] == "Latency":
                 self._tables[who] = []
             else:
                 self._straggling[who] = []
-        elif who in self._in:
+        elif who in self.open:
             self._row(who, text)
 
     def _row(self, who: str, text: str) -> None:
@@ -90,7 +93,7 @@ class CommunicationLines:
         total, mean, third, fourth = (one_float(row[name]) for name in ("total", "mean", "third", "fourth"))
         if size is None or count < 1 or total is None or mean is None:
             return
-        if self._in[who] == "Latency":
+        if self.open[who] == "Latency":
             self._tables[who].append(LoggedCalls(self._op[who], size, count, total, mean, third, fourth))
         else:
             self._straggling[who].append(LoggedStraggling(self._op[who], size, count, total, mean))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 from ddprof.slices.training_logs.reading.kinds import Numbers, TimeKind, Times, preference
@@ -13,6 +14,7 @@ from ddprof.slices.training_logs.reading.lines import Stamp
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
 
+_HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
 
@@ -37,6 +39,8 @@ class LoopLine(NamedTuple):
 
 def with_time(line: LoopLine, kind: TimeKind, name: str) -> LoopLine | None:
     """The line with such a time, None without one: bars print s/it, and it/s where that is more than one."""
+    if len(line.times) == 1 and (kind, name) in line.times:
+        return line
     other = {TimeKind.EACH: TimeKind.RATE, TimeKind.RATE: TimeKind.EACH}.get(kind, kind)
     time = line.times.get((kind, name), line.times.get((other, name)))
     return None if time is None else line._replace(times={(kind, name): time})
@@ -55,6 +59,29 @@ def ended_at(lines: Sequence[LoopLine], counter: str) -> int:
 def epoch_at(line: LoopLine) -> float | None:
     """The epoch of a line: its own, or that of the heading above it."""
     return line.under if line.epoch is None else line.epoch
+
+
+def since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> list[float] | None:
+    """Times of an iteration since the line before, where each of `ms` is the mean since its epoch began; None where
+    they are not. Such a mean keeps of a first iteration beyond the usual as much as it has iterations; a time of one
+    keeps nothing: what is nearer to the one decides.
+    """
+    starts = [at for at, (a, b) in enumerate(pairwise(numbers), 1) if b <= a]
+    if len(starts) < FEWEST:
+        return None
+    first = int(min(numbers) == 0)
+    steps = [number + first for number in numbers]
+    spent = [time * of for time, of in zip(ms, steps, strict=True)]
+    anew = {0, *starts}
+    each = [
+        time if at in anew else (spent[at] - spent[at - 1]) / (steps[at] - steps[at - 1]) for at, time in enumerate(ms)
+    ]
+    usual, kept, at_first = median(each), [], 0
+    for at in range(len(ms)):
+        at_first = at if at in anew else at_first
+        if at != at_first and ms[at_first] >= 2 * usual > 0:
+            kept.append((spent[at] - usual * steps[at]) / (spent[at_first] - usual * steps[at_first]))
+    return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
 
 
 def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:
@@ -81,8 +108,10 @@ def counted_by(lines: Sequence[LoopLine]) -> tuple[Sequence[LoopLine], str]:
     rising: Counter[str] = Counter()
     last: dict[str, int] = {}
     for line in lines:
-        rising.update(key for key, (number, _) in line.counters.items() if number > last.get(key, number))
-        last |= {key: number for key, (number, _) in line.counters.items()}
+        for key, (number, _) in line.counters.items():
+            if number > last.get(key, number):
+                rising[key] += 1
+            last[key] = number
     counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
     printed = Counter(key for line in counting for key in line.counters)
     common = [key for key in rising if 2 * printed[key] >= len(counting)]

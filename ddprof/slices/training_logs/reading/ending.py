@@ -28,18 +28,39 @@ _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
 # What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
-    r"|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
+    r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
+    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
 )
-_SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "15": "SIGTERM"}  # which torchrun handles
-STOPS = ("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code ")
+_SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": "SIGTERM"}
+# The last words of a shell on a program, and Slurm's
+_KILLED = re.compile(
+    r"^(?:\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4})?(?P<how>(?:Killed|Terminated"
+    r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$"
+    r"|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
+)
+_STOPS = (
+    *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
+    " got signal: ",
+)
+_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
+WORDS = (
+    *("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ", "# Out of bounds"),
+    *("ut of memory", *_STOPS, *_KILLS),
+)
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
 # torchrun's own, after those of its workers: it says that one failed, and not why.
-_ORIGINAL = ": Caught "  # "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it
+# "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it, as after Ray's
+_ORIGINAL = re.compile(r": Caught |\bRayTaskError\(")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessRaisedException")
+
+
+def is_nan(text: str) -> bool:
+    """True for a line whose loss, or gradients' norm, is not a number."""
+    return "nan" in text.lower() and _NAN.search(text) is not None
 
 
 class LastError:
@@ -51,13 +72,17 @@ class LastError:
         self.nan_lines = 0  # of iterations, the last ones, whose loss, or gradients' norm, is not a number
         self._exited = ""  # the first task that srun saw fail
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
-        self._open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
+        self.open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
         self._in_thread: set[str] = set()  # who -> its traceback is of a thread beside the main one
         self._is_aside = False  # what was named, which the end of the main thread causes
 
     @property
     def error(self) -> str:
         """The cause, "" without one."""
+        return self._named or self._exited
+
+    @property
+    def _named(self) -> str:
         if self._error or not self._timed_out:
             return self._error
         calls = [
@@ -71,42 +96,45 @@ class LastError:
     @property
     def reads_on(self) -> bool:
         """True where the next line may name an error."""
-        return bool(self._open)
+        return bool(self.open)
 
     def take(self, line: LogLine) -> None:
         """Read the next line."""
         if line.text.startswith(_THREAD):
             self._in_thread.add(line.who)
         elif TRACEBACK in line.text:
-            self._open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
+            self.open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
         elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
             self._timed_out[late["op"] or "", late["number"] or ""].append(
                 (int(late["rank"] or late["of_group"]), int(late["ms"] or 0))
             )
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             (job, before), exited = self._cancelled, self._exited
-            if end["job"] != job and self.error == before:
+            if end["job"] != job and self._named == before:
                 self.went_on()  # what was named is of a job before
             self._name(exited or end[0])
-            self._cancelled, self._exited = (end["job"], self.error), ""
+            self._cancelled, self._exited = (end["job"], self._named), ""
         elif "srun: error: " in line.text and (task := _EXITED.search(line.text)) is not None:
             self._exited = self._exited or f"{task['tasks']} of {task['host']}: {task['how'].strip()}"
         elif "# Out of bounds" in line.text and (wrong := _WRONG.search(line.text)) is not None:
             self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
-        elif any(stop in line.text for stop in STOPS) and (stop := _STOPPED.search(line.text)) is not None:
-            signal = stop["signal"] or ""
+        elif any(stop in line.text for stop in _STOPS) and (stop := _STOPPED.search(line.text)) is not None:
+            signal = stop["signal"] or stop["number"] or ""
             if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
                 self._error = ""
             self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
-        elif line.who in self._open:
+        elif any(kill in line.text for kill in _KILLS) and (kill := _KILLED.search(line.text)) is not None:
+            self._name(
+                f"a signal: {kill['how']}" if kill["how"] else "too little host memory: Slurm killed a task (oom-kill)"
+            )
+        elif line.who in self.open:
             self._follow(line)
-        elif "ut of memory" in line.text and "running out" not in line.text and not self.error:  # which is advice
+        elif "ut of memory" in line.text and "running out" not in line.text and not self._named:  # which is advice
             match = _OUT_OF_MEMORY.search(line.text)
             self._name(match[0] if match else line.text)
 
-    def iteration(self, text: str = "") -> None:
+    def iteration(self, is_nan: bool) -> None:
         """Note that an iteration was logged."""
-        is_nan = "nan" in text.lower() and _NAN.search(text) is not None
         self.nan_lines = self.nan_lines + 1 if is_nan else 0
         self.went_on()
 
@@ -114,18 +142,19 @@ class LastError:
         """Note that the job did not end there."""
         self._error = self._exited = ""
         self._timed_out.clear()
-        self._open.clear()
+        self.open.clear()
 
     def _follow(self, line: LogLine) -> None:
-        lines, spaces = self._open[line.who]
+        lines, spaces = self.open[line.who]
         # "[rank1]: RuntimeError: ...", and torchrun's report of what its workers said is indented as a whole.
         text = line.text.removeprefix(" " * (spaces or bool(line.who)))
-        self._open[line.who] = lines + 1, spaces
+        self.open[line.who] = lines + 1, spaces
         if text[:1].isspace() or not text:
             if lines >= _MOST_LINES:
-                del self._open[line.who]
+                del self.open[line.who]
             return
-        del self._open[line.who]
+        if "RayTaskError(" not in text:
+            del self.open[line.who]
         is_aside = line.who in self._in_thread
         self._in_thread.discard(line.who)
         if _ERROR.match(text) is not None:
@@ -133,7 +162,7 @@ class LastError:
 
     def _name(self, error: str, is_aside: bool = False) -> None:
         """Name the cause: the first error after the last iteration, which causes those after it."""
-        is_first = not self.error or _ORIGINAL in self._error or (self._is_aside and not is_aside)
+        is_first = not self._named or _ORIGINAL.search(self._error) or (self._is_aside and not is_aside)
         if is_first and not any(name in error.split(":")[0] for name in _LAUNCHER):
             self._is_aside = is_aside
             self._error = " ".join(error.split())[:_MOST_CHARACTERS].rstrip(" .:")

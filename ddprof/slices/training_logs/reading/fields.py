@@ -12,6 +12,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import NamedTuple
 
+from ddprof.slices.training_logs.reading.lines import Span
+
 _SECONDS = "us|ms|msecs?|milliseconds?|s|secs?|seconds?"
 _CLOCK = r"(?P<h>\d{1,4}):(?P<m>\d\d):(?P<s>\d\d(?:\.\d{1,6})?)(?![\w:])"
 _LETTERS = r"(?:(?P<h2>\d{1,4}) ?h ?)?(?P<m2>\d{1,2}) ?m ?(?P<s2>\d{1,2}) ?s(?![\w/])"
@@ -33,17 +35,27 @@ _UNNAMED = ("", "^", "[]", "[,]")
 
 
 class Field(NamedTuple):
-    """A number and its name in lower case, "" without one; "[]" and "[,]": first and later in brackets, "^": the line
-    begins with it. `of`: the number behind its slash ("10/5004"). `grain`: the worth of its last digit;
-    `end`: its place in the line.
+    """The place of a number and its name in lower case, "" without one; "[]" and "[,]": first and later in brackets,
+    "^": the line begins with it. `spans`: of the number, or of a duration's days, hours, minutes and seconds; `of`:
+    likewise of the number behind its slash ("10/5004"). `grain`: the worth of its last digit; `end`: its place in the
+    line.
     """
 
     key: str
-    value: float
+    spans: tuple[Span, ...]
     unit: str
     grain: float
     end: int
-    of: float | None = None
+    of: tuple[Span, ...] = ()
+
+
+def value_at(text: str, spans: tuple[Span, ...]) -> float:
+    """The number that stands there, of a duration in seconds."""
+    if len(spans) == 1:
+        begin, end = spans[0]
+        return float(text[begin:end].replace(",", ""))
+    days, hours, minutes, seconds = (float(text[begin:end] or 0) for begin, end in spans)
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def fields_of(text: str) -> list[Field]:
@@ -56,17 +68,18 @@ def fields_of(text: str) -> list[Field]:
             is_inside = label.rfind("[") > label.rfind("]")
         key, unit = _named(label[-120:], not fields)
         if (given := match["value"]) is None:
-            value, grain, unit = _duration(match), 1.0, "s"
+            spans = tuple(match.span(part if match["s"] else f"{part}2") for part in "dhms")
+            grain, unit = 1.0, "s"
         else:
-            whole = given.replace(",", "").lower()
-            value, unit = float(whole), (match["unit"] or unit).lower().replace(" ", "")
+            whole = given.lower()
+            spans, unit = (match.span("value"),), (match["unit"] or unit).lower().replace(" ", "")
             grain = 10.0 ** -len(whole.partition("e")[0].partition(".")[2])
-        if not isfinite(value):
+        if not isfinite(value_at(text, spans)):
             continue
         name = (match["name"] or "").lower()
         if key == "/" and fields:
             last = fields[-1]
-            fields[-1] = last._replace(of=value, key=name if name and last.key in _UNNAMED else last.key)
+            fields[-1] = last._replace(of=spans, key=name if name and last.key in _UNNAMED else last.key)
             continue
         if key == "-" and fields:  # "Batch [10-20]"
             key = fields.pop().key
@@ -74,13 +87,8 @@ def fields_of(text: str) -> list[Field]:
             continue
         if key == "[,]" and not is_inside:
             key = ""
-        fields.append(Field(name or (key if key not in ("(", "-") else ""), value, unit, grain, end))
+        fields.append(Field(name or (key if key not in ("(", "-") else ""), spans, unit, grain, end))
     return fields
-
-
-def _duration(match: re.Match[str]) -> float:
-    days, hours, minutes, seconds = (float(match[part] or match[f"{part}2"] or 0) for part in "dhms")
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 @lru_cache(maxsize=4096)

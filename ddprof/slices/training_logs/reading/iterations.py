@@ -21,35 +21,64 @@ from statistics import median
 from typing import NamedTuple
 
 from ddprof.readers.numbers import one_float
-from ddprof.slices.training_logs.reading.lines import MOST_MS, LogLine, Stamp, number, stamped, time_ms
+from ddprof.slices.training_logs.reading.lines import (
+    MOST_MS,
+    LogLine,
+    Span,
+    Stamp,
+    StampPlace,
+    number,
+    stamp_at,
+    stamps_of,
+)
 
 _LINE = re.compile(r"iteration(?:[ =]|: )\s*(?P<number>\d{1,12})\s*(?:/\s*\d{1,12}\s*)?\|")
 _ELAPSED = re.compile(
     r"elapsed[ _]time[ _]per[ _]iteration[ _]\(?(?P<unit>ms|s)\)?\s*[:=]\s*"
     r"(?P<time>\d[\d.]{0,20})(?P<times>[KM]?)(?=[\s/|]|$)"
 )
-_PROFILED = re.compile(r"^iter latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>m?s)\b")  # of DeepSpeed's flops profiler
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6}  # nanotron's 4.71K
 _NEMO = re.compile(r"train_step_timing in s\s*[:=]\s*(?P<s>\d[\d.e+-]{0,20})(?=[\s,|\]]|$)")
 _NEMO_STEP = re.compile(r"global_step\s*[:=]\s*(?P<number>\d[\d.e+]{0,15})(?=[\s,|\]]|$)")
-_BAR = re.compile(r"global_step=(?P<number>\d[\d.e+]{0,15})[,\]].*?train_step_timing in s=(?P<s>\d[\d.e+-]{0,20})[,\]]")
-_PIPELINE = re.compile(r"steps: (?P<number>\d{1,12}) loss: \S{1,40} iter time \(s\): (?P<s>\d[\d.]{0,20}) samples/sec:")
-_DEEPSPEED = re.compile(r"(?:global_step=|(?<=\s)\d{1,9}/)(?P<number>\d{1,12}), (?:RunningAvg)?SamplesPerSec=\d")
-_TITAN = re.compile(r"\bstep:\s{1,12}(?P<number>\d{1,12})\s.*?\btps: [\d,.]+(?:\s+tflops: (?P<tflops>[\d,.]+))?")
 _RUNTIME = re.compile(
     r"'train_runtime': '?(?P<s>\d[\d.e+]{0,20})'?,.*?'train_steps_per_second': '?(?P<rate>\d[\d.e+-]{0,20})'?[,}]"
 )
-_LOGGED = re.compile(r"\{'loss': .*'step': (?P<number>\d{1,12})[,}]")
 _TFLOPS = re.compile(
     r"(?:throughput per GPU \(TFLOPs?/s/GPU\)|throughput \(TFLOPs?/s/GPU\)|tflops|\[LM\]TFLOPs|TFLOPs?(?: per GPU)?)"
     r"\s*[:=]\s*(?P<value>\d[\d.]{0,20})",
     re.IGNORECASE,
 )
 _BATCH = re.compile(r"global[ _]batch[ _]size\s*[:=]\s*(?P<value>\d{1,12})")
-# Writer, what stands in its lines, and the line: `number`, and `ms`, `s` or `rate` (iterations per second).
+NOWHERE = (0, 0)
+WHOLE_RUN = "Hugging Face Trainer, whole run"
+_UNITS = {"ms": 1.0, "s": 1e3, "rate": 0.0, "time": 1.0}  # a rate is of iterations per second
+_SEVERAL = ("NeMo", "DeepSpeed")  # in a line; where they print a time it has no clock
+# Writer, what stands in its lines, and the line: `number`, and `ms`, `s` or `rate`, or `time` with its unit.
 _PRINTED = tuple(
     (writer, word, re.compile(pattern))
     for writer, word, pattern in (
+        (
+            "NeMo",
+            "train_step_timing",
+            r"global_step=(?P<number>\d[\d.e+]{0,15})[,\]].*?train_step_timing in s=(?P<s>\d[\d.e+-]{0,20})[,\]]",
+        ),
+        (
+            "DeepSpeed",
+            "iter time (s)",
+            r"steps: (?P<number>\d{1,12}) loss: \S{1,40} iter time \(s\): (?P<s>\d[\d.]{0,20}) samples/sec:",
+        ),
+        (
+            "DeepSpeed",
+            "SamplesPerSec=",
+            r"(?:global_step=|(?<=\s)\d{1,9}/)(?P<number>\d{1,12}), (?:RunningAvg)?SamplesPerSec=\d",
+        ),
+        (
+            "torchtitan",
+            "tps: ",
+            r"\bstep:\s{1,12}(?P<number>\d{1,12})\s.*?\btps: [\d,.]+(?:\s+tflops: (?P<tflops>[\d,.]+))?",
+        ),
+        ("DeepSpeed", "iter latency: ", r"^iter latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>m?s)\b"),
+        ("Hugging Face Trainer", "'step'", r"\{'loss': .*'step': (?P<number>\d{1,12})[,}]"),
         ("llm.c", " tok/s", r"\bstep\s{1,12}(?P<number>\d{1,12})/\d{1,12} \|.{0,160}?\| (?P<ms>\d[\d.]{0,20}) ms \|"),
         (
             "MaxText",
@@ -81,34 +110,55 @@ class LoggedRecord(NamedTuple):
     left: int | None = None
 
 
-def records_of(line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
-    """(writer, record) of every record in a line: ranks that share a file put several in one."""
-    text = line.text
-    if "iteration" in text and (starts := list(_LINE.finditer(text))):
-        yield from _iterations(line, starts)
+class RecordPlace(NamedTuple):
+    """Places of an iteration's numbers in a line; NOWHERE: it is the first, or only the line's clock times it.
+    `each_ms` of its time; 0: a rate, per second.
+    """
+
+    writer: str
+    number: Span
+    time: Span
+    each_ms: float
+    stamps: tuple[StampPlace, ...]
+    tflops: Span = NOWHERE
+    batch: Span = NOWHERE
+
+    def read(self, text: str) -> LoggedRecord | None:
+        """The iteration; None where its numbers cannot be."""
+        at = 0.0 if self.number == NOWHERE else number(text[slice(*self.number)])
+        tflops = number(text[slice(*self.tflops)].replace(",", "")) or None
+        clock = stamp_at(text, self.stamps)
+        if at is None or not 0 <= at < 2**53:
+            return None
+        if self.time == NOWHERE:
+            return None if clock is None else LoggedRecord(round(at), None, clock, tflops)
+        given = number(text[slice(*self.time)])
+        ms = 0.0 if not given else given * self.each_ms if self.each_ms else 1e3 / given
+        batch = int(text[slice(*self.batch)] or 0)
+        return LoggedRecord(round(at), ms, clock, tflops, batch or None) if 0 < ms < MOST_MS else None
+
+
+def record_places(line: LogLine) -> Iterator[RecordPlace]:
+    """The places of every record in a line, in its whole text: ranks that share a file put several in one."""
+    text, whole, begin = line.text, line.prefix + line.text, len(line.prefix)
+    if "iteration" in text and (starts := list(_LINE.finditer(whole, begin))):
+        yield from _iterations(whole, starts)
         return
-    if "train_step_timing" in text:
-        for match in _BAR.finditer(text):
-            yield from _timed("NeMo", number(match["number"]), _ms(match["s"]))
-    if "iter time (s)" in text:
-        for match in _PIPELINE.finditer(text):
-            yield from _timed("DeepSpeed", number(match["number"]), _ms(match["s"]))
-    if "SamplesPerSec=" in text:
-        for match in _DEEPSPEED.finditer(text):
-            yield from _stamped("DeepSpeed", match, line)
-    if "tps: " in text and (titan := _TITAN.search(text)) is not None:
-        yield from _stamped("torchtitan", titan, line, number((titan["tflops"] or "").replace(",", "")))
-    if "iter latency: " in text and (profiled := _PROFILED.search(text)) is not None:
-        yield from _timed("DeepSpeed", 0, time_ms(profiled["time"], 1.0 if profiled["unit"] == "ms" else 1e3))
+    for writer, word, pattern in _PRINTED:
+        for match in pattern.finditer(text) if word in text else ():
+            yield _printed(writer, match, whole, begin)
+            if writer not in _SEVERAL:
+                break
+
+
+def whole_run(text: str) -> LoggedRecord | None:
+    """The mean that Hugging Face's Trainer prints at the end: as many steps as the run had."""
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
         seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
         if seconds and rate:
-            yield from _timed("Hugging Face Trainer, whole run", *_whole_steps(seconds, rate, ran["rate"]))
-    if "'step'" in text and (logged := _LOGGED.search(text)) is not None:
-        yield from _stamped("Hugging Face Trainer", logged, line)
-    for writer, word, pattern in _PRINTED:
-        if word in text and (printed := pattern.search(text)) is not None:
-            yield from _printed(writer, printed, line)
+            steps, ms = _whole_steps(seconds, rate, ran["rate"])
+            return LoggedRecord(round(steps), ms) if 0 <= steps < 2**53 and 0 < ms < MOST_MS else None
+    return None
 
 
 def _whole_steps(seconds: float, rate: float, printed: str) -> tuple[float, float]:
@@ -124,60 +174,40 @@ def _whole_steps(seconds: float, rate: float, printed: str) -> tuple[float, floa
     )
 
 
-def _printed(writer: str, match: re.Match[str], line: LogLine) -> Iterator[tuple[str, LoggedRecord]]:
-    (unit,) = match.re.groupindex.keys() & {"ms", "s", "rate"}
-    given = one_float(match[unit])
-    if given:
-        ms = given if unit == "ms" else given * 1e3 if unit == "s" else 1e3 / given
-        tflops = match["tflops"] if "tflops" in match.re.groupindex else None
-        clock = stamped(line.prefix + line.text[: match.start()])[0]
-        yield from _timed(writer, float(match["number"]), ms, clock, number(tflops or ""))
+def _printed(writer: str, match: re.Match[str], text: str, begin: int) -> RecordPlace:
+    def place(name: str) -> Span:
+        start, end = match.span(name) if name in match.re.groupindex else NOWHERE
+        return (start + begin, end + begin) if end > 0 else NOWHERE
+
+    unit = next((unit for unit in _UNITS if unit in match.re.groupindex), "")
+    each_ms = 1e3 if unit == "time" and match["unit"] == "s" else _UNITS.get(unit, 1.0)
+    stamps = () if unit and writer in _SEVERAL else stamps_of(text[: begin + match.start()])
+    return RecordPlace(
+        writer,
+        place("number"),
+        place(unit),
+        each_ms,
+        stamps,
+        place("tflops"),
+    )
 
 
-def _iterations(line: LogLine, starts: list[re.Match[str]]) -> Iterator[tuple[str, LoggedRecord]]:
-    text = line.text
+def _iterations(text: str, starts: list[re.Match[str]]) -> Iterator[RecordPlace]:
     ends = [*(start.start() for start in starts[1:]), len(text)]
     for match, end in zip(starts, ends, strict=True):
         at = match.end()
         tflops, batch = _TFLOPS.search(text, at, end), _BATCH.search(text, at, end)
-        printed = (None if tflops is None else number(tflops["value"]), None if batch is None else int(batch["value"]))
-        clock = stamped(line.prefix + text[: match.start()])[0]
+        of = tflops.span("value") if tflops else NOWHERE, batch.span("value") if batch else NOWHERE
+        stamps = stamps_of(text[: match.start()])
         if (nemo := _NEMO.search(text, at, end)) is not None:
             step = _NEMO_STEP.search(text, at, end)
-            yield from _timed("NeMo", number((step or match)["number"]), _ms(nemo["s"]), clock, *printed)
+            yield RecordPlace("NeMo", (step or match).span("number"), nemo.span("s"), 1e3, stamps, *of)
         elif (elapsed := _ELAPSED.search(text, at, end)) is not None:
-            given = one_float(elapsed["time"])
             each_ms = _FACTORS[elapsed["times"]] * (1.0 if elapsed["unit"] == "ms" else 1e3)
-            ms = None if given is None else given * each_ms
-            yield from _timed("Megatron", float(match["number"]), ms, clock, *printed)
-
-
-def _ms(seconds: str) -> float | None:
-    given = number(seconds)
-    return None if given is None else given * 1e3
+            yield RecordPlace("Megatron", match.span("number"), elapsed.span("time"), each_ms, stamps, *of)
 
 
 def stride(numbers: Sequence[int]) -> int:
     """Usual number of iterations from one line to the next, by the iterations' `numbers`; 1 where it is not known."""
     apart = [now - before for before, now in pairwise(numbers) if now > before]
     return round(median(apart)) if apart else 1
-
-
-def _stamped(
-    writer: str, match: re.Match[str], line: LogLine, tflops: float | None = None
-) -> Iterator[tuple[str, LoggedRecord]]:
-    clock = stamped(line.prefix + line.text[: match.start()])[0]
-    if clock is not None:
-        yield writer, LoggedRecord(int(match["number"]), None, clock, tflops if tflops else None)
-
-
-def _timed(
-    writer: str,
-    at: float | None,
-    ms: float | None,
-    clock: Stamp | None = None,
-    tflops: float | None = None,
-    batch: int | None = None,
-) -> Iterator[tuple[str, LoggedRecord]]:
-    if at is not None and 0 <= at < 2**53 and ms is not None and 0 < ms < MOST_MS:
-        yield writer, LoggedRecord(round(at), ms, clock, tflops or None, batch or None)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from ddprof.slices.training_logs.reading.fields import Field
+from ddprof.slices.training_logs.reading.fields import Field, value_at
 from ddprof.slices.training_logs.reading.lines import MOST_MS, Stamp
 
 Numbers = dict[str, tuple[int, float | None]]  # counter -> its number, and that behind its slash
@@ -25,8 +25,9 @@ _COUNTERS = tuple(
     re.compile(rf"(?:.*[ /.:]|^)(?:{names})$")
     for names in (
         "global step(?:/max steps)?|num updates|current steps",
-        r"(?:(?:time)?steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
+        r"(?:steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
         r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id|i))?",
+        r"timesteps?(?: (?:num(?:ber)?|idx|id|i|#))?",  # of an environment: an iteration has many
     )
 )
 PLACES = ("[,]", "[]", "^")
@@ -52,6 +53,7 @@ _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
 _TIME = re.compile(
     r"\b(?:timer?(?: cost| taken)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$"
 )
+_ENDED = re.compile(r"\b(?:complet|finish|end)ed(?: in| after)?$|\bdone in$")
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"
@@ -67,25 +69,37 @@ class TimeKind(IntEnum):
     EACH, ONE, RATE, ANY, UNNAMED, ALL, MEAN, WAIT, NONE = range(9)
 
 
-class _Meaning(NamedTuple):
+class Meaning(NamedTuple):
+    """The meaning of a number by its name and unit; `each_ms`: of its unit."""
+
     kind: TimeKind
     name: str = ""
-    each_ms: float = 0.0  # of its unit
+    each_ms: float = 0.0
 
 
-def counters_of(fields: Sequence[Field]) -> tuple[Numbers, int]:
-    """Counters of a line, and the place where the first of them ends."""
-    counters: Numbers = {}
+def counting(text: str, fields: Sequence[Field]) -> tuple[list[Field], int]:
+    """Fields that are counters of a line, and the place where the first of them ends."""
+    counters: dict[str, Field] = {}
     end = 0
     for field in fields:
-        is_whole = field.grain == 1 and not field.unit and field.value < _MOST_COUNTED
         is_path = field.key.endswith("/")  # "runs/12", "100it/200kit"
-        if is_counter(field.key) and not is_path and is_whole and field.key not in counters:
+        if field.grain != 1 or field.unit or is_path or not is_counter(field.key):
+            continue
+        if value_at(text, field.spans) < _MOST_COUNTED:
             end = end or field.end
-            counters[field.key] = int(field.value), field.of
-            if field.of is not None and field.of < _MOST_COUNTED:
-                counters[f"{field.key}/"] = int(field.of), None  # WeNet's "Batch 0/120": the epoch, the batch
-    return counters, end
+            counters.setdefault(field.key, field)
+    return list(counters.values()), end
+
+
+def numbers_of(text: str, counters: Sequence[Field]) -> Numbers:
+    """The numbers of a line's counters."""
+    numbers: Numbers = {}
+    for field in counters:
+        of = value_at(text, field.of) if field.of else None
+        numbers[field.key] = int(value_at(text, field.spans)), of
+        if of is not None and of < _MOST_COUNTED:
+            numbers[f"{field.key}/"] = int(of), None  # WeNet's "Batch 0/120": the epoch, the batch
+    return numbers
 
 
 def is_counter(key: str) -> bool:
@@ -107,77 +121,86 @@ def preference(counter: str) -> int:
 _NO_COUNTER = len(_COUNTERS) + len(PLACES) + 1
 
 
-def epoch_of(fields: Sequence[Field]) -> float | None:
-    """The number of a line's epoch; None where it names none."""
-    named = [field.value for field in fields if field.key.endswith("epoch")]
-    named += [field.value for field in fields if field.key == "train"]  # "Train: 3 [  10/1251 (  1%)]"
-    named += [before.value for before, field in pairwise(fields) if field.key == "[,]"]  # "[3,    10/ 2562]"
+def epoch_of(fields: Sequence[Field]) -> Field | None:
+    """The field with the number of a line's epoch; None where it names none."""
+    named = [field for field in fields if field.key.endswith("epoch")]
+    named += [field for field in fields if field.key == "train"]  # "Train: 3 [  10/1251 (  1%)]"
+    named += [before for before, field in pairwise(fields) if field.key == "[,]"]  # "[3,    10/ 2562]"
     return named[0] if named else None
 
 
-def clock_of(fields: Sequence[Field]) -> Stamp | None:
+def clocks_of(fields: Sequence[Field]) -> list[Field]:
+    """Fields whose name is that of a clock."""
+    return [field for field in fields if _CLOCK.search(field.key)]
+
+
+def clock_at(text: str, clocks: Sequence[Field]) -> Stamp | None:
     """The clock of a line that states it as a number, in s or ms since 1970."""
-    for field in fields:
-        if _CLOCK.search(field.key):
-            for each in (1.0, 1e-3):
-                if _FIRST_S < field.value * each < _LAST_S:
-                    return Stamp(field.value * each, field.grain * each)
+    for field in clocks:
+        value = value_at(text, field.spans)
+        for each in (1.0, 1e-3):
+            if _FIRST_S < value * each < _LAST_S:
+                return Stamp(value * each, field.grain * each)
     return None
 
 
-def times_of(fields: Sequence[Field]) -> tuple[Times, dict[str, float]]:
+def timed_of(fields: Sequence[Field]) -> list[tuple[Field, Meaning]]:
+    """Fields that are times, with what they are."""
+    timed = [(field, _meaning(field.key, field.unit)) for field in fields]
+    return [(field, meaning) for field, meaning in timed if meaning.kind is not TimeKind.NONE]
+
+
+def times_at(text: str, timed: Sequence[tuple[Field, Meaning]]) -> tuple[Times, dict[str, float]]:
     """Times of a line, and its waits for a batch in ms, by name."""
     times: Times = {}
     waits: dict[str, float] = {}
-    for field in fields:
-        kind, name, each_ms = _meaning(field.key, field.unit)
-        if kind is TimeKind.NONE:
-            continue
-        ms, grain = field.value * each_ms, field.grain * each_ms
+    for field, (kind, name, each_ms) in timed:
+        value = value_at(text, field.spans)
+        ms, grain = value * each_ms, field.grain * each_ms
         if kind is TimeKind.RATE:
-            ms, grain = (1e3 / field.value if field.value else 0.0), 0.0
+            ms, grain = (1e3 / value if value else 0.0), 0.0
         if 0 <= ms < (_MOST_TOTAL_MS if kind is TimeKind.ALL else MOST_MS):
             if kind is TimeKind.WAIT:
                 waits.setdefault(name, ms)
             else:
                 times.setdefault((kind, name), (ms, grain))
-    if (update := times.get((TimeKind.ONE, _UPDATE))) is not None:
+    if waits and (update := times.get((TimeKind.ONE, _UPDATE))) is not None:
         times[TimeKind.ONE, _UPDATE] = update[0] + sum(waits.values()), update[1]
     return times, waits
 
 
 @lru_cache(maxsize=4096)
-def _meaning(key: str, unit: str) -> _Meaning:
+def _meaning(key: str, unit: str) -> Meaning:
     of_name = _EACH.match(key) or _RATE.match(key)
     if unit in ("", *_SECONDS) and not of_name:
         return _time(key, unit)
     name = key if of_name else unit
     if _PART.search(key) or (of_name and unit):
-        return _Meaning(TimeKind.NONE)
+        return Meaning(TimeKind.NONE)
     if (each := _EACH.match(name)) is not None:
-        return _Meaning(TimeKind.EACH, key, _SECONDS[each["unit"]] * 1e3)
-    return _Meaning(TimeKind.RATE, key) if _RATE.match(name) else _Meaning(TimeKind.NONE)
+        return Meaning(TimeKind.EACH, key, _SECONDS[each["unit"]] * 1e3)
+    return Meaning(TimeKind.RATE, key) if _RATE.match(name) else Meaning(TimeKind.NONE)
 
 
-def _time(key: str, unit: str) -> _Meaning:
+def _time(key: str, unit: str) -> Meaning:
     """The meaning of a number in seconds or parts of them, or without a unit."""
     name = key
     if not unit and (ending := _ENDING.match(key)) is not None:
         name, unit = ending["name"], ending["unit"]
     each_ms = _SECONDS[unit or "s"] * 1e3
     if _DATA.match(name):
-        return _Meaning(TimeKind.WAIT, name, each_ms)
+        return Meaning(TimeKind.WAIT, name, each_ms)
     if name.endswith(_UPDATE):
-        return _Meaning(TimeKind.ONE, _UPDATE, each_ms)
+        return Meaning(TimeKind.ONE, _UPDATE, each_ms)
     if _OF_ALL.search(name):
-        return _Meaning(TimeKind.ALL, name, each_ms)
+        return Meaning(TimeKind.ALL, name, each_ms)
     if _MEAN.search(name):
-        return _Meaning(TimeKind.MEAN, name, each_ms)
+        return Meaning(TimeKind.MEAN, name, each_ms)
     if _PART.search(name) or _PER_SECOND.search(name):
-        return _Meaning(TimeKind.NONE)
+        return Meaning(TimeKind.NONE)
     if _OF_ONE.search(name) or (unit and _COUNTED.search(name)):
-        return _Meaning(TimeKind.ONE, name, each_ms)
-    if _TIME.search(name):
-        return _Meaning(TimeKind.ANY, name, each_ms)
+        return Meaning(TimeKind.ONE, name, each_ms)
+    if _TIME.search(name) or (unit and _ENDED.search(name)):
+        return Meaning(TimeKind.ANY, name, each_ms)
     is_unnamed = unit and name in ("", "[]", "[,]")
-    return _Meaning(TimeKind.UNNAMED, "", each_ms) if is_unnamed else _Meaning(TimeKind.NONE)
+    return Meaning(TimeKind.UNNAMED, "", each_ms) if is_unnamed else Meaning(TimeKind.NONE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from calendar import timegm
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import MINYEAR
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,6 +38,8 @@ OF_FRAMEWORKS = (
     *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
     *(b"= Step ", b"Total step time: ", "• ".encode()),
     *(b":::MLL", b"Exception in thread ", b"Exited with exit code "),
+    *(b" got signal: ", b"Killed", b"Terminated", b"Segmentation fault", b"Bus error", b"Aborted", b" oom"),
+    b"time_elapsed",
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",
@@ -66,6 +68,7 @@ OF_LOOPS = (
     ),
     *(b"iterations", b"per_sec", b"poch", b"pisode", b"steps", b"imer:"),
 )
+WORDS = (*OF_FRAMEWORKS, *OF_LOOPS)
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = (
     "loss",
@@ -81,13 +84,15 @@ _TRAINS = (
     "episode",
 )
 _AS_WORDS = ("lr", "eta", "epoch", "ppl")
-EVALUATION = re.compile(r"\b(?:test|val|valid|validation|eval|evaluation)\b", re.IGNORECASE)
+EVALUATION = re.compile(
+    r"\b(?:test(?:ing)?|val|valid|validat(?:e|ing|ion)|eval|evaluat(?:e|ing|ion)|predicting)\b", re.IGNORECASE
+)
 TRAINED = re.compile(r"\btrain(?:ing)?[ _](?:loss|acc)", re.IGNORECASE)  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _PLACED = ("[batch=", "[step=", "throughput/", "steps", "timer", "s/it", "it/s")
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, *_PLACED))
-_BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[)|(?<=s/it\])(?=\[)")
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
+_BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[|\x1b\[A)|(?<=s/it\])(?=\[|\x1b\[A)")  # which moves up a line
+_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
     r"(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?[ \t])?"
     r"(?P<who>\[(?:default|rank|[\w-]{1,40}/)\d{1,6}\]:|\[\d+,\d+\]<std(?:out|err)>:|\s{0,6}\d{1,6}:(?=\s)"
@@ -105,8 +110,12 @@ _DATE = re.compile(
     r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
     rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_|]$|^$|[\[(]$"
 )
+_OF_DATE = (("y", "y2"), ("m", "m2", "m3", "m4"), ("name",), ("d", "d2", "d3", "d4", "d5"))
 _LONGEST_DATE = 12
 MOST_MS = 1e9  # twelve days: no iteration, and no part of one
+
+
+Span = tuple[int, int]  # in a text
 
 
 class LogLine(NamedTuple):
@@ -117,8 +126,11 @@ class LogLine(NamedTuple):
     text: str
 
 
-def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> Iterator[LogLine]:
-    """The relevant lines, whole; while `reads_on`, all lines. Raises NoUsableInput where the file cannot be opened.
+def log_lines(
+    path: str, member: str | None, reads_on: Callable[[], bool], is_known: Callable[[bytes], bool]
+) -> Iterator[bytes]:
+    """The relevant lines, whole; while `reads_on`, all lines. `is_known`: true of lines that are relevant as they were.
+    Raises NoUsableInput where the file cannot be opened.
 
     What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
     line counts only if it ends as the lines that are read do: one that was cut has cut numbers.
@@ -126,18 +138,19 @@ def log_lines(path: str, member: str | None, reads_on: Callable[[], bool]) -> It
     rest = b""
     with open_blocks(path, member) as blocks:
         for block in blocks:
-            whole, _, rest = _broken(rest + block).rpartition(b"\n")
-            yield from map(plain, wanted(whole, reads_on))
+            whole, _, rest = broken(rest + block).rpartition(b"\n")
+            yield from wanted(whole, reads_on, is_known=is_known)
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.
     if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
-        yield from map(plain, wanted(rest, reads_on))
+        yield from wanted(rest, reads_on)
 
 
-def _broken(text: bytes) -> bytes:
+def broken(text: bytes) -> bytes:
+    """The text with what bars rewrite, and what others write behind them, in lines of their own."""
     text = text.replace(b"\r", b"\n")
-    return _BEHIND_BAR.sub(b"\n", text) if b"][" in text else text
+    return _BEHIND_BAR.sub(b"\n", text) if b"][" in text or b"]\x1b[A" in text else text
 
 
 def of_loops(text: bytes, reads_on: Callable[[], bool]) -> Iterator[bytes]:
@@ -151,25 +164,31 @@ def of_loops(text: bytes, reads_on: Callable[[], bool]) -> Iterator[bytes]:
 def wanted(
     text: bytes,
     reads_on: Callable[[], bool] = lambda: False,
-    words: tuple[bytes, ...] = (*OF_FRAMEWORKS, *OF_LOOPS),
+    words: tuple[bytes, ...] = WORDS,
+    is_known: Callable[[bytes], bool] = lambda _: False,
 ) -> Iterator[bytes]:
     """Lines with one of some words; every line while `reads_on` is true."""
     words = _least((*words, *OF_NCCL) if b" NCCL " in text else words)
-    places = {word: at for word in words if (at := text.find(word)) >= 0}
+    places: dict[bytes, int] | None = None  # of words, once a line has none
     at = 0
     while at < len(text):
-        if not reads_on():
-            for word in [word for word, before in places.items() if before < at]:
-                places[word] = text.find(word, at)
+        end = text.find(b"\n", at)
+        end = len(text) if end < 0 else end
+        line = text[at:end]
+        if not is_known(line) and not reads_on() and not any(word in line for word in words):
+            places = dict.fromkeys(words, end) if places is None else places
+            for word in [word for word, before in places.items() if before <= end]:
+                places[word] = text.find(word, end)
                 if places[word] < 0:
                     del places[word]
             if not places:
                 return
-            at = text.rfind(b"\n", at, min(places.values())) + 1 or at
-        end = text.find(b"\n", at)
-        end = len(text) if end < 0 else end
+            at = text.rfind(b"\n", end, min(places.values())) + 1
+            end = text.find(b"\n", at)
+            end = len(text) if end < 0 else end
+            line = text[at:end]
         if at < end <= at + MAX_LINE_BYTES:
-            yield text[at:end]
+            yield line
         at = end + 1
 
 
@@ -179,10 +198,18 @@ def _least(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
     return tuple(word for word in words if not any(other in word for other in words if other != word))
 
 
+def uncoloured(line: bytes) -> bytes:
+    """The line without colours."""
+    return _ESCAPE.sub(b"", line) if b"\x1b" in line else line
+
+
 def plain(line: bytes) -> LogLine:
     """The parts of a line, without colours."""
-    text = line.decode("utf-8", "replace")
-    text = _ESCAPE.sub("", text) if "\x1b" in text else text
+    return parted(uncoloured(line).decode("utf-8", "replace"))
+
+
+def parted(text: str) -> LogLine:
+    """The parts of a line."""
     match = _FROM.match(text)
     if match is None:
         return LogLine("", "", text)
@@ -196,36 +223,51 @@ class Stamp(NamedTuple):
     grain_s: float
 
 
-def stamped(text: str) -> tuple[Stamp | None, str]:
-    """The last time stamp in a text, None without one, and the text without stamps, whose numbers are no others. Time
-    zones are ignored: only differences are used.
-    """
-    stamp, rest, end = None, "", 0
+class StampPlace(NamedTuple):
+    """The place of a time stamp: its minute from `begin` to the second, and by parts; its second, and parts of that."""
+
+    begin: int
+    minute: tuple[Span, ...]  # year, month, its name, day, hour, minute, half of the day
+    second: Span
+    part: Span
+    end: int
+
+
+def stamps_of(text: str) -> tuple[StampPlace, ...]:
+    """The places of a text's time stamps. Time zones are ignored: only differences are used."""
+    places = []
     for clock in _CLOCK.finditer(text) if ":" in text else ():
         date = _DATE.search(text, max(0, clock.start() - _LONGEST_DATE), clock.start())
         if date is None:
             continue
-        rest, end = rest + text[end : date.start()] + " ", clock.end()
-        stamp = _stamp(date, clock) or stamp
-    return stamp, rest + text[end:]
+        of_date = [max(map(date.span, names)) for names in _OF_DATE]
+        minute = (*of_date, clock.span("hour"), clock.span("minute"), clock.span("half"))
+        places.append(StampPlace(date.start(), minute, clock.span("second"), clock.span("part"), clock.end()))
+    return tuple(places)
 
 
-def _stamp(date: re.Match[str], clock: re.Match[str]) -> Stamp | None:
-    year, month, day = 1970, 1, 1
-    if date.lastgroup is not None:
-        year = int(date["y"] or date["y2"] or 1970)
-        month = (
-            _MONTHS.index(date["name"]) + 1
-            if date["name"]
-            else int(date["m"] or date["m2"] or date["m3"] or date["m4"])
-        )
-        day = int(date["d"] or date["d2"] or date["d3"] or date["d4"] or date["d5"])
-    if not (year >= MINYEAR and 1 <= month <= 12 and 1 <= day <= 31):
+def stamp_at(text: str, places: Sequence[StampPlace]) -> Stamp | None:
+    """The last time stamp at some places; None without one that can be."""
+    for begin, minute, (second, end), (first, last), _ in reversed(places):
+        minute_s = _minute_s(text[begin:second], text[slice(*minute[-1])], begin, minute)
+        if minute_s is not None:
+            part = text[first:last]
+            whole = minute_s + int(text[second:end])
+            return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _minute_s(text: str, half: str, begin: int, places: tuple[Span, ...]) -> int | None:
+    """Seconds since 1970 at a minute whose text begins there in its line; None where there is no such day."""
+    year, month, name, day, hour, minute = (text[max(0, a - begin) : max(0, b - begin)] for a, b in places[:-1])
+    y, m, d = int(year or 1970), _MONTHS.index(name) + 1 if name else int(month or 1), int(day or 1)
+    if m > 12 >= d:  # "13/09/24": the day first
+        m, d = d, m
+    if not (y >= MINYEAR and 1 <= m <= 12 and 1 <= d <= 31):
         return None
-    hour = int(clock["hour"]) % (12 if clock["half"] else 24) + (12 if clock["half"] == "P" else 0)
-    whole = timegm((year, month, day, hour, int(clock["minute"]), int(clock["second"])))
-    part = clock["part"] or ""
-    return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
+    h = int(hour) % (12 if half else 24) + (12 if half == "P" else 0)
+    return timegm((y, m, d, h, int(minute), 0))
 
 
 def number(value: str | None) -> float | None:

@@ -33,29 +33,23 @@ from ddprof.slices.training_logs.reading.counting import (
     epoch_at,
     of_training,
     rises,
+    since_epoch_began,
     with_time,
 )
 from ddprof.slices.training_logs.reading.epochs import EpochLines
-from ddprof.slices.training_logs.reading.fields import fields_of
-from ddprof.slices.training_logs.reading.iterations import LoggedRecord, stride
+from ddprof.slices.training_logs.reading.fields import value_at
+from ddprof.slices.training_logs.reading.iterations import NOWHERE, LoggedRecord, stride
 from ddprof.slices.training_logs.reading.kinds import (
     PLACES,
     Numbers,
     TimeKind,
-    clock_of,
-    counters_of,
-    epoch_of,
+    clock_at,
     is_counter,
-    times_of,
+    numbers_of,
+    times_at,
 )
-from ddprof.slices.training_logs.reading.lines import (
-    EVALUATION,
-    OF_TRAINING,
-    TRAINED,
-    LogLine,
-    Stamp,
-    stamped,
-)
+from ddprof.slices.training_logs.reading.lines import LogLine, Stamp, stamp_at
+from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
 from ddprof.slices.training_logs.reading.times import GRAINS
 
 WRITER = "lines of a training loop"
@@ -65,9 +59,9 @@ _FEWEST_RISING = 8
 _MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run of those that published theirs
 _ALIKE = 0.1  # relative: times as printed, against the clock of their lines
 _STEADY = 0.2  # relative, from decile to decile: a ratio that is the same in all lines
+# "|    time_elapsed    | 23       |" of Stable-Baselines3 and its forebears
+_VALUE = re.compile(r"\|\s{1,20}(?P<name>[\w/ ]{1,40}?)\s{1,40}\|\s{1,20}(?P<value>\d[\d.e+-]{0,20})\s{1,40}\|\s*$")
 _CELLS, _CELL = re.compile(r"\s*[,;|\t]\s*|\s{2,}"), re.compile(r"-?\d[\d.eE+-]*|nan|-")
-_OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
-_RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
 
 
 class LoopLines:
@@ -85,51 +79,71 @@ class LoopLines:
         self._last: dict[str, int] = {}
         self._rising: Counter[str] = Counter()
         self._columns: list[str] = []  # of a table whose rows follow
+        self._values: dict[str, str] = {}  # of a table with a row for each
         self._undated_s = self._days_s = 0.0  # of a clock without a date: where it was, and what passed in days
         self._explicit = 0  # lines with a time of one iteration
         self.epochs = EpochLines()
+        self.in_epoch = 0  # iterations that the lines count to in each epoch, once `times` is asked; 0: unknown
         self.are_means = False  # of the iterations since the line before, once `times` is asked
 
     def take(self, line: LogLine) -> bool:
         """Read the next line; True where it is of an iteration."""
-        text = self._row(line.prefix + line.text)  # "Epoch:" before a bracket looks like the name of a host
-        if "<" in text and ("it/s" in text or "s/it" in text):
-            return False  # a bar, whose rate is of its last few iterations
-        stamp, bare = stamped(text)
-        bare = bare.replace(line.who, "", 1) if line.who.startswith("[") else bare
+        return self.take_text(line.prefix + line.text, line.who)
+
+    def take_text(self, text: str, who: str, shape: LoopShape | None = None) -> bool:
+        """Read the whole text of the next line, of a shape that may be known."""
+        if text.startswith("|") and (row := _VALUE.match(text)) is not None:
+            return self._of_table(row["name"], row["value"])
+        if shape is None or self._columns:
+            shape = loop_shape(text := self._row(text), who)
+        if shape.is_bar:
+            return False
+        stamp = stamp_at(text, shape.stamps)
         if stamp is not None and stamp.s < _DAY_S:
             stamp = self._on_its_day(stamp)
-        fields = fields_of(bare)
-        counters, end = counters_of(fields)
-        epoch, clock = epoch_of(fields), clock_of(fields) or stamp
+        epoch = value_at(text, shape.epoch.spans) if shape.epoch else None
+        clock = (clock_at(text, shape.clocks) if shape.clocks else None) or stamp
         self.epochs.note(epoch)
-        evaluates = EVALUATION.search(bare, 0, end or len(bare))
-        if evaluates is not None and TRAINED.search(bare, 0, evaluates.start()) is None:
-            self._head.pop(line.who, None)
+        if shape.evaluates:
+            self._head.pop(who, None)
             return False
-        times, waits = times_of(fields)
-        line_read = LoopLine(counters, epoch, self.epochs.noted, _rank(text), clock, times, waits)
-        trains = "loss" in bare or _OF_TRAINING.search(bare) is not None
+        counters = numbers_of(text, shape.counters)
+        times, waits = times_at(text, shape.timed)
+        rank = one_rank(text[slice(*shape.rank)]) if shape.rank != NOWHERE else None
+        line_read = LoopLine(counters, epoch, self.epochs.noted, rank, clock, times, waits)
         if not counters:
-            self.epochs.take(bare, epoch, clock, times)
-        is_explicit = any(kind <= TimeKind.RATE for kind, _ in times)
+            self.epochs.take(shape.bare, epoch, clock, times)
+        return self._note(who, line_read, shape.trains)
+
+    def _note(self, who: str, line: LoopLine, trains: bool) -> bool:
+        times, counters = line.times, line.counters
+        is_explicit = bool(times) and any(kind <= TimeKind.RATE for kind, _ in times)
         self._trains |= trains
-        above, self._above = self._above, line_read if times and not counters else None
-        if not counters and (line.who in self._head or not (trains and is_explicit)):
-            return self._is_below(line.who, line_read)
+        above, self._above = self._above, line if times and not counters else None
+        if not counters and (who in self._head or not (trains and is_explicit)):
+            return self._is_below(who, line)
         if counters:
-            self._head[line.who], self._heads = line_read, self._heads + 1
-        risen = above is not None and bool(counters) and not times and self._join(above, line_read, 1)
+            self._head[who], self._heads = line, self._heads + 1
+        risen = above is not None and bool(counters) and not times and self._join(above, line, 1)
         if not trains:
             return risen
         if times:
-            self._timed.append(line_read)
-        elif clock is not None:
-            self._clocked.append(line_read)
+            self._timed.append(line)
+        elif line.clock is not None:
+            self._clocked.append(line)
         else:
             return risen
         self._explicit += is_explicit
         return self._count(counters) or risen or bool(times)  # a line of settings counts nothing
+
+    def _of_table(self, name: str, value: str) -> bool:
+        """Take a row of a table that has one for each value: the rows before it are a line where a name comes again."""
+        if name not in self._values:
+            self._values[name] = value
+            return False
+        said = ", ".join(f"{of}: {at}" for of, at in self._values.items())
+        self._values = {name: value}
+        return self.take_text(f"train {said}", "")
 
     def _on_its_day(self, stamp: Stamp) -> Stamp:
         """A clock without a date, which midnight sets back; lines of other writers are a little out of order."""
@@ -171,10 +185,13 @@ class LoopLines:
 
     def _count(self, counters: Numbers) -> bool:
         """True where a counter has risen."""
-        risen = [key for key, (number, _) in counters.items() if number > self._last.get(key, number)]
-        self._rising.update(risen)
-        self._last |= {key: number for key, (number, _) in counters.items()}
-        return bool(risen)
+        is_risen = False
+        for key, (number, _) in counters.items():
+            if number > self._last.get(key, number):
+                self._rising[key] += 1
+                is_risen = True
+            self._last[key] = number
+        return is_risen
 
     @property
     def is_training(self) -> bool:
@@ -205,11 +222,17 @@ class LoopLines:
         numbers = [line.counters[counter][0] for line in lines]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
             return _since_the_start(lines, counter, (kind, name)), *_waits(lines, counter, median(ms))
+        if not any(line.clock for line in lines) and (each := since_epoch_began(numbers, ms)) is not None:
+            self.are_means = True
+            return list(_records(lines, counter, each)), *_waits(lines, counter, median(ms))
         holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
             return list(_records(lines, counter, [None] * len(lines))), [], []
         self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or max(holds, ended) > 1
         times_ms = [time / ((holds or 1) * parts) for time in ms]
+        (of, often), *_ = Counter(line.counters[counter][1] for line in lines).most_common(1)
+        again = sum(after < before for before, after in pairwise(numbers))
+        self.in_epoch = int(of) if of and again and often == len(lines) and holds == 1 else 0
         waits = _waits(lines, counter, median(ms), parts)
         return list(_records(lines, counter, times_ms, samples)), *waits
 
@@ -321,14 +344,6 @@ def _records(
         if time is None or time > 0:
             yield LoggedRecord(number // samples, time, line.clock, goes_on=goes_on, left=left)
         before = line
-
-
-def _rank(text: str) -> int | None:
-    """Number of the rank that writes a line, as the line or its launcher says."""
-    if not ("ank" in text or "efault" in text or text[:1] in " \t0123456789"):
-        return None  # cheaper than the search
-    rank = _RANK.search(text)
-    return None if rank is None else one_rank(rank["named"] or rank["prefixed"])
 
 
 def _waits(

@@ -18,11 +18,13 @@ from statistics import median
 
 from ddprof.readers.numbers import one_float, one_int
 from ddprof.slices.training_logs.model import LoggedDevices, LoggedTransports
+from ddprof.slices.training_logs.reading.lines import LogLine
 
 _MFU = re.compile(
     r"\bmfu(?:[:=]? ?(?P<after>\d[\d.]{0,12}) ?%|\(%\)\"?: ?(?P<of>\d[\d.]{0,12}))"
     r"|(?P<before>\d[\d.]{0,12})% (?:bf16 )?MFU\b"
 )
+_BEFORE_MFU = 24  # characters of such a match
 _MEMORY = re.compile(r"\bmemory: ? ?[\d.]{1,12}GiB\((?P<percent>[\d.]{1,12})%\)")
 # torchtitan counts since the start, DeepSpeed since the step before.
 _RETRIES = re.compile(
@@ -30,6 +32,9 @@ _RETRIES = re.compile(
 )
 
 _SKIPPED = re.compile(r"\bstep=(?P<steps>\d{1,12}), skipped=(?P<skipped>\d{1,12}),")
+
+
+OF_DEVICES = ("mfu", "MFU", "memory: ", ", skipped=", "alloca")
 
 
 class DeviceLines:
@@ -41,11 +46,13 @@ class DeviceLines:
         self._retries, self._since_start = 0, 0
         self._skipped = 0, 0
 
-    def take(self, text: str) -> None:
+    def take(self, line: LogLine) -> None:
         """Read the next line."""
-        if ("mfu" in text or "MFU" in text) and (mfu := _MFU.search(text)) is not None:
+        text = line.text
+        at = text.lower().find("mfu")
+        if at >= 0 and (mfu := _MFU.search(text, max(0, at - _BEFORE_MFU))) is not None:
             self._mfu.append(one_float(mfu["after"] or mfu["of"] or mfu["before"]) or 0.0)
-        if "memory: " in text and (memory := _MEMORY.search(text)) is not None:
+        if (at := text.find("memory: ")) >= 0 and (memory := _MEMORY.search(text, at)) is not None:
             self._memory = max(self._memory, one_float(memory["percent"]) or 0.0)
         if ", skipped=" in text and (skipped := _SKIPPED.search(text)) is not None:
             self._skipped = one_int(skipped["skipped"]), one_int(skipped["steps"])
@@ -75,6 +82,9 @@ _BANDWIDTH = re.compile(r"# Avg bus bandwidth\s{0,8}: (?P<value>\d[\d.]{0,12})")
 _WARNING = re.compile(r"NCCL WARN (?P<said>.{1,200})")
 
 
+OF_TRANSPORTS = ("NCCL", "bus bandwidth")
+
+
 class TransportLines:
     """Collects such lines of one log."""
 
@@ -85,8 +95,9 @@ class TransportLines:
         self._warnings: list[str] = []
         self._bandwidth: float | None = None
 
-    def take(self, text: str) -> None:
+    def take(self, line: LogLine) -> None:
         """Read the next line."""
+        text = line.text
         if "NCCL INFO" in text:
             if (channel := _CHANNEL.search(text)) is not None:
                 self._channels[channel["kind"]] += 1

@@ -26,7 +26,7 @@ from functools import lru_cache
 
 from ddprof.readers.numbers import one_rank
 from ddprof.slices.training_logs.model import RankReading, TimerReading
-from ddprof.slices.training_logs.reading.lines import time_ms
+from ddprof.slices.training_logs.reading.lines import LogLine, time_ms
 
 _HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")
 _ALL_HEAD = re.compile(r"(?<!\w)times across ranks \(ms\):")
@@ -44,6 +44,7 @@ _PHASE = re.compile(
     r"|• (?P<nemo>[\w/]{1,80}): (?P<nemo_s>[\d.]{1,20})s \([\d.]{1,6}%\)"
 )
 _PROFILED = re.compile(r"^(?P<name>fwd|bwd|step) latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>[mu]?s)\b")
+WORDS = ("across ranks (ms)", "time (ms) |", "timing_s/", "|E2E latency=", "• ", " latency: ")
 _EACH_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3}
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
 _MICROSTEP = "_microstep"
@@ -59,7 +60,7 @@ class TimerLines:
         self.readings: list[TimerReading] = []
         self.by_rank: list[RankReading] = []
         self.writers: set[str] = set()
-        self._open: dict[str, tuple[str, int]] = {}  # who -> the kind of block that its next lines are of, its number
+        self.open: dict[str, tuple[str, int]] = {}  # who -> the kind of block that its next lines are of, its number
         self._timer: dict[str, str] = {}  # who -> the timer that its next ranks are of
         self._blocks: dict[tuple[str, str], int] = defaultdict(int)
         self._since = 0  # lines since the last row
@@ -67,14 +68,15 @@ class TimerLines:
     @property
     def reads_on(self) -> bool:
         """True where the next lines may be timers."""
-        return bool(self._open) and self._since < _MOST_BETWEEN
+        return bool(self.open) and self._since < _MOST_BETWEEN
 
-    def take(self, who: str, text: str) -> None:
+    def take(self, line: LogLine) -> None:
         """Read the next line."""
+        who, _, text = line
         if "across ranks (ms)" in text:
             self._begin(who, text)
         elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
-            self._open.pop(who, None)
+            self.open.pop(who, None)
             self._flat(who, text, flat)
         elif "timing_s/" in text or "|E2E latency=" in text or "• " in text:
             self._phases(who, text)
@@ -84,27 +86,27 @@ class TimerLines:
                 block = self._next("profile", profiled["name"])
                 self.readings.append(TimerReading(profiled["name"], block, ms, None, False))
                 self.writers.add("DeepSpeed")
-        elif who in self._open:
+        elif who in self.open:
             self._go_on(who, text)
 
     def _begin(self, who: str, text: str) -> None:
         kind = "rows" if _HEAD.search(text) else "ranks" if _ALL_HEAD.search(text) else ""
         if kind:
-            self._open[who] = kind, self._next(kind, "")
+            self.open[who] = kind, self._next(kind, "")
             self._since = 0
             self._timer.pop(who, None)
-            self._rows(self._open[who][1], text.split("across ranks (ms):", 1)[1])
+            self._rows(self.open[who][1], text.split("across ranks (ms):", 1)[1])
 
     def _next(self, kind: str, of: str) -> int:
         self._blocks[kind, of] += 1
         return self._blocks[kind, of]
 
     def _go_on(self, who: str, text: str) -> None:
-        kind, block = self._open[who]
+        kind, block = self.open[who]
         self._since += 1
         if kind == "rows":
             if not self._rows(block, text) and " iteration " in text:
-                del self._open[who]
+                del self.open[who]
         elif (match := _RANK.match(text)) is not None and who in self._timer:
             rank, ms = one_rank(match["rank"]), time_ms(match["ms"])
             self._since = 0
@@ -114,7 +116,7 @@ class TimerLines:
         elif (named := _NAME.match(text)) is not None:
             self._timer[who] = named["name"]
         else:
-            del self._open[who]
+            del self.open[who]
 
     def _rows(self, block: int, text: str) -> bool:
         match = None

@@ -13,6 +13,7 @@ from ddprof.readers.source import Source
 from ddprof.slices.training_logs.findings.explain import explain_tables
 from ddprof.slices.training_logs.format import FORMAT
 from ddprof.slices.training_logs.model import LogReport, TrainingLog
+from ddprof.slices.training_logs.reading import shapes
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.slices.training_logs.reading.read import read_training_log
 
@@ -37,6 +38,7 @@ MEANS = [
     (steps((1, "10", "900"), (2, "11", "1400"), (3, "12", "1300")), [900, 1400, 1300], 0),  # clock too coarse
 ]
 ENDS = [line.split(" => ") for line in (SAMPLES[0].parent / "ends.txt").read_text().splitlines()]
+TOLD = [line.split(" => ") for line in (SAMPLES[0].parent / "told.txt").read_text().splitlines()]
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
 PRINTED = [tuple(line.split(" | ", 3)) for line in (SAMPLES[0].parent / "printed.txt").read_text().splitlines()]
 CLOCKS = (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()
@@ -86,6 +88,12 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
 @pytest.mark.parametrize(("error", "end"), ENDS)
 def test_what_a_log_ends_in(tmp_path: Path, error: str, end: str) -> None:
     assert read(tmp_path, "import torch\n" + end.replace("\\n", "\n")).error == error
+
+
+@pytest.mark.parametrize(("told", "log"), TOLD)
+def test_what_is_told_of_a_log(tmp_path: Path, told: str, log: str) -> None:
+    log = log.replace("\\n", "\n").replace("\\x1b", "\x1b")
+    assert FORMAT.recognise(Sample(log.encode())) and told in explained(tmp_path, log).sentence
 
 
 def test_what_an_iteration_line_says_beside_its_time_and_timers_of_the_step_stand_for_those_of_micro_steps() -> None:
@@ -140,8 +148,12 @@ def test_launchers_collectors_and_colours_change_no_number(tmp_path: Path, path:
 
 
 def test_two_ranks_that_write_one_file_line_by_line(tmp_path: Path) -> None:
-    rows = "  forward-backward .: (1.00, 2.00)", "  optimizer .: (3.00, 4.00)"
-    first = ["(min, max) time across ranks (ms):", *rows, ""]
+    first = [
+        "(min, max) time across ranks (ms):",
+        "  forward-backward .: (1.00, 2.00)",
+        "  optimizer .: (3.00, 4.00)",
+        "",
+    ]
     second = ["times across ranks (ms):", "  forward-compute:", "     rank  0: 5.00", "     rank  1: 6.00"]
     log = read(tmp_path, "".join(f"[default0]:{a}\n[default1]:{b}\n" for a, b in zip(first, second, strict=True)))
     told = [(r.name, r.shortest_ms, r.longest_ms) for r in log.timers]
@@ -185,9 +197,10 @@ def test_a_cut_keeps_the_numbers_before_it(data: st.DataObject, tmp_path_factory
 @given(data=st.data())
 def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     of_loops = st.sampled_from(sorted(LOOPS)).map(lambda name: (HEADS.get(name, "") + loop(LOOPS[name])).encode())
-    content = bytearray(data.draw(st.sampled_from(SAMPLES).map(Path.read_bytes) | of_loops))
-    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), st.integers(0, 255)), max_size=30)):
-        content[at] = byte
+    content = bytearray(2 * data.draw(st.sampled_from(SAMPLES).map(Path.read_bytes) | of_loops))
+    byte = st.integers(0, 255) | st.integers(48, 57)  # or a digit
+    for at, other in data.draw(st.lists(st.tuples(st.integers(0, len(content) - 1), byte), max_size=30)):
+        content[at] = other
     file = tmp_path_factory.getbasetemp() / "damaged.log"
     file.write_bytes(bytes(content))
     try:
@@ -195,6 +208,9 @@ def test_damage_anywhere_is_no_traceback(data: st.DataObject, tmp_path_factory: 
     except NoUsableInput:
         return
     assert all(iteration.mean_ms > 0 for iteration in log.iterations)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes, "_fixed", lambda *_: None)  # every line on its own
+        assert repr(read(file)) == repr(log)
 
 
 @pytest.mark.parametrize(("writer", "number", "ms", "line"), PRINTED)

@@ -22,13 +22,6 @@ def test_channels_through_the_host_are_told(tmp_path: Path, via: str, said: str,
     assert [said for finding in report.findings for said in finding.evidence[1:]] == evidence
 
 
-def test_what_nccl_tests_measured_and_what_nccl_warns_of_is_told(tmp_path: Path) -> None:
-    warning = "NET/IB : Got completion from peer 10.0.0.1<5> with status=12"
-    text = f"h:9:9 [6] ib.cc:100 NCCL WARN {warning}\n# Avg bus bandwidth    : 28.2632 \n"
-    told = f"nccl-tests measured 28.3 GB/s of bus bandwidth. NCCL warns 1 time, first: {warning}."
-    assert explained(tmp_path, text).sentence == told
-
-
 def test_a_loss_that_is_no_number_is_told_where_it_stays_so(tmp_path: Path) -> None:
     broken, mended = ("2.1",) * 6 + ("nan",) * 12, ("nan",) * 12 + ("2.1",) * 6
     by_norm = (f"2.1 | grad_norm: {norm}" for norm in broken)

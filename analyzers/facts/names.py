@@ -145,7 +145,7 @@ is_launch = _naming(r"launch\w*kernel|kernel\w*launch")  # runtime calls that la
 # follow (triton_poi_fused_convolution_relu_0 adds the bias); lgamma is no mma, convert no convolution.
 is_gemm = _naming(
     r"^(?!triton_(?:poi|per|red|for)_).*(?:gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv(?!ert|ersion|ex)"
-    r"|wgrad|dgrad|fprop|winograd|(?<!ga)mma_|tensorop)",
+    r"|wgrad|dgrad|fprop|winograd|(?<!ga)mma_|tensorop|_[a-z]\d*cudnn_)",
     re.IGNORECASE | re.DOTALL,
 )
 

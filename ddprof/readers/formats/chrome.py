@@ -15,6 +15,7 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import OF_DEVICES
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import copy_name, device_kind, kind_of
@@ -91,7 +92,9 @@ def read_chrome(source: Source) -> RankTrace:
     rank = rank_beside(source) if rank is None else rank
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
     device = _device(processes[next(iter(devices)), None], spans) if devices else _host(processes, spans)
-    if any(event.category == _TORCH_ARROW for event in events):
+    named = {event.name for event in spans}
+    launches_work = any(event.category == _TORCH_ARROW for event in events) or any(map(OF_DEVICES.search, named))
+    if launches_work and not devices:  # on a GPU that was not recorded
         device = Device("cuda")
     return finish(source, columns, identity, device, notes)
 

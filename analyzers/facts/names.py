@@ -58,6 +58,7 @@ _OP_PATTERNS: tuple[tuple[str, str], ...] = (
 _OP_REGEX = tuple((OP_CODE[op], re.compile(pattern, re.IGNORECASE)) for op, pattern in _OP_PATTERNS)
 
 
+COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction|^TorchDynamo")  # host ranges
 PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
 _CHECKPOINT = re.compile(
     r"checkpoint|ckpt|state_dict|torch[._]save|torch[._]load|save_model|save_state|save_pretrained|\bevaluat|\bvalidat"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.names import ENGINE
+from ddprof.analyzers.facts.names import COMPILED, ENGINE, matches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
@@ -50,7 +50,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 def longest_operator(measures: Measures) -> tuple[str, float, float] | None:
     """The operator in which the ranks compute longest, with all that it calls on CPU ranks and else the innermost
     around the launch, its share of their steps, and the share of it that the first of several calls on each rank takes;
-    a kernel where no operator is recorded. None without either.
+    a kernel where no operator is recorded, or all of a compiled graph. None without either.
     """
     spent_ns: Counter[str] = Counter()
     first_ns: Counter[str] = Counter()
@@ -77,7 +77,9 @@ def _computing(facts: RankFacts) -> tuple[Array, Array]:
     else:
         ops = facts.device_ops.take(np.flatnonzero(facts.device_ops["work"] == Work.COMPUTE))
         start, lasting = ops["start_ns"], ops["end_ns"] - ops["start_ns"]
-        names = np.where(ops["operator"] == NO_STRING, ops["name"], ops["operator"])
+        is_named = ops["operator"] != NO_STRING
+        is_named[is_named] = ~matches(COMPILED, facts.strings)[ops["operator"][is_named]]
+        names = np.where(is_named, ops["operator"], ops["name"])
     inside = intervals.contains(facts.steps.bounds, start)
     return names[inside], lasting[inside]
 

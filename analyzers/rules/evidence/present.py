@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ddprof.analyzers.facts.names import COMPILED
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.findings import Fix
 
-_COMPILED = re.compile(
-    r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction|^TorchDynamo"  # host ranges of torch.compile
-    r"|^triton_(?:poi|per|red|tem|for)_"  # kernels that Inductor generates
-)
+_OF_INDUCTOR = re.compile(r"^triton_(?:poi|per|red|tem|for)_")  # kernels that it generates
 _GRAPHS = re.compile(r"^(?:cuda|hip|cu)GraphLaunch")
 _PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|c10d::")
 _TRAINS = re.compile(r"backward|bwd|dgrad|wgrad|optimizer", re.IGNORECASE)
@@ -45,7 +43,7 @@ def present_in(job: JobFacts) -> Practice:
     return Practice(
         is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
         trains=_some(_TRAINS, names),
-        is_compiled=_some(_COMPILED, names),
+        is_compiled=_some(COMPILED, names) or _some(_OF_INDUCTOR, names),
         launches_graphs=_some(_GRAPHS, names),
         has_cuda_graphs=job.ranks[0].device.kind == "cuda",
         has_inductor=job.ranks[0].device.kind in _INDUCTOR,

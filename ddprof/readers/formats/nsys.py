@@ -114,7 +114,7 @@ def process_parts(source: Source) -> list[str]:
 
 def _kernel_launches(database: Database) -> int:
     """Number of recorded calls that launch a kernel."""
-    if not {_RUNTIME, "StringIds"} <= set(database.tables):
+    if "nameId" not in database.columns(_RUNTIME) or not {"id", "value"} <= database.columns("StringIds"):
         return 0
     query = f"SELECT COUNT(*) FROM {_RUNTIME} JOIN StringIds ON id = nameId WHERE value LIKE '%LaunchKernel%'"
     return one_int(database.rows(query)[0][0])

@@ -18,18 +18,21 @@ _PYTORCH_STEP = re.compile(r"ProfilerStep")
 _INDUCTOR = ("cuda", "rocm", "xpu")  # torch.compile documentation; others bring compilers of their own
 # Formats of other frameworks, whose steps the reader marks as PyTorch's profiler does.
 _OTHER_FRAMEWORKS = ("xplane",)
+OF_ANY_FRAMEWORK = ("launches", "batch size")  # settings of fixes that are said in no framework's words
 
 
 @dataclass(frozen=True)
 class Practice:
     """Features that the recording shows, whatever the settings say.
 
-    `is_pytorch`: False for other programs, which PyTorch settings cannot change. `trains`: False for inference, without
-    backward passes and optimizer steps. `has_cuda_graphs`: the accelerator supports CUDA graphs. `has_inductor`: the
-    compiler that torch.compile uses without further words generates code for it.
+    `is_pytorch`: False for other programs, which PyTorch settings cannot change; `is_of_xla`: of these, JAX and
+    TensorFlow. `trains`: False for inference, without backward passes and optimizer steps. `has_cuda_graphs`: the
+    accelerator supports CUDA graphs. `has_inductor`: the compiler that torch.compile uses without further words
+    generates code for it.
     """
 
     is_pytorch: bool
+    is_of_xla: bool
     trains: bool
     is_compiled: bool
     launches_graphs: bool
@@ -42,6 +45,7 @@ def present_in(job: JobFacts) -> Practice:
     names = {name for facts in job.ranks for name in facts.strings}
     return Practice(
         is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
+        is_of_xla=of_other_framework(job),
         trains=_some(_TRAINS, names),
         is_compiled=_some(COMPILED, names) or _some(_OF_INDUCTOR, names),
         launches_graphs=_some(_GRAPHS, names),

@@ -62,10 +62,10 @@ def _read(source: Source) -> RankTrace:
     device = next((plane for plane in devices if source.part in (None, _part(plane))), None)
     columns = EventColumns()
     others = [plane for plane in devices if plane is not device]
-    elsewhere = [plane.spans(line).correlation for plane in others for _, (line, _) in _work(plane)]
-    called = np.unique(np.concatenate([[NULL], *elsewhere]))[1:]  # for other devices
-    has_marks = _host(columns, [plane for plane in planes if plane.name in _HOST], called)
-    _calls(columns, [plane for plane in planes if plane.name in _CALLS], called)
+    called = {at for plane in others for _, (line, _) in _work(plane) for at in plane.correlations(line)} - {NULL}
+    elsewhere = np.array(sorted(called), np.int64)
+    has_marks = _host(columns, [plane for plane in planes if plane.name in _HOST], elsewhere)
+    _calls(columns, [plane for plane in planes if plane.name in _CALLS], elsewhere)
     if device is not None:
         _device(columns, device, has_marks)
         notes = [*notes, *_without_work(columns, device, source)]
@@ -272,6 +272,11 @@ class Plane:
         keep = (length > 0) & np.array([not name.startswith(_NOISE) for name in names], bool)
         order = np.lexsort((-spans.dur_ns, spans.start_ns))
         return spans.take(order[keep[order]])
+
+    def correlations(self, line: Any) -> Iterator[int]:
+        """The numbers that tie the events of a line to calls."""
+        keys = {key for key, name in self._stats.items() if name == "correlation_id"}
+        return (_integer(stat) for event in line.events for stat in event.stats if stat.metadata_id in keys)
 
 
 def leaves(spans: Spans) -> Array:

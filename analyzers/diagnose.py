@@ -14,7 +14,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.rules.evidence.present import is_new, of_other_framework
+from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.same_result import checked
 from ddprof.analyzers.settings.advised import out_of_reach, planned
@@ -227,9 +227,9 @@ def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measu
 
 
 def _fixes(candidate: Candidate, measures: Measures, pricer: Pricer) -> tuple[Fix, ...]:
-    if of_other_framework(measures.job):
-        return ()
-    return tuple(checked(fix, measures) for fix in planned(tuple(filter(is_new, candidate.fixes)), pricer))
+    of_torch = not of_other_framework(measures.job)
+    fixes = tuple(fix for fix in candidate.fixes if is_new(fix) and (of_torch or fix.setting in OF_ANY_FRAMEWORK))
+    return tuple(checked(fix, measures) for fix in planned(fixes, pricer))
 
 
 def _what_if(

@@ -14,7 +14,7 @@ from ddprof.findings import Alters, Fix
 CONDITIONS: Mapping[Alters, str] = {
     Alters.REDUCTIONS: "Check first that nothing zeroes or reads gradients between these backward passes",
     Alters.UPDATES: "Check first that learning rate and schedule suit the larger batch",
-    Alters.PRECISION: "Check first that the loss still falls as before: precision is lower",
+    Alters.PRECISION: "Check first that loss and outputs stay as good: precision is lower",
     Alters.ORDER: "Check first that no file, server or other process relies on ranks waiting there",
     Alters.VALUES: "Check first that loss, schedule and early stopping do not read these values",
     Alters.BUFFERS: "Check first that only rank 0 evaluates and saves, and that training reads no buffer that changes",

@@ -10,7 +10,7 @@ from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.facts.work import lost_device
 from ddprof.analyzers.job.efficiency import longest_operator
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import COMMUNICATION_ONLY, computes_after_start_up, out_of_scope
+from ddprof.analyzers.job.scope import COMMUNICATION_ONLY, MOST, computes_after_start_up, out_of_scope
 from ddprof.analyzers.job.steps.left_out import mean_step_ns, none_is_steady
 from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced
@@ -191,7 +191,11 @@ def _longest(measures: Measures, where: str = "") -> str:
     is recorded.
     """
     longest = longest_operator(measures)
-    return "" if longest is None else f"; {where}the longest operator, {longest[0]}, takes {format_share(longest[1])}"
+    if longest is None:
+        return ""
+    name, share, first = longest
+    once = f", mostly its first call ({format_share(first)})" if first > MOST else ""
+    return f"; {where}the longest operator, {name}, takes {format_share(share)}{once}"
 
 
 def _words(cause: str, measures: Measures) -> str:

@@ -181,6 +181,12 @@ def _above_work(trace: RankTrace) -> Array:
     return np.concatenate((external[rows], external[launch[launch >= 0]], external[called]))
 
 
+def knows_all_work(trace: RankTrace) -> bool:
+    """True where the calls behind the device's work were recorded, and none launches a kernel."""
+    called = matches(_GRAPH, trace.strings) | is_launch(trace.strings)
+    return bool((launch_rows(trace)[device_rows(trace)] >= 0).any()) and not len(rows_of(trace, Kind.RUNTIME, called))
+
+
 def _ended_early(trace: RankTrace, steps: Table) -> Array:
     """Mask of steps in which the record of runtime calls, or of operators, has ended; shape (steps,).
 
@@ -202,7 +208,8 @@ def _ended_early(trace: RankTrace, steps: Table) -> Array:
         np.maximum.at(last_ns, step, at)
         tail_ns = steps["end_ns"] - last_ns
         before = np.flatnonzero(held[:last])
-        fewer = len(before) and held[last] < (1 - FEWER_SHARE) * held[before].min()
+        fewest = held[before].min() if len(before) else 0
+        fewer = held[last] < min((1 - FEWER_SHARE) * fewest, fewest - MIN_LOST + 1)
         ended[last] |= last + 1 < count or bool(fewer and tail_ns[last] > tail_ns[before].max())
     return ended
 

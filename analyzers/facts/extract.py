@@ -10,6 +10,7 @@ from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import (
     complete_steps,
     device_clock_note,
+    knows_all_work,
     lost_calls_note,
     lost_marks_note,
     lost_pairs_note,
@@ -129,10 +130,14 @@ def _of_host(trace: RankTrace, main: int | None, threads: Array, steps: Table) -
 
 
 def _counts(trace: RankTrace, ops: Table, steps: Table, whole: bool) -> dict[str, int]:
-    """Numbers of events of the file by kind, the mean number of operators in a step of the host, and 1 for `whole`."""
+    """Numbers of events of the file by kind, the mean number of operators in a step of the host, and 1 for `whole`.
+    Other work counts as kernels where the program is known to launch none.
+    """
     kind, marks = trace.events["kind"], intervals.union(steps["mark_ns"], steps["mark_end_ns"])
     inside = intervals.contains(marks, trace.events["ts_ns"][kind == Kind.CPU_OP])
     counts = {"events": len(kind), "device_ops": len(ops), "kernels": int((kind == Kind.KERNEL).sum())}
+    if not counts["kernels"] and knows_all_work(trace):
+        counts["kernels"] = len(ops)
     return {**counts, "whole": int(whole), "operators_per_step": int(inside.sum()) // max(1, len(steps))}
 
 

@@ -58,6 +58,7 @@ _OP_PATTERNS: tuple[tuple[str, str], ...] = (
 _OP_REGEX = tuple((OP_CODE[op], re.compile(pattern, re.IGNORECASE)) for op, pattern in _OP_PATTERNS)
 
 
+COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction|^TorchDynamo")  # host ranges
 PIPELINE_GROUP = re.compile(r"(^|[_\W])(pp|pipe(line)?)([_\W\d]|$)|pipeline_model|PIPELINE", re.IGNORECASE)
 _CHECKPOINT = re.compile(
     r"checkpoint|ckpt|state_dict|torch[._]save|torch[._]load|save_model|save_state|save_pretrained|\bevaluat|\bvalidat"
@@ -145,7 +146,7 @@ is_launch = _naming(r"launch\w*kernel|kernel\w*launch")  # runtime calls that la
 # follow (triton_poi_fused_convolution_relu_0 adds the bias); lgamma is no mma, convert no convolution.
 is_gemm = _naming(
     r"^(?!triton_(?:poi|per|red|for)_).*(?:gemm|nvjet|cutlass|xmma|cublas|cijk|matmul|wgmma|conv(?!ert|ersion|ex)"
-    r"|wgrad|dgrad|fprop|winograd|(?<!ga)mma_|tensorop)",
+    r"|wgrad|dgrad|fprop|winograd|(?<!ga)mma_|tensorop|_[a-z]\d*cudnn_)",
     re.IGNORECASE | re.DOTALL,
 )
 

@@ -102,4 +102,5 @@ def content_of(facts: RankFacts) -> str:
     weight = np.where(copies, ops["size_bytes"] if has_sizes else ops["end_ns"] - ops["start_ns"], 0)
     if down.any() and weight[state].sum() > MOST * weight.sum():
         return STATE
-    return OTHER if weight[state | down].sum() > MOST * weight.sum() else BATCHES
+    is_fed = bool((ops["work"] == Work.COMPUTE).any())  # batches are for a model
+    return BATCHES if is_fed and weight[state | down].sum() <= MOST * weight.sum() else OTHER

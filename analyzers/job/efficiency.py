@@ -13,7 +13,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.names import ENGINE
+from ddprof.analyzers.facts.names import COMPILED, ENGINE, matches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.bus_factor import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
@@ -47,21 +47,26 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
     }
 
 
-def longest_operator(measures: Measures) -> tuple[str, float] | None:
+def longest_operator(measures: Measures) -> tuple[str, float, float] | None:
     """The operator in which the ranks compute longest, with all that it calls on CPU ranks and else the innermost
-    around the launch, and its share of their steps; a kernel where no operator is recorded. None without either.
+    around the launch, its share of their steps, and the share of it that the first of several calls on each rank takes;
+    a kernel where no operator is recorded, or all of a compiled graph. None without either.
     """
     spent_ns: Counter[str] = Counter()
+    first_ns: Counter[str] = Counter()
     for facts in measures.job.ranks:
         names, lasting_ns = _computing(facts)
-        kinds, which = np.unique(names, return_inverse=True)
+        kinds, first, which, calls = np.unique(names, return_index=True, return_inverse=True, return_counts=True)
         totals_ns = np.bincount(which, weights=lasting_ns, minlength=len(kinds))
-        spent_ns.update({facts.strings[k]: int(ns) for k, ns in zip(kinds.tolist(), totals_ns.tolist(), strict=True)})
+        once_ns = np.where(calls > 1, lasting_ns[first], 0)
+        for counted_ns, each_ns in ((spent_ns, totals_ns), (first_ns, once_ns)):
+            counted_ns.update({facts.strings[k]: int(ns) for k, ns in zip(kinds, each_ns, strict=True)})
     if not spent_ns:
         return None
     name, longest_ns = spent_ns.most_common(1)[0]
     steps_ns = sum(int((f.steps["end_ns"] - f.steps["start_ns"]).sum()) for f in measures.job.ranks)
-    return format_name(name.removeprefix(ENGINE)), min(1.0, longest_ns / steps_ns)  # streams run side by side
+    share = min(1.0, longest_ns / steps_ns)  # streams run side by side
+    return format_name(name.removeprefix(ENGINE)), share, first_ns[name] / max(longest_ns, 1)
 
 
 def _computing(facts: RankFacts) -> tuple[Array, Array]:
@@ -72,7 +77,9 @@ def _computing(facts: RankFacts) -> tuple[Array, Array]:
     else:
         ops = facts.device_ops.take(np.flatnonzero(facts.device_ops["work"] == Work.COMPUTE))
         start, lasting = ops["start_ns"], ops["end_ns"] - ops["start_ns"]
-        names = np.where(ops["operator"] == NO_STRING, ops["name"], ops["operator"])
+        is_named = ops["operator"] != NO_STRING
+        is_named[is_named] = ~matches(COMPILED, facts.strings)[ops["operator"][is_named]]
+        names = np.where(is_named, ops["operator"], ops["name"])
     inside = intervals.contains(facts.steps.bounds, start)
     return names[inside], lasting[inside]
 

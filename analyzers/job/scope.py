@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import Once
+from ddprof.analyzers.facts.model import Once, RankFacts
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING, start_up
 from ddprof.analyzers.facts.work import compute_work, each_computing, is_torn_host, lost_device, may_compute
 from ddprof.analyzers.job.model import JobFacts
@@ -44,7 +44,8 @@ def out_of_scope(job: JobFacts) -> str | None:
 
 def _hardly_computed(job: JobFacts) -> str | None:
     """Reason why a window without steps is no pace; None for others: of few operations that take next to none of it, or
-    all of it in one slice of a CPU, or whose operations lie together in next to none of it.
+    all of it in one slice of a CPU, or that one pause, which occurred once, parts for most of it; or whose operations
+    lie together in next to none of it.
     """
     computing = [each_computing(f) for f in job.ranks]
     if any(f.step_source != "inferred" or len(f.steps) != 1 for f in job.ranks) or not all(
@@ -55,11 +56,20 @@ def _hardly_computed(job: JobFacts) -> str | None:
     busy_ns = max(float(intervals.overlap(compute_work(f), *f.steps.bounds).sum()) for f in job.ranks)
     together_ns = max(int(ends_ns.max() - starts_ns.min()) for starts_ns, ends_ns in computing)
     wall_ns = max(float((f.steps["end_ns"] - f.steps["start_ns"]).sum()) for f in job.ranks)
-    is_few = operations < FEWEST_OPERATIONS and (busy_ns < WORTH_SAYING * wall_ns or wall_ns < SLICE_NS)
+    is_once = min(map(_longest_pause_ns, job.ranks)) > MOST * wall_ns
+    is_slow_start = is_once or busy_ns < WORTH_SAYING * wall_ns or wall_ns < SLICE_NS
+    is_few = operations < FEWEST_OPERATIONS and is_slow_start
     if not is_few and together_ns >= WORTH_SAYING * wall_ns:
         return None
     computed = f"{operations} operations, {format_us(busy_ns / 1e3)} of {format_us(wall_ns / 1e3)}"
     return f"too little was recorded: {computed}; record several steps"
+
+
+def _longest_pause_ns(facts: RankFacts) -> int:
+    """The longest time of the one step between two operations, without start-up."""
+    known = intervals.merge(compute_work(facts), start_up(facts.once, facts.steps))
+    start_ns, end_ns = intervals.complement(known, *(int(bound[0]) for bound in facts.steps.bounds))
+    return int((end_ns - start_ns).max(initial=0))
 
 
 @remembered

@@ -132,7 +132,10 @@ def _pace_the_step(measures: Measures) -> bool:
 def _fixes(practice: Practice) -> Iterator[Fix]:
     """Fixes that make launches fewer or cheaper, without those the job already uses."""
     if not practice.is_pytorch:
-        yield Fix("launches", "fewer, larger kernels; a loop of equal launches captured as one graph", WHY, SOURCE)
+        graph = (
+            "the whole step in one jax.jit or tf.function" if practice.is_of_xla else "equal ones captured as one graph"
+        )
+        yield Fix("launches", f"fewer, larger kernels; {graph}", WHY, SOURCE)
     elif not practice.has_cuda_graphs:
         if practice.has_inductor and not practice.is_compiled:
             yield _compile("eager", PLAIN_COMPILE, "fuses kernels, so that fewer are launched")

@@ -151,13 +151,13 @@ def test_a_range_from_nothing_is_not_critical(
     assert severity_of(Finding("x", "x", ranks, share * 1e3, gain, confidence), 1e3, None) == severity
 
 
-def headline(folder: Path, waits_us: list[float]) -> str:
+def headline(folder: Path, waits_us: list[float], op: str = "aten::mm") -> str:
     """The headline of a run whose steps compute for 36 ms and wait so long for their batch."""
     script = Script()
     for step in script.steps(len(waits_us)):
         script.host("enumerate(DataLoader)#_Iter.__next__", 500.0 + waits_us[step], "user_annotation")
         for call in range(40):
-            script.launch(f"gemm{call % 5}", dur_us=900.0, op="aten::mm")
+            script.launch(f"gemm{call % 5}", dur_us=900.0, op=op)
         script.synchronise()
     return loaded([script], folder).report.verdict.headline
 
@@ -172,6 +172,7 @@ def test_of_three_steps_one_that_waits_is_said_beside_the_others(tmp_path: Path,
 def test_of_many_steps_or_of_two_that_wait_nothing_is_left_open(tmp_path: Path) -> None:
     assert "recurs" not in headline(tmp_path, [2e6, *[0.0] * 14])
     assert "waits for its data loader" in headline(tmp_path, [0.0, 170e3, 0.0, 170e3])
+    assert "operator, gemm0, takes" in headline(tmp_path, [0.0] * 4, "Torch-Compiled Region: 0/0")  # not all of a graph
 
 
 def test_a_fix_that_may_save_nothing_is_no_headline_and_not_denied(labelled: Runs) -> None:

@@ -6,13 +6,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ddprof.analyzers.facts.names import COMPILED
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.findings import Fix
 
-_COMPILED = re.compile(
-    r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction|^TorchDynamo"  # host ranges of torch.compile
-    r"|^triton_(?:poi|per|red|tem|for)_"  # kernels that Inductor generates
-)
+_OF_INDUCTOR = re.compile(r"^triton_(?:poi|per|red|tem|for)_")  # kernels that it generates
 _GRAPHS = re.compile(r"^(?:cuda|hip|cu)GraphLaunch")
 _PYTORCH = re.compile(r"^aten::|at::native::|^autograd::|^torch|c10d::")
 _TRAINS = re.compile(r"backward|bwd|dgrad|wgrad|optimizer", re.IGNORECASE)
@@ -20,18 +18,21 @@ _PYTORCH_STEP = re.compile(r"ProfilerStep")
 _INDUCTOR = ("cuda", "rocm", "xpu")  # torch.compile documentation; others bring compilers of their own
 # Formats of other frameworks, whose steps the reader marks as PyTorch's profiler does.
 _OTHER_FRAMEWORKS = ("xplane",)
+OF_ANY_FRAMEWORK = ("launches", "batch size")  # settings of fixes that are said in no framework's words
 
 
 @dataclass(frozen=True)
 class Practice:
     """Features that the recording shows, whatever the settings say.
 
-    `is_pytorch`: False for other programs, which PyTorch settings cannot change. `trains`: False for inference, without
-    backward passes and optimizer steps. `has_cuda_graphs`: the accelerator supports CUDA graphs. `has_inductor`: the
-    compiler that torch.compile uses without further words generates code for it.
+    `is_pytorch`: False for other programs, which PyTorch settings cannot change; `is_of_xla`: of these, JAX and
+    TensorFlow. `trains`: False for inference, without backward passes and optimizer steps. `has_cuda_graphs`: the
+    accelerator supports CUDA graphs. `has_inductor`: the compiler that torch.compile uses without further words
+    generates code for it.
     """
 
     is_pytorch: bool
+    is_of_xla: bool
     trains: bool
     is_compiled: bool
     launches_graphs: bool
@@ -44,8 +45,9 @@ def present_in(job: JobFacts) -> Practice:
     names = {name for facts in job.ranks for name in facts.strings}
     return Practice(
         is_pytorch=_some(_PYTORCH, names) or (not of_other_framework(job) and _some(_PYTORCH_STEP, names)),
+        is_of_xla=of_other_framework(job),
         trains=_some(_TRAINS, names),
-        is_compiled=_some(_COMPILED, names),
+        is_compiled=_some(COMPILED, names) or _some(_OF_INDUCTOR, names),
         launches_graphs=_some(_GRAPHS, names),
         has_cuda_graphs=job.ranks[0].device.kind == "cuda",
         has_inductor=job.ranks[0].device.kind in _INDUCTOR,

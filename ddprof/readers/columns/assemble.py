@@ -37,7 +37,7 @@ OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are wort
 
 # What only jobs on a GPU record on their hosts; AMD's libraries keep NCCL's name. Recurrent networks ask on CPUs, too,
 # whether cuDNN accepts their input (`aten::cudnn_is_acceptable`, the one such operator with a CPU version).
-_OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
+OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
 
 # Calls that give a device nothing to do. torch's profiler waits for the device when it stops, whatever the job used,
 # and loaders pin batches.
@@ -307,7 +307,7 @@ def runs_on_device(events: Table, strings: tuple[str, ...], backend: str | None)
     """True where the host's events are of a job on a GPU, recorded or not: NCCL or operators without a CPU version."""
     if backend == "nccl":
         return True
-    named = np.array([_OF_DEVICES.search(name) is not None for name in strings] or [False])
+    named = np.array([OF_DEVICES.search(name) is not None for name in strings] or [False])
     return bool(len(events)) and bool(named[events["name"]].any())
 
 
@@ -324,4 +324,4 @@ def missing_device_note(
     issue = f"{label}: {calls or arrows} kernel launches but no device events"
     if not calls and not arrows:
         issue = f"{label}: a job on a GPU, recorded without it (ProfilerActivity.CUDA)"
-    return [HealthNote(issue, "device time is unknown: this rank cannot be compared with the others", "error")]
+    return [HealthNote(issue, "device time is unknown", "error")]

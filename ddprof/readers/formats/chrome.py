@@ -15,6 +15,7 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import OF_DEVICES
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import copy_name, device_kind, kind_of
@@ -31,7 +32,12 @@ from ddprof.tables import NULL
 _DEVICE = re.compile(
     r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^COPY$|^(?:Ascend Hardware|HCCL$|NPU)\D*(\d*)", re.IGNORECASE
 )
-_HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d")  # TensorFlow's profiler, and its timeline
+_HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d|^CPU functions$")  # TensorFlow's profiler and timeline; PyTorch
+# PyTorch before 1.8.1 (torch/autograd/profiler.py): operators, and beside them how long each took on the device between
+# two events, idle time and the operators inside included.
+_TORCH, _TORCH_TIMED = "CPU functions", "CUDA functions"
+_TORCH_ARROW = "cpu_to_cuda"
+_TORCH_RANGE = re.compile(r"^(?!.*(?:::|Backward\d*$))")  # in files of 1.6 and later, whose operators are "aten::..."
 # TensorFlow's timeline (tensorflow/python/client/timeline.py): operators of a device as the host issues them, and sums
 # over its streams, which stand beside them as processes.
 _ISSUED = re.compile(r"^/job:.* Compute$")
@@ -62,7 +68,12 @@ def read_chrome(source: Source) -> RankTrace:
     """One file as one rank. Raises NoUsableInput where it holds no spans."""
     events, damage = load_events(source.path, source.member)
     processes, threads = _named(events, "process_name"), _named(events, "thread_name")
-    sums = {pid for (pid, _), name in processes.items() if name == _SUMMARY_PROCESS or _TIMELINE_SUM.search(name)}
+    processes |= {(event.pid, None): str(event.pid) for event in events if event.pid in (_TORCH, _TORCH_TIMED)}
+    sums = {
+        pid
+        for (pid, _), name in processes.items()
+        if name in (_SUMMARY_PROCESS, _TORCH_TIMED) or _TIMELINE_SUM.search(name)
+    }
     spans, unpaired = _spans([event for event in events if event.pid not in sums])
     if not spans:
         raise NoUsableInput(f"{source.label}: a trace without spans (only marks and counters)")
@@ -74,13 +85,17 @@ def read_chrome(source: Source) -> RankTrace:
     }
     streams = {pid: f"stream {of[1]}" for (pid, _), name in processes.items() if (of := _TIMELINE_STREAM.search(name))}
     threads |= {(span.pid, span.tid): streams[span.pid] for span in spans if span.pid in streams}
-    kept = _work(whole_collectives(spans, processes, threads, devices), threads, devices)
+    kept = _work(whole_collectives(_with_ranges(spans, processes), processes, threads, devices), threads, devices)
     used = _fill(columns, events, kept, threads, devices)
     notes = [*damage, *_notes(source, devices, used, unpaired)]
     rank = rank_in_name(source.member or source.path)
     rank = rank_beside(source) if rank is None else rank
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
     device = _device(processes[next(iter(devices)), None], spans) if devices else _host(processes, spans)
+    named = {event.name for event in spans}
+    launches_work = any(event.category == _TORCH_ARROW for event in events) or any(map(OF_DEVICES.search, named))
+    if launches_work and not devices:  # on a GPU that was not recorded
+        device = Device("cuda")
     return finish(source, columns, identity, device, notes)
 
 
@@ -145,6 +160,14 @@ def _fill(
             stream = _STREAM.match(name) or re.search(r"(\d{1,9})\D*$", name or str(tid))
             columns.name_track(pid, tid, name, devices[pid], int(stream[1]) if stream else 0)
     return used
+
+
+def _with_ranges(spans: list[TimelineEvent], processes: dict[tuple[Any, Any], str]) -> list[TimelineEvent]:
+    """The spans, with those that a PyTorch of old writes for ranges of the script told from its operators."""
+    if not any((span.pid, None) in processes and span.name.startswith("aten::") for span in spans):
+        return spans
+    is_range = [processes.get((s.pid, None)) == _TORCH and _TORCH_RANGE.match(s.name) for s in spans]
+    return [replace(s, category="user_annotation") if at else s for s, at in zip(spans, is_range, strict=True)]
 
 
 def _work(

@@ -23,6 +23,7 @@ from ddprof.readers.numbers import LARGEST_RANK, MAX_NS, lengths_ns, one_int
 from ddprof.readers.parts import part_identity
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
+from ddprof.units import format_count
 
 _KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 _GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"  # launches of CUDA graphs, whose kernels are in no table (nsys's default)
@@ -94,6 +95,12 @@ def process_parts(source: Source) -> list[str]:
             if table in database.tables
         ]
         calls = [f"{count:,} calls {of}" for count, of in counts if count]
+        launches = _kernel_launches(database)
+    if launches:
+        raise NoUsableInput(
+            f"{source.label}: {format_count(launches, 'launch call')} and no record of a kernel: what the device did "
+            "was not recorded; record again"
+        )
     if calls:  # the program ran, so the capture is not empty
         raise NoUsableInput(
             f"{source.label}: no kernels and no NVTX ranges beside {' and '.join(calls)}: the program gave a device no "
@@ -103,6 +110,14 @@ def process_parts(source: Source) -> list[str]:
         f"{source.label}: the capture is empty: no kernels and no NVTX ranges "
         "(the program did nothing while it was recorded, or tracing was off)"
     )
+
+
+def _kernel_launches(database: Database) -> int:
+    """Number of recorded calls that launch a kernel."""
+    if "nameId" not in database.columns(_RUNTIME) or not {"id", "value"} <= database.columns("StringIds"):
+        return 0
+    query = f"SELECT COUNT(*) FROM {_RUNTIME} JOIN StringIds ON id = nameId WHERE value LIKE '%LaunchKernel%'"
+    return one_int(database.rows(query)[0][0])
 
 
 def _device_times(database: Database) -> dict[tuple[int, int], float]:
@@ -359,8 +374,9 @@ def _environment(database: Database) -> dict[str, str]:
 def _device(database: Database, index: int | None) -> Device:
     table = "TARGET_INFO_GPU"
     present = database.columns(table)
-    if index is None or not database.count(table):
-        return Device("cuda" if index is not None else "cpu")
+    has_gpus = bool(database.count(table))
+    if index is None or not has_gpus:  # ranges without kernels, where there is a device: it was not recorded
+        return Device("cuda" if index is not None or has_gpus else "cpu")
     wanted = ("name", "totalMemory", "computeMajor", "computeMinor")
     fields = ", ".join(f if f in present else "NULL" for f in wanted)
     rows = database.rows(f"SELECT {fields} FROM {table}" + (" ORDER BY id" if "id" in present else ""))

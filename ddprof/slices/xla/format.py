@@ -61,8 +61,11 @@ def _read(source: Source) -> RankTrace:
     devices = _devices(planes)
     device = next((plane for plane in devices if source.part in (None, _part(plane))), None)
     columns = EventColumns()
-    has_marks = _host(columns, [plane for plane in planes if plane.name in _HOST])
-    _calls(columns, [plane for plane in planes if plane.name in _CALLS])
+    others = [plane for plane in devices if plane is not device]
+    called = {at for plane in others for _, (line, _) in _work(plane) for at in plane.correlations(line)} - {NULL}
+    elsewhere = np.array(sorted(called), np.int64)
+    has_marks = _host(columns, [plane for plane in planes if plane.name in _HOST], elsewhere)
+    _calls(columns, [plane for plane in planes if plane.name in _CALLS], elsewhere)
     if device is not None:
         _device(columns, device, has_marks)
         notes = [*notes, *_without_work(columns, device, source)]
@@ -95,8 +98,12 @@ def _devices(planes: list[Plane]) -> list[Plane]:
     return [plane for plane in planes if _DEVICE.match(plane.name) and plane.lines]
 
 
-def _host(columns: EventColumns, planes: list[Plane]) -> bool:
-    """Append the threads' activity; returns whether steps are marked there."""
+def _host(columns: EventColumns, planes: list[Plane], elsewhere: Array) -> bool:
+    """Append the threads' activity; returns whether steps are marked there.
+
+    What has a correlation is a call of the device's runtime: XLA merges the planes of calls into the host's when it
+    saves a profile. Those of `elsewhere` give another device its work.
+    """
     has_marks = False
     for plane in planes:
         for number, (line, name) in enumerate(plane.lines):
@@ -106,10 +113,12 @@ def _host(columns: EventColumns, planes: list[Plane]) -> bool:
             is_frame = np.array([match is not None for match in frames], bool) & ~is_mark
             names = [_host_name(*one) for one in zip(spans.names, frames, spans.steps.tolist(), strict=True)]
             kinds = np.where(is_mark, Kind.ANNOTATION, np.where(is_frame, Kind.PYTHON, Kind.CPU_OP)).astype(np.uint8)
-            keep = ~is_frame | (spans.dur_ns >= MIN_FRAME_NS)
+            kinds[spans.correlation != NULL] = Kind.RUNTIME
+            keep = (~is_frame | (spans.dur_ns >= MIN_FRAME_NS)) & ~np.isin(spans.correlation, elsewhere)
             kept = [text for text, wanted in zip(names, keep.tolist(), strict=True) if wanted]
             track = (plane.name, number)
-            columns.append(kinds[keep], kept, [track] * len(kept), spans.start_ns[keep], spans.dur_ns[keep])
+            tracks, linked = [track] * len(kept), spans.correlation[keep]
+            columns.append(kinds[keep], kept, tracks, spans.start_ns[keep], spans.dur_ns[keep], linked)
             columns.name_track(*track, name)
             columns.categories.update(["host"] * len(kept))
             has_marks |= bool(is_mark.any())
@@ -122,10 +131,11 @@ def _host_name(name: str, frame: re.Match[str] | None, step: int) -> str:
     return name if frame is None else f"{frame['file']}({frame['line']}): {frame['function']}"
 
 
-def _calls(columns: EventColumns, planes: list[Plane]) -> None:
+def _calls(columns: EventColumns, planes: list[Plane], elsewhere: Array) -> None:
     for plane in planes:
         for number, (line, name) in enumerate(plane.lines):
-            spans = plane.spans(line)
+            every = plane.spans(line)
+            spans = every.take(np.flatnonzero(~np.isin(every.correlation, elsewhere)))
             track = (plane.name, number)
             tracks = [track] * len(spans.names)
             columns.append(Kind.RUNTIME, spans.names, tracks, spans.start_ns, spans.dur_ns, spans.correlation)
@@ -262,6 +272,11 @@ class Plane:
         keep = (length > 0) & np.array([not name.startswith(_NOISE) for name in names], bool)
         order = np.lexsort((-spans.dur_ns, spans.start_ns))
         return spans.take(order[keep[order]])
+
+    def correlations(self, line: Any) -> Iterator[int]:
+        """The numbers that tie the events of a line to calls."""
+        keys = {key for key, name in self._stats.items() if name == "correlation_id"}
+        return (_integer(stat) for event in line.events for stat in event.stats if stat.metadata_id in keys)
 
 
 def leaves(spans: Spans) -> Array:

@@ -100,8 +100,8 @@ def test_the_only_step_of_a_file_that_lost_its_end_marks_or_calls_is_not_known_t
     assert rank_facts(replace(single, health=(damaged,))).counts["whole"] == 0
     for lost, whole in (((STEPS - 1,), 1), (range(1, STEPS), 0), ((2,), 0)):
         facts = rank_facts(without(trace, is_mark & np.isin(number, lost)))
-        assert facts.counts["whole"] == whole
-        assert any("marks are missing" in note.effect for note in facts.health) == (not whole)
+        is_told = any("marks are missing" in note.effect for note in facts.health)
+        assert facts.counts["whole"] == whole == (not is_told)
     # A hole takes all between the first mark and the last step: that mark says that there was more.
     holed = rank_facts(without(trace, (number < STEPS - 1) & ~(is_mark & (number == 0))))
     last = rank_facts(without(trace, number < STEPS - 1))
@@ -121,7 +121,9 @@ def test_copies_alone_show_no_idle_device_and_kernels_that_are_all_missing_are_m
     facts = rank_facts(without(trace, np.isin(trace.events["kind"], (Kind.KERNEL, Kind.RUNTIME))))
     assert len(facts.device_ops) and not facts.counts["kernels"]
     assert len(facts.gaps) and not len(facts.gaps_of("host_sync", "host_launch", "dataloader"))
-    assert (trace.events["kind"] == Kind.MEMCPY).any()
+    called = np.isin(np.arange(len(trace.events)), launches(trace))
+    facts = rank_facts(without(trace, called | (trace.events["kind"] == Kind.KERNEL)))
+    assert facts.counts["kernels"] == len(facts.device_ops) > 0  # the calls are there, and none launches a kernel
     facts = rank_facts(without(trace, trace.events["kind"] == Kind.KERNEL))
     assert not facts.counts["whole"] and not len(facts.gaps_of("host_sync", "host_launch"))
 
@@ -180,15 +182,13 @@ def test_losses_of_both_halves_and_a_clock_that_is_off_are_said_and_blame_nobody
         assert not facts.counts["whole"] and set(facts.gaps["cause"].tolist()) <= causes
 
 
-@pytest.mark.parametrize(
-    "is_lost",
-    [lambda calls, step: step < 0, lambda calls, step: (step == 1) & (calls % 4 == 0)],
-    ids=["nothing is lost", "one step launches less than the others"],
-)
-def test_a_program_that_launches_more_once_is_whole(trace: RankTrace, is_lost: Callable[[Array, Array], Array]) -> None:
-    other = without_pairs(trace, is_lost)
-    steps = find_steps(other)[0]
-    assert lost_pairs_note(other, steps) == lost_pairs_note(other, steps.take(np.empty(0, np.int64))) == []
+def test_programs_that_launch_less_once_and_single_lost_records_are_no_lost_pairs(trace: RankTrace) -> None:
+    kinds = trace.events["kind"]
+    gone = np.isin(kinds, (Kind.KERNEL, Kind.RUNTIME)) & (np.random.default_rng(3).random(len(kinds)) < SHARE / 4)
+    less = without_pairs(trace, lambda calls, step: (step == 1) & (calls % 4 == 0))
+    for other in (trace, less, without(trace, gone)):
+        steps = find_steps(other)[0]
+        assert lost_pairs_note(other, steps) == lost_pairs_note(other, steps.take(np.empty(0, np.int64))) == []
 
 
 # Records numbered by twos lack every other one; a clock set back makes operators overlap.
@@ -203,10 +203,3 @@ def test_cpu_ranks_with_lost_records_or_clocks_set_are_not_compared(tmp_path: Pa
     run, is_whole = in_steps(tmp_path / "run", STEPS, 30_000, play), number == 1 and not moved_us
     assert bool(run.job.not_compared) != is_whole and any(f.ranks for f in run.report.findings) == is_whole
     assert not any(f.ranks for f in in_steps(tmp_path / "one", 1, 30_000, play).report.findings)
-
-
-def test_records_lost_one_by_one_leave_their_other_half(trace: RankTrace) -> None:
-    kinds = trace.events["kind"]
-    gone = np.isin(kinds, (Kind.KERNEL, Kind.RUNTIME)) & (np.random.default_rng(3).random(len(kinds)) < SHARE / 4)
-    other = without(trace, gone)
-    assert lost_pairs_note(other, find_steps(other)[0]) == []

@@ -29,7 +29,7 @@ from ddprof.tables import NULL, Table
 @pytest.mark.parametrize(
     ("kernel", "is_fp32"),
     [
-        ("ampere_sgemm_128x64_tn", True),
+        ("volta_scudnn_128x64_relu_interior_nn_v1", True),
         ("void cutlass::Kernel<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(Params)", True),
         ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8_cublas", True),
         ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nt_align4>(Params)", False),

@@ -17,6 +17,7 @@ def span(category: str, name: str, start_us: float, length_us: float) -> dict[st
     return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start_us, "dur": length_us}
 
 
+PACES = [(50, 60, 0), (150, 60, 0), (50, 20_000, 0), (50, 20_000, 6e6), (150, 60, 6e8)]
 STEP = span("user_annotation", "ProfilerStep#1", 0, STEP_US)
 SEND = span("kernel", "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20_000, 70_000)
 
@@ -38,15 +39,15 @@ def report_of(text: str, folder: Path) -> Report:
 
 
 def test_the_only_step_left_or_one_in_which_no_device_computes_names_nothing(tmp_path: Path) -> None:
-    named = report_of(json.dumps({"traceEvents": events(1)}), tmp_path / "whole")
-    assert [finding.id for finding in named.findings] == ["input.starved"]
+    assert report_of(json.dumps({"traceEvents": events(1)}), tmp_path / "whole").findings[0].id == "input.starved"
     torn = json.dumps({"traceEvents": events(2)})
     silent = report_of(torn[: int(0.7 * len(torn))], tmp_path / "torn")
     assert not silent.findings and ONE_STEP_LEFT in {abstention.reason for abstention in silent.abstentions}
-    lost = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": events(2)}
+    lost = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [STEP]}
+    lost["traceEvents"] += [span("cpu_op", "aten::mm", *at) for at in ((9, 59_000), (80_000, 1_000))]
     lost["traceEvents"].append(span("cuda_runtime", "cudaLaunchKernel", FETCH_US, 5))
     said = report_of(json.dumps(lost), tmp_path / "lost").verdict.headline
-    assert said.endswith("no cuda kernels were recorded; on the host the longest operator, aten::mm, takes 70 %")
+    assert "no cuda kernels were recorded; on the host the longest operator, aten::mm, takes 60 %, mostly its" in said
     # The parameters that DDP sends first are no traffic of every step.
     found = report_of(json.dumps({"traceEvents": [STEP, SEND]}), tmp_path / "first")
     assert not found.findings and NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}
@@ -68,12 +69,12 @@ def test_what_is_left_of_a_rank_beside_ranks_with_devices_computes_nothing(tmp_p
 
 @pytest.mark.parametrize(("length_us", "says"), [(0.13, True), (60.0, True), (6000.0, False)])
 def test_nothing_is_said_of_less_than_a_launch_or_slice(tmp_path: Path, length_us: float, says: bool) -> None:
-    kernel = span("kernel", "ampere_sgemm_128x64_tn", 0, length_us / 8)
+    kernel = span("kernel", "ampere_sgemm_128x64_tn", 0, length_us / 1.6)
     found = report_of(json.dumps([kernel, span("cpu_op", "aten::mm", 0, length_us)]), tmp_path / "sample")
     assert ("too little was recorded" in found.verdict.headline) == says and not (says and found.findings)
 
 
-@pytest.mark.parametrize(("kernels", "us", "idle_us"), [(50, 60, 0), (150, 60, 0), (50, 20_000, 0), (150, 60, 6e8)])
+@pytest.mark.parametrize(("kernels", "us", "idle_us"), PACES)
 def test_a_few_operations_in_seconds_are_no_pace(tmp_path: Path, kernels: int, us: int, idle_us: float) -> None:
     found = [span("cuda_runtime", "cudaGetDeviceCount", -idle_us, 20)] if idle_us else []
     for number in range(1, kernels + 1):

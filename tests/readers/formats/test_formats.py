@@ -261,7 +261,7 @@ def test_a_timeline_without_stages_costs_no_other(tmp_path: Path) -> None:
     assert any("which pipeline stage" in note.issue for note in given.health)
 
 
-def drawn(pid: int, tid: int, name: str, ts: Any, dur: float, **more: Any) -> dict[str, Any]:
+def drawn(pid: int | str, tid: int, name: str, ts: Any, dur: float, **more: Any) -> dict[str, Any]:
     return {"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": ts, "dur": dur, "args": {}, **more}
 
 
@@ -299,12 +299,9 @@ KINDS |= {"Ascend Hardware": "npu", "NPU 2": "npu"}
 
 @pytest.mark.parametrize(("process", "kind"), KINDS.items())
 def test_a_device_is_what_its_process_says(tmp_path: Path, process: str, kind: str) -> None:
-    assert jax(tmp_path, process, "XLA Ops").device.kind == kind
-
-
-def test_streams_have_the_numbers_that_their_names_begin_with(tmp_path: Path) -> None:
-    trace = jax(tmp_path, "/device:GPU:0", "Stream #13(Compute)", "Stream #14(MemcpyH2D)", "Stream #20(MemcpyD2H)")
+    trace = jax(tmp_path, process, "Stream #13(Compute)", "Stream #14(MemcpyH2D)", "Stream #20(MemcpyD2H)")
     assert [row["stream"] for row in trace.tracks.rows() if row["device"] is not None] == [13, 14, 20]
+    assert trace.device.kind == kind
 
 
 def test_torch_npu_writes_a_list_whose_device_events_have_no_category(tmp_path: Path) -> None:
@@ -352,6 +349,16 @@ WORK |= {("DataIterator", category): "unknown" for category in ("", "x")}
 def test_spans_that_nobody_calls_operators_are_of_no_known_device(tmp_path: Path, told: Any, kind: str) -> None:
     work = [drawn(1, 1, "dataset::GetNext", 100.0 * at, 5, cat=told[1]) for at in range(4)]
     assert json_trace(tmp_path / "t.json", [metadata(1, told[0]), *work]).device.kind == kind
+
+
+def test_a_pytorch_of_old_writes_ranges_and_how_long_its_device_took(tmp_path: Path) -> None:
+    events = [drawn("CPU functions", 1, name, at, 40) for at, name in ((0, "aten::mm"), (90, "step"))]
+    trace = json_trace(tmp_path / "t.json", events)
+    assert (trace.device.kind, names(trace, Kind.ANNOTATION)) == ("cpu", ["step"])
+    events += [drawn("CUDA functions", 0, "aten::mm", 5, 30), {**events[0], "ph": "s", "cat": "cpu_to_cuda", "id": 0}]
+    trace = json_trace(tmp_path / "t.json", events)
+    assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("cuda", [])
+    assert json_trace(tmp_path / "t.json", [{**events[0], "name": "aten::cudnn_convolution"}]).device.kind == "cuda"
 
 
 JOB = "/job:localhost/replica:0/task:0"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.findings import Fix
@@ -22,8 +23,7 @@ _INDUCTOR = ("cuda", "rocm", "xpu")  # torch.compile documentation; others bring
 _OTHER_FRAMEWORKS = ("xplane",)
 
 
-@dataclass(frozen=True)
-class Practice:
+class Practice(Struct, frozen=True):
     """Features that the recording shows, whatever the settings say.
 
     `is_pytorch`: False for other programs, which PyTorch settings cannot change. `trains`: False for inference, without

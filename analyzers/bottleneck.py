@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ddprof.analyzers.diagnose import candidates_of
 from ddprof.analyzers.replay.price import Pricer
@@ -10,8 +10,7 @@ from ddprof.causes import CAUSES
 from ddprof.findings import WARNING_SHARE, Candidate, Change
 
 
-@dataclass(frozen=True)
-class Bottleneck:
+class Bottleneck(Struct, frozen=True):
     """The largest remaining cause: a finding's id and words with its gain, or a cause of the ledger."""
 
     id: str

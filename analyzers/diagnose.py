@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from msgspec import Struct
+
 from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.choose import execution_of
@@ -50,8 +52,7 @@ CLEARLY_LARGER = 1.25  # a price that is an upper bound, against one that is non
 FEW_NAMED = 8  # missing ranks that a sentence names; beyond it their number says more
 
 
-@dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True):
     """Priced findings, abstentions and what-ifs of all rules."""
 
     findings: tuple[Finding, ...]

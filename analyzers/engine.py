@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
+from msgspec import Struct
+
 from ddprof.analyzers.cached_facts import Alike, Cache, Keeping, Recall, recall_of
 from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.model import RankFacts
@@ -44,8 +46,7 @@ from ddprof.untrusted.stores import refusals
 Progress = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """Options of an analysis.
 
     `workers`: processes (None: one per core). `cache`: whether, or in which folder or URL, facts are kept. `strict`:
@@ -276,8 +277,7 @@ def _changed(source: Source) -> list[HealthNote]:
     return [HealthNote(issue, "it may be incomplete: analyze again when it is finished")]
 
 
-@dataclass(frozen=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """One job: its label, the positions of its files in the folder, and the assumptions made."""
 
     label: str

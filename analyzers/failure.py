@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.side_files.manifests import run_end
@@ -13,8 +14,7 @@ from ddprof.report.model import Failure
 from ddprof.slice import all_slices
 
 
-@dataclass(frozen=True)
-class FailureAnswer:
+class FailureAnswer(Struct, frozen=True):
     """A slice's answer on failed jobs; both functions raise NoUsableInput where they can read no evidence.
 
     `of_ended`: on the job of a run folder whose manifest says that it failed or hung; None where a person ended it.

@@ -83,15 +83,15 @@ BROAD_GUARDS = {
 # unit -> packages of others that it may import. Capture lives in the user's process: it meets torch only by hooks, and
 # sends runs away by fsspec in the launcher's. Nothing but capture, workloads and the user's script needs torch.
 OTHERS: dict[str, set[str]] = {
-    **{unit: {"numpy"} for unit in ("averages", "significance", "whose", "intervals", *{*PARTS} - {FACTS, WORKERS})},
+    **{unit: {"numpy"} for unit in ("averages", "significance", "whose", "intervals")},
+    **{unit: {"numpy", "msgspec"} for unit in ("analyzers", *{*PARTS} - {WORKERS})},
     **{unit: {"msgspec"} for unit in ("sidecar", "flight_recorder", "trials")},
     **{unit: {"tomli"} for unit in ("hardware", "settings")},  # Python 3.10
     "tables": {"numpy", "pyarrow"},
     "untrusted": {"fsspec", "botocore"},
     LAUNCHER: {"fsspec", "msgspec"},
     "readers": {"numpy", "pyarrow", "msgspec"},
-    FACTS: {"numpy", "msgspec"},
-    WORKERS: {"distributed"},
+    WORKERS: {"distributed", "msgspec"},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},
     "api": {"pandas", "plotly"},

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.tables import Array
 
@@ -47,8 +48,7 @@ class Operations:
         return np.where(launch_ns == NEVER, self.start_ns[rows], launch_ns)
 
 
-@dataclass(frozen=True)
-class StepMarks:
+class StepMarks(Struct, frozen=True):
     """Host times of one step, ns on the rank's own clock."""
 
     start_ns: int

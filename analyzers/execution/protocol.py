@@ -6,8 +6,9 @@ Values and their origin are in `device` and `cpu`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ddprof.analyzers.execution.operations import Operations, StepMarks
 from ddprof.analyzers.facts.model import RankFacts
@@ -17,8 +18,7 @@ from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Thresholds of rules and replay for one kind of ranks. 0 and infinity disable a limit."""
 
     min_exposed_share: float  # of the step: transfer exposed for less is not worth a word

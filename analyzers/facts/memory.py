@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
@@ -155,8 +155,7 @@ def recompute_time(ops: Table, marked: Array) -> Intervals:
     return intervals.union(*ops.bounds_of(marked))
 
 
-@dataclass(frozen=True)
-class PeakParts:
+class PeakParts(Struct, frozen=True):
     """Tensor bytes at the peak inside the steps: `before` at the step's start and the net growth of each of PHASES,
     which sum to `peak`. `step`: position; `phase`: that of the peak.
     """

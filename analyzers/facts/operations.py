@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
@@ -38,8 +38,7 @@ BUSY = Schema(
 Pieces = tuple[Array, Array, Array]  # start, end, row of operations; each moment in one piece
 
 
-@dataclass(frozen=True)
-class RankWork:
+class RankWork(Struct, frozen=True):
     """OPERATIONS and BUSY of one rank. Rows of BUSY sum to the ledger's compute, exposed communication and exposed
     copies: among concurrent operations compute precedes communication precedes copies, and among equals the one that
     ends last owns the time.

@@ -7,9 +7,8 @@ between the phases, data preparation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
@@ -25,8 +24,7 @@ MOST_LAUNCHES = 32
 DEAREST_LAUNCH_NS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Starved:
+class Starved(Struct, frozen=True):
     """Idle time of one device before launches still to come, by reason; disjoint, own clock.
 
     `interval_ns`: the rank's usual time between two launches; 0 with fewer than two.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.model import HealthNote
@@ -106,8 +107,7 @@ class Pipeline:
     schedule: str = ""  # class of torch, function of Megatron; "" where the recording names none
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """A recorded step that is not steady, and why (steady.py); it enters no average and no price."""
 
     number: int  # as in STEPS

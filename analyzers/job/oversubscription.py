@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.facts.cpu.cores import shared_cores
 from ddprof.analyzers.facts.model import RankFacts
@@ -11,8 +12,7 @@ from ddprof.model import HealthNote
 from ddprof.units import format_count, format_ranks
 
 
-@dataclass(frozen=True)
-class Oversubscribed:
+class Oversubscribed(Struct, frozen=True):
     """Computing threads of each rank, ranks of a host, cores that these may use, and of its machine (0: unknown)."""
 
     threads: int

@@ -7,9 +7,8 @@ tells it from a slow host (one rank), a starved one (many stops in every step) a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
@@ -27,8 +26,7 @@ AGAIN = 2  # steps with a pause: what came once may not come again
 RARE = 0.75  # of the steps of any rank have stops of that length: a part of the step is in all of them
 
 
-@dataclass(frozen=True)
-class PausesInTurn:
+class PausesInTurn(Struct, frozen=True):
     """Pauses by rank and step: `longest_ns`, shape (ranks, steps), 0 where a rank has none; what they cost, us per
     step, where the ranks wait for the longest in each."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import Work
 from ddprof.tables import Array, Column, Schema, Table
@@ -29,8 +29,7 @@ KERNELS = Schema(
 )
 
 
-@dataclass(frozen=True)
-class KernelTable:
+class KernelTable(Struct, frozen=True):
     """KERNELS of a run. `busy_by_step_us`: a line per row, a column per step that every rank has.
 
     `runs_operators`: the rows are operators of CPU ranks, without those that they call.

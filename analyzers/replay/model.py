@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.execution.operations import Operations
@@ -48,8 +49,7 @@ class Ops(Operations):
     node: Array  # chain (or communication) it belongs to
 
 
-@dataclass(frozen=True)
-class Anchors:
+class Anchors(Struct, frozen=True):
     """Points at which the host blocked, in order.
 
     Host section k + 1 begins when anchor k returns, section 0 at the first step mark.
@@ -73,16 +73,14 @@ class Node(enum.IntEnum):
     FREE = 5  # a host that waits for nothing in this scenario
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """The nodes of one rank by the time they were done: every dependency precedes its dependants."""
 
     kind: Array  # Node
     index: Array  # of a chain or communication, or of an anchor
 
 
-@dataclass(frozen=True)
-class Contracted:
+class Contracted(Struct, frozen=True):
     """A scenario's effect on one rank's nodes: values per node, per node again, and per anchor; ns.
 
     The first part is for chains, the second for communications, the third for hosts that block.

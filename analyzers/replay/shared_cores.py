@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.execution.protocol import Limits
@@ -29,8 +30,7 @@ from ddprof.tables import Array
 ROUNDS = 2  # of scaling and simulating again; a third changes next to nothing
 
 
-@dataclass(frozen=True)
-class SharedHost:
+class SharedHost(Struct, frozen=True):
     """CPU ranks (indices into Graph.ranks) on one host and the number of cores they may use."""
 
     ranks: tuple[int, ...]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.contract import contract, is_changed
@@ -31,8 +32,7 @@ except ImportError:  # not built, or on a machine of another kind
     _native = None
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """A replayed run, per rank: its span (ns), the host time of each step mark (reference clock), and whether it counts
     (a rank that no other waits for does not).
     """
@@ -199,8 +199,7 @@ def _marks(rank: RankGraph, clock: HostTimeline, begun: Sequence[int]) -> tuple[
     return tuple(begun[section] + offset for section, offset in places)
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(Struct, frozen=True):
     """Times of a simulation, reference clock, ns, as int64 over all ranks, numbered as in the program."""
 
     host: memoryview  # beginning of each section

@@ -18,9 +18,9 @@ Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Und
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
@@ -228,8 +228,7 @@ def _look(numbers: tuple[int, ...], computes_on_host: bool, when: str) -> Fix:
     )
 
 
-@dataclass(frozen=True)
-class Onset:
+class Onset(Struct, frozen=True):
     """The first slow step (position), and the median excess over the peers since then: 0.3 is 30 % longer."""
 
     step: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.groups.groups import role_by_name
 from ddprof.errors import NoUsableInput, UsageError
@@ -19,8 +20,7 @@ ALL = "all"
 _SAMPLE = "sample:"
 
 
-@dataclass(frozen=True)
-class RankSample:
+class RankSample(Struct, frozen=True):
     """The sources to read, and the properties that each rank would show. `unread`: ranks whose source is left out."""
 
     wanted: Wanted
@@ -116,8 +116,7 @@ def counts(of_ranks: Sequence[Traits]) -> dict[str, int]:
     return {kind: number for kind, number in by_kind.items() if number}
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A parsed `--ranks`: `named` ranks are always read, others until there are `count`; neither for all."""
 
     text: str = ALL

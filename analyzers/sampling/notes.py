@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.unread import unread_wait_ns
@@ -41,8 +42,7 @@ def _coverage(sample: RankSample) -> str:
     return f"which show {', '.join(parts)}" if parts else "all of one host"
 
 
-@dataclass(frozen=True)
-class NextRank:
+class NextRank(Struct, frozen=True):
     """A rank, and the reason in a clause."""
 
     rank: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
@@ -25,8 +26,7 @@ CAPS_MB = (0.1, 0.25, 0.5, 1, 2, 4, 6, 8, 10, 15, 20, 25, 35, 50, 75, 100, 150, 
 FIRST_MB = (0.1, 0.25, 0.5, 1, 2, 5, 10, 25)
 
 
-@dataclass(frozen=True)
-class BucketPlan:
+class BucketPlan(Struct, frozen=True):
     """Costs of the run's gradients in buckets of other sizes.
 
     `latency_us`, `gb_per_s`: the line fitted to the run's all-reduces; `measured_mb`: the sizes it holds.

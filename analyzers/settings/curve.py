@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 FLAT_SHARE = 0.02  # within this of the best step a value is as good: predictions are no sharper
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """One value of the setting and the predicted step (us)."""
 
     value: float
     step_us: float
 
 
-@dataclass(frozen=True)
-class SettingCurve:
+class SettingCurve(Struct, frozen=True):
     """Predicted step over a setting, in order of its values. `now`: the run's own value, where it is known."""
 
     knob: str

@@ -6,9 +6,9 @@ A knob turns a value into the changes that the replay simulates.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
@@ -52,8 +52,7 @@ from ddprof.untrusted.suggestions import meant
 _PROBE = "2"  # a number that every setting takes: what raises, raises for the run, not for the value
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A value for a knob, and the ranks it is for (() = all)."""
 
     key: str
@@ -64,8 +63,7 @@ class Setting:
 Maker = Callable[[Setting, Measures, Present], tuple[Change, ...]]
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(Struct, frozen=True):
     """One setting of a what-if. `values`: the notation of a value; a switch has a single value.
 
     `is_factor`: the value is a speed-up of at most `most`. `choices`: all values, where they are a few words.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ddprof.analyzers.replay.changes.loader.demand import busy_step_us, demand
 from ddprof.analyzers.replay.changes.loader.fetch_costs import CPU_BOUND, WORKERS, rank_costs
@@ -18,8 +18,7 @@ from ddprof.findings import Change
 PREFETCH = (1, 2, 4, 8)
 
 
-@dataclass(frozen=True)
-class LoaderPlan:
+class LoaderPlan(Struct, frozen=True):
     """Steps with other workers and prefetch. Times are microseconds; `batch_us`: to make one, slowest rank."""
 
     workers: SettingCurve

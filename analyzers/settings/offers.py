@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.price import Pricer
@@ -17,8 +18,7 @@ from ddprof.settings.catalogue import APPLIED_AS, ASKED_AS
 ROUNDED = 1e-3  # of a time: reports hold three digits after the microsecond
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """One setting to change. `lacking`: why it has no effect, "" where it has. `current`: as recorded, in words.
     `suggested`: the value that the first finding advises; `because`: that finding's number.
     """

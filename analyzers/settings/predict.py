@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR, Pricer
@@ -15,8 +16,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """The step (us) with this change and all before it."""
 
     key: str
@@ -25,8 +25,7 @@ class Level:
     step_us: float
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """A predicted step with its range; `levels` build up to it, `changes` are what was replayed."""
 
     before_us: float

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
@@ -14,8 +15,7 @@ from ddprof.untrusted.suggestions import meant
 NOW_KEYS = ("num_workers", "prefetch_factor", "bucket_cap_mb", "first_bucket_mb", "cores")
 
 
-@dataclass(frozen=True)
-class Present:
+class Present(Struct, frozen=True):
     """The settings a run had; None where neither capture nor the user states them."""
 
     num_workers: int | None = None

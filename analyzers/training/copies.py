@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE
 from ddprof.analyzers.job.model import JobFacts
@@ -18,8 +19,7 @@ DDP, MODULE = "ddp", "module"
 _MOVES_STATE = ("all_to_all", "all_gather", "reduce_scatter", "send", "recv", "send_recv", "gather", "scatter")
 
 
-@dataclass(frozen=True)
-class Copies:
+class Copies(Struct, frozen=True):
     """One model on several ranks after the same step, by rank number, with the tensors in the same order."""
 
     step: int

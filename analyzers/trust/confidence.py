@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
@@ -31,8 +32,7 @@ OF_THE_PRICE = (Doubt.PRICES_DIFFER,)
 NOT_PROVEN = HIGH - 0.01
 
 
-@dataclass(frozen=True)
-class Confidence:
+class Confidence(Struct, frozen=True):
     """A number in [0, 1], and its components in words."""
 
     value: float

@@ -11,9 +11,10 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from ddprof._version import __version__
 from ddprof.analyzers.workers.engine_name import EngineName
@@ -40,8 +41,7 @@ class Mapped(Protocol):
 M = TypeVar("M", bound=Mapped)
 
 
-@dataclass(frozen=True)
-class ConnectedCluster:
+class ConnectedCluster(Struct, frozen=True):
     """A connected cluster. `link`: its dashboard."""
 
     engine: EngineName

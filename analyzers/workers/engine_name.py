@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ddprof.errors import UsageError
 
@@ -10,8 +10,7 @@ LOCAL, DASK = "local", "dask"
 _SCHEMES = {"dask://": "tcp://", "dask+tls://": "tls://"}
 
 
-@dataclass(frozen=True)
-class EngineName:
+class EngineName(Struct, frozen=True):
     """`text` as it was given; `address`: the scheduler's, as Dask writes it, None where there is none yet."""
 
     text: str

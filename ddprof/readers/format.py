@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import Struct
+
 from ddprof.model import HealthNote, RankTrace
 from ddprof.readers.source import Source
 
@@ -60,8 +62,7 @@ class Sample:
         return mark.search(self.text) is not None
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Struct, frozen=True):
     """One file format: `name` is used in sources and reports, `what` describes one file for people.
 
     `parts` names the workers in a file with several, each read separately. `is_run`: a file is a whole run, not one

@@ -9,9 +9,9 @@ operator of the job was interrupted is its program too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
@@ -26,8 +26,7 @@ MOST_SHARE = 0.5  # of its occurrences on a rank: an operator that takes longer 
 Operator = tuple[str, ...]  # name and shapes, "" where they were not recorded
 
 
-@dataclass(frozen=True)
-class CpuStops:
+class CpuStops(Struct, frozen=True):
     """Stopped time of each rank in its steps, ns; arrays of shape (ranks,)."""
 
     total_ns: Array
@@ -146,8 +145,7 @@ def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> 
     return np.stack((kind[order], number)), step[order], dur_ns[order]
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """Pieces of all ranks: rank, step, place (kind and ordinal), duration, and the typical duration at that place."""
 
     rank: Array

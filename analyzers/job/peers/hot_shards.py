@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
@@ -26,8 +26,7 @@ CONCENTRATED = 0.8  # of an operator's time, where it is longer: everywhere, so 
 MOST = 0.5  # of what a rank computes longer than its peers
 
 
-@dataclass(frozen=True)
-class HotShard:
+class HotShard(Struct, frozen=True):
     """One rank's extra work for its shard against its peers, us per step. `received`: all-to-all bytes over theirs."""
 
     position: int

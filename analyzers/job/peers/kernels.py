@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
@@ -53,8 +54,7 @@ class Kernels:
         return place
 
 
-@dataclass(frozen=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """Times of a rank's kernels and of its typical peer's at the same places; ns per step.
 
     Rows are names, with separate rows beside communication; both arrays have shape (rows, steps), 0 where not compared.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
@@ -42,8 +42,7 @@ def operators_run(facts: RankFacts, steps: int) -> Ran:
     return {(texts[name], texts[shaped]): (float(count), ns) for name, shaped, count, ns in columns}
 
 
-@dataclass(frozen=True)
-class ExtraOperators:
+class ExtraOperators(Struct, frozen=True):
     """Time (ns) of operators that a rank runs in a step more often than the typical rank does there, and of all its
     operators, both of shape (ranks, steps); the `names` of the former, those that take longest first; `parts`: the
     share of their calls that is extra, shape (ranks, names, steps)."""

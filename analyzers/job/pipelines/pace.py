@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
@@ -33,8 +33,7 @@ LEAST_KIND = 0.05  # of the time compared: matrix products, or all others, that 
 SCATTER = 0.02  # of a ratio between equal kernels on equal devices
 
 
-@dataclass(frozen=True)
-class _Kernels:
+class _Kernels(Struct, frozen=True):
     """One rank's kernels that ran alone, by name and shapes: rows of `quartiles_ns`, `steps_ns`, `total_ns`."""
 
     keys: tuple[tuple[str, str], ...]

@@ -6,9 +6,8 @@ comm_wait.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
@@ -19,8 +18,7 @@ from ddprof.analyzers.job.pipelines.passes import Passes, passes_of
 from ddprof.intervals import Intervals
 
 
-@dataclass(frozen=True)
-class StagePass:
+class StagePass(Struct, frozen=True):
     """A forward or backward pass: when it computes, ns on the reference clock; `number` 1, 2, ... in the order in which
     the stage runs its forward, or its backward, passes of the step.
     """
@@ -30,8 +28,7 @@ class StagePass:
     busy: Intervals
 
 
-@dataclass(frozen=True)
-class StageStep:
+class StageStep(Struct, frozen=True):
     """One stage in one step, ns on the reference clock.
 
     `other`: compute outside passes. `waiting`: exposed waits for other stages. `start_ns`, `end_ns`: the rank's step.

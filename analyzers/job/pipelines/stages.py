@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.matching import Matched
@@ -156,8 +157,7 @@ def _in_order(component: list[int], links: Iterable[Link], first: set[int]) -> l
     return chain
 
 
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(Struct, frozen=True):
     """Microbatches and chunks; `unsure`: why they are uncertain, "" where they are not."""
 
     microbatches: int

@@ -8,9 +8,9 @@ After the optimizer, and after a backward pass that no optimizer follows, no pas
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -175,8 +175,7 @@ def _is(call: Array, names: tuple[str, ...]) -> Array:
     return np.asarray(np.isin(call, [CALLS.index(name) for name in names]))
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """A line that calls, such as "train.py:88 evaluate()", and the library function that it calls, if any."""
 
     words: str

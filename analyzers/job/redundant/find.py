@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.gradient_tables import GradientAct
@@ -131,8 +132,7 @@ def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
     return none, int(np.median(gradients[none]))
 
 
-@dataclass(frozen=True)
-class Repeated:
+class Repeated(Struct, frozen=True):
     """Communications of a rank (mask, shape (comms,)) that reduce gradients which a later pass of the same optimizer
     step reduces again. `passes`: backward passes per optimizer step, 0 where none is avoidable. `is_kept`: gradients
     were seen to accumulate from pass to pass, touched by nothing else.

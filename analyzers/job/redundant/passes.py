@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -11,8 +11,7 @@ from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
 
-@dataclass(frozen=True)
-class HostPasses:
+class HostPasses(Struct, frozen=True):
     """Outermost passes of one phase, in order: starts and ends on the host, ns on the rank's own clock."""
 
     spans: Intervals

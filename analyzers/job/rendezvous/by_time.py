@@ -9,9 +9,10 @@ shifted to where most ends meet.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
@@ -31,8 +32,7 @@ NEARLY = 0.9  # of the most that meet: as good, where every step takes about the
 WIDER = 3  # times: ends that meet over so much more time meet by the rhythm of the steps, not because they are one
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """Collectives of one rank in one group, in order of launch; parallel arrays."""
 
     position: int

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.stops import MIN_STOP_NS
@@ -56,8 +57,7 @@ class _Seen:
     moment: tuple[int, int, float]  # when its members come to the place, how long after resuming, and give or take
 
 
-@dataclass(frozen=True)
-class _Member:
+class _Member(Struct, frozen=True):
     """A rank at a meeting, reference clock, ns."""
 
     arrived_ns: int

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
@@ -53,8 +54,7 @@ class Events:
         return min(near, default=np.iinfo(np.int64).max)
 
 
-@dataclass(frozen=True)
-class Standstills:
+class Standstills(Struct, frozen=True):
     """The standstills of one rank, own clock, ns; shape (standstills,) unless stated."""
 
     arrived_ns: Array  # the rank stands still from here
@@ -82,8 +82,7 @@ class Standstills:
         return int(self.ended_ns[row]) if row >= 0 else at_ns
 
 
-@dataclass(frozen=True)
-class Stretches:
+class Stretches(Struct, frozen=True):
     """Stretches without activity of the host, or of the device although its next operation was launched."""
 
     busy: Intervals

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.operators import call_of
@@ -24,8 +24,7 @@ MOST = 0.5  # of the time or of the operators of a line: what it is for
 TUNING_GUIDE = "PyTorch performance tuning guide"
 
 
-@dataclass(frozen=True)
-class LineKind:
+class LineKind(Struct, frozen=True):
     """The fix for a kind of line. `suggested` "": none, as its time cannot be reduced.
 
     `keeps_one`: one operator per tensor is left of its time; else nothing is.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -19,8 +19,7 @@ from ddprof.analyzers.job.script.lines import has_frames, lines_in, time_by_stac
 from ddprof.intervals import Intervals
 
 
-@dataclass(frozen=True)
-class SeenSaving:
+class SeenSaving(Struct, frozen=True):
     """Samples of the training thread in saving, evaluating or logging, and the script line with most of them."""
 
     line: str

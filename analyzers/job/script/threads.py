@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
@@ -18,8 +18,7 @@ from ddprof.tables import Array, Table
 _QUEUES = re.compile(r"^(?:queue|multiprocessing/queues)\.py ")  # waiting for room, or for the next item
 
 
-@dataclass(frozen=True)
-class BusyThread:
+class BusyThread(Struct, frozen=True):
     """A thread's most frequent line of the script, its share of the traced time on a CPU, and the function that it runs
     ("file function"), which ranks have alike whatever line each was sampled in.
     """

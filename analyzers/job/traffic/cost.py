@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.tables import Array
@@ -14,8 +13,7 @@ MIN_SPREAD = 0.005  # standard deviation of the sizes over their mean
 MIN_SIZE_RANGE = 1.5  # largest over smallest size: less cannot separate latency from bandwidth
 
 
-@dataclass(frozen=True)
-class CostModel:
+class CostModel(Struct, frozen=True):
     """Transfer time against size: t = alpha + size / bandwidth.
 
     Errs 8-15 % on average outside the sizes it was fitted on.

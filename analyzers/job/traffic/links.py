@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
@@ -18,8 +18,7 @@ MIN_MESSAGES = 2  # of the slowest group: one odd transfer accuses no link
 _Unsized = tuple[tuple[int, ...], int]
 
 
-@dataclass(frozen=True)
-class SlowGroups:
+class SlowGroups(Struct, frozen=True):
     """Groups of one role and size whose transfers are slow, beside those that are not."""
 
     role: str

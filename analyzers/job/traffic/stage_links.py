@@ -7,9 +7,8 @@ transfer, whatever their clocks say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.job.model import JobFacts
@@ -22,8 +21,7 @@ MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does no
 SAME_FAULT = 0.5  # of the slowest link's excess: what another link must have to be called slow beside it
 
 
-@dataclass(frozen=True)
-class SlowLinks:
+class SlowLinks(Struct, frozen=True):
     """Links that are clearly slower than the others that carry the same messages."""
 
     pairs: tuple[tuple[int, int], ...]  # positions of the two ranks of each, lower first
@@ -35,8 +33,7 @@ class SlowLinks:
     only_factor: float = 0.0  # no other link compares: held against this many times the links inside a host
 
 
-@dataclass(frozen=True)
-class _Messages:
+class _Messages(Struct, frozen=True):
     """Messages of which both sides were traced, parallel arrays."""
 
     pair: Array  # lower position * ranks + higher position

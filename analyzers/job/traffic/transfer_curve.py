@@ -6,9 +6,8 @@ all-reduce sweeps in ml-engineering, 1 MiB to 1 GiB), so the line serves only wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.job.traffic.cost import MIN_SIZE_RANGE, CostModel, fit_cost
 from ddprof.tables import Array
@@ -17,8 +16,7 @@ LATENCY_BOUND_RATE = 2.0  # bytes per ns: below it a device's message is mostly 
 BINS_PER_OCTAVE = 2  # of message sizes, each with one typical time
 
 
-@dataclass(frozen=True)
-class TransferPrior:
+class TransferPrior(Struct, frozen=True):
     """Assumptions about a link that a run does not measure."""
 
     latency_ns: float  # of one call where all messages have one size, and no more than half of what that message took
@@ -26,8 +24,7 @@ class TransferPrior:
     latency_bound_bytes_per_ns: float  # messages of one size that move more slowly are mostly latency
 
 
-@dataclass(frozen=True)
-class TransferCurve:
+class TransferCurve(Struct, frozen=True):
     """Transfer time against size: sorted measured points (bytes, ns), and the line used outside them."""
 
     sizes_bytes: Array

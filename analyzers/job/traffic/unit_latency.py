@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.analyzers.job.traffic.statistics import CommStats
@@ -15,8 +14,7 @@ FAST_BYTES_PER_NS = 200.0
 SHORTEST = 0.05  # quantile: a call that ended early by chance is no bound
 
 
-@dataclass(frozen=True)
-class UnitLatency:
+class UnitLatency(Struct, frozen=True):
     """Latency of one call. `is_measured`: from messages of several sizes; else an upper bound: the excess over a fast
     link for the only size or, without sizes, the shortest call.
     """

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.early import is_early
@@ -188,8 +189,7 @@ def _by_thread(is_gather: Array, thread: Array) -> Array | None:
     return None if back.all() else np.asarray(back)
 
 
-@dataclass(frozen=True)
-class _Pass:
+class _Pass(Struct, frozen=True):
     """One pass of a step before it is divided into units. Rows of facts.comms, in launch order; ns."""
 
     is_backward: bool
@@ -200,8 +200,7 @@ class _Pass:
     since_ns: Array  # (gathers,), when the communication before each had ended
 
 
-@dataclass(frozen=True)
-class _Timeline:
+class _Timeline(Struct, frozen=True):
     """Compute intervals of one rank, for the passes of all its steps."""
 
     facts: RankFacts

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
@@ -28,8 +28,7 @@ _WAIT, _UNKNOWN = CAUSE_CODE["comm_wait"], CAUSE_CODE["unknown"]
 NOBODY = -1  # culprit of a wait for a rank that was not traced
 
 
-@dataclass(frozen=True)
-class _Rank:
+class _Rank(Struct, frozen=True):
     """One rank, prepared for window queries (own clock)."""
 
     facts: RankFacts
@@ -39,8 +38,7 @@ class _Rank:
     released: Array  # bool: no compute runs when the operation ends, so that what follows waited for it
 
 
-@dataclass(frozen=True)
-class _Waits:
+class _Waits(Struct, frozen=True):
     """Pieces of exposed waiting of all ranks, in the order of the reference clock."""
 
     victim: Array
@@ -53,16 +51,14 @@ class _Waits:
     until_ns: Array  # victim's own clock: end of the piece
 
 
-@dataclass(frozen=True)
-class _Excess:
+class _Excess(Struct, frozen=True):
     """Excess of a late rank over the victim in each cause, own waits included, per wait; a wait's pieces share it."""
 
     ns: Array  # (waits, causes)
     wait: Array  # of each piece
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """Charges of the pieces of waiting, in the order of the pieces."""
 
     piece: Array
@@ -137,7 +133,7 @@ def _waits(
             }
         )
     if not columns:
-        return _Waits(*(np.empty(0, np.int64) for _ in fields(_Waits)))
+        return _Waits(*(np.empty(0, np.int64) for _ in _Waits.__struct_fields__))
     order = np.argsort(np.concatenate([c.pop("moment") for c in columns]), kind="stable")
     merged = {name: np.concatenate([c.pop(name) for c in columns])[order] for name in [*columns[0]]}
     late = instances["late"][merged["instance"]]

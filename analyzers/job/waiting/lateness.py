@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.scope import out_of_scope
@@ -18,8 +18,7 @@ MOST_SHARE = 0.9  # of the waiting: operations beyond it cost next to nothing, w
 FEW_STEPS = 2  # too few to tell whether a time comes again
 
 
-@dataclass(frozen=True)
-class LatestRank:
+class LatestRank(Struct, frozen=True):
     """Lateness of one rank: last in `last` of `waits` operations in which others wait, charged `charged_ns` of
     `total_ns`.
 

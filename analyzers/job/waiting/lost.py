@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.completeness import LOST_SHARE
@@ -43,8 +44,7 @@ class _Met:
     is_awaited: bool  # the peers waited for a rank without a record, which came at `start_ns`
 
 
-@dataclass(frozen=True)
-class _Lost:
+class _Lost(Struct, frozen=True):
     """A collective that a rank lacks: when it launched it, ns on its clock, and the row of its most similar one."""
 
     met: _Met

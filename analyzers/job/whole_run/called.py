@@ -7,11 +7,11 @@ time of all collectives scatters by more than these take, the log has the time o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.barriers import MEETING_CALLS
@@ -25,8 +25,7 @@ MIN_OFTEN = 0.5  # of the steps since the first that has them: what comes more r
 _Lines: TypeAlias = tuple[tuple[CallingLine, float], ...]  # lines of a rank that call, with calls per step
 
 
-@dataclass(frozen=True)
-class CalledOutside:
+class CalledOutside(Struct, frozen=True):
     """`lines`: of one rank, most calls first, each with calls per step. `cost`: share of the mean step that every rank
     spends in them; in `often` of `steps` since the first that has any, or of the last ones."""
 

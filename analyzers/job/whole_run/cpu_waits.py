@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts
@@ -17,8 +17,7 @@ from ddprof.units import format_share
 BUSY_SHARE = 0.05  # of the traced time, mean over ranks: as much as the floor of a finding on named ranks
 
 
-@dataclass(frozen=True)
-class CpuShares:
+class CpuShares(Struct, frozen=True):
     """Shares of the time that each rank was on a CPU and waited for one, shape (ranks,); NaN where not recorded."""
 
     on_cpu: Array

@@ -6,9 +6,9 @@ A queue of N batches hides a slow loader for some N steps, as after a warm-up or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import averages
 from ddprof.analyzers.facts.model import RankFacts
@@ -20,8 +20,7 @@ LONGER = 2.0  # waits outside over waits in the recording: from there the record
 MOST = 0.5  # of the longer waits: by so much the steps outside are longer at least, else the waits are hidden
 
 
-@dataclass(frozen=True)
-class DrainedQueue:
+class DrainedQueue(Struct, frozen=True):
     """Waits for batches outside the recording: `shares` of the mean step, by rank; over `steps` of `step_us`."""
 
     shares: Array

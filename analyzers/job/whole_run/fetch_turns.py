@@ -9,9 +9,10 @@ do: the more workers are seen asking for the lock, the less time is left in whic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.sidecar import FetchSpan, TimedFetches
@@ -29,8 +30,7 @@ LEAST_SAMPLES = 20
 LEAST_HELD = 0.75
 
 
-@dataclass(frozen=True)
-class FetchTurns:
+class FetchTurns(Struct, frozen=True):
     """`each_ns`: time between two batches over all workers that share the lock; `alone_ns`: a fetch without waiting."""
 
     each_ns: float

@@ -5,13 +5,13 @@ captured, or of an unexpected type, are absent.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 
 
-@dataclass(frozen=True)
-class GpuState:
+class GpuState(Struct, frozen=True):
     """One GPU over its busy samples, one per second (None: not reported by the driver)."""
 
     index: int  # of nvidia-smi
@@ -22,8 +22,7 @@ class GpuState:
     hottest_c: float | None
 
 
-@dataclass(frozen=True)
-class NcclUse:
+class NcclUse(Struct, frozen=True):
     """NCCL's connections of one rank: transports by their share of its channels, largest first."""
 
     version: str | None

@@ -6,8 +6,9 @@ show a rank whose loader, forward pass or script takes longer, but not one whose
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.model import HealthNote
@@ -23,8 +24,7 @@ _WHERE = {
 }
 
 
-@dataclass(frozen=True)
-class LateMissingRank:
+class LateMissingRank(Struct, frozen=True):
     """A missing rank that, by its timers, spends `excess_us` per step more than the median rank in one phase."""
 
     rank: int

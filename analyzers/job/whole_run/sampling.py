@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
@@ -18,8 +18,7 @@ MIN_INDICES = 16  # of a rank, before an overlap means anything
 MIN_SHARE = 0.02  # of the samples read by more than one rank; a sharded epoch repeats only what pads it
 
 
-@dataclass(frozen=True)
-class Overlap:
+class Overlap(Struct, frozen=True):
     """Common part of the ranks' first passes over their data."""
 
     positions: tuple[int, ...]  # ranks whose indices are known

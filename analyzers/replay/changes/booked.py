@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
@@ -29,8 +29,7 @@ def nothing(measures: Measures, _: Change) -> Array:
     return np.zeros(len(measures.job.ranks))
 
 
-@dataclass(frozen=True)
-class Booked:
+class Booked(Struct, frozen=True):
     """Rule for pricing a kind of change by the ledger. `own`: us per step that it removes on each rank, if made on all.
 
     `causes`: causes of lateness whose charged waits disappear; () for all, None for changes that do not affect

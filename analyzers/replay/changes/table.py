@@ -6,7 +6,8 @@ A new kind is one row here and a function in the file of its mechanism.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.job.host_costs import anomaly_held_us, anomaly_us, held_by_hooks_us, held_in_meetings_us
 from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
@@ -52,8 +53,7 @@ ToTransfers = Callable[[Change, Graph, Measures, tuple[Change, ...]], dict[int, 
 ToStep = Callable[[Change, float, Measures], float]
 
 
-@dataclass(frozen=True)
-class ChangeKind:
+class ChangeKind(Struct, frozen=True):
     """One kind of change; exactly one of `scenario`, `retiming` and `rate` says how it is applied.
 
     `scenario`: differences from the recorded run. `retiming`: new transfers by rank position, computed after the

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.execution.operations import StepMarks
 from ddprof.analyzers.facts.model import Phase
@@ -12,8 +11,7 @@ from ddprof.analyzers.replay.model import RankGraph
 from ddprof.tables import Array
 
 
-@dataclass(frozen=True)
-class Gradients:
+class Gradients(Struct, frozen=True):
     """Gradients in the order in which they came: sizes, and times relative to the last one (<= 0), ns."""
 
     size_bytes: Array

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.execution.protocol import Limits
@@ -43,8 +42,7 @@ HOST_BYTES_PER_US = 15_750.0  # PCIe 3.0 x16 (PCI-SIG): devices of one host are 
 MOST_IN_HOST_US = 300.0
 
 
-@dataclass(frozen=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """Exposed traffic of one kind, the reason, and its cost model where message sizes allow one."""
 
     traffic: Traffic

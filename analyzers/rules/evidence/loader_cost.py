@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH
@@ -25,8 +25,7 @@ _DRAWS = re.compile(r"^torch/utils/data/dataloader\.py _next_index$")
 MIN_LINE_SHARE = 0.3  # of a batch's time: a line that holds less is one of many, and is to be seen ten times
 
 
-@dataclass(frozen=True)
-class FetchCost:
+class FetchCost(Struct, frozen=True):
     """Cost of a batch on one rank. `core_share`: of that time on a core or runnable; None where not recorded."""
 
     timed: TimedFetches

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.job.measures import Measures
@@ -12,8 +11,7 @@ from ddprof.findings import Evidence
 from ddprof.units import format_us
 
 
-@dataclass(frozen=True)
-class Occurrences:
+class Occurrences(Struct, frozen=True):
     """Recorded steps of a rank in which host spans of a cause begin, and the time they take in such a step."""
 
     rank: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.analyzers.facts.names import COMPILED
 from ddprof.analyzers.job.model import JobFacts
@@ -21,8 +22,7 @@ _OTHER_FRAMEWORKS = ("xplane",)
 OF_ANY_FRAMEWORK = ("launches", "batch size")  # settings of fixes that are said in no framework's words
 
 
-@dataclass(frozen=True)
-class Practice:
+class Practice(Struct, frozen=True):
     """Features that the recording shows, whatever the settings say.
 
     `is_pytorch`: False for other programs, which PyTorch settings cannot change; `is_of_xla`: of these, JAX and

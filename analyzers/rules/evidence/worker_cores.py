@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, CpuShares, traced_shares
@@ -20,8 +19,7 @@ from ddprof.units import format_ranks, format_share
 MIN_COST = 0.08
 
 
-@dataclass(frozen=True)
-class TakenCores:
+class TakenCores(Struct, frozen=True):
     """`cores` that each rank's workers compute on, shape (ranks,), and their `part` of the `usable` ones of a host; the
     share of the traced time that ranks `waited` for a CPU; what of the step the workers `cost`, and the `least` of it.
     """

@@ -1,5 +1,6 @@
 /* Painting the timeline: rows, slices, marks, labels. Reads the state, changes nothing. */
 const { AXIS, GUTTER } = ddprof;
+const MOST_WORDS = 10000; // whose widths are kept, of each font: hundreds of pictures, a megabyte
 const font = (size, bold) => `${bold ? "600 " : ""}${size}px system-ui, sans-serif`;
 
 ddprof.canvasFont = font;
@@ -20,6 +21,7 @@ ddprof.Painter = class {
   }
 
   wide(words) {
+    if (this.widths.size > MOST_WORDS) this.widths.clear();
     if (!this.widths.has(words)) this.widths.set(words, this.context.measureText(words).width);
     return this.widths.get(words);
   }

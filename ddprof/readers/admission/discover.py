@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import IO
 
+from msgspec import Struct
+
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.model import HealthNote
 from ddprof.readers.admission.attach import attach
@@ -42,8 +44,7 @@ NO_TRACE = "no trace found"
 _EVENTS = b'"traceEvents"'
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """A file with its place and its recognised kind."""
 
     source: Source

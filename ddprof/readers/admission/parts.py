@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.model import HealthNote
 from ddprof.readers.admission.jobs import NODES_JOIN_S
@@ -20,8 +21,7 @@ from ddprof.readers.side_files.manifests import PartOfJob, part_of_job
 _NAMED = 3  # labels in one name
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Struct, frozen=True):
     at: int  # which of the runs
     run: Run
     ranks: frozenset[int]

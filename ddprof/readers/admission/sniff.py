@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.readers.files.tar_members import is_tar
 from ddprof.readers.format import Sample
@@ -139,8 +140,7 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
 TEXTS = (OTHER_TEXT, *(what for _, what in _TEXTS))  # may be logs of training whose first number comes late
 
 
-@dataclass(frozen=True)
-class Sniffed:
+class Sniffed(Struct, frozen=True):
     """The kind of a file. `format`: one of FORMATS, "execution_trace", "run_file" (of our own capture) or None.
 
     `what` describes it to a person.
@@ -157,12 +157,12 @@ def sniff(sample: Sample) -> Sniffed:
         return Sniffed(None, f"its first {size:,} bytes are white space or zeros" if size else "an empty file")
     if is_tar(sample.head):
         return Sniffed(None, TAR)
-    other = _foreign(sample)
-    if other:
-        return Sniffed(None, other)
     for name, candidate in formats().items():
         if candidate.is_sure is not None and candidate.is_sure(sample):
             return Sniffed(name, candidate.what)
+    other = _foreign(sample)
+    if other:
+        return Sniffed(None, other)
     if sample.head[_SIZE_BYTES:].startswith(b'{"sizes":['):
         return Sniffed("run_file", "kept facts of ddprof")
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import ProcessGroup
@@ -21,8 +22,7 @@ from ddprof.untrusted.stores import AT_ONCE
 MAX_HEAD_BYTES = 4 << 20  # the groups of ten thousand ranks take 1 MB
 
 
-@dataclass(frozen=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """Rank, host and process groups of a source, as far as the source states them."""
 
     source: Source

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.model import (
     COLLECTIVES,
@@ -46,8 +46,7 @@ _ASKS_OR_WAITS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Assembled:
+class Assembled(Struct, frozen=True):
     """The tables of one rank, and notes on their defects."""
 
     strings: tuple[str, ...]

@@ -9,13 +9,13 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from typing import IO, Any
 
 import numpy as np
+from msgspec import Struct
 
 # Three times as fast as the standard library's, and optional.
 _ZLIB: Any = import_module("isal.isal_zlib") if find_spec("isal") else zlib
@@ -88,8 +88,7 @@ class Budget:
         return is_bomb(self._packed_bytes, self._total)
 
 
-@dataclass(frozen=True)
-class MemberBudget:
+class MemberBudget(Struct, frozen=True):
     """An archive's remaining budget for one member."""
 
     archive: Budget

@@ -17,6 +17,7 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
@@ -55,8 +56,7 @@ class Negotiation:
         return self.ready_ns.get(rank) if self.ready_ns else self.run_ns
 
 
-@dataclass(frozen=True)
-class _Timeline:
+class _Timeline(Struct, frozen=True):
     """The collectives of a file by start, its ranks, and notes on its defects."""
 
     negotiations: tuple[Negotiation, ...]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
@@ -36,8 +37,7 @@ _MOST_CALLS = 2**40  # a million calls a second for twelve days
 _MOST_BYTES = 2**50  # of one message: a million times the memory of a GPU
 
 
-@dataclass(frozen=True)
-class _Done:
+class _Done(Struct, frozen=True):
     """One collective or message: communicator (its hash), rank in it, its size, and times."""
 
     communicator: str

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace
@@ -34,8 +34,7 @@ _MOST_ELEMENTS = 2**58  # of a message: more fit no memory
 _ELEMENT_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Record(Struct, frozen=True):
     """One timed record: its kind, writer, start and end (ns), and details."""
 
     kind: str
@@ -47,8 +46,7 @@ class _Record:
     details: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Log:
+class _Log(Struct, frozen=True):
     """The records of each rank by start, and notes on the file's defects."""
 
     by_rank: dict[int, list[_Record]]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from ddprof.readers.json_text.salvage import Salvage, Salvager
 from ddprof.readers.json_text.trace_event import Event, event_from_json
@@ -47,8 +47,7 @@ _scan = _built()
 Decode = Callable[[bytes], Sequence[Event | None]]
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(Struct, frozen=True):
     """The ordinary spans of one block, one per row, and all its other events.
 
     `category`, `name` and `track` are numbers, times nanoseconds, `begin` and `end` places in `text`. `collectives`:

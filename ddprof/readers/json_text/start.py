@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum, auto
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.readers.json_text.structure import Structure, structure
 
@@ -26,8 +26,7 @@ class TextLayout(Enum):
     IN_OBJECT, LIST, LINES, NONE = auto(), auto(), auto(), auto()
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Struct, frozen=True):
     """The layout of a file, and the possible offset of the first event in the text so far."""
 
     layout: TextLayout

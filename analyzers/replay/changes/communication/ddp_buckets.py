@@ -9,9 +9,9 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
@@ -31,8 +31,7 @@ HELD_BACK_SHARE = 0.05  # of the backward pass: buckets that all become ready wi
 MIN_BUCKET_BYTES = 16 * 1024  # a smaller message is a loss or a flag, not gradients
 
 
-@dataclass(frozen=True)
-class Reduction:
+class Reduction(Struct, frozen=True):
     """The reduction of one backward pass in one data-parallel group; times on the reference clock, ns."""
 
     rows: dict[int, Array]  # rank position -> rows of its Ops, in launch order
@@ -176,8 +175,7 @@ def scheduled_end_ns(sizes_bytes: Array, ready_ns: Array, cost: Cost) -> float:
     return float(end)
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(Struct, frozen=True):
     """A backward pass in other buckets, ns: from the last gradient to the end, and what was transferred before that."""
 
     tail_ns: float

@@ -7,9 +7,9 @@ by the same schedule's error on the recorded run.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.unit_latency import unit_latency
@@ -153,8 +153,7 @@ def _of_operations(rank: RankGraph, made: Sequence[tuple[Array, Array]]) -> Reti
     return rows, np.round(np.maximum(times[order][at[rows]], 0)).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _UnitSchedule:
+class _UnitSchedule(Struct, frozen=True):
     """Exposed time of each unit's gather, and of the reductions that nothing follows; ns, for one pass or many."""
 
     stalls_ns: Array  # (..., units), that compute waits before each unit

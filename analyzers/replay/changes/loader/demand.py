@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes.loader.fetch_costs import WORKERS, needed_workers, rank_costs
 from ddprof.analyzers.replay.changes.loader.workers import cores_bound_us
 
 
-@dataclass(frozen=True)
-class Demand:
+class Demand(Struct, frozen=True):
     """Workers that deliver a batch as fast as they are wanted or can; `limit`: what keeps them from one per step
     ("cores", "turns", "processes": more of them than is reasonable), "" where nothing does.
     """

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
@@ -24,8 +24,7 @@ SPARE = 0.2  # workers beyond the exact need, so that batches that take longer d
 WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # counts that are tried and advised
 
 
-@dataclass(frozen=True)
-class FetchCosts:
+class FetchCosts(Struct, frozen=True):
     """Time of one batch on one rank, ns, and its source."""
 
     cost_ns: Array

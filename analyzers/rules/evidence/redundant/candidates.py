@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.script.operators import call_of
 from ddprof.analyzers.facts.script.tree import call_tree
@@ -25,8 +25,7 @@ _OF_SCRIPT = (METRICS, PARAMETERS, NORMS)  # called by its lines, and not by DDP
 MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
 
 
-@dataclass(frozen=True)
-class Avoidable:
+class Avoidable(Struct, frozen=True):
     """One kind of avoidable communication. `where`: the line that calls it, after a comma; "" if unknown."""
 
     traffic: tuple[Traffic, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
@@ -125,8 +126,7 @@ def _with_line(
     return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
 
 
-@dataclass(frozen=True)
-class CalledBeside:
+class CalledBeside(Struct, frozen=True):
     """Time of each rank in it per step (us), and so many of all samples (`called` of `every`)."""
 
     times_us: Array

@@ -110,10 +110,22 @@ def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
     ]
 
 
+def in_backward(evidence: RankEvidence) -> RankEvidence:
+    """The evidence; where the rank is in a backward pass, which calls collectives from no Python function, its line is
+    that of open calls without one.
+    """
+    if not _is_in_backward(evidence):
+        return evidence
+    calls = (call if call.done or call.frames else replace(call, frames=evidence.frames) for call in evidence.calls)
+    return replace(evidence, calls=tuple(calls))
+
+
+def _is_in_backward(evidence: RankEvidence) -> bool:
+    return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
+
+
 def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
-    # A backward pass calls collectives from no Python function.
-    is_in_backward = any(frame.function == "_engine_run_backward" for frame in evidence.frames)
-    is_elsewhere = evidence.ending.error in INTERRUPTIONS and not is_in_backward
+    is_elsewhere = evidence.ending.error in INTERRUPTIONS and not _is_in_backward(evidence)
     tells_no_call = is_own_error(evidence) or is_elsewhere
     if not evidence.calls or (tells_no_call and not operation_in(evidence)) or waits_for_store(evidence):
         return evidence

@@ -12,6 +12,7 @@ from ddprof.slices.hangs.judging.collectives import stuck_in, stuck_messages
 from ddprof.slices.hangs.judging.exits import (
     INTERRUPTIONS,
     from_stacks,
+    in_backward,
     stuck_workers,
     with_failed_calls,
     with_late_kills,
@@ -38,7 +39,7 @@ _STATES = {
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
     """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so that their open calls count."""
-    evidence = from_stacks(with_failed_calls(with_late_kills(ranks)))
+    evidence = [in_backward(e) for e in from_stacks(with_failed_calls(with_late_kills(ranks)))]
     groups = job_groups(evidence)
     stuck = [halt for job in groups if (halt := stuck_in(job)) is not None] + stuck_messages(evidence)
     if not hang_seen:

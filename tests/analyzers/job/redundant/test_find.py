@@ -97,10 +97,17 @@ def test_no_sync_is_advised_flatly_where_gradients_add_up(tmp_path: Path, touche
     assert fix.condition == (CONDITIONS[Alters.REDUCTIONS] if touched else "")
 
 
-@pytest.mark.parametrize(("parameters", "is_model"), [(2**17, False), (2**18, True), (2**22, False)])
-def test_more_than_the_model_or_a_small_part_of_it_is_no_model(tmp_path: Path, parameters: int, is_model: bool) -> None:
-    """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit."""
-    job = only_run(Loop(gathered=2**18).written(tmp_path)).job
+@pytest.mark.parametrize(
+    ("parameters", "is_model", "by_hand"),
+    [(2**17, False, 0), (2**18, True, 0), (2**22, False, 0), (9, True, 6), (900, False, 6)],
+)
+def test_more_than_the_model_or_a_small_part_of_it_is_no_model(
+    tmp_path: Path, parameters: int, is_model: bool, by_hand: int
+) -> None:
+    """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit. Or it reduces six scalars, which
+    may be all gradients where nothing else reduces."""
+    loop = Loop(values=by_hand, reduced=0) if by_hand else Loop(gathered=2**18)
+    job = only_run(loop.written(tmp_path)).job
     counted = Sidecar(schema="ddprof.sidecar/1", world_size=2, parameters=ModelParameters(count=parameters))
     told = replace(job, ranks=tuple(replace(facts, sidecar=counted) for facts in job.ranks))
     assert (METRICS not in find_needless(told)) == is_model

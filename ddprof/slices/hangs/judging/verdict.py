@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import RankEvidence, StackFrame
@@ -14,6 +13,7 @@ from ddprof.slices.hangs.judging.exits import (
     from_stacks,
     in_backward,
     stuck_workers,
+    waited_long,
     with_failed_calls,
     with_late_kills,
 )
@@ -23,10 +23,6 @@ from ddprof.slices.hangs.judging.words import line_words, sentence
 from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
 from ddprof.units import format_ranks
 
-# A call that a rank was inside when it was stopped is stuck if it had lasted this many times the longest time between
-# two calls of that rank: three times what the job itself shows to be usual is no step of it.
-LONG_WAIT = 3
-LEAST_WAIT_NS = 1_000_000_000  # and no less than a second: what a launcher takes to end its ranks
 _STATES = {
     "finished": "had ended in order",
     "killed": "was killed",
@@ -92,12 +88,7 @@ def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
     failed = any(e.ending.how in ("error", "killed", "finished") for e in ranks)
     if failed or stuck.differs or any(e.seen_ns is None for e in inside):
         return True
-    for evidence in inside:
-        times = sorted(call.entered_ns for call in evidence.calls if call.entered_ns)
-        usual = max((later - earlier for earlier, later in pairwise(times)), default=0)
-        if times and stuck.since_ns and (evidence.seen_ns or 0) - times[-1] > max(LONG_WAIT * usual, LEAST_WAIT_NS):
-            return True
-    return False
+    return bool(stuck.since_ns) and any(map(waited_long, inside))
 
 
 def _row(evidence: RankEvidence) -> RankRow:

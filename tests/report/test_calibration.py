@@ -23,9 +23,11 @@ def record(outcome: str = "inside", at: str = "2026-01-01T00:00:00Z", finding: s
 
 
 def test_the_range_judges_the_outcome_first() -> None:
-    assert calibration.outcome(60.0, None, 50.0, 70.0) == "inside"
+    around_60 = (None, (50.0, 99.0), (50.0, 110.0))  # that reach the step before, or not
+    told = [calibration.outcome(60.0, of, 50.0, 70.0, 100.0) for of in around_60]
+    assert told == ["inside", "inside", "unclear"] and calibration.outcome(60.0, (1, 110), 50.0, 99.0, 99.0) == "inside"
     measured = (None, (68.0, 82.0), (72.0, 78.0))  # intervals around 75
-    assert [calibration.outcome(75.0, of, 50.0, 70.0) for of in measured] == ["outside", "noise", "outside"]
+    assert [calibration.outcome(75.0, of, 50.0, 70.0, 100.0) for of in measured] == ["outside", "noise", "outside"]
 
 
 def test_records_come_back_and_damage_is_left_out(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ def record(outcome: str = "inside", at: str = "2026-01-01T00:00:00Z", finding: s
 
 
 def test_the_range_judges_the_outcome_first() -> None:
-    around_60 = (None, (50.0, 99.0), (50.0, 110.0))  # that reach the step before, or not
-    told = [calibration.outcome(60.0, of, 50.0, 70.0, 100.0) for of in around_60]
-    assert told == ["inside", "inside", "unclear"] and calibration.outcome(60.0, (1, 110), 50.0, 99.0, 99.0) == "inside"
+    around = ((None, 70.0), ((50.0, 99.0), 70.0), ((50.0, 110.0), 70.0), ((50.0, 110.0), 100.0))  # and the range's end
+    told = [calibration.outcome(60.0, of, 50.0, high, 100.0) for of, high in around]
+    assert told == ["inside", "inside", "unclear", "inside"]
     measured = (None, (68.0, 82.0), (72.0, 78.0))  # intervals around 75
     assert [calibration.outcome(75.0, of, 50.0, 70.0, 100.0) for of in measured] == ["outside", "noise", "outside"]
 

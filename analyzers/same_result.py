@@ -18,6 +18,9 @@ CONDITIONS: Mapping[Alters, str] = {
     Alters.ORDER: "Check first that no file, server or other process relies on ranks waiting there",
     Alters.VALUES: "Check first that loss, schedule and early stopping do not read these values",
     Alters.BUFFERS: "Check first that only rank 0 evaluates and saves, and that training reads no buffer that changes",
+    Alters.SAMPLES: "Check first that the data set gives each worker samples of its own (get_worker_info)",
+    Alters.PARAMETERS: "Check first that no later pass leaves a parameter out, which would end the job",
+    Alters.MEAN: "Check first that the script averages gradients over all ranks in every step, as DDP does",
     Alters.CHORE: "Check first that training does not need what this line does",
 }
 
@@ -28,7 +31,16 @@ def _keeps_gradients(measures: Measures) -> bool:
     return accumulated is not None and accumulated.is_proven
 
 
-_PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {Alters.REDUCTIONS: _keeps_gradients}
+def _asks_by_index(measures: Measures) -> bool:
+    """True where no loader leaves the choice of samples to its data set, or several workers of each draw already."""
+    loaders = [facts.sidecar.loader for facts in measures.job.ranks]
+    return all(loader.sampler or not loader.dataset or (loader.num_workers or 0) > 1 for loader in loaders)
+
+
+_PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {
+    Alters.REDUCTIONS: _keeps_gradients,
+    Alters.SAMPLES: _asks_by_index,
+}
 
 
 def checked(fix: Fix, measures: Measures) -> Fix:

@@ -71,6 +71,9 @@ class Alters(str, Enum):
     VALUES = "values"  # values of other ranks come less often
     BUFFERS = "buffers"  # buffers of the model are no longer sent from rank 0
     CHORE = "chore"  # a line of the script runs less often
+    SAMPLES = "samples"  # a data set that draws its samples itself does so in several workers
+    PARAMETERS = "parameters"  # every backward pass has to reach all parameters
+    MEAN = "mean"  # gradients are averaged by DistributedDataParallel in place of the script
 
 
 Applies = tuple[tuple[str, bool | int | float | str], ...]  # settings of `ddprof run --apply` and their values

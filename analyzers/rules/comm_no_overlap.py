@@ -30,7 +30,7 @@ from ddprof.analyzers.rules.evidence.saturated import saturated
 from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
 from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
 from ddprof.finding_ids import COMM_NO_OVERLAP
-from ddprof.findings import Abstention, Applies, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Applies, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_us
 
 SMALL_PART = 0.1  # of what could be hidden: a pass with less is not worth naming
@@ -132,6 +132,7 @@ def _fix(measures: Measures, suggested: str) -> Fix:
         setting="when gradients are reduced",
         suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
         patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
+        alters=Alters.MEAN,
         why=f"buckets hold {suggested} MiB already, so their size does not delay the reduction",
         source="PyTorch DDP (VLDB'20)",
     )

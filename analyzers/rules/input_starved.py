@@ -40,7 +40,7 @@ from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.finding_ids import INPUT_STARVED
-from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import Processors, Sidecar
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -177,6 +177,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor={depth}, persistent_workers=True{arguments})",
             why=why + "; the present number is not recorded",
             source="torch.utils.data.DataLoader documentation",
+            alters=Alters.SAMPLES,
         )
     if needs is None:
         suggested = min(4 if not workers else 2 * workers, max(_cores_each(settings.processors), workers or 0))
@@ -200,6 +201,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         why=why,
         source="torch.utils.data.DataLoader documentation",
         applies=(("num_workers", suggested), ("prefetch_factor", depth), ("persistent_workers", True), *pinned),
+        alters=Alters.SAMPLES,
     )
 
 

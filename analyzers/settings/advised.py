@@ -15,7 +15,7 @@ from ddprof.analyzers.settings.buckets import plan_buckets
 from ddprof.analyzers.settings.loader import plan_loader
 from ddprof.analyzers.settings.present import Present, present
 from ddprof.errors import DdprofError
-from ddprof.findings import Candidate, Fix
+from ddprof.findings import Alters, Candidate, Fix
 from ddprof.units import format_us
 
 MUCH = 0.3  # of the exposed transfer: as much compute is asked for before overlap is spoken of (rules: ENOUGH_COMPUTE)
@@ -108,6 +108,7 @@ _BESIDE = {
         setting="when gradients are reduced",
         suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
         patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
+        alters=Alters.MEAN,
         why="replayed with buckets of other sizes, the step is not clearly shorter",
         source="PyTorch DDP (VLDB'20); ddprof plan buckets",
     ),

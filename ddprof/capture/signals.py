@@ -21,7 +21,6 @@ from typing import Any
 from ddprof.capture.files.last_resort import LastResort
 
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-_ENDING = (*_SIGNALS, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)  # a handler of which may raise
 _MAIN_THREAD_S = 0.5  # how long the main thread may take to reach its handler before it counts as blocked
 _FLUSH_S = 15.0  # launchers send SIGKILL 30 s after SIGTERM
 
@@ -103,12 +102,16 @@ class Watchdog:
             for came in late:
                 os.kill(os.getpid(), came)
 
-    def _hold(self, late: list[int]) -> dict[signal.Signals, Callable[..., Any]]:
-        """The script's own handlers, in whose place signals are put into `late`; {} off the main thread."""
+    def _hold(self, late: list[int]) -> dict[int, Callable[..., Any]]:
+        """The script's and its libraries' handlers, all of which may raise (torch's of SIGCHLD does as its loader's
+        workers are ended), in whose place signals are put into `late`; {} off the main thread.
+        """
         if threading.current_thread() is not threading.main_thread():
             return {}
-        handlers = [(number, signal.getsignal(number)) for number in _ENDING]
-        held = {number: handler for number, handler in handlers if callable(handler) and handler != self._handle}
+        handlers = [(number, signal.getsignal(number)) for number in signal.valid_signals()]
+        held: dict[int, Callable[..., Any]] = {
+            number: handler for number, handler in handlers if callable(handler) and handler != self._handle
+        }
         for number in held:
             signal.signal(number, lambda number, _: late.append(number))
         return held
@@ -117,8 +120,8 @@ class Watchdog:
         """Handle a signal on the main thread."""
         self._reached.set()
         composed = signal.getsignal(number) != self._handle  # the script's own handler called ours
+        self._pending = None if composed else number  # once the flush has ended: this one, or that under way
         if self._flushing:
-            self._pending = None if composed else number  # our own flush was interrupted: let it end first
             return
         self._flush("signal")
         if not composed:

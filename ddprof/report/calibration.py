@@ -30,7 +30,8 @@ class Record:
     """One verified prediction; microseconds per step.
 
     `outcome`: "inside" its range, "noise" (outside, but the measured step's own interval reaches into the range),
-    "outside", or "disturbed" (what was not changed took clearly longer or shorter: the machine was not the same).
+    "outside", "disturbed" (what was not changed took clearly longer or shorter: the machine was not the same), or
+    "unclear" (inside, but the measured step's own interval reaches the step before: as well no gain at all).
 
     `kinds`: kinds of change that were replayed; `findings`: ids whose fix was tried; `settings`: as given.
     """
@@ -57,10 +58,14 @@ class Record:
         return self.at_utc, self.before, self.after, self.settings
 
 
-def outcome(measured_us: float, interval: tuple[float, float] | None, low_us: float, high_us: float) -> str:
+def outcome(
+    measured_us: float, interval: tuple[float, float] | None, low_us: float, high_us: float, before_us: float
+) -> str:
     """Outcome of a measured step against the predicted range; `interval`: of the measured mean, None where unknown."""
     if low_us <= measured_us <= high_us:
-        return "inside"
+        is_change = before_us < low_us or before_us > high_us
+        is_seen = interval is None or before_us < interval[0] or before_us > interval[1]
+        return "unclear" if is_change and not is_seen else "inside"
     if interval is not None and interval[0] <= high_us and interval[1] >= low_us:
         return "noise"
     return "outside"
@@ -115,7 +120,7 @@ def distinct(records: Iterable[Record]) -> list[Record]:
 def like(records: Iterable[Record], findings: Sequence[str], kinds: Sequence[str]) -> Calibration:
     """Calibration from earlier predictions of these findings, or of these kinds of change."""
     similar = [r for r in records if set(r.findings) & set(findings) or set(r.kinds) & set(kinds)]
-    similar = [r for r in similar if r.outcome != "disturbed"]
+    similar = [r for r in similar if r.outcome not in ("disturbed", "unclear")]
     return Calibration(sum(r.outcome == "inside" for r in similar), len(similar))
 
 

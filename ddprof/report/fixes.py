@@ -27,12 +27,11 @@ def applicable(report: Report, is_proven: bool = False) -> list[tuple[WantedFix,
             continue
         for fix in finding.fixes:
             for wanted in _wanted(fix, finding):
-                if fix.condition and not (is_proven or changes_numbers(wanted)):
-                    continue
                 names = {(name, wanted.at) for name in wanted.values}
                 if not names & taken and not ({(name, "") for name, _ in names} & taken):
-                    taken |= names
-                    fixes.append((wanted, finding, fix.why))
+                    taken |= names  # a part of a fix that is left out serves nothing alone
+                    if not fix.condition or is_proven or changes_numbers(wanted):
+                        fixes.append((wanted, finding, fix.why))
     return fixes
 
 

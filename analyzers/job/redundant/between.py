@@ -57,11 +57,13 @@ def gathered_values(facts: RankFacts) -> Array:
     size, through = _bytes(facts), through_of(facts)
     package = np.array([text.partition(" ")[0] for text in through], dtype=object)
     surely = np.isin(package, METRIC_PACKAGES) | np.isin(np.array(through, dtype=object), METRIC_FUNCTIONS)
-    is_small = (size >= 0) & (size <= SMALL_BYTES)
+    free = np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH))
+    is_small = (size >= 0) & (size <= _most_bytes(facts))
+    is_small &= not _by_hand(facts, np.where(free & _is(calls["call"], _REDUCES), size, 0))
     perhaps = np.isin(package, ("", *_MAY_BE_METRICS)) & (
         is_small | (_is(calls["call"], _GATHERS) & _is_no_model(facts, size))
     )
-    gathers = (surely & (place != _INSIDE)) | (perhaps & np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH)))
+    gathers = (surely & (place != _INSIDE)) | (perhaps & free)
     gathers &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
     return gathers if _is_usual(facts, gathers) else np.zeros(len(calls), bool)
 
@@ -91,9 +93,8 @@ def one_by_one(facts: RankFacts) -> Array:
         return none
     size, package = _bytes(facts), np.array([text.partition(" ")[0] for text in through_of(facts)], dtype=object)
     reduces = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
-    is_wrapped = any(model.kind in WRAPPERS for model in facts.sidecar.models)
-    is_single = reduces & (size >= 0) & (size <= (SMALL_BYTES if is_wrapped else ONE_BY_ONE_BYTES))
-    if not is_wrapped and (reduces & ~is_single).any():
+    is_single = reduces & (size >= 0) & (size <= _most_bytes(facts))
+    if not _is_wrapped(facts) and (reduces & ~is_single).any():
         return none  # gradients are reduced so, by hand
     is_single &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
     step = _steps(facts)
@@ -146,6 +147,26 @@ def _bytes(facts: RankFacts) -> Array:
 def call_of(facts: RankFacts) -> Array:
     """Row of script_calls that launched each communication of the rank; -1 for none; shape (comms,)."""
     return intervals.row_at(facts.script_calls.bounds, issued_ns(facts.comms))
+
+
+def _is_wrapped(facts: RankFacts) -> bool:
+    """True where a wrapper reduces gradients: capture saw it, or what none of the script's calls has reduced."""
+    op = facts.comms["op"]
+    reduced = np.isin(op, [OP_CODE["all_reduce"], OP_CODE["reduce_scatter"]]) & (call_of(facts) < 0)
+    return bool(reduced.any() or any(model.kind in WRAPPERS for model in facts.sidecar.models))
+
+
+def _most_bytes(facts: RankFacts) -> int:
+    """The bytes up to which a call of the script is of no gradient and no parameter."""
+    return SMALL_BYTES if _is_wrapped(facts) else ONE_BY_ONE_BYTES
+
+
+def _by_hand(facts: RankFacts, reduced: Array) -> bool:
+    """True where a script without a wrapper may reduce gradients or parameters in these calls, by their bytes."""
+    updates = max(1, len(passes_of(facts, Phase.OPTIMIZER)))
+    total = np.array([reduced.sum() / updates])
+    is_large = reduced.max(initial=0) > ONE_BY_ONE_BYTES or not _is_no_model(facts, total).all()
+    return bool(not _is_wrapped(facts) and reduced.any() and is_large)
 
 
 def _is_no_model(facts: RankFacts, size: Array) -> Array:

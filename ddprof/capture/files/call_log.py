@@ -13,15 +13,16 @@ from typing import Any
 from ddprof.capture.files.storage import new_map
 from ddprof.untrusted.regular_files import read_bounded
 
-MAGIC = b"DDPROFC1"
+MAGIC = b"DDPROFC2"
 CAPACITY = 256  # calls: some ten steps of a pipeline
 _HEADER = struct.Struct("<8sq")  # magic, capacity
 _HEADER_BYTES = 64
 _RECORD_BYTES = 320
-_TEXT_BYTES = 264
+_TEXT_BYTES = 256
 # Number of records written so far, this one included; number among the calls of its group; times of entering and
-# leaving (0: inside, -1: by an exception); the other rank of a message (-1: none); line; bytes of text.
-_RECORD = struct.Struct(f"<7q{_TEXT_BYTES}s")
+# leaving (0: inside, -1: by an exception); the other rank of a message (-1: none); line; bytes of text; the
+# number that the group itself gives the collective (0: not known).
+_RECORD = struct.Struct(f"<8q{_TEXT_BYTES}s")
 _LEFT_AT = 24  # offset of the time of leaving in a record
 _LEFT = struct.Struct("<q")
 _SEPARATOR = "\x1f"
@@ -45,12 +46,12 @@ class CallLog:
         self._written = 0
         _HEADER.pack_into(self._map, 0, MAGIC, CAPACITY)
 
-    def enter(self, text: bytes, number: int, peer: int, line: int, now_ns: int) -> int:
+    def enter(self, text: bytes, number: int, peer: int, line: int, now_ns: int, sequence: int = 0) -> int:
         """Record the start of a call that `described` encoded. Returns the token for `leave`."""
         written = self._written
         self._written = written + 1
         at = _HEADER_BYTES + written % CAPACITY * _RECORD_BYTES
-        _RECORD.pack_into(self._map, at, written + 1, number, now_ns, 0, peer, line, len(text), text)
+        _RECORD.pack_into(self._map, at, written + 1, number, now_ns, 0, peer, line, len(text), sequence, text)
         return at
 
     def leave(self, at: int, now_ns: int) -> None:
@@ -77,10 +78,11 @@ def read_calls(path: Path) -> list[dict[str, Any]]:
 def _calls(data: bytes) -> list[dict[str, Any]]:
     numbered = []
     for at in range(_HEADER_BYTES, _HEADER_BYTES + CAPACITY * _RECORD_BYTES, _RECORD_BYTES):
-        written, number, entered_ns, left_ns, peer, line, length, text = _RECORD.unpack_from(data, at)
+        written, number, entered_ns, left_ns, peer, line, length, sequence, text = _RECORD.unpack_from(data, at)
         parts = text[: min(max(length, 0), _TEXT_BYTES)].decode("utf-8", "replace").split(_SEPARATOR)
         if written > 0 and len(parts) == len(Place.__args__):  # type: ignore[attr-defined]
-            numbered.append((written, _call(parts, number, entered_ns, left_ns, peer, line)))
+            call = _call(parts, number, entered_ns, left_ns, peer, line)
+            numbered.append((written, {**call, "sequence": sequence} if sequence > 0 else call))
     return [call for _, call in sorted(numbered, key=lambda pair: pair[0])]
 
 
@@ -92,7 +94,7 @@ def _call(parts: list[str], number: int, entered_ns: int, left_ns: int, peer: in
         "number": number,
         "op": op,
         "peer": peer if peer >= 0 else None,
-        "size": sizes if size else None,
+        "size": sizes if size else None,  # [] of a scalar, whose size is "()"
         "dtype": dtype,
         "entered_ns": entered_ns,
         "done": left_ns > 0,

@@ -39,6 +39,7 @@ _WORDS = {
     "inside": "inside the predicted range",
     "noise": "outside the predicted range, within the noise of the measured steps",
     "outside": "outside the predicted range",
+    "unclear": "not judged: inside the predicted range, but no gain is within the noise, too",
     "disturbed": "not judged: computing, which was not changed, took {before} before and {after} after",
 }
 # Computing may differ by this much between two runs of the same work; beyond it something else than the change did it.
@@ -189,8 +190,9 @@ def _record(
         predicted = {**predicted, **predicted["timed"]}
     else:
         interval, step_us = mean_interval(measured.steps.per_step_us), measured.steps.wall_us
-    outcome = calibration.outcome(step_us, interval, predicted["low_us"], predicted["high_us"])
-    if outcome != "inside" and _is_disturbed(loaded.report, measured, predicted):
+    range_us = predicted["low_us"], predicted["high_us"]
+    outcome = calibration.outcome(step_us, interval, *range_us, predicted["before_us"])
+    if outcome not in ("inside", "unclear") and _is_disturbed(loaded.report, measured, predicted):
         outcome = "disturbed"
     return calibration.Record(
         at_utc=datetime.now(timezone.utc).isoformat(timespec="microseconds"),

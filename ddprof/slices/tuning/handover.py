@@ -97,7 +97,7 @@ def _record(tried: Tried, state: TuneState, folder: Path, step_us: float, comput
         measured_low_us=None if interval_us is None else round(interval_us[0], 3),
         measured_high_us=None if interval_us is None else round(interval_us[1], 3),
         compute_us=(compute_us, compute_us),
-        outcome=calibration.outcome(measured_us, interval_us, low_us, high_us),
+        outcome=calibration.outcome(measured_us, interval_us, low_us, high_us, step_us),
     )
 
 

@@ -45,19 +45,14 @@ def test_rules_are_silent_on_a_healthy_run(labelled: Runs, name: str) -> None:
 @pytest.mark.parametrize(
     ("rule_id", "name"),
     [
-        ("comm.latency_bound", "comm.no_overlap"),  # large messages
-        ("comm.latency_bound", "comm.bandwidth_bound"),
-        ("comm.latency_bound", "comm.sharding"),  # units of a block each are not small
-        ("comm.no_overlap", "comm.sharding"),  # gathers that are ahead
-        ("comm.sharding", "comm.bandwidth_bound"),  # no parameters are gathered
+        *(("comm.latency_bound", f"comm.{kind}") for kind in ("no_overlap", "bandwidth_bound", "sharding")),  # large
+        *(("comm.no_overlap", "comm.sharding"), ("comm.sharding", "comm.bandwidth_bound")),  # ahead; none is gathered
         *(("host.stalled", "straggler.host"), ("host.stalled", "host.launch_bound")),
-        ("input.starved", "input.straggler"),  # one late loader
-        ("input.straggler", "input.starved"),  # all loaders are slow
+        *(("input.starved", "input.straggler"), ("input.straggler", "input.starved")),  # one late loader; all are slow
         ("memory.headroom", "recomputation for want of memory"),
         ("straggler.compute", "pipeline.imbalance"),  # more layers and slow links are no slow device
         *(("straggler.compute", "pipeline.bubble"), ("straggler.compute", "slow link between stages")),
-        ("straggler.host", "straggler.compute"),
-        ("straggler.imbalance", "straggler.compute"),  # always the same rank
+        *((f"straggler.{kind}", "straggler.compute") for kind in ("host", "imbalance")),  # always the same rank
     ],
 )
 def test_rules_are_silent_on_a_fault_that_is_not_theirs(labelled: Runs, rule_id: str, name: str) -> None:

@@ -145,7 +145,7 @@ _WORDS: dict[str, tuple[str, MakeFix]] = {
         "find_unused_parameters=True without need: all {it.number} parameters get a gradient in every traced pass",
         fixes.unused,
     ),
-    METRICS: ("every step calls {it.op} for values that training does not use{it.where}", fixes.metrics),
+    METRICS: ("every step calls {it.op} between its passes, likely for metrics{it.where}", fixes.metrics),
     PARAMETERS: (
         "every step sends or averages parameters{size} that are equal on all ranks{it.where}",
         fixes.parameters,

@@ -55,6 +55,7 @@ def unused(measures: Measures, _: int) -> Fix:
         patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
         why="the search finds nothing; without it DDP orders buckets as gradients arrive",
         source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",
+        alters=Alters.PARAMETERS,
     )
 
 

@@ -52,6 +52,7 @@ _RENAMED = {"all_gather_into_tensor": "all_gather_single", "reduce_scatter_tenso
 WAIT_RANGE = "ddprof::collective.wait"
 _TENSORS = ("tensor", "input_tensor", "input", "output_tensor", "output", "tensor_list", "gather_list")
 _PEERS = ("dst", "src", "group_dst", "group_src")
+_COUNTING = ("gloo", "nccl")  # backends whose groups number their collectives
 _MESSAGES = {"send": "send", "isend": "send", "recv": "recv", "irecv": "recv"}
 _MAX_PLACES = 1024  # kept: places that call, times shapes
 Place = tuple[str, Any, Any, int, int]  # group, shape, dtype, identity of the code that calls, where in it
@@ -153,6 +154,10 @@ class CallState:
     def __init__(self) -> None:
         self.numbers: dict[tuple[str, str, int], int] = {}  # calls so far, by group, kind and peer
         self.inside: set[int] = set()  # threads that are inside a message
+        self.messages: dict[str, int] = {}  # so far, by group
+        self.backends: dict[
+            str, str
+        ] = {}  # by group: its only backend, which numbers its collectives in one row, or ""
 
 
 class CallRecord:
@@ -164,7 +169,7 @@ class CallRecord:
         self._c10d = c10d
         self._labels: Mapping[Any, str] = c10d._world.pg_names  # one mapping for the life of the process
         self._places: dict[Place, tuple[bytes, int, CodeType]] = {}
-        self._numbers, self._inside = state.numbers, state.inside
+        self._state, self._numbers, self._inside = state, state.numbers, state.inside
         places = {parameter: at for at, parameter in enumerate(inspect.signature(original).parameters)}
         self._group = ("group", places.get("group", -1))
         self._tensor = next(((word, places[word]) for word in _TENSORS if word in places), None)
@@ -177,7 +182,8 @@ class CallRecord:
         if log is None:
             return None
         group = _given(args, kwargs, self._group)
-        label = self._labels.get(self._c10d.GroupMember.WORLD if group is None else group)
+        group = self._c10d.GroupMember.WORLD if group is None else group
+        label = self._labels.get(group)
         if label is None:  # this rank is no member of it
             return None
         peer = self._peer(args, kwargs)
@@ -185,6 +191,7 @@ class CallRecord:
             return None  # `send` calls `isend`: one message
         key = (label, self._kind, peer)
         number = self._numbers[key] = self._numbers.get(key, 0) + 1
+        sequence = self._sequence(group, label)
         tensor = _given(args, kwargs, self._tensor) if self._tensor else None
         if isinstance(tensor, list | tuple):
             tensor = tensor[0] if tensor else None
@@ -195,7 +202,24 @@ class CallRecord:
         shape, dtype = getattr(tensor, "shape", None), getattr(tensor, "dtype", None)
         place = (label, shape, dtype, id(caller.f_code), caller.f_lasti)
         entry = self._places.get(place) or self._describe(place, caller, inner)
-        return log.enter(entry[0], number, peer, entry[1], time_ns())
+        return log.enter(entry[0], number, peer, entry[1], time_ns(), sequence)
+
+    def _sequence(self, group: Any, label: str) -> int:
+        """The group's own number of the collective about to begin, one row with DDP's and FSDP's; 0 for a message and
+        where the group has none.
+        """
+        state = self._state
+        if self._kind:
+            state.messages[label] = state.messages.get(label, 0) + 1
+            return 0
+        backend = state.backends.get(label)
+        if backend is None:
+            backends = {name.rpartition(":")[2] for name in str(self._c10d._world.pg_backend_config[group]).split(",")}
+            backend = state.backends[label] = backends.pop() if len(backends) == 1 else ""
+        if backend not in _COUNTING:
+            return 0
+        # Gloo counts messages in the same row, its flight recorder does not.
+        return int(group._get_sequence_number_for_group()) + 1 - state.messages.get(label, 0) * (backend == "gloo")
 
     def _describe(self, place: Place, caller: FrameType, inner: FrameType) -> tuple[bytes, int, CodeType]:
         """Text, line and code object shared by all calls of one place with one shape; the code must live as long as its
@@ -203,7 +227,7 @@ class CallRecord:
         """
         label, shape, dtype, _, _ = place
         code = caller.f_code
-        size = "" if shape is None else ",".join(map(str, shape))
+        size = "" if shape is None else ",".join(map(str, shape)) or "()"
         text = described((self._name, label, "" if dtype is None else str(dtype), size, code.co_filename, code.co_name))
         entry = (text, caller.f_lineno or 0, code)
         if len(self._places) < _MAX_PLACES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ddprof.slices.hangs.evidence import Call, RankEvidence, StackFrame, WorkerEvidence
 
@@ -19,6 +20,10 @@ _PEER_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
 # What c10d raises beside these. Others (ConnectionResetError) are of another connection, unless they quote it.
 _C10D_TYPES = (*_PEER_TYPES, "DistError", "RuntimeError", "TimeoutError")
 _QUOTES_C10D = re.compile(r"gloo|nccl|c10d|TCPStore|Watchdog caught|remote process exited|client socket", re.IGNORECASE)
+# A call that a rank was inside when it was stopped is stuck if it had lasted this many times the longest time between
+# two calls of that rank: three times what the job itself shows to be usual is no step of it.
+LONG_WAIT = 3
+LEAST_WAIT_NS = 1_000_000_000  # and no less than a second: what a launcher takes to end its ranks
 INTERRUPTIONS = ("KeyboardInterrupt", "SignalException")  # wherever the rank is
 _STORE = re.compile(r"DistStoreError|wait timeout after|keys: /|Timed out after .* waiting for clients|StoreTimeout")
 _STORE_FUNCTIONS = {"_store_based_barrier", "store_based_barrier", "rendezvous", "_tcp_rendezvous_handler"} | {
@@ -103,17 +108,40 @@ def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
 
     Gloo retires failed collectives like successful ones; the exception or the stack shows the difference.
     """
+    # Or stopped inside a collective recorded as finished, as a peer was stopped before; in a backward pass that lasts,
+    # where not all ranks are in one, and compute.
+    waiting = [e for e in ranks if _is_in_backward(e) and waited_long(e)]
+    waiting = waiting if len(waiting) < len(ranks) else []
+    is_inside = [e.ending.how == "stopped" and bool(operation_in(e) or e in waiting) for e in ranks]
     return [
-        # Or stopped inside a collective recorded as finished, as a peer was stopped before.
-        _with_failed_call(e) if e.ending.how == "error" or (e.ending.how == "stopped" and operation_in(e)) else e
-        for e in ranks
+        _with_failed_call(e) if inside or e.ending.how == "error" else e
+        for e, inside in zip(ranks, is_inside, strict=True)
     ]
 
 
+def waited_long(evidence: RankEvidence) -> bool:
+    """True where a rank was stopped much longer after its last call than its calls are apart."""
+    times = sorted(call.entered_ns for call in evidence.calls if call.entered_ns)
+    usual = max((later - earlier for earlier, later in pairwise(times)), default=0)
+    return bool(times) and (evidence.seen_ns or 0) - times[-1] > max(LONG_WAIT * usual, LEAST_WAIT_NS)
+
+
+def in_backward(evidence: RankEvidence) -> RankEvidence:
+    """The evidence; where the rank is in a backward pass, which calls collectives from no Python function, its line is
+    that of open calls without one.
+    """
+    if not _is_in_backward(evidence):
+        return evidence
+    calls = (call if call.done or call.frames else replace(call, frames=evidence.frames) for call in evidence.calls)
+    return replace(evidence, calls=tuple(calls))
+
+
+def _is_in_backward(evidence: RankEvidence) -> bool:
+    return any(frame.function == "_engine_run_backward" for frame in evidence.frames)
+
+
 def _with_failed_call(evidence: RankEvidence) -> RankEvidence:
-    # A backward pass calls collectives from no Python function.
-    is_in_backward = any(frame.function == "_engine_run_backward" for frame in evidence.frames)
-    is_elsewhere = evidence.ending.error in INTERRUPTIONS and not is_in_backward
+    is_elsewhere = evidence.ending.error in INTERRUPTIONS and not _is_in_backward(evidence)
     tells_no_call = is_own_error(evidence) or is_elsewhere
     if not evidence.calls or (tells_no_call and not operation_in(evidence)) or waits_for_store(evidence):
         return evidence

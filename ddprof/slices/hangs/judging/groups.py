@@ -52,8 +52,10 @@ def job_groups(ranks: Sequence[RankEvidence]) -> list[JobGroup]:
 
 
 def _is_silent(evidence: RankEvidence) -> bool:
-    """True where a rank without a call in a group made none; assumed for a killed one without call numbers."""
-    return evidence.ending.how == "killed" if evidence.is_partial else evidence.has_calls
+    """True where a rank without a call in a group is inside none: it ended, or made none (assumed of a killed one
+    without call numbers).
+    """
+    return evidence.ending.how in ("killed", "finished") if evidence.is_partial else evidence.has_calls
 
 
 def _stated_for(rank: int, candidates: set[tuple[int, ...]]) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import RankEvidence, StackFrame
@@ -12,7 +11,9 @@ from ddprof.slices.hangs.judging.collectives import stuck_in, stuck_messages
 from ddprof.slices.hangs.judging.exits import (
     INTERRUPTIONS,
     from_stacks,
+    in_backward,
     stuck_workers,
+    waited_long,
     with_failed_calls,
     with_late_kills,
 )
@@ -22,10 +23,6 @@ from ddprof.slices.hangs.judging.words import line_words, sentence
 from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
 from ddprof.units import format_ranks
 
-# A call that a rank was inside when it was stopped is stuck if it had lasted this many times the longest time between
-# two calls of that rank: three times what the job itself shows to be usual is no step of it.
-LONG_WAIT = 3
-LEAST_WAIT_NS = 1_000_000_000  # and no less than a second: what a launcher takes to end its ranks
 _STATES = {
     "finished": "had ended in order",
     "killed": "was killed",
@@ -38,7 +35,7 @@ _STATES = {
 
 def judge(ranks: Sequence[RankEvidence], hang_seen: bool = False) -> Hang:
     """Cause of a hang or failure. `hang_seen`: ranks hung while the job ran, so that their open calls count."""
-    evidence = from_stacks(with_failed_calls(with_late_kills(ranks)))
+    evidence = [in_backward(e) for e in from_stacks(with_failed_calls(with_late_kills(ranks)))]
     groups = job_groups(evidence)
     stuck = [halt for job in groups if (halt := stuck_in(job)) is not None] + stuck_messages(evidence)
     if not hang_seen:
@@ -91,12 +88,7 @@ def _is_long(stuck: Stuck, ranks: Sequence[RankEvidence]) -> bool:
     failed = any(e.ending.how in ("error", "killed", "finished") for e in ranks)
     if failed or stuck.differs or any(e.seen_ns is None for e in inside):
         return True
-    for evidence in inside:
-        times = sorted(call.entered_ns for call in evidence.calls if call.entered_ns)
-        usual = max((later - earlier for earlier, later in pairwise(times)), default=0)
-        if times and stuck.since_ns and (evidence.seen_ns or 0) - times[-1] > max(LONG_WAIT * usual, LEAST_WAIT_NS):
-            return True
-    return False
+    return bool(stuck.since_ns) and any(map(waited_long, inside))
 
 
 def _row(evidence: RankEvidence) -> RankRow:

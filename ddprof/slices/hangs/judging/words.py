@@ -9,7 +9,7 @@ from ddprof.slices.hangs import model
 from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause
 from ddprof.slices.hangs.judging.exits import stuck_workers, waits_for_store
-from ddprof.slices.hangs.judging.frames import user_frame
+from ddprof.slices.hangs.judging.frames import is_library, user_frame
 from ddprof.slices.hangs.model import Stuck, Variant
 from ddprof.units import format_ranks
 
@@ -158,7 +158,9 @@ def _shapes(call: Call, stuck: Stuck) -> str:
 
 
 def _listed(sizes: Sequence[tuple[int, ...]]) -> str:
-    return ", ".join(str(list(size)) for size in sizes[:4]) + (", ..." if len(sizes) > 4 else "")
+    return ", ".join(str(list(size)) if size else "a scalar" for size in sizes[:4]) + (
+        ", ..." if len(sizes) > 4 else ""
+    )
 
 
 def _skipped(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
@@ -193,7 +195,9 @@ def _not_entered(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapp
 
 
 def _ended_early(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:
-    text = f"{_who(cause.ranks)} ended normally, without the last call of the others"
+    line = user_frame(of[cause.ranks[0]].frames)
+    seen = f", last seen at {line_words(line)}" if line is not None and not is_library(line) else ""
+    text = f"{_who(cause.ranks)} ended normally{seen}, without the last call of the others"
     return _ended(text, _waiters(cause.stuck, groups, cause.ranks))
 
 

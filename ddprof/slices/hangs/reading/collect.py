@@ -22,7 +22,7 @@ from ddprof.readers.side_files.sidecar import load_dump
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
-from ddprof.slices.hangs.reading.left import Left, calls_of, ending_of, frames_of, groups_of
+from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, frames_of, groups_of
 from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
@@ -84,8 +84,10 @@ def collect(paths: Sequence[str]) -> Gathered:
         of.recorded is not None or (of.asked is not None and of.asked.flight_recorder is not None)
         for of in by_rank.values()
     )
+    told = any(end.hang and end.hang.get("kind") != "killed" for end in ends)
+    ranks = [_evidence(rank, by_rank[rank], is_recorded) for rank in sorted(by_rank)]
     return Gathered(
-        ranks=tuple(_evidence(rank, by_rank[rank], is_recorded) for rank in sorted(by_rank)),
+        ranks=_as_they_hung(ranks, {rank for rank, of in by_rank.items() if of.asked is not None}, told),
         notes=tuple(notes),
         hang_seen=any(end.hang for end in ends),
         end=max(ends, key=lambda end: end.exit_code is not None, default=None),
@@ -228,7 +230,9 @@ def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
         of.recorded = calls_in(asked.flight_recorder, of.recorded_groups)
     ending = ending_of(left)
     groups = {**of.recorded_groups, **groups_of(asked), **groups_of(left)}
-    logged = calls_of(left if left.calls else asked)
+    told = left if left.calls else asked
+    logged = (as_recorded(told) if is_recorded and of.recorded is None else ()) or calls_of(told)
+    is_numbered = any(call.sequence for call in told.calls)
     if of.fatal:
         ending = Ending("killed", ending.at_ns, of.fatal, "", of.frames)
     here = ending.frames or _told_last(of, asked) or _seen_after(logged, of.sampled)
@@ -242,10 +246,21 @@ def _evidence(rank: int, of: _Gathered, is_recorded: bool) -> RankEvidence:
         ending=ending,
         steps=max((n for n in (left.steps_total, asked.steps_total) if n is not None), default=None),
         seen_ns=ending.at_ns or (_alive_ns(of, asked) if ending.how == "killed" else asked.at_ns),
-        is_partial=is_recorded and of.recorded is None,
+        is_partial=is_recorded and of.recorded is None and not is_numbered,
         has_calls=of.recorded is not None or bool(logged) or left.end is not None,
         workers=tuple(of.workers[worker] for worker in sorted(of.workers)),
     )
+
+
+def _as_they_hung(ranks: list[RankEvidence], answered: set[int], told: bool) -> tuple[RankEvidence, ...]:
+    """The evidence, with deaths counted as ends of ranks that had `answered` while nothing moved: where the hang was
+    `told`, or where all ranks died so, a death came after it. Answers are kept only of a job that moved no more.
+    """
+    dead = {e.rank for e in ranks if e.ending.how == "killed" and not e.ending.error}
+    if not told and (len(ranks) < 2 or len(dead) < len(ranks) or dead - answered):
+        return tuple(ranks)
+    ended = dead & answered
+    return tuple(replace(e, ending=replace(e.ending, how="ended")) if e.rank in ended else e for e in ranks)
 
 
 def _told_last(of: _Gathered, asked: Left) -> tuple[StackFrame, ...]:

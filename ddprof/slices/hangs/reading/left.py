@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -10,6 +11,21 @@ from ddprof.flight_recorder import CallDump, Dimensions
 from ddprof.sidecar import Count, Rank
 from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, Ending, Group, StackFrame
 
+# Functions that make one collective of that name, of the tensor that the log keeps; others have other names in a dump.
+_ONE_COLLECTIVE = ("all_reduce", "broadcast", "reduce", "all_gather", "barrier")
+# Of torch.dtype in a dump (c10::toString(ScalarType)).
+_DTYPES = {
+    "torch.float32": "Float",
+    "torch.float64": "Double",
+    "torch.float16": "Half",
+    "torch.bfloat16": "BFloat16",
+    "torch.int64": "Long",
+    "torch.int32": "Int",
+    "torch.int16": "Short",
+    "torch.int8": "Char",
+    "torch.uint8": "Byte",
+    "torch.bool": "Bool",
+}
 _HOW = {"exit": "finished", "signal": "stopped", "watchdog": "stopped", "killed": "killed", "running": "running"}
 
 
@@ -42,10 +58,13 @@ class LeftEnd(Struct, frozen=True):
 
 
 class LeftCall(Struct, frozen=True):
-    """One call of a function of torch.distributed; `peer` is the other rank of a message."""
+    """One call of a function of torch.distributed; `peer` is the other rank of a message, `sequence` the group's own
+    number of a collective, 0 where unknown.
+    """
 
     group: str = ""
     number: Count = 0
+    sequence: Count = 0
     op: str = UNKNOWN_OP
     peer: Rank | None = None
     size: Dimensions | None = None
@@ -110,6 +129,24 @@ def calls_of(left: Left) -> tuple[Call, ...]:
         )
         for call in left.calls
     )
+
+
+def as_recorded(left: Left) -> tuple[Call, ...]:
+    """The calls still on record in a flight recorder's numbers and words, without those of DDP and FSDP; () where the
+    groups' own numbers are unknown.
+    """
+    numbered = zip(left.calls, calls_of(left), strict=True)
+    return tuple(
+        call if call.peer is not None else _recorded(call, of.sequence)
+        for of, call in numbered
+        if of.peer is not None or of.sequence
+    )
+
+
+def _recorded(call: Call, number: int) -> Call:
+    if call.op not in _ONE_COLLECTIVE:
+        return replace(call, number=number, op=UNKNOWN_OP, input_sizes=(), input_dtypes=())
+    return replace(call, number=number, input_dtypes=tuple(_DTYPES.get(d, "Undefined") for d in call.input_dtypes))
 
 
 def ending_of(left: Left) -> Ending:

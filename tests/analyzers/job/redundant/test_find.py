@@ -53,15 +53,10 @@ def test_few_values_that_an_optimizers_closure_reduces_are_one_by_one(tmp_path: 
 @pytest.mark.parametrize(
     "loop",
     [
-        Loop(),
-        Loop(micro=4),  # no_sync() in all but the last
-        Loop(used=GRADIENTS - 1),  # the search finds one
-        Loop(values=6, rarely=True),  # every N steps
-        Loop(before_backward=2),  # may be part of the loss
-        Loop(norms=2),  # the clipping needs them
-        Loop(micro=2, reduced=2, optimizers=2),  # two models with an optimizer each
-        Loop(micro=4, reduced=4, zeroed=True),  # each pass is of another sum
-        Loop(gathered=2**18),  # parameters of a sharded optimizer, for all that is known
+        *(Loop(), Loop(micro=4), Loop(used=GRADIENTS - 1)),  # no_sync() in all but the last; the search finds one
+        *(Loop(values=6, rarely=True), Loop(before_backward=2)),  # every N steps; may be part of the loss
+        *(Loop(norms=2), Loop(micro=2, reduced=2, optimizers=2)),  # clipping needs them; two models with an optimizer
+        *(Loop(micro=4, reduced=4, zeroed=True), Loop(gathered=2**18)),  # each of another sum; a sharded optimizer's
     ],
 )
 def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:
@@ -97,10 +92,11 @@ def test_no_sync_is_advised_flatly_where_gradients_add_up(tmp_path: Path, touche
     assert fix.condition == (CONDITIONS[Alters.REDUCTIONS] if touched else "")
 
 
-@pytest.mark.parametrize(("parameters", "is_model"), [(2**17, False), (2**18, True), (2**22, False)])
-def test_more_than_the_model_or_a_small_part_of_it_is_no_model(tmp_path: Path, parameters: int, is_model: bool) -> None:
-    """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit."""
-    job = only_run(Loop(gathered=2**18).written(tmp_path)).job
+@pytest.mark.parametrize(("parameters", "is_model"), [(2**17, 0), (2**18, 1), (2**22, 0), (9, 1), (900, 0)])
+def test_more_than_the_model_or_a_small_part_of_it_is_no_model(tmp_path: Path, parameters: int, is_model: int) -> None:
+    """Each rank gathers 1 MiB: logits of a small model, or its parameters in 32 bit. Or it has next to none."""
+    loop = Loop(gathered=2**18) if parameters > 900 else Loop(values=6, reduced=0)  # scalars: all gradients, perhaps
+    job = only_run(loop.written(tmp_path)).job
     counted = Sidecar(schema="ddprof.sidecar/1", world_size=2, parameters=ModelParameters(count=parameters))
     told = replace(job, ranks=tuple(replace(facts, sidecar=counted) for facts in job.ranks))
     assert (METRICS not in find_needless(told)) == is_model

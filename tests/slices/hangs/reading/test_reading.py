@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hang_dumps import Job
 
 from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.explain import explain
@@ -96,6 +97,29 @@ def test_a_rank_that_the_launcher_killed_as_it_did_not_end_is_no_cause(tmp_path:
     hang = explain([str(tmp_path)])
     assert (hang.kind, hang.ranks) == (kind, (1,)), hang.sentence
     assert "at train.py:40 in main()" in hang.sentence
+
+
+def test_calls_of_a_killed_rank_are_laid_beside_a_record_by_the_groups_own_numbers(tmp_path: Path) -> None:
+    """Gloo aborts a rank that is sent more than it asked for, and the recorder with it."""
+    (job := Job(2, "2.13", "gloo")).call("all_reduce", size=(900,), state="started")
+    job.write(tmp_path, as_json=True, ranks=[0])
+    line = {"file": "/job/train.py", "line": 23, "function": "accuracy"}
+    call = {"group": "0", "op": "all_reduce", "number": 1, "sequence": 1, "size": [], "dtype": "torch.float32"}
+    sidecar(tmp_path, 0, state="signal", calls=[])
+    sidecar(tmp_path, 1, state="killed", calls=[{**call, "entered_ns": T0, "line": line}], end=None)
+    said = "rank 0 calls all_reduce of [900] (train.py:10 in train()); rank 1 calls all_reduce of a scalar"
+    assert said in explain([str(tmp_path)]).sentence
+
+
+@pytest.mark.parametrize(("told", "answered", "kind"), [(1, 1, "not_entered"), (0, 1, "not_entered"), (1, 0, "killed")])
+def test_ranks_that_answered_in_a_hang_died_after_it(tmp_path: Path, told: int, answered: int, kind: str) -> None:
+    for rank in (0, 1):
+        sidecar(tmp_path, rank, state="killed", end=None)
+        if answered:
+            where = tmp_path / f"rank{rank}.host.{76 + rank}.0.where.json"
+            where.write_text(json.dumps({"rank": rank, "at_ns": T0 + 60 * 10**9}))
+    (tmp_path / "manifest.json").write_text(json.dumps({"exit_code": 1, "hang": {"kind": "x"} if told else None}))
+    assert explain([str(tmp_path)]).kind == kind
 
 
 def test_the_loader_worker_that_hangs_is_named_with_its_line(tmp_path: Path) -> None:

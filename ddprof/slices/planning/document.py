@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from ddprof.cli.load import tell
 
 Plan = TypeVar("Plan")
@@ -19,13 +21,15 @@ def print_plan(schema: str, label: str, plan: Plan, form: str, text: Callable[[P
 
 
 def as_json(schema: str, label: str, plan: Any) -> str:
-    """A plan (a dataclass) as a JSON document; curves with their best and flat values."""
+    """A plan (a dataclass or a Struct) as a JSON document; curves with their best and flat values."""
     return json.dumps({"schema": schema, "run": label, **_plain(plan)}, indent=1, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    is_struct = isinstance(value, Struct)
+    if is_struct or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        names = value.__struct_fields__ if is_struct else [field.name for field in dataclasses.fields(value)]
+        fields = {name: _plain(getattr(value, name)) for name in names}
         if fields.get("points") and "knob" in fields:
             curve: Any = value
             fields |= {"best": curve.best.value, "flat": [point.value for point in curve.flat]}

@@ -14,7 +14,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
 from ddprof.analyzers.job.idle_before_launches import starved
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.script.idle import script_times
+from ddprof.analyzers.job.script.idle import MIN_TIMES, script_times
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.derived_once import remembered
 from ddprof.significance import MAX_CHANCE
@@ -22,7 +22,6 @@ from ddprof.tables import Array
 
 FEWEST = 3  # pauses, and steps: two may coincide
 MOSTLY = 0.7  # of a step's stops, in the longest of them; of all stops, in such pauses
-AGAIN = 2  # steps with a pause: what came once may not come again
 RARE = 0.75  # of the steps of any rank have stops of that length: a part of the step is in all of them
 
 
@@ -68,13 +67,8 @@ def pauses_in_turn(job: JobFacts) -> PausesInTurn | None:
     cost_ns = float(np.where(is_pause, longest, 0.0).max(axis=0).mean())
     wander = (of_rank > 0).sum() > 1 and chance_of_most(int(of_rank.max()), count, shape[0]) >= MAX_CHANCE
     is_rare = (total >= WORTH_SAYING * job.step_ns).mean(axis=1).max() <= RARE
-    if (
-        count < FEWEST
-        or is_pause.any(axis=0).sum() < AGAIN
-        or not is_rare
-        or not wander
-        or cost_ns < WORTH_SAYING * job.step_ns
-    ):
+    is_again = count >= FEWEST and is_pause.any(axis=0).sum() >= MIN_TIMES
+    if not is_again or not is_rare or not wander or cost_ns < WORTH_SAYING * job.step_ns:
         return None
     if longest[is_pause].sum() < MOSTLY * total.sum():
         return None

@@ -81,7 +81,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
             band=0.2 if is_measured else 0.35,
         )
     yield from _small_units(measures)
-    yield from calls_outside(measures, RULE.id, False, lambda ops: _joined("collectives of the script", "/".join(ops)))
+    yield from calls_outside(measures, RULE.id, False, lambda ops: _joined("collectives of the script", *ops))
 
 
 def _merged(measures: Measures, traffic: Traffic, is_called: bool) -> Change:
@@ -154,11 +154,11 @@ def _fix(measures: Measures, op: str) -> Fix:
     if buckets.current is None or float(buckets.current) < float(buckets.suggested):
         return buckets
     why = f"{buckets.setting} is {buckets.current} already, so these calls are not buckets"
-    return _joined("collectives outside the buckets", op, why)
+    return _joined("collectives outside the buckets", op, why=why)
 
 
-def _joined(setting: str, op: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
-    call = _OF_FLAT.get(op)
+def _joined(setting: str, *ops: str, why: str = "the script calls them one by one, and each pays the latency") -> Fix:
+    call = _OF_FLAT.get(ops[0]) if len(ops) == 1 else None
     return Fix(
         setting=setting,
         suggested="one for many tensors: flattened, or issued together; fewer, where each needs the one before",

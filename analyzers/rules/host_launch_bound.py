@@ -133,7 +133,9 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
     """Fixes that make launches fewer or cheaper, without those the job already uses."""
     if not practice.is_pytorch:
         graph = (
-            "the whole step in one jax.jit or tf.function" if practice.is_of_xla else "equal ones captured as one graph"
+            "the whole step in one jax.jit or tf.function"
+            if practice.is_of_xla
+            else "a loop of equal launches captured as one graph"
         )
         yield Fix("launches", f"fewer, larger kernels; {graph}", WHY, SOURCE)
     elif not practice.has_cuda_graphs:

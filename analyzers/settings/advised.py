@@ -38,8 +38,8 @@ def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
     if [change.kind for change in candidate.changes] != ["overlap"]:
         return None
     hidden_us = prices.gain_us(candidate)
-    other_us = prices.gain_us(candidate.instead) if candidate.instead is not None else 0.0
-    if hidden_us < min(MUCH * candidate.lost_us, other_us):
+    other = candidate.instead if hidden_us < MUCH * candidate.lost_us else None
+    if other is not None and hidden_us < prices.gain_us(other):
         return f"compute beside an earlier start would hide {format_us(hidden_us)} of {format_us(candidate.lost_us)}"
     of_ddp = [fix for fix in candidate.fixes if fix.setting == "bucket_cap_mb" and fix.current is not None]
     if not of_ddp or any(_advice(fix, prices) is not _AS_IT_IS for fix in of_ddp):

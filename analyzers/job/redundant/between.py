@@ -149,6 +149,7 @@ def call_of(facts: RankFacts) -> Array:
     return intervals.row_at(facts.script_calls.bounds, issued_ns(facts.comms))
 
 
+@remembered
 def _is_wrapped(facts: RankFacts) -> bool:
     """True where a wrapper reduces gradients: capture saw it, or what none of the script's calls has reduced."""
     op = facts.comms["op"]

@@ -102,8 +102,7 @@ class RankPaths:
     @cached_property
     def seen_ns(self) -> dict[Path, float]:
         """Sampled time of the path over the whole run, without calls that wait for other ranks, ns."""
-        meets = self._tree.meets
-        return by_path(self.facts, {stack: ns for stack, ns in self.times_ns.items() if ns and not meets[stack]})
+        return by_path(self.facts, self._without_meetings(self.times_ns))
 
     @cached_property
     def training(self) -> frozenset[Path]:
@@ -121,9 +120,9 @@ class RankPaths:
     def over_the_run(self) -> dict[Path, float]:
         """Time in the path per step of `step_us`, by its share of the samples of the whole run, without calls that wait
         for other ranks."""
-        total, meets = sum(run_samples(self.facts).values()), self._tree.meets
-        each_us = {stack: self.step_us * count / total for stack, count in self.samples.items() if not meets[stack]}
-        return by_path(self.facts, each_us)
+        total = sum(run_samples(self.facts).values())
+        each_us = {stack: self.step_us * count / total for stack, count in self.samples.items()}
+        return by_path(self.facts, self._without_meetings(each_us))
 
     @cached_property
     def beside_us(self) -> float | None:
@@ -164,6 +163,10 @@ class RankPaths:
         """Samples (by stack) but for those in torch that a model's forward functions call: all ranks do that."""
         in_model = self._tree.is_forward & self._tree.in_torch
         return {stack: count for stack, count in samples.items() if not in_model[stack]}
+
+    def _without_meetings(self, by_stack: Mapping[int, float]) -> dict[int, float]:
+        meets = self._tree.meets
+        return {stack: amount for stack, amount in by_stack.items() if amount and not meets[stack]}
 
     def _counted(self, by_stack: Mapping[int, float]) -> dict[int, float]:
         left_out = np.zeros(len(self._tree.outer), bool)

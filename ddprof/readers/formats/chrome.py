@@ -92,9 +92,7 @@ def read_chrome(source: Source) -> RankTrace:
     rank = rank_beside(source) if rank is None else rank
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
     device = _device(processes[next(iter(devices)), None], spans) if devices else _host(processes, spans)
-    named = {event.name for event in spans}
-    launches_work = any(event.category == _TORCH_ARROW for event in events) or any(map(OF_DEVICES.search, named))
-    if launches_work and not devices:  # on a GPU that was not recorded
+    if not devices and _launches_work(events, spans):  # on a GPU that was not recorded
         device = Device("cuda")
     return finish(source, columns, identity, device, notes)
 
@@ -160,6 +158,12 @@ def _fill(
             stream = _STREAM.match(name) or re.search(r"(\d{1,9})\D*$", name or str(tid))
             columns.name_track(pid, tid, name, devices[pid], int(stream[1]) if stream else 0)
     return used
+
+
+def _launches_work(events: list[TimelineEvent], spans: list[TimelineEvent]) -> bool:
+    """True where a PyTorch of old links operators to a device, or names those that only a GPU runs."""
+    names = {span.name for span in spans}
+    return any(event.category == _TORCH_ARROW for event in events) or any(map(OF_DEVICES.search, names))
 
 
 def _with_ranges(spans: list[TimelineEvent], processes: dict[tuple[Any, Any], str]) -> list[TimelineEvent]:

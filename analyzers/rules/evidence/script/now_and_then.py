@@ -32,6 +32,7 @@ from ddprof.whose import whose
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
 BESIDE, IN_FORWARD = 0.06, 0.12
 LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
+IN_ALL = 0.25  # of `beyond_us`, half of what the traced steps hold: as much in the quiet steps is in every step
 OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 
 
@@ -56,8 +57,7 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
-    # Half of what the traced steps hold is in the quiet ones, too: it comes in every step, and scatters.
-    if 4 * timed.usual * measures.step_us >= beyond_us >= cost_us:
+    if timed.usual * measures.step_us >= IN_ALL * beyond_us and cost_us <= beyond_us:  # and scatters
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     when = "now and then" if timed.since is None else f"since step {timed.since}"

@@ -155,9 +155,7 @@ class CallState:
         self.numbers: dict[tuple[str, str, int], int] = {}  # calls so far, by group, kind and peer
         self.inside: set[int] = set()  # threads that are inside a message
         self.messages: dict[str, int] = {}  # so far, by group
-        self.backends: dict[
-            str, str
-        ] = {}  # by group: its only backend, which numbers its collectives in one row, or ""
+        self.backends: dict[str, str] = {}  # by group: its only backend, which numbers its collectives; else ""
 
 
 class CallRecord:

@@ -110,12 +110,13 @@ def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
     """
     # Or stopped inside a collective recorded as finished, as a peer was stopped before; in a backward pass that lasts,
     # where not all ranks are in one, and compute.
-    waiting = [e for e in ranks if _is_in_backward(e) and waited_long(e)]
-    waiting = waiting if len(waiting) < len(ranks) else []
-    is_inside = [e.ending.how == "stopped" and bool(operation_in(e) or e in waiting) for e in ranks]
+    lasting = [_is_in_backward(e) and waited_long(e) for e in ranks]
+    waits = [lasts and not all(lasting) for lasts in lasting]
     return [
-        _with_failed_call(e) if inside or e.ending.how == "error" else e
-        for e, inside in zip(ranks, is_inside, strict=True)
+        _with_failed_call(e)
+        if e.ending.how == "error" or (e.ending.how == "stopped" and bool(operation_in(e) or is_waiting))
+        else e
+        for e, is_waiting in zip(ranks, waits, strict=True)
     ]
 
 

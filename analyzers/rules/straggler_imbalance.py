@@ -25,6 +25,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.host_parts import STEPPING, part_of
 from ddprof.analyzers.job.input_size import (
@@ -36,6 +37,7 @@ from ddprof.analyzers.job.input_size import (
 )
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, usual_work_us
+from ddprof.analyzers.job.redundant.passes import passes_of
 from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
@@ -60,6 +62,13 @@ _UNEVEN_OPTIMIZER = Fix(
     suggested="equal shares: split the largest tensor, or shard each tensor (FSDP) in place of whole ones",
     why="the others wait for the rank with the largest share in each step",
     source="torch.distributed.optim.ZeroRedundancyOptimizer documentation: it sorts whole tensors onto ranks",
+)
+_AS_MANY_PASSES = Fix(
+    setting="micro-batches per step",
+    suggested="the same number on every rank",
+    why="the others wait for the rank with most passes in each step",
+    source="PyTorch DistributedDataParallel documentation: uneven inputs",
+    alters=Alters.UPDATES,
 )
 
 
@@ -266,29 +275,9 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     longer += f"{np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long"
     is_fed = bool(fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[heavy].all())
     shard = next((s for s in measures.hot if s.position == worst), None)
+    summary, fix = _words(measures, extra, heavy, worst, is_fed)
     if shard is not None:
         summary, fix = hot_words(shard, numbers), hot_fix(shard, numbers)
-    elif is_fed:
-        verb, whose = ("does", "its") if len(numbers) == 1 else ("do", "their")
-        # By the timers, or by usual calls of its operators where peers waited for a CPU in the meantime.
-        times_us = [measures.own_us]
-        if measures.fed_more_us[worst]:
-            times_us.append(np.array([usual_work_us(facts) for facts in measures.job.ranks]))
-        more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
-        summary = f"{format_ranks(numbers)} {verb} {more:.2f}x the work of {whose} peers"
-        words = batch_words(measures.job.ranks, worst)
-        summary += "" if words is None else f": {words}"
-        fix = feeding_fix(measures, numbers, worst) or _fix(numbers)
-    elif len(extra):
-        verb = "runs" if len(numbers) == 1 else "run"
-        summary = f"{format_ranks(numbers)} {verb} {noun} that the peers do not"
-        fix = _elsewhere(numbers)
-    else:
-        verb, whose = ("does", "its") if len(numbers) == 1 else ("do", "their")
-        is_updating = _is_in_optimizer(measures, worst)
-        summary = f"{format_ranks(numbers)} {verb} {np.nanmedian(per_step):.2f}x the work of {whose} peers"
-        summary += ", most of it in its optimizer" if is_updating else ""
-        fix = _UNEVEN_OPTIMIZER if is_updating else _fix(numbers)
     yield Candidate(
         id=RULE.id,
         summary=summary,
@@ -306,6 +295,49 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
         # Tokens and lookups that are spread go to the others: of few ranks each gets a good part of them.
         band=0.25 if shard is None else max(0.25, 1 / len(measures.job.ranks)),
     )
+
+
+def _words(measures: Measures, extra: Array, heavy: Array, worst: int, is_fed: bool) -> tuple[str, Fix]:
+    """Summary and fix for the ranks `heavy` with more work than their peers. `extra`: as of `_one_sided`; `worst`: the
+    position of the latest; `is_fed`: their batches are larger."""
+    numbers = measures.ranks(heavy)
+    who = format_ranks(numbers)
+    does, runs, whose = ("does", "runs", "its") if len(numbers) == 1 else ("do", "run", "their")
+    passes, usual = _backward_passes(measures, heavy, worst)
+    if passes > usual:
+        return f"{who} {runs} {passes} backward passes per step, {whose} peers {usual}", _AS_MANY_PASSES
+    if is_fed:
+        # By the timers, or by usual calls of its operators where peers waited for a CPU in the meantime.
+        times_us = [measures.own_us]
+        if measures.fed_more_us[worst]:
+            times_us.append(np.array([usual_work_us(facts) for facts in measures.job.ranks]))
+        more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
+        summary = f"{who} {does} {more:.2f}x the work of {whose} peers"
+        words = batch_words(measures.job.ranks, worst)
+        summary += "" if words is None else f": {words}"
+        return summary, feeding_fix(measures, numbers, worst) or _fix(numbers)
+    if len(extra):
+        return f"{who} {runs} {execution_of(measures.job).work_noun} that the peers do not", _elsewhere(numbers)
+    per_step = measures.work.per_step[worst]
+    summary = f"{who} {does} {np.nanmedian(per_step):.2f}x the work of {whose} peers"
+    if _is_in_optimizer(measures, worst):
+        return summary + ", most of it in its optimizer", _UNEVEN_OPTIMIZER
+    return summary, _fix(numbers)
+
+
+def _backward_passes(measures: Measures, heavy: Array, worst: int) -> tuple[int, int]:
+    """Backward passes in a typical step of `worst`, and of the peers of `heavy` where it has more in most steps; else
+    0, 0."""
+    counts = np.array(
+        [
+            np.histogram(passes_of(facts, Phase.BACKWARD).spans[0], [*facts.marks[0], facts.marks[1][-1]])[0]
+            for facts in measures.job.ranks
+        ]
+    )
+    peers = np.delete(counts, heavy, axis=0)
+    if np.mean(counts[worst] > peers.max(axis=0)) <= LARGER_PART:
+        return 0, 0
+    return int(np.median(counts[worst])), int(np.median(peers))
 
 
 def _is_in_optimizer(measures: Measures, worst: int) -> bool:

@@ -68,8 +68,11 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     if call is None:
         return HOST_SPANS.empty()
     if len(spans):
-        preparing = intervals.subtract(feeding, spans_of(spans, (called != call) & (called >= 0) & ~tree.in_phase))
-        earlier = intervals.subtract(intervals.intersect(before, spans_of(spans, called == call)), feeding)
+        is_beside = (called >= 0) & ~tree.in_phase  # not a sample of a phase that is over
+        preparing = intervals.subtract(feeding, spans_of(spans, is_beside & (called != call)))
+        earlier = intervals.subtract(
+            intervals.intersect(before, spans_of(spans, is_beside & (called == call))), feeding
+        )
         preparing, made = intervals.merge(preparing, earlier), intervals.merge(made, earlier)
     else:
         # The batch begins with the function that makes it, however late its first operator is.

@@ -69,6 +69,17 @@ def test_more_work_is_told_from_a_slow_device(tmp_path: Path, work: Work, found:
     assert serious(loaded(in_step(4, 5, work), tmp_path).report) == found
 
 
+def test_backward_passes_that_one_rank_has_more_of_are_counted(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        for _ in range(5 if rank == 0 else 3):
+            with script.frame("ddprof::backward", "user_annotation"):
+                layers(script, 200.0, count=5)
+            script.idle(10.0)
+
+    report = loaded(in_step(4, 5, work), tmp_path).report
+    assert [f.summary for f in report.findings if f.id == ID] == ["rank 0 runs 5 backward passes per step, its peers 3"]
+
+
 def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:
     def work(script: Script, rank: int, step: int) -> None:
         layers(script, 200.0)

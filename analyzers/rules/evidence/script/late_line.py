@@ -13,6 +13,7 @@ from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UN
 from ddprof.findings import Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
 
+_GUESSES = (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED, STRAGGLER_IMBALANCE)
 _PLACE = re.compile(r"\.py:\d+ ")  # a line of the script in words
 
 
@@ -45,7 +46,9 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     )
     is_told = _PLACE.search(candidate.summary) is not None  # one place to open is enough, the first fix has the other
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
-    fixes = candidate.fixes if any(fix.setting == line.line for fix in candidate.fixes) else (_fix(line, rank),)
+    # A rule that names the place, and guesses no cause, has the fix for what is done there.
+    is_fixed = (is_told and candidate.id not in _GUESSES) or any(fix.setting == line.line for fix in candidate.fixes)
+    fixes = candidate.fixes if is_fixed else (_fix(line, rank),)
     return replace(
         candidate,
         summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
@@ -92,8 +95,8 @@ def _others(candidate: Candidate, rank: int, is_alone: bool) -> tuple[Fix, ...]:
     """The candidate's own fixes; none where they are guesses about a late rank whose cause is known here. `is_alone`:
     its peers do not run that at all.
     """
-    guesses = (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED, *((STRAGGLER_IMBALANCE,) if is_alone else ()))
-    return () if candidate.id in guesses and candidate.ranks == (rank,) else candidate.fixes
+    is_guess = candidate.id in _GUESSES and (is_alone or candidate.id != STRAGGLER_IMBALANCE)
+    return () if is_guess and candidate.ranks == (rank,) else candidate.fixes
 
 
 def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | None:

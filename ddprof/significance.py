@@ -111,6 +111,17 @@ def chance_of_mean(differences: npt.NDArray[np.float64]) -> float:
     return (at_least + 1) / (FLIPS + 1)
 
 
+def chance_of_rhythm(numbers: npt.NDArray[np.int64]) -> float:
+    """Probability that events at random steps are all a multiple of so many steps apart; 1 for fewer than three.
+
+    `numbers`: of their steps, ascending. Each gap is a multiple of p by chance once in p times. The sum over all p that
+    are at least the one seen is below twice its first term.
+    """
+    gaps = np.diff(numbers)
+    apart = int(np.gcd.reduce(gaps)) if len(gaps) > 1 else 1
+    return min(1.0, 2.0 * float(apart) ** -len(gaps))
+
+
 def change_point(values: npt.NDArray[np.float64]) -> int | None:
     """Index at which the mean changes; None where another order of the same values has as clear a change with a chance
     of MAX_CHANCE. Long series are cut into MOST_PARTS; two parts or more lie on each side.

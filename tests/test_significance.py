@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ddprof.significance import MAX_CHANCE, chance_of_mean, change_point, exceeded, quantile
+from ddprof.significance import MAX_CHANCE, chance_of_mean, chance_of_rhythm, change_point, exceeded, quantile
 
 TABLE = [(0.25, 1, 1.000), (0.05, 1, 6.314), (0.025, 2, 4.303), (0.005, 3, 5.841)]
 TABLE += [(0.025, 5, 2.571), (0.01, 9, 2.821), (0.0005, 10, 4.587), (0.025, 120, 1.980)]
@@ -22,6 +22,8 @@ def test_the_chance_of_a_mean_is_that_of_its_signs(long: int, at_most: float) ->
     differences = np.random.default_rng(0).normal(0.0, 0.1, 40) + np.where(np.arange(40) < long, 20.0, 0.0)
     assert chance_of_mean(differences) <= at_most
     assert long or chance_of_mean(differences) > MAX_CHANCE
+    assert chance_of_rhythm(np.array([3, 15, 27, 51])) == pytest.approx(2 / 12**3)  # three gaps of twelve steps or more
+    assert chance_of_rhythm(np.array([3, 15])) == chance_of_rhythm(np.array([3, 15, 26])) == 1.0
 
 
 @pytest.mark.parametrize(("steps", "at"), [(39, 4), (400, 104), (5, None)])

@@ -32,6 +32,7 @@ from ddprof.analyzers.job.input_size import (
     MIN_FED_SPREAD,
     batch_words,
     enlarged_by_script,
+    fed_in_turn,
     fed_more_each_step,
     is_fed_more,
 )
@@ -116,9 +117,9 @@ def _are_waited_for(measures: Measures, positions: Array) -> bool:
     return bool(len(positions)) and charged_us(measures, positions.tolist()) >= MOST_SHARE * everybody
 
 
-def fed_evidence(measures: Measures) -> Iterator[Evidence]:
-    """Evidence on the batch sizes in the traced steps, where capture counted them."""
-    fed = fed_elements(measures.job.ranks)
+def fed_evidence(measures: Measures, is_traced: bool = True) -> Iterator[Evidence]:
+    """Evidence on the batch sizes in the traced steps, or all of the run, where capture counted them."""
+    fed = fed_elements(measures.job.ranks, is_traced)
     if fed is None:
         return
     if enlarged_by_script(measures.job.ranks):
@@ -190,13 +191,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
+    in_run = None if turns > 1 or len(slow) else fed_in_turn(measures.job.ranks, measures.work.per_step)
+    turns = turns if in_run is None else len(in_run)
     is_busier = np.nansum(measures.work.per_step - 1.0, axis=1) > 0  # who runs more of some runs less of others, too
     extra = np.flatnonzero(slowdown.has_more & is_busier)
     fed = np.flatnonzero(fed_more_each_step(measures.job.ranks, least))
     if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
-        candidates = [_in_turns(measures, spread, turns)] if spread >= least else []
+        candidates = [_in_turns(measures, spread, turns, in_run is None)] if spread >= least else []
     timed = turns_in_forward(measures, RULE.id)
     yield from candidates or ([] if timed is None else [timed])
 
@@ -238,8 +241,8 @@ def _operators_in_turn(measures: Measures) -> Candidate | None:
     )
 
 
-def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
-    """Work of the traced steps that moves between ranks."""
+def _in_turns(measures: Measures, spread: float, turns: int, is_traced: bool) -> Candidate:
+    """Candidate for work that moves between ranks in the traced steps, or by their batches over the run."""
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     return Candidate(
         id=RULE.id,
@@ -248,8 +251,12 @@ def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
         changes=(Change("balance_compute"),),
         basis=Basis.COMPARED,
         evidence=(
-            *fed_evidence(measures),
-            Evidence(f"{turns} different ranks were the slowest in {measures.steps} steps"),
+            *fed_evidence(measures, is_traced),
+            Evidence(
+                f"{turns} different ranks were the slowest in {measures.steps} steps"
+                if is_traced
+                else f"{turns} different ranks had the largest batch of a step over the run"
+            ),
             *largest_wait(measures, worst),
         ),
         fixes=(_fix(()),),

@@ -79,14 +79,18 @@ def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator
 
 def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | None:
     """Candidate for the rank that whole-run timers show late, whatever the traced steps show. None without one, where a
-    finding names it or explains that time on all ranks, or where the others wait longer for another rank.
+    finding explains much of that time, or where the others wait longer for another rank.
     """
     job, worst = measures.job, int(np.argmax(measures.timed_us))
     late_us, rank = float(measures.timed_us[worst]), job.rank_ids[worst]
     if not late_us or int(np.argmax(measures.late_us)) != worst:
         return None
     line = measures.alone.get(worst)
-    if any(rank in one.ranks or (line is None and not one.ranks and one.lost_us >= late_us) for one in candidates):
+    lost_us = late_us * (len(job.ranks) - 1) / len(job.ranks)
+    of_rank = sum(one.lost_us for one in candidates if rank in one.ranks)
+    if of_rank >= MOST_SHARE * lost_us or (
+        line is None and any(not one.ranks and one.lost_us >= late_us for one in candidates)
+    ):
         return None
     share = late_us / measures.step_us
     if line is None and share < UNKNOWN_SHARE:
@@ -96,7 +100,7 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         summary=f"rank {rank} takes longer than the others by {format_share(share)} of the step over the whole run"
         + ("; cause unknown" if line is None else ""),
         ranks=(rank,),
-        lost_us=late_us * (len(job.ranks) - 1) / len(job.ranks),
+        lost_us=lost_us,
         basis=Basis.TIMED,
         evidence=(
             Evidence(

@@ -15,7 +15,7 @@ from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps
 from ddprof.derived_once import remembered
 from ddprof.sidecar import StepTimes
-from ddprof.significance import MAX_CHANCE, chance_of_mean
+from ddprof.significance import MAX_CHANCE, chance_of_mean, chance_of_rhythm
 from ddprof.tables import Array
 
 LEAST_SHARE = 0.1  # of a step: ranks of healthy jobs on a busy machine of two cores differed by up to that
@@ -64,8 +64,9 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE
     least_ns = np.where(computes_more, AGREEING, 1.0) * LEAST_SHARE * step_ns
+    numbers = np.array([step.index for step in common[0]])
     late_ns = np.maximum(
-        _excess_of_means(times_ns, least_ns, computes_more), _excess_of_medians(times_ns, computes_more)
+        _excess_of_means(times_ns, least_ns, computes_more, numbers), _excess_of_medians(times_ns, computes_more)
     )
     # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it
     # waited for this rank anyway. One that computes more waits more often, and that is its own: there counts what it
@@ -88,7 +89,8 @@ def late_loading_shares(ranks: Sequence[RankFacts]) -> Array:
     waits_ns = np.array([[step.data_ns or 0 for step in steps] for steps in common], float)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     least_ns, every = np.full(len(ranks), LEAST_LOADING * step_ns), np.ones(len(ranks), bool)
-    return np.asarray(_excess_of_means(waits_ns, least_ns, every) / step_ns)
+    numbers = np.array([step.index for step in common[0]])
+    return np.asarray(_excess_of_means(waits_ns, least_ns, every, numbers) / step_ns)
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:
@@ -118,14 +120,18 @@ def _untimed(facts: RankFacts) -> tuple[int, int]:
     return int(is_untimed.sum()), int((is_untimed & outside).sum())
 
 
-def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array) -> Array:
+def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array, numbers: Array) -> Array:
     """Excess of each rank's mean over the typical rank's, ns; 0 below `least_ns` (ranks,), and where it may be chance.
-    What comes now and then is in the mean alone."""
+    What comes now and then is in the mean alone. `numbers`: of the steps."""
     means = times_ns.mean(axis=1)
     usual = int(np.argsort(means, kind="stable")[(len(means) - 1) // 2])
     more = np.where(means - means[usual] >= least_ns, means - means[usual], 0.0)
     for rank in np.flatnonzero(more).tolist():
-        if chance_of_mean(times_ns[rank] - times_ns[usual]) >= (MAX_CHANCE if computes_more[rank] else UNLIKELY):
+        excess = times_ns[rank] - times_ns[usual]
+        # Every n-th step: a machine does not stop ranks in step with their loop.
+        is_long = excess >= excess.max() / 2
+        rhythm = chance_of_rhythm(numbers[is_long]) if excess[is_long].sum() >= excess.sum() / 2 else 1.0
+        if min(rhythm, chance_of_mean(excess)) >= (MAX_CHANCE if computes_more[rank] else UNLIKELY):
             more[rank] = 0.0
     return more
 

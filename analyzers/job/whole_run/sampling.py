@@ -68,14 +68,14 @@ def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
     return bool(set.intersection(*prints))
 
 
-def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
+def fed_elements(ranks: Sequence[RankFacts], is_traced: bool = True) -> Array | None:
     """Elements of the batches of each rank, in the steps that all ranks recorded; float, shape (ranks, steps).
 
-    Only traced steps count; None where the capture did not record batches on every rank.
+    Only traced steps count, or all of the run; None where the capture did not record batches on every rank.
     """
     tables = [{fed.step: fed.elements for fed in f.sidecar.batches} for f in ranks]
-    traced = [set(map(int, f.steps["index"])) for f in ranks]
-    common = sorted(set.intersection(*(set(t) & s for t, s in zip(tables, traced, strict=True)))) if tables else []
+    traced = [set(map(int, f.steps["index"])) for f in ranks] if is_traced else []
+    common = sorted(set.intersection(*map(set, tables), *traced)) if tables else []
     if not common:
         return None
     fed = np.array([[table[step] for step in common] for table in tables])

@@ -118,7 +118,7 @@ def _error(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[st
     ending = of[cause.ranks[0]].ending
     line = line_words(user_frame(ending.frames))
     message = " ".join(_QUOTED.sub(_quoted, ending.message.rstrip() + "\n").split())
-    message = f": {message[:_SHOWN]}{'...' if len(message) > _SHOWN else ''}" if message else ""
+    message = f": {message[:_SHOWN]}{' [...]' if len(message) > _SHOWN else ''}" if message else ""
     did = f"called {ending.error}" if ending.error in _EXITS else f"raised {ending.error}"
     text = f"{_who(cause.ranks)} {did}{f' at {line}' if line else ''}{message}"
     return _ended(text.rstrip("."), _waiters(cause.stuck, groups, cause.ranks))

@@ -83,7 +83,7 @@ def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_p
     ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
     assert alone_by_rank(ranks, blame, 10_000.0, ()) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
     made = run(tmp_path, [("train.py(70): save_checkpoint", 8_000.0), *REPORTS])  # two findings, each with its own line
-    lines = {finding.id: finding.fixes[0].setting for finding in made.report.findings}
+    lines = {finding.id: finding.summary + finding.fixes[0].setting for finding in made.report.findings}
     assert "save_checkpoint" in lines["host.checkpoint"] and "report_samples" in lines["straggler.host"]
 
 

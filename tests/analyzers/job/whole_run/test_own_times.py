@@ -44,7 +44,7 @@ def untimed(record: dict[str, Any], *indices: int) -> dict[str, Any]:
         (untimed(timed(8.0), 20), timed(0.0), 8 / STEP_MS),  # a step whose timers one rank lacks is left out
         (timed(8.0), timed(0.0, stopped=3), 8 / STEP_MS),  # the machine stops the others: in the median alone
         (timed(24.0, every=4), timed(0.0), 6.0 / STEP_MS),  # in twelve steps: unlikely, though 3.8 standard errors
-        (timed(22.0, every=9), timed(0.0), 0.0),  # in six: one in 64 such runs has as many on one side
+        (timed(24.0, every=4, count=44), timed(0.0, count=44), 6 / STEP_MS),  # in eight: but no machine keeps such time
         *((timed(2.0), timed(0.0), 0.0), (timed(0.0, stopped=1), timed(0.0), 0.0)),  # little; chance
         (timed(8.0, count=12), timed(0.0, count=12), 0.0),  # a short run
         (timed(8.0) | ran(0.4, 0.6), timed(0.0) | ran(0.2, 0.3), 8 / STEP_MS),  # it computes more, and waits so

@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.groups.groups import GroupKey, comm_group_ids, group_sizes, groups_table, world_size_of
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
-from ddprof.analyzers.job.matching import Matched, match
+from ddprof.analyzers.job.matching import IN_STEP, InOrder, Matched, match
 from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
 from ddprof.analyzers.job.oversubscription import oversubscription_note, shared_device_note
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
@@ -174,7 +174,7 @@ class _Met:
     keys: list[GroupKey]
     notes: tuple[HealthNote, ...]
     why_not: str
-    are_steps_apart: bool = False
+    in_order: InOrder = IN_STEP
 
 
 def _met(compared: Comparable) -> _Met:
@@ -183,14 +183,14 @@ def _met(compared: Comparable) -> _Met:
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
     odd = disagreeing(ranks, matched)
-    are_steps_apart = False
-    if odd and matched.is_message.any():
-        by_order = match(ranks, group_ids, keys, are_steps_apart=True)
-        left = disagreeing(ranks, by_order)
+    in_order = IN_STEP
+    for other in (InOrder(are_steps_apart=True), InOrder(from_end=True)) if odd else ():
+        again = match(ranks, group_ids, keys, other)
+        left = disagreeing(ranks, again)
         if len(left) < len(odd):
-            matched, odd, are_steps_apart = by_order, left, True
+            matched, odd, in_order = again, left, other
     if not odd:
-        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not, are_steps_apart)
+        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not, in_order)
     rest = tuple(f for p, f in enumerate(ranks) if p not in set(odd))
     if len(rest) > len(odd) and len(rest) > 1:
         note = odd_ranks_note([ranks[p] for p in odd])
@@ -220,7 +220,7 @@ def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[Health
 def _matched_again(met: _Met, ranks: tuple[RankFacts, ...], *notes: HealthNote) -> _Met:
     """The ranks with more communication than before, matched, and notes on it."""
     group_ids, keys = comm_group_ids(ranks)
-    matched = match(ranks, group_ids, keys, are_steps_apart=met.are_steps_apart)
+    matched = match(ranks, group_ids, keys, met.in_order)
     return replace(met, ranks=ranks, matched=matched, group_ids=group_ids, keys=keys, notes=(*met.notes, *notes))
 
 

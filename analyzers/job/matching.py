@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
@@ -23,10 +24,25 @@ from ddprof.tables import NULL, Array
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
 NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
+UNNUMBERED = 0
 FEWEST = 3  # messages that both ends recorded
 NEARLY = 0.9  # of these arrive after they were sent: an event may be lost
 ENOUGH = 0.5  # of the shorter side: at larger shifts most of it has no other end
 _ENDS = ("src", "dst", "group", "tag")  # of a message
+
+
+class InOrder(Struct, frozen=True):
+    """Order by which ranks' operations are told to be the same where nothing numbers them: that in the step.
+
+    `are_steps_apart`: of messages that in the recording, as the ranks' steps begin apart. `from_end`: what no numbered
+    step holds is counted backwards, as windows opened apart and closed together.
+    """
+
+    are_steps_apart: bool = False
+    from_end: bool = False
+
+
+IN_STEP = InOrder()
 
 
 @dataclass(frozen=True)
@@ -60,17 +76,18 @@ def step_of(steps: Intervals, at_ns: Array) -> Array:
 
 
 def match(
-    ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey], *, are_steps_apart: bool = False
+    ranks: Sequence[RankFacts],
+    group_ids: Sequence[Array],
+    keys: Sequence[GroupKey],
+    in_order: InOrder = IN_STEP,
 ) -> Matched:
-    """All instances of the job, collectives first, then point-to-point messages: by their order in the step, or, where
-    the ranks' steps begin apart, in the recording.
-    """
+    """All instances of the job, collectives first, then point-to-point messages."""
     parts = [_collective_rows(position, facts, group_ids[position]) for position, facts in enumerate(ranks)]
     rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
     notes: list[HealthNote] = []
-    collective = _instances(rows, _collective_key(rows, notes))
+    collective = _instances(rows, _collective_key(rows, notes, in_order.from_end))
     messages = _message_rows(ranks, group_ids, keys)
-    if not are_steps_apart:
+    if not in_order.are_steps_apart:
         key = _ordinal_key(messages, (*_ENDS, "step"))
     else:
         pair = _keys(messages, _ENDS)
@@ -128,11 +145,11 @@ def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
 def _step_label(facts: RankFacts, when: Array) -> Array:
     """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside.
 
-    0 where the profiler marks no steps. Outside the steps of a file that recorded some in part, order means nothing:
-    the label is one that no other rank has.
+    UNNUMBERED where the profiler marks no steps. Outside the steps of a file that recorded some in part, order means
+    nothing: the label is one that no other rank has.
     """
     if facts.step_source != "profiler_step":
-        return np.zeros(len(when), np.int64)
+        return np.full(len(when), UNNUMBERED)
     position = step_of(facts.marks, when)
     inside = (position >= 0) & (position < len(facts.steps))
     number = facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)]
@@ -141,9 +158,9 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
     return np.where(inside, number, np.where(position < 0, BEFORE, AFTER))
 
 
-def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
+def _collective_key(rows: dict[str, Array], notes: list[HealthNote], from_end: bool) -> Array:
     """Key of each row's instance: the sequence number in groups where every row has one, else the order in the step."""
-    ordinal = _ordinal_key(rows, ("group", "step"))
+    ordinal = _ordinal_key(rows, ("group", "step"), from_end)
     if not len(rows["group"]):
         return ordinal
     lacking = np.unique(rows["group"][rows["seq"] == NULL])
@@ -173,18 +190,19 @@ def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]
             return
 
 
-def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:
+def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...], from_end: bool = False) -> Array:
     """Key of each row by its ordinal among the rows of its rank (and side) that are equal in `fields`.
 
     Rows are in launch order per rank. What precedes the first step is counted backwards from it, because windows of
-    ranks open at different instants.
+    ranks open at different instants; `from_end`: so is what no numbered step holds.
     """
     if not len(rows["rank"]):
         return np.empty(0, np.int64)
     key = _keys(rows, fields)
     own_key = _combine(_combine(key, rows["rank"]), rows["side"])
-    from_end = _running_count(own_key[::-1])[::-1]
-    return _combine(key, np.where(rows["step"] == BEFORE, from_end, _running_count(own_key)))
+    backwards = _running_count(own_key[::-1])[::-1]
+    is_backwards = (rows["step"] == BEFORE) | (from_end & (rows["step"] == UNNUMBERED))
+    return _combine(key, np.where(is_backwards, backwards, _running_count(own_key)))
 
 
 def _keys(rows: dict[str, Array], fields: tuple[str, ...]) -> Array:

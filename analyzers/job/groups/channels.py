@@ -33,9 +33,13 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
         return groups
     for index in range(len(channels[0])):
         ends = _shared([channels[p][index][1:] for p in range(len(ranks))])
-        if len({len(e) for e in ends}) > 1 or len(ends[0]) < MIN_SHARED:
+        fewest = min(map(len, ends))
+        if fewest < MIN_SHARED:
             continue
-        clusters = _clusters(np.stack(ends), [f.identity.host for f in ranks])
+        # Windows open and close apart: the first or the last that all recorded are the same.
+        hosts = [f.identity.host for f in ranks]
+        ways = ([each[:fewest] for each in ends], [each[len(each) - fewest :] for each in ends])
+        clusters = min((_clusters(np.stack(way), hosts) for way in ways), key=len)
         if len(clusters) == len(ranks):
             continue  # nobody coincides with anybody: the channel tells nothing
         for cluster in clusters:

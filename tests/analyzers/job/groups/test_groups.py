@@ -72,3 +72,11 @@ def test_groups_do_not_depend_on_which_stream_came_first(labelled: Runs) -> None
         tracks = np.unique(facts.comms["track"]).tolist()
         there = tracks[::-1] if position in (1, 2) else tracks
         assert [mixed[position, track] for track in there] == [usual[position, track] for track in tracks]
+
+
+def test_a_window_that_opened_later_lacks_the_first_operations(labelled: Runs) -> None:
+    unmarked = [replace(facts, step_source="annotation") for facts in labelled("mesh without arguments").job.ranks]
+    late = replace(unmarked[3], comms=unmarked[3].comms.take(slice(len(unmarked[3].comms) // 3, None)))
+    assert nameless_groups([*unmarked[:3], late]) == nameless_groups(unmarked)
+    job = run_of([*unmarked[:3], late]).job
+    assert not job.not_compared and job.instances["complete"].mean() > 0.5

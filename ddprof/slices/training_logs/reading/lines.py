@@ -127,19 +127,25 @@ class LogLine(NamedTuple):
 
 
 def log_lines(
-    path: str, member: str | None, reads_on: Callable[[], bool], is_known: Callable[[bytes], bool]
+    path: str,
+    member: str | None,
+    reads_on: Callable[[], bool],
+    is_known: Callable[[bytes], bool],
+    begins: Callable[[bytes], tuple[bytes, ...]],
 ) -> Iterator[bytes]:
-    """The relevant lines, whole; while `reads_on`, all lines. `is_known`: true of lines that are relevant as they were.
-    Raises NoUsableInput where the file cannot be opened.
+    """The relevant lines, whole; while `reads_on`, all lines. `is_known`: true of lines that are relevant as they were;
+    `begins`: words of the log's own, by its first block. Raises NoUsableInput where the file cannot be opened.
 
     What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
     line counts only if it ends as the lines that are read do: one that was cut has cut numbers.
     """
     rest = b""
+    words: tuple[bytes, ...] = ()
     with open_blocks(path, member) as blocks:
         for block in blocks:
             whole, _, rest = broken(rest + block).rpartition(b"\n")
-            yield from wanted(whole, reads_on, is_known=is_known)
+            words = words or (*WORDS, *begins(whole))
+            yield from wanted(whole, reads_on, words, is_known)
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.

@@ -106,7 +106,7 @@ _CLOCK = re.compile(
 )
 # Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
 _DATE = re.compile(
-    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
+    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/.]?(?P<m>\d\d)[-/.]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
     r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
     rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_|]$|^$|[\[(]$"
 )

@@ -31,6 +31,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.work import step_of_launch
 from ddprof.analyzers.job.copies import (
     BATCHES,
+    OTHER,
     STATE,
     content_of,
     copies_from_device,
@@ -60,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         return
     worst = _worst(measures)
     facts = measures.job.ranks[worst]
-    content = content_of(facts)
+    content = _content(measures, facts)
     slow = _slow_links(measures)
     numbers = measures.ranks(slow)
     longer = copies[slow].max(initial=0.0) / max(averages.typical(copies), 1.0)
@@ -86,6 +87,11 @@ def _worst(measures: Measures) -> int:
     return int(np.argmax(measures.pageable_us))
 
 
+def _content(measures: Measures, facts: RankFacts) -> str:
+    content = content_of(facts)
+    return OTHER if content == BATCHES and not present_in(measures.job).has_batches else content
+
+
 def _summary(measures: Measures, facts: RankFacts, content: str) -> str:
     """The finding in words, by what the copies are of and where they go."""
     if content == STATE:
@@ -95,7 +101,8 @@ def _summary(measures: Measures, facts: RankFacts, content: str) -> str:
     if content == BATCHES:
         return "batches are copied from pageable memory and nothing overlaps the copy"
     way = "from the device to" if copies_from_device(facts).any() else "to the device from"
-    return f"tensors are copied {way} pageable memory and nothing overlaps the copy"
+    what = "tensors are" if present_in(measures.job).has_batches else "data is"
+    return f"{what} copied {way} pageable memory and nothing overlaps the copy"
 
 
 def _directions(measures: Measures, position: int) -> Iterator[Evidence]:
@@ -184,7 +191,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 
 def _bound(measures: Measures) -> str:
     """The bound of the step that these copies lead: the input's where they are of batches."""
-    return "input" if content_of(measures.job.ranks[_worst(measures)]) == BATCHES else "host"
+    return "input" if _content(measures, measures.job.ranks[_worst(measures)]) == BATCHES else "host"
 
 
 RULE = Rule(INPUT_PAGEABLE_COPY, "Copies block through pageable memory", detect, bound="input", bound_of=_bound)

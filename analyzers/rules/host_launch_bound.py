@@ -156,13 +156,14 @@ def _fixes(practice: Practice) -> Iterator[Fix]:
     else:
         mode = 'torch.compile(model, mode="reduce-overhead")'
         yield _compile("eager", mode, "fuses kernels and replays them as CUDA graphs")
-    yield Fix(
-        setting="batch size",
-        suggested="larger, if memory allows",
-        why="longer kernels hide the launches",
-        source="HTA documentation on kernel wait",
-        alters=Alters.UPDATES if practice.trains else None,
-    )
+    if practice.has_batches:
+        yield Fix(
+            setting="batch size",
+            suggested="larger, if memory allows",
+            why="longer kernels hide the launches",
+            source="HTA documentation on kernel wait",
+            alters=Alters.UPDATES if practice.trains else None,
+        )
 
 
 def _compile(current: str, suggested: str, effect: str) -> Fix:

@@ -31,6 +31,7 @@ from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.work import step_of_launch
 from ddprof.analyzers.job.copies import (
     BATCHES,
+    OTHER,
     STATE,
     content_of,
     copies_from_device,
@@ -41,7 +42,7 @@ from ddprof.analyzers.job.copies import (
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE
 from ddprof.analyzers.job.script.lines import lines_in
-from ddprof.analyzers.rules.evidence.present import text
+from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.finding_ids import INPUT_PAGEABLE_COPY
 from ddprof.findings import WARNING_SHARE, Basis, Candidate, Change, Evidence, Fix, Rule
@@ -60,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         return
     worst = _worst(measures)
     facts = measures.job.ranks[worst]
-    content = content_of(facts)
+    content = _content(measures, facts)
     slow = _slow_links(measures)
     numbers = measures.ranks(slow)
     longer = copies[slow].max(initial=0.0) / max(averages.typical(copies), 1.0)
@@ -86,15 +87,22 @@ def _worst(measures: Measures) -> int:
     return int(np.argmax(measures.pageable_us))
 
 
+def _content(measures: Measures, facts: RankFacts) -> str:
+    content = content_of(facts)
+    return OTHER if content == BATCHES and not present_in(measures.job).has_batches else content
+
+
 def _summary(measures: Measures, facts: RankFacts, content: str) -> str:
     """The finding in words, by what the copies are of and where they go."""
     if content == STATE:
         cost = format_us(float(measures.pageable_us.max()))
-        return f"state is kept on the host (CPU offload): copying it there and back takes {cost} of each step"
+        kept = "state is" if present_in(measures.job).is_pytorch else "what the device works on is"
+        return f"{kept} kept on the host (CPU offload): copying it there and back takes {cost} of each step"
     if content == BATCHES:
         return "batches are copied from pageable memory and nothing overlaps the copy"
     way = "from the device to" if copies_from_device(facts).any() else "to the device from"
-    return f"tensors are copied {way} pageable memory and nothing overlaps the copy"
+    what = "tensors are" if present_in(measures.job).has_batches else "data is"
+    return f"{what} copied {way} pageable memory and nothing overlaps the copy"
 
 
 def _directions(measures: Measures, position: int) -> Iterator[Evidence]:
@@ -132,20 +140,23 @@ def _fix(measures: Measures, content: str) -> Fix:
             source="PyTorch performance tuning guide; torch.utils.data documentation",
         )
     pinned = "host = torch.empty_like(tensor, device='cpu', pin_memory=True)\nhost.copy_(tensor, non_blocking=True)"
+    is_pytorch = present_in(measures.job).is_pytorch
     if content == STATE:
         return Fix(
             setting="state kept on the host",
             current="in pageable memory",
             suggested="on the device; in pinned buffers with non_blocking copies where memory does not allow",
             patch="optimizer = torch.optim.AdamW(model.parameters(), fused=True)  # its state stays on the device\n"
-            f"# or, where memory does not allow:\n{pinned}",
+            f"# or, where memory does not allow:\n{pinned}"
+            if is_pytorch
+            else None,
             why="what stays on the device is not copied; pinned memory copies at bus speed, without blocking the host",
             source=_SOURCE,
         )
     return Fix(
         setting="copies through pageable memory",
         suggested="pinned buffers with non_blocking copies, read a step later or every N steps",
-        patch=pinned,
+        patch=pinned if is_pytorch else None,
         why="pinned memory copies at bus speed during kernels, without blocking the host",
         source=_SOURCE,
     )
@@ -180,7 +191,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 
 def _bound(measures: Measures) -> str:
     """The bound of the step that these copies lead: the input's where they are of batches."""
-    return "input" if content_of(measures.job.ranks[_worst(measures)]) == BATCHES else "host"
+    return "input" if _content(measures, measures.job.ranks[_worst(measures)]) == BATCHES else "host"
 
 
 RULE = Rule(INPUT_PAGEABLE_COPY, "Copies block through pageable memory", detect, bound="input", bound_of=_bound)

@@ -39,6 +39,11 @@ class Practice(Struct, frozen=True):
     has_cuda_graphs: bool
     has_inductor: bool
 
+    @property
+    def has_batches(self) -> bool:
+        """True of what trains or infers, as far as its framework tells: a program without one takes no samples."""
+        return self.is_pytorch or self.is_of_xla
+
 
 def present_in(job: JobFacts) -> Practice:
     """Features used by a job; compiled, or launching graphs, where any rank is."""

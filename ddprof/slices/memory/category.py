@@ -36,7 +36,7 @@ SMALLER = {
     GRADIENTS: "sharding (FSDP, ZeRO stage 2) divides those of parameters among the ranks, a smaller micro-batch has "
     "smaller ones of activations",
     OPTIMIZER_STATE: "ZeRO stage 1 (ZeroRedundancyOptimizer) divides it among the ranks, an 8-bit optimizer has less",
-    ACTIVATIONS: "a smaller micro-batch, activation checkpointing, and attention that does not store its scores "
+    ACTIVATIONS: "a smaller micro-batch, activation checkpointing in training, and attention that stores no scores "
     "(scaled_dot_product_attention) hold less",
 }
 _TOLD = {  # torch.profiler._memory_profiler.Category

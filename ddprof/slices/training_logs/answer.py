@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import fenced
 from ddprof.slices.training_logs.format import FORMAT
+from ddprof.units import format_count
 
 if TYPE_CHECKING:  # every analysis asks this module, and few are of logs
     from ddprof.slices.training_logs.model import LogReport
@@ -37,7 +39,7 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
     else:
         from ddprof.slices.training_logs.text import render_log
 
-        texts = map(render_log, reports)
+        texts = [render_log(report) for report in _apart(reports)]
         text = "\n".join(map(fenced, texts) if form == "markdown" else texts)
     put(text, output, *(report.sentence for report in reports))
 
@@ -56,6 +58,18 @@ def _read(sources: Sequence[Source], is_strict: bool) -> list[LogReport]:
     for failure in failures:
         say(failure)
     return reports
+
+
+def _apart(reports: Sequence[LogReport]) -> list[LogReport]:
+    """The first report of those that say the same, as ranks' logs do, with the number of the others."""
+    alike: dict[object, list[LogReport]] = defaultdict(list)
+    for report in reports:
+        alike[report.sentence, tuple(finding.summary for finding in report.findings)].append(report)
+    apart = []
+    for first, *more in alike.values():
+        others = f", and {format_count(len(more), 'more log')} of which the same holds" if more else ""
+        apart.append(replace(first, log=replace(first.log, label=first.log.label + others)))
+    return apart
 
 
 def _redacted(report: LogReport, key: bytes | None) -> LogReport:

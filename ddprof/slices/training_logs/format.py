@@ -50,7 +50,10 @@ _FAILED, _OF_TRAINING = (
         b".py: error: ",
         b"\nExited with exit code ",
     ),
-    (b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
+    (
+        *(b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
+        *(b"tensorflow", b"paddle", b"mxnet", b"keras"),
+    ),
 )
 
 

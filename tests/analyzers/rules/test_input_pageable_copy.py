@@ -23,9 +23,8 @@ def test_names_pinned_memory(faulty: Labelled) -> None:
 
 def test_names_the_rank_whose_copies_take_far_longer_unless_it_copies_more(faulty: Labelled) -> None:
     measures = faulty.measures
-    copies = measures.pageable_us.copy()
-    copies[1] *= 20
-    slower = replace(measures, pageable_us=copies)
+    times = 1 + 19 * (np.arange(len(measures.pageable_us)) == 1)
+    slower = replace(measures, pageable_us=measures.pageable_us * times)
     said = candidate(ID, slower)
     assert said.ranks == (measures.job.rank_ids[1],) and "bus of rank" in said.fixes[0].setting
     fed = measures.job.ranks[1]
@@ -91,6 +90,9 @@ def test_says_what_is_copied_and_which_way(tmp_path: Path, copies: Copies, words
     assert said.summary.startswith(words) and said.fixes[-1].suggested.startswith(fix)
     assert run.report.verdict.bound == bound and run.report.findings[0].id == ID
     assert phrases.bound_word(run.report).startswith("Input" if bound == "input" else "Copy")
+    own = tuple(replace(f, strings=[name.strip("aten:PrfilS#") for name in f.strings]) for f in run.measures.job.ranks)
+    other = candidate(ID, replace(run.measures, job=replace(run.measures.job, ranks=own)))  # no name of PyTorch's
+    assert said.fixes[-1].patch and other.fixes[-1].patch is None and other.summary.startswith(("what the", "data is"))
 
 
 def test_state_on_the_host_is_priced_as_if_it_stayed_on_the_device(tmp_path: Path) -> None:
@@ -102,8 +104,6 @@ def test_state_on_the_host_is_priced_as_if_it_stayed_on_the_device(tmp_path: Pat
     assert all("per step in 4 copies with 24 MiB, by aten::copy_" in way for way in ways)
 
 
-def test_copies_of_a_save_and_values_that_the_host_reads_are_other_findings(tmp_path: Path) -> None:
-    for number, copies in enumerate((saved, lambda script: script.copy_pageable(4, 300.0, to_host=True))):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        assert not run_with(copies, folder).measures.pageable_us.any()
+@pytest.mark.parametrize("copies", [saved, lambda script: script.copy_pageable(4, 300.0, to_host=True)])
+def test_copies_of_a_save_and_values_that_the_host_reads_are_other_findings(tmp_path: Path, copies: Copies) -> None:
+    assert not run_with(copies, tmp_path).measures.pageable_us.any()

@@ -31,8 +31,8 @@ def test_text_json_markdown_a_folder_of_logs_and_redaction(tmp_path: Path) -> No
     assert out.read_text(encoding="utf-8").startswith("```text\n")
     secret = tmp_path / "secret-customer.log"
     shutil.copy(LOG, secret)
-    shown = analyze(str(secret), "--redact").stdout
-    assert "secret-customer" not in shown and "An iteration takes" in shown
+    shown = analyze(str(secret), str(LOG), "--redact").stdout
+    assert "secret-customer" not in shown and "An iteration takes" in shown and "1 more log of which the same" in shown
 
 
 def test_what_only_traces_have_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def said_aside(source: Source) -> str | None:
     except NoUsableInput:
         return None
     summary = summarise(log)
-    return ". ".join([*_usual(summary), *_ended(log)]) or None
+    return ". ".join([*_usual(log, summary), *_ended(log)]) or None
 
 
 def explain_tables(log: TrainingLog) -> LogReport:
@@ -57,8 +57,11 @@ def explain_tables(log: TrainingLog) -> LogReport:
     )
 
 
-def _usual(summary: IterationSummary | None) -> Iterator[str]:
+def _usual(log: TrainingLog, summary: IterationSummary | None) -> Iterator[str]:
     if summary is None:
+        return
+    if [one.number for one in log.iterations] == [1]:
+        yield f"The first {summary.unit} takes {format_us(summary.median_ms * 1e3)}, with warm-up; no other is logged"
         return
     spread = f"{format_us(summary.low_ms * 1e3)} to {format_us(summary.high_ms * 1e3)}"
     spread += " in eight of ten" if summary.has_deciles else ""
@@ -84,7 +87,7 @@ def _sentence(
 ) -> str:
     took = [f"The run takes {format_us(log.run.ms * 1e3)}"] if log.run is not None and summary is None else []
     runs = any(finding.id == RUNS and finding.severity != "info" for finding in findings)  # no time is usual of all
-    parts = [*_ended(log), *took, *(() if runs else _usual(summary))]
+    parts = [*_ended(log), *took, *(() if runs else _usual(log, summary))]
     if log.error and summary is None and not (log.timers or calls or took):
         return f"{parts[0]}."
     if summary is not None:

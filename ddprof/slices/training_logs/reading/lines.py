@@ -106,7 +106,7 @@ _CLOCK = re.compile(
 )
 # Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
 _DATE = re.compile(
-    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/]?(?P<m>\d\d)[-/]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
+    r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/.]?(?P<m>\d\d)[-/.]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
     r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
     rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_|]$|^$|[\[(]$"
 )
@@ -127,19 +127,25 @@ class LogLine(NamedTuple):
 
 
 def log_lines(
-    path: str, member: str | None, reads_on: Callable[[], bool], is_known: Callable[[bytes], bool]
+    path: str,
+    member: str | None,
+    reads_on: Callable[[], bool],
+    is_known: Callable[[bytes], bool],
+    begins: Callable[[bytes], tuple[bytes, ...]],
 ) -> Iterator[bytes]:
-    """The relevant lines, whole; while `reads_on`, all lines. `is_known`: true of lines that are relevant as they were.
-    Raises NoUsableInput where the file cannot be opened.
+    """The relevant lines, whole; while `reads_on`, all lines. `is_known`: true of lines that are relevant as they were;
+    `begins`: words of the log's own, by its first block. Raises NoUsableInput where the file cannot be opened.
 
     What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
     line counts only if it ends as the lines that are read do: one that was cut has cut numbers.
     """
     rest = b""
+    words: tuple[bytes, ...] = ()
     with open_blocks(path, member) as blocks:
         for block in blocks:
             whole, _, rest = broken(rest + block).rpartition(b"\n")
-            yield from wanted(whole, reads_on, is_known=is_known)
+            words = words or (*WORDS, *begins(whole))
+            yield from wanted(whole, reads_on, words, is_known)
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.

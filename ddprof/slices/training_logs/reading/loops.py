@@ -119,7 +119,8 @@ class LoopLines:
         times, counters = line.times, line.counters
         is_explicit = bool(times) and any(kind <= TimeKind.RATE for kind, _ in times)
         self._trains |= trains
-        above, self._above = self._above, line if times and not counters else None
+        # What names an epoch is of that, and of no iteration that the line beside it counts
+        above, self._above = self._above, line if times and not counters and line.epoch is None else None
         if not counters and (who in self._head or not (trains and is_explicit)):
             return self._is_below(who, line)
         if counters:
@@ -173,7 +174,7 @@ class LoopLines:
         return text
 
     def _is_below(self, who: str, line: LoopLine) -> bool:
-        if not line.times or (head := self._head.pop(who, None)) is None:
+        if not line.times or line.epoch is not None or (head := self._head.pop(who, None)) is None:
             return False
         return self._join(line, head, 0)
 

@@ -78,6 +78,10 @@ class _Readers:
         """True where the next line is to be read, whatever stands in it."""
         return self.loop.reads_on or any(reader.reads_on for reader in self._of_blocks)
 
+    def begins(self, text: bytes) -> tuple[bytes, ...]:
+        """The words that tell where the job starts again, by the log's first block."""
+        return self.shapes.begins(text, lambda _: self.ending.went_on())
+
     def take(self, raw: bytes) -> None:
         """Read the next line."""
         text, shape = self.shapes.of(raw)
@@ -103,7 +107,7 @@ class _Readers:
 
 def _read(source: Source) -> TrainingLog:
     of = _Readers()
-    for raw in log_lines(source.path, source.member, of.reads_on, of.shapes.is_known):
+    for raw in log_lines(source.path, source.member, of.reads_on, of.shapes.is_known, of.begins):
         of.take(raw)
     records, timers, communication, ending = of.records, of.timers, of.communication, of.ending
     bars, loop, whole = of.bars, of.loop, of.whole

@@ -34,7 +34,8 @@ _ZEROS = bytes.maketrans(b"123456789", b"000000000")
 _MOST_SHAPES = 4096  # some MB; a log of more has few lines of each
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
-_DIGITS = re.compile(r"\d+")
+_DIGITS, _NO_DIGITS = re.compile(r"\d+"), re.compile(rb"[^\d\n]+")
+_OWN_BYTES = 20  # longer than rules and headings ("=======", "INFO: "), which stand in other places, too
 _NAME = re.compile(r"[A-Za-z#][\w#./-]*\d[\w#./-]*")  # with a digit: fields are named so
 _HUGE = re.compile(r"\de[+-]?\d{3}", re.IGNORECASE)  # a float, or none, by its digits
 
@@ -148,6 +149,17 @@ class KnownShapes:
         self._takers, self._shapes, self._asked = takers, 0, (b"", b"")
         # By the text with zeros: the places of digits that are part of a shape, and shapes by these digits
         self._known: dict[bytes, tuple[tuple[Span, ...], dict[str, LineShape]]] = {}
+
+    def begins(self, text: bytes, again: Callable[[LogLine], object]) -> tuple[bytes, ...]:
+        """The words by which a log's first line is found when it stands there again: the job was started `again`."""
+        first = uncoloured(text.lstrip().partition(b"\n")[0])
+        longest = max(_NO_DIGITS.findall(first), key=len, default=b"")
+        of = self._made(first.decode("utf-8", "replace"))
+        is_read = of.takers or of.records or (of.loop is not None and (of.loop.counters or of.loop.timed))
+        if len(longest) < _OWN_BYTES or is_read:
+            return ()
+        self._known[first.translate(_ZEROS)] = (), {"": of._replace(loop=None, takers=(again,), is_of_nccl=True)}
+        return (longest,)
 
     def is_known(self, raw: bytes) -> bool:
         """True for a line like one that was relevant."""

@@ -41,7 +41,7 @@ ENDS = [line.split(" => ") for line in (SAMPLES[0].parent / "ends.txt").read_tex
 TOLD = [line.split(" => ") for line in (SAMPLES[0].parent / "told.txt").read_text().splitlines()]
 PREFIXES = ["[default0]:", "[rank12]:", "  3: ", "[1,0]<stdout>:", "2024-04-06T03:02:12.123456Z ", "10.0.0.7: "]
 PRINTED = [tuple(line.split(" | ", 3)) for line in (SAMPLES[0].parent / "printed.txt").read_text().splitlines()]
-CLOCKS = (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()
+CLOCKS = [line.replace("\\n", "\n") for line in (SAMPLES[0].parent / "clocks.txt").read_text().splitlines()]
 # A line (or several) as its program prints it: number `{n}`, time `{t}` in s, `{ms}`, `{rest}` without 0.1 s of data,
 # or `{rate}`, its inverse.
 LOOPS = dict(line.split(" => ") for line in (SAMPLES[0].parent / "loops.txt").read_text().splitlines())
@@ -87,7 +87,7 @@ def test_a_mean_over_iterations_is_no_time_of_one(tmp_path: Path, text: str, tim
 
 @pytest.mark.parametrize(("error", "end"), ENDS)
 def test_what_a_log_ends_in(tmp_path: Path, error: str, end: str) -> None:
-    assert read(tmp_path, "import torch\n" + end.replace("\\n", "\n")).error == error
+    assert read(tmp_path, "import torch, as the first line\n" + end.replace("\\n", "\n")).error == error
 
 
 @pytest.mark.parametrize(("told", "log"), TOLD)

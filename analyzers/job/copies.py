@@ -40,13 +40,16 @@ def copies_to_device(facts: RankFacts) -> Array:
 
 @remembered
 def copies_from_device(facts: RankFacts) -> Array:
-    """Mask of device operations that copy to pageable host memory, but for values and those of a save or an evaluation;
-    shape (device_ops,)."""
+    """Mask of device operations that copy to pageable host memory, but for values and what a save or an evaluation
+    needs: what is launched in it, or last before it. Shape (device_ops,)."""
     ops = facts.device_ops
     copies = _through_pageable(facts, is_from_device(facts.strings))
     if not copies.any():
         return copies
-    saving = intervals.contains(intervals.union(*facts.spans_of("checkpoint").bounds), ops["launch_ns"])
+    begins, ends = intervals.union(*facts.spans_of("checkpoint").bounds)
+    computing = np.sort(ops["launch_ns"][ops["work"] == Work.COMPUTE])
+    last = np.append(computing, begins[:1])[np.maximum(np.searchsorted(computing, begins) - 1, 0)]
+    saving = intervals.contains(intervals.union(np.minimum(last, begins), ends), ops["launch_ns"])
     return np.asarray(copies & (ops["size_bytes"] >= MIN_SIZE_BYTES) & ~saving)
 
 

@@ -128,7 +128,7 @@ def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array, num
     more = np.where(means - means[usual] >= least_ns, means - means[usual], 0.0)
     for rank in np.flatnonzero(more).tolist():
         excess = times_ns[rank] - times_ns[usual]
-        # Every n-th step: a machine does not stop ranks in step with their loop.
+        # Every n-th step: what keeps time with a loop and is not in it takes the rank's CPU, which is counted apart.
         is_long = excess >= excess.max() / 2
         rhythm = chance_of_rhythm(numbers[is_long]) if excess[is_long].sum() >= excess.sum() / 2 else 1.0
         if min(rhythm, chance_of_mean(excess)) >= (MAX_CHANCE if computes_more[rank] else UNLIKELY):

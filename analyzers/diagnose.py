@@ -15,7 +15,7 @@ from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
 from ddprof.analyzers.replay.changes.table import doubt_of
-from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.replay.price import Pricer, ToldPrice
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.same_result import checked
@@ -176,6 +176,9 @@ def _explain(
         if not is_own and (is_told or (is_small and not _costs_clearly(candidate, measures))):
             continue
         findings.append(finding)
+        if candidate.changes:
+            alone = finding.alone_us or finding.recoverable_us
+            pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
         if is_own and candidate.changes and severity_of(finding, measures.step_us, pricer.bare_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed

@@ -210,7 +210,7 @@ def ranges(s: Screens) -> Iterator[str]:
         if after.low_us < floor_us * (1 - SAME):
             yield f"{offer.suggested}: {after.low_us:.1f} us is less than the {floor_us:.1f} us that remain"
         replayed = (after.gain_us, step_us - after.high_us, step_us - after.low_us)
-        if abs(after.gain_us - said.value) > SAME * step_us:
+        if s.opened.pricer.told_price(after.changes) is None:
             continue  # another change with the same purpose
         if any(abs(a - b) > SAME * step_us for a, b in zip(replayed, (said.value, said.low, said.high), strict=True)):
             yield f"{finding.id}: {said} in the finding, {replayed} of {offer.suggested} by what-if"

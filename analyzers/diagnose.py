@@ -165,20 +165,20 @@ def _explain(
     findings: list[Finding] = []
     fixed: list[tuple[Candidate, Finding]] = []
     for gain, candidate in worth:
+        alone = of_candidate(pricer, candidate, gain)
+        if candidate.changes:
+            pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
         larger = _that_explain(candidate, fixed, measures)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         is_own = not larger or left >= OWN_SHARE * gain
         finding = _finding(candidate, gain if is_own else left, is_own, measures, pricer)
         if not is_own:
-            finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
+            finding = replace(finding, alone_us=alone)
         is_small = finding.recoverable_us.value < LINE_SHARE * measures.step_us
         is_told = any(_is_one_fix(candidate, other) for other, _ in fixed)
         if not is_own and (is_told or (is_small and not _costs_clearly(candidate, measures))):
             continue
         findings.append(finding)
-        if candidate.changes:
-            alone = finding.alone_us or finding.recoverable_us
-            pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
         if is_own and candidate.changes and severity_of(finding, measures.step_us, pricer.bare_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed

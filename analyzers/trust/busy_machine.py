@@ -94,8 +94,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     own, others = _both(run.on_cpu, positions)
     return (
-        f"{accused} may use the same cores as the other ranks: over the whole run on a CPU for {format_share(own)} of "
-        f"the time, the others for {format_share(others)}"
+        f"{accused} may use the same cores as the other ranks: on a CPU for {format_share(own)} of the run, the others "
+        f"for {format_share(others)}"
     )
 
 

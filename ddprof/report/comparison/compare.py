@@ -235,9 +235,8 @@ def scaling(before: Report, after: Report) -> Scaling | None:
 def scaling_words(measured: Scaling) -> str:
     """The scaling in one sentence."""
     return (
-        f"scaling from {measured.small} to {measured.large} ranks: {format_share(measured.weak)} efficient if each "
-        f"rank kept its batch (weak scaling), {format_share(measured.strong)} if they share the same batch "
-        "(strong scaling)"
+        f"efficiency from {measured.small} to {measured.large} ranks: {format_share(measured.weak)} if each rank keeps "
+        f"its batch (weak scaling), {format_share(measured.strong)} if they share it (strong scaling)"
     )
 
 

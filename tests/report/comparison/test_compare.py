@@ -154,7 +154,7 @@ def test_runs_on_more_ranks_give_the_scaling_efficiency(slow: Report) -> None:
     for result in (compare(small, large), compare(large, small)):
         assert result.scaling is not None and (result.scaling.small, result.scaling.large) == (2, 8)
         assert (result.scaling.weak, result.scaling.strong) == (pytest.approx(0.8), pytest.approx(0.2))
-        assert "scaling from 2 to 8 ranks: 80 % efficient" in " ".join(render_text(result).split())
+        assert "efficiency from 2 to 8 ranks: 80 % if each" in " ".join(render_text(result).split())
         assert to_json(result)["scaling"]["weak"] == pytest.approx(0.8)
     assert compare(slow, slow).scaling is None
 

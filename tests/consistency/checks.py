@@ -101,8 +101,7 @@ def reconciled(s: Screens) -> Iterator[str]:
 def offered(s: Screens) -> Iterator[str]:
     """The finding offered for an explanation is the first one."""
     explained = [c.rpartition(" ")[2] for c in s.commands if c.startswith("ddprof explain")]
-    wanted = [s.lead.id] if s.lead else []
-    if explained != wanted:
+    if explained != (wanted := [s.lead.id] if s.lead else []):
         yield f"explain is offered for {explained}, the headline is of {wanted}"
 
 
@@ -138,8 +137,7 @@ def gains(s: Screens) -> Iterator[str]:
 
 def regimes(s: Screens) -> Iterator[str]:
     """The headline says which step its gain is of where unprofiled steps differ; gains state both."""
-    lead = s.lead
-    if lead and phrases.unprofiled_words(s.report, lead) and "traced step" not in s.report.verdict.headline:
+    if s.lead and phrases.unprofiled_words(s.report, s.lead) and "traced step" not in s.report.verdict.headline:
         yield f"the headline does not say that the gain is of a traced step: {s.report.verdict.headline!r}"
 
 
@@ -168,11 +166,8 @@ def settings(s: Screens) -> Iterator[str]:
                     continue
                 gain = finding.recoverable_us
                 if found.gain_us > gain.high * (1 + ROUNDED) or found.gain_us < gain.low * (1 - ROUNDED):
-                    yield (
-                        f"{finding.id}: {fix.setting}={fix.suggested} gains {format_us(found.gain_us)} by what-if, "
-                        f"{format_us(gain.value)} ({format_us(gain.low)} to {format_us(gain.high)}) by the finding; "
-                        f"fix: {phrases.fix_words(fix)}"
-                    )
+                    told, what_if = format_range(gain.value, gain.low, gain.high), format_us(found.gain_us)
+                    yield f"{finding.id}: {fix.setting}={fix.suggested} gains {what_if} by what-if, {told} as told"
 
 
 def plans(s: Screens) -> Iterator[str]:
@@ -217,7 +212,9 @@ def ranges(s: Screens) -> Iterator[str]:
 
 
 def promises(s: Screens) -> Iterator[str]:
-    """The step within reach is the best prediction, and a what-if that changes nothing is the report's step."""
+    """The step within reach is the best prediction, a what-if of nothing the report's step, and the replay near it."""
+    if (s.report.replay.error or 0.0) > 1:
+        yield f"the replay misses the step by {s.report.replay.error}"
     step_us, after = s.report.steps.wall_us, [w.predicted_step_us for w in s.report.what_if]
     if after and min(after) < step_us and f"best step within reach {format_us(min(after))}" not in s.pages["/"]:
         yield f"Overview: no step of {format_us(min(after))} within reach"

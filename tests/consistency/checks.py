@@ -231,8 +231,8 @@ def compared(s: Screens) -> Iterator[str]:
     comparison = compare(s.report, s.report)
     if comparison.gone or comparison.new or comparison.differences or comparison.step.outcome not in ("same", "noise"):
         yield f"compared with itself: {comparison.step.outcome}, gone {comparison.gone}, new {comparison.new}"
-    for delta in (comparison.step, *comparison.causes):
-        wanted = s.report.steps.wall_us if delta is comparison.step else s.report.ledger.job[delta.name]
+    for delta in filter(None, (comparison.traced, *comparison.causes)):
+        wanted = s.report.steps.wall_us if delta is comparison.traced else s.report.ledger.job[delta.name]
         if delta.before_us != wanted:
             yield f"{delta.name} is {delta.before_us:.1f} us on Compare, {wanted:.1f} us in the report"
 

@@ -15,7 +15,7 @@ from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
 from ddprof.analyzers.replay.changes.table import doubt_of
-from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.replay.price import Pricer, ToldPrice
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script.late_line import with_line
 from ddprof.analyzers.same_result import checked
@@ -165,12 +165,15 @@ def _explain(
     findings: list[Finding] = []
     fixed: list[tuple[Candidate, Finding]] = []
     for gain, candidate in worth:
+        alone = of_candidate(pricer, candidate, gain)
+        if candidate.changes:
+            pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
         larger = _that_explain(candidate, fixed, measures)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         is_own = not larger or left >= OWN_SHARE * gain
         finding = _finding(candidate, gain if is_own else left, is_own, measures, pricer)
         if not is_own:
-            finding = replace(finding, alone_us=of_candidate(pricer, candidate, gain))
+            finding = replace(finding, alone_us=alone)
         is_small = finding.recoverable_us.value < LINE_SHARE * measures.step_us
         is_told = any(_is_one_fix(candidate, other) for other, _ in fixed)
         if not is_own and (is_told or (is_small and not _costs_clearly(candidate, measures))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddprof.analyzers.bottleneck import Bottleneck
 from ddprof.analyzers.settings.predict import Prediction
-from ddprof.units import format_share, format_us
+from ddprof.units import format_share, format_unprofiled, format_us
 
 
 def prediction_text(prediction: Prediction, then: Bottleneck) -> list[str]:
@@ -16,6 +16,7 @@ def prediction_text(prediction: Prediction, then: Bottleneck) -> list[str]:
         f"{format_us(before)} -> {format_us(after)} per step: {format_us(abs(prediction.gain_us))} ({share}) {word}, "
         f"{before / after if after > 0 else float('inf'):.2f}x "
         f"(range {format_us(prediction.low_us)} to {format_us(prediction.high_us)})",
+        *([format_unprofiled(*prediction.unprofiled_us)] if prediction.unprofiled_us else []),
         "",
         f"  {'as recorded':<34}{format_us(before):>10}",
     ]

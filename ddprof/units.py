@@ -21,6 +21,11 @@ def format_us(value_us: float) -> str:
     return f"{value_us:.3g} µs"
 
 
+def format_unprofiled(before_us: float, after_us: float) -> str:
+    """A step without the profiler, before and after a change."""
+    return f"without the profiler {format_us(before_us)} -> {format_us(after_us)}"
+
+
 def format_range(value_us: float, low_us: float, high_us: float) -> str:
     """A time with its range: "4.2 ms (3 to 5.1 ms)"; the time alone where they print alike."""
     value, between = format_us(value_us), format_between(low_us, high_us)

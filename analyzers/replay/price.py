@@ -28,14 +28,26 @@ LOW_CONFIDENCE_ERROR = 0.05  # above it predictions are marked (OSDI'25 discards
 
 
 @dataclass(frozen=True)
+class ToldPrice:
+    """Gain of a finding alone, in a traced step and in one without the profiler (None where none was timed)."""
+
+    gain: Recoverable
+    unprofiled: Recoverable | None
+
+
+@dataclass(frozen=True)
 class Pricer:
-    """Replays changes, against the profiled run and, where its steps were timed, against the unprofiled one."""
+    """Replays changes, against the profiled run and, where its steps were timed, against the unprofiled one.
+
+    `told`: prices of the report's findings by their changes; they know of the whole run what its replay does not.
+    """
 
     graph: Graph
     measures: Measures
     profiled: Baseline
     hosts: tuple[SharedHost, ...] = ()
     unprofiled: UnprofiledRun | None = None
+    told: dict[tuple[Change, ...], ToldPrice] = field(default_factory=dict, repr=False, compare=False)
     _known_us: dict[tuple[Baseline, tuple[Change, ...]], float] = field(default_factory=dict, repr=False, compare=False)
     _latest: dict[tuple[Change, ...], Scenario] = field(default_factory=dict, repr=False, compare=False)
 
@@ -49,6 +61,31 @@ class Pricer:
     def step_us(self, changes: tuple[Change, ...]) -> float:
         """Predicted profiled step under all changes at once."""
         return self._predicted_us(self.profiled, changes)
+
+    def told_price(self, changes: tuple[Change, ...]) -> ToldPrice | None:
+        """The price that a finding has for these changes, or for what one of them amounts to: as many workers as make
+        every batch in time are batches that are ready. None where no finding prices them.
+        """
+        implied = tuple(Change(name) for name in kind_of(changes[0]).implies) if len(changes) == 1 else ()
+        price = self.told.get(implied or changes)
+        if price is None or (implied and self.measures.step_us - self.step_us(changes) < price.gain.value):
+            return None
+        return price
+
+    def told_step_us(self, changes: tuple[Change, ...]) -> float:
+        """Predicted profiled step under all changes at once: by the price of the finding that is of them, else by the
+        replay and what findings know of some of them beyond it.
+        """
+        told = self.told_price(changes)
+        if told is not None:
+            return self.measures.step_us - told.gain.value
+        step_us = self.step_us(changes)
+        parts = {part for part in (*self.told, *((change,) for change in changes)) if set(part) < set(changes)}
+        prices = [(part, price) for part in parts if (price := self.told_price(part)) is not None]
+        if not prices:
+            return step_us
+        beyond_us = sum(self.measures.step_us - price.gain.value - self.step_us(part) for part, price in prices)
+        return max(min(step_us, self.floor_us(changes)), step_us + beyond_us)
 
     @property
     def bare_us(self) -> float | None:

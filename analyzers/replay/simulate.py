@@ -85,7 +85,7 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     for at, rank in enumerate(graph.ranks):
         marks.append(_marks(rank, clocks[at], state.sections(at)))
         last_mark = marks[at][-1:] if rank.has_host else ()
-        spans.append(max([NEVER, *last_mark, *state.streams(at)]) - begins[at])
+        spans.append(max([begins[at], *last_mark, *state.streams(at)]) - begins[at])  # nothing ran on it: no span
         ends.append(state.nodes(at))
         busy.append(state.in_communication_ns(at, ends[at]))
     return Outcome(

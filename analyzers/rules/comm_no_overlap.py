@@ -82,10 +82,8 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
         basis=stands_on(*exposures),
         evidence=(
             Evidence(
-                f"{format_us(sum(e.traffic.exposed_us for e in exposures))} of gathers and reductions per step is "
-                f"exposed: in {passes}, {_held(costs)}; compute that could have hidden "
-                f"{format_us(costs.prefetchable_us)} of the gathers has ended by then, and reductions delay the "
-                "gathers behind them"
+                f"{format_us(sum(e.traffic.exposed_us for e in exposures))} of FSDP traffic per step is exposed; "
+                f"prefetching could hide {format_us(costs.prefetchable_us)} of it. In {passes}, {_held(costs)}"
             ),
             *exposed_transfer(measures, exposures[0].traffic),
         ),

@@ -193,7 +193,7 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int, typical_us: f
         return Fix(
             setting="Python of " + format_ranks(numbers),
             suggested="find what its peers do not run: other data, a callback, a thread that holds the interpreter",
-            why="its operators take no longer than its peers', so that its CPU is not slow; the time is between them",
+            why="its operators take no longer than its peers', so its CPU is not slow; the time lies between them",
             source="OSDI'25 section 5",
         )
     return Fix(

@@ -20,7 +20,7 @@ from ddprof.units import format_us
 
 MUCH = 0.3  # of the exposed transfer: as much compute is asked for before overlap is spoken of (rules: ENOUGH_COMPUTE)
 _AS_IT_IS = math.nan  # compared by identity
-Advice = tuple[float, bool]  # the value, and whether it is the one that the run had
+Advice = tuple[float, bool]  # the value, and whether it is the one that the run had, or no faster
 
 
 def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
@@ -88,12 +88,12 @@ def _with_value(fix: Fix, value: float) -> Fix:
 
 def _workers(prices: Pricer, now: Present) -> Advice:
     plan = plan_loader(prices, now)
-    return plan.advised_workers, plan.advised_workers == plan.workers.now
+    return plan.advised_workers, plan.advised_workers == plan.workers.now or plan.advised_us >= plan.step_us
 
 
 def _buckets(prices: Pricer, now: Present) -> Advice:
     plan = plan_buckets(prices, now)
-    return plan.advised_mb, plan.advised_mb == plan.caps.now
+    return plan.advised_mb, plan.advised_mb == plan.caps.now or plan.advised_us >= plan.step_us
 
 
 _PLANS: Mapping[str, Callable[[Pricer, Present], Advice]] = {"num_workers": _workers, "bucket_cap_mb": _buckets}

@@ -55,14 +55,14 @@ def plan_loader(prices: Pricer, now: Present) -> LoaderPlan:
         return (Change("loader_workers", (), (float(workers), float(prefetch), float(had), float(now.cores or 0))),)
 
     def predicted(workers: int, prefetch: int) -> float:
-        return prices.step_us(changed(workers, prefetch))
+        return prices.told_step_us(changed(workers, prefetch))
 
     # Workers that wait for storage need no core meanwhile; how much of a batch is waiting must be known to say so.
     waits = slowest.core_share is not None and slowest.core_share < CPU_BOUND
     most = max(now.cores or WORKERS[-1], had) if not waits else WORKERS[-1]
     counts = sorted({*(w for w in WORKERS if w <= most), had})
     curve = SettingCurve("num_workers", tuple(Point(w, predicted(w, now.prefetch())) for w in counts), had)
-    ready_us = prices.step_us((Change("instant_loader"),))
+    ready_us = prices.told_step_us((Change("instant_loader"),))
     cores_us = 0.0 if slowest.kind == "wait" else cores_bound_us(prices.measures, costs, now.cores or 0, ready_us)
     needs = demand(prices.measures, busy_step_us(prices.measures), had, now.cores or 0)
     advised = _advised(curve, had if needs is None else needs.workers)

@@ -13,7 +13,7 @@ from ddprof.analyzers.settings.knobs import BY_KEY, Setting
 from ddprof.analyzers.settings.present import Present
 from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
-from ddprof.findings import Change
+from ddprof.findings import Change, differs
 
 
 class Level(Struct, frozen=True):
@@ -26,7 +26,9 @@ class Level(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """A predicted step with its range; `levels` build up to it, `changes` are what was replayed."""
+    """A predicted step with its range; `levels` build up to it, `changes` are what was replayed. `unprofiled_us`: the
+    step without the profiler, before and after; None where none was timed, or it is as long.
+    """
 
     before_us: float
     after_us: float
@@ -35,6 +37,7 @@ class Prediction(Struct, frozen=True):
     levels: tuple[Level, ...]
     changes: tuple[Change, ...]
     replay_error: float
+    unprofiled_us: tuple[float, float] | None = None
 
     @property
     def gain_us(self) -> float:
@@ -66,7 +69,7 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
         applied = _with(applied, knob.key, changes)
         # Other buckets are priced against the run's own, as in their plan.
         is_rebucketed = any(change.kind == "rebucket" for change in applied)
-        step_us = prices.step_us(applied) * (schedule_bias(prices, now) if is_rebucketed else 1.0)
+        step_us = prices.told_step_us(applied) * (schedule_bias(prices, now) if is_rebucketed else 1.0)
         doubt_us += doubt_of(changes, prices.measures) * abs(reached - step_us)
         ranks = f" @ {','.join(map(str, setting.ranks))}" if setting.ranks else ""
         levels.append(Level(knob.key, f"{knob.key} = {setting.value}{ranks}", knob.assumption, step_us))
@@ -80,7 +83,18 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
         levels=tuple(levels),
         changes=applied,
         replay_error=prices.error,
+        unprofiled_us=_unprofiled(prices, applied),
     )
+
+
+def _unprofiled(prices: Pricer, changes: tuple[Change, ...]) -> tuple[float, float] | None:
+    bare_us, told = prices.bare_us, prices.told_price(changes)
+    if bare_us is None or not differs(bare_us, prices.measures.step_us):
+        return None
+    if told is not None and told.unprofiled is not None:
+        return bare_us, bare_us - told.unprofiled.value
+    after_us = prices.unprofiled_us(changes)
+    return None if after_us is None else (bare_us, after_us)
 
 
 # Settings that share one change: which of its values each of them is.

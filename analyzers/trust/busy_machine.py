@@ -94,8 +94,8 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
         return None
     own, others = _both(run.on_cpu, positions)
     return (
-        f"{accused} may use the same cores as the other ranks: over the whole run on a CPU for {format_share(own)} of "
-        f"the time, the others for {format_share(others)}"
+        f"{accused} may use the same cores as the other ranks: on a CPU for {format_share(own)} of the run, the others "
+        f"for {format_share(others)}"
     )
 
 
@@ -123,9 +123,9 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
             return None
     own_us, others_us = (each * 1e3 / max(1, measures.steps) for each in _both(total_ns / 1e6, positions))
     return (
-        f"{_BUSY}: operators that take as long on all ranks were stopped, on {format_ranks(candidate.ranks)} for "
-        f"{format_us(own_us)} per step, on the other ranks for {format_us(others_us)}: in {measures.steps} steps, "
-        "chance decides which rank is late"
+        f"{_BUSY}: it stops operators that are equal on all ranks, for {format_us(own_us)} per step on "
+        f"{format_ranks(candidate.ranks)}, {format_us(others_us)} on the others; in {measures.steps} steps that may be "
+        "chance"
     )
 
 

@@ -97,6 +97,6 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     rank = measures.job.rank_ids[position]
     taken, usual = format_us(float(outside[position]) / 1e3), format_us(float(np.median(outside[peers])) / 1e3)
     return (
-        f"in the traced steps only: over {len(others[position])} untraced steps rank {rank} takes {taken} outside its "
-        f"backward passes and its loader, the other ranks {usual}"
+        f"only in the traced steps: in {len(others[position])} others rank {rank} takes {taken} outside backward "
+        f"passes and loading, the other ranks {usual}"
     )

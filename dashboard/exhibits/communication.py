@@ -12,7 +12,7 @@ from ddprof.dashboard.exhibits.parts.numbers import bandwidths, group_times
 from ddprof.dashboard.exhibits.places.pairs import pair_exhibits
 from ddprof.dashboard.figures.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.runs.view import View
-from ddprof.report.phrases import clean
+from ddprof.report.phrases import LEAST_SHARE, clean
 from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 MAX_GROUPS = 40  # in one chart: the longest
@@ -72,8 +72,9 @@ def _overlap(view: View) -> Exhibit:
     if total <= 0:
         return Exhibit("overlap", question, "No communication was seen inside the steps.", sheet(columns, rows))
     exposed, under_compute = sum(t.exposed_us for t in traffic), sum(t.hidden_us for t in traffic)
+    hidden = format_share(under_compute / total) if under_compute >= LEAST_SHARE * total else "none"
     reading = (
-        f"Of {format_us(total)} of data movement per step, {format_share(under_compute / total)} runs under compute; "
+        f"Of {format_us(total)} of data movement per step, {hidden} runs under compute; "
         f"{format_us(exposed)} is exposed, most of it in {names[0]}."
     )
     parts = [
@@ -105,9 +106,10 @@ def _bandwidth(view: View) -> Exhibit:
     best = max(row[2] for row in rows)
     weight = np.array([row[1] for row in rows], float)
     small = float(weight[[row[2] < best / 2 for row in rows]].sum() / weight.sum())
+    slow = f"{format_share(small)} of the bytes move" if small >= LEAST_SHARE else "none moves"
     reading = (
-        f"The fastest message reaches {format_rate(best * 1e9)} (dashed); {format_share(small)} of the bytes move "
-        f"at less than half of that. The median message has {format_bytes(float(np.median(weight)))}."
+        f"The fastest message reaches {format_rate(best * 1e9)} (dashed); {slow} at less than half of that. "
+        f"The median message has {format_bytes(float(np.median(weight)))}."
     )
     chart = Bandwidths(series, best, f"best seen: {format_rate(best * 1e9)}")
     return Exhibit("bandwidth", question, reading, sheet(columns, rows), chart)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, Delta, compare, delta_of
-from ddprof.report.comparison.text import OUTCOME_WORDS
+from ddprof.report.comparison.text import OUTCOME_WORDS, step_rows
 from ddprof.report.phrases import clean
 
 Kernel = tuple[str, str]  # name and kind
@@ -52,7 +53,7 @@ def against(view: View) -> int:
 
 
 def _causes(comparison: Comparison) -> Exhibit:
-    deltas = [comparison.step, *comparison.causes]
+    deltas = [*(replace(step, name=name) for name, step in step_rows(comparison)), *comparison.causes]
     columns = ("cause", "before (ms)", "after (ms)", "change (ms)", "low (ms)", "high (ms)", "outcome")
     rows = [_row(d) for d in deltas]
     sure = [d for d in comparison.causes if d.outcome in ("slower", "faster")]

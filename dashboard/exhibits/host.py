@@ -23,9 +23,11 @@ from ddprof.dashboard.exhibits.parts.numbers import (
 )
 from ddprof.dashboard.figures.charts import Columns, Heat, Stacked, cause_parts
 from ddprof.dashboard.runs.view import View
+from ddprof.report.phrases import LEAST_SHARE
 from ddprof.units import format_share, format_us
 
 LOADER_SETTINGS = "loader-settings"
+_HARDLY = "The device was idle for less than 0.05 % of the step."  # LEAST_SHARE
 _GOES_TO = {
     "collate": "most of it collating samples",
     "cpu": "most of it computing",
@@ -55,9 +57,9 @@ def _loader(view: View) -> Exhibit:
         words = "No rank's device waited for the data loader."
         return Exhibit("loader", question, words, sheet(table.columns, []))
     worst = int(waits.mean(axis=1).argmax())
-    most = f"most on {names[worst]}, {format_us(waits[worst].mean() * 1e3)} per step"
-    loading = loading_words(view.opened.measures)
-    reading = f"On average {format_us(waits.mean() * 1e3)} per step; {most}. {loading}"
+    mean, most = (format_us(ms * 1e3) for ms in (waits.mean(), waits[worst].mean()))
+    whose = "on every rank" if mean == most else f"on average; most on {names[worst]}, {most}"
+    reading = f"{mean} per step {whose}. {loading_words(view.opened.measures)}"
     drawn = most_different(waits)
     times, unit, critical = readable_times(waits[drawn], view.opened.measures.step_us / 1e3)
     chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, axis="step")
@@ -98,9 +100,9 @@ def _gaps(view: View) -> Exhibit:
     columns = ("gap length", *(f"{CAUSES[c].label} (ms/step)" for c in by_cause))
     table = sheet(columns, [(w, *(float(v[i]) / 1e3 for v in by_cause.values())) for i, w in enumerate(words)])
     question = "How is the device's idle time made up: many small gaps or a few long ones?"
-    if not by_cause:
-        return Exhibit("gaps", question, "The device was never idle.", table)
     total = np.sum(list(by_cause.values()), axis=0)
+    if not np.sum(total) >= LEAST_SHARE * view.opened.measures.step_us:
+        return Exhibit("gaps", question, "The device was never idle." if not by_cause else _HARDLY, table)
     reading = (
         f"Most idle time lies in gaps of {words[int(total.argmax())]}: {format_us(total.max())} of "
         f"{format_us(total.sum())} per step and rank."
@@ -113,16 +115,16 @@ def _gaps(view: View) -> Exhibit:
 def _launches(view: View) -> Exhibit:
     job = view.opened.job
     counts, words = launch_delays([job.ranks[p] for p in numbers.positions(view)]), decade_words()
-    question, columns = "Does the host keep ahead of the device?", ("launch to start", "operations")
+    question, columns = "Does the host keep ahead of the device?", ("from launch to start", "operations")
     if not counts.any():
         reading = "The traces link no device operation to its launch."
         return Exhibit("launches", question, reading, sheet(columns, []))
     table = sheet(columns, zip(words, counts.tolist(), strict=True))
     behind = float(counts[:2].sum() / counts.sum())
     starved = "the device has drained its queue and waits for the host"
-    what = starved if behind > 0.5 else "work mostly queues up in front of the device"
+    what = starved if behind > 0.5 else "work mostly waits in the launch queue"
     reading = f"{format_share(behind)} of the operations start within 10 µs of their launch: {what}."
-    return Exhibit("launches", question, reading, table, Columns(words, counts.tolist(), "operations"))
+    return Exhibit("launches", question, reading, table, Columns(words, counts.tolist(), "operations", columns[0]))
 
 
 def loading_words(measures: Measures) -> str:

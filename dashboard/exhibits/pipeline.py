@@ -99,7 +99,7 @@ def _bubble_words(view: View, pipeline: Pipeline) -> str:
     ideal = bubble_share(pipeline, pipeline.microbatches, pipeline.interleave)
     return (
         f"{named}The unavoidable bubble of {depth} stages and {pipeline.microbatches} microbatches{split} is "
-        f"{format_share(share)} of the step; with even stages that do nothing beside their passes it would be "
+        f"{format_share(share)} of the step; with even stages and no other work it would be "
         f"{format_share(ideal / (1 + ideal))}."
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from ddprof.analyzers.job.charged import waited_for_us
 from ddprof.analyzers.job.slowdown import typical_us as typical_host_us
 from ddprof.causes import CAUSE_IDS, CAUSES
-from ddprof.dashboard.exhibits.overview import rank_causes
+from ddprof.dashboard.exhibits.overview import LEAST_OUTLIER_SHARE, rank_causes
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
@@ -24,6 +24,7 @@ from ddprof.dashboard.exhibits.places.by_host import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
+from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Change
 from ddprof.report import phrases
 from ddprof.tables import Array
@@ -58,7 +59,7 @@ def _lateness(view: View) -> Exhibit:
     behind = int(np.sum(late[worst] > 0))
     often = f" (median over steps), late in {behind} of {len(steps)} steps" if len(steps) > 1 else ""
     reading = (
-        f"{names[worst].capitalize()} arrives {format_us(median[worst] * 1e3)} after the other members{often}."
+        f"{names[worst].capitalize()} enters collectives {format_us(median[worst] * 1e3)} after the others{often}."
         f"{_beside(view, positions[worst], 'lateness')}"
     )
     lines, lines_names = condensed(late, names)
@@ -141,10 +142,11 @@ def _steps(view: View) -> Exhibit:
         return Exhibit("step-causes", question, reading, table)
     slow = int(total.argmax())
     extra = CAUSE_IDS[int((causes[slow] - np.median(causes, axis=0)).argmax())]
+    longest = f"{numbers.step_name(job, steps[slow])} is the longest, mostly by {CAUSES[extra].label}"
+    stands_out = total[slow] >= (1 + LEAST_OUTLIER_SHARE) * np.median(total)
     reading = (
-        f"Median {format_us(np.median(total) * 1e3)}, 95th percentile "
-        f"{format_us(np.percentile(total, 95) * 1e3)}; {numbers.step_name(job, steps[slow])} is the longest, mostly by "
-        f"{CAUSES[extra].label}."
+        f"Median {format_us(np.median(total) * 1e3)}, 95th percentile {format_us(np.percentile(total, 95) * 1e3)}; "
+        f"{longest if stands_out else 'no step is clearly longer'}."
     )
     chart = Stacked([str(s) for s in steps], all_cause_parts(causes), "ms", horizontal=False, axis="step")
     return Exhibit("step-causes", question, reading, table, chart)
@@ -200,6 +202,8 @@ def _on_time(opened: OpenRun, rank: int) -> str:
     if gain_us < phrases.LEAST_SHARE * step_us:
         return ": the step would be as long if it came on time"
     why = ", as others are late too" if gain_us < WARNING_SHARE * step_us else ""
+    if not why and STRAGGLER_UNEXPLAINED in opened.report.checked:
+        why = ", but it is not late beyond chance"
     return f": on time it would save {format_us(gain_us)} ({format_share(gain_us / step_us)}){why}"
 
 

@@ -52,11 +52,12 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Columns:
-    """One upright bar per label, as in a histogram."""
+    """One upright bar per label, as in a histogram; `axis` names what the labels are."""
 
     labels: Sequence[str]
     values: Sequence[float]
     unit: str
+    axis: str = ""
 
 
 @dataclass(frozen=True)

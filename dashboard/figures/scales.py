@@ -32,7 +32,7 @@ def forecast_range(chart: Forecasts) -> tuple[float, float]:
 
 def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
     """Range of a logarithmic axis, as powers of ten, and its ticks: few, round numbers. `values` are positive."""
-    low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
+    low, high = math.log10(min(values, default=1.0)) - 0.1, math.log10(max(values, default=1.0)) + 0.1
     room = max(0.0, _LEAST_DECADES - (high - low)) / 2
     low, high = low - room, high + room
     steps: tuple[float, ...] = (1,) if high - low > 3 else (1, 2, 5) if high - low > 1 else (1, 1.5, 2, 3, 4, 5, 7)

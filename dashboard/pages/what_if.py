@@ -25,8 +25,8 @@ from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report import phrases
 from ddprof.report.calibration import like
-from ddprof.report.phrases import calibration_words
-from ddprof.units import format_share, format_us
+from ddprof.report.phrases import calibration_words, on_page
+from ddprof.units import format_share, format_unprofiled, format_us
 
 SLIDER_STEP = 0.25  # times faster; 1 is as recorded
 MAX_VALUE = 1_000  # characters of one setting: some hundred ranks
@@ -144,7 +144,8 @@ def result(view: View, prediction: Prediction) -> list[Component]:
     chart = Waterfall([w for w, _ in levels], [us / 1e3 for _, us in levels], "ms per step")
     numbers = table(sheet(("change", "step (ms)"), [(w, us / 1e3) for w, us in levels]))
     past = calibration_words(like(view.opened.records, (), [change.kind for change in prediction.changes]))
-    bounds = f"Range of the step after: {format_us(prediction.low_us)} to {format_us(prediction.high_us)}{past}."
+    bare = f"; {on_page(format_unprofiled(*prediction.unprofiled_us))}" if prediction.unprofiled_us else ""
+    bounds = f"Range of the step after: {format_us(prediction.low_us)} to {format_us(prediction.high_us)}{bare}{past}."
     return [
         html.H2(reading, className="prediction"),
         html.P(bounds, className="reading"),

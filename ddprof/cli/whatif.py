@@ -85,6 +85,7 @@ def to_json(label: str, prediction: Prediction, then: Bottleneck) -> dict[str, A
         "predicted_step_us": round(prediction.after_us, 3),
         "low_us": round(prediction.low_us, 3),
         "high_us": round(prediction.high_us, 3),
+        "untraced_us": prediction.unprofiled_us,
         "replay_error": prediction.replay_error,
         "uncertain": prediction.is_uncertain,
         "levels": [

@@ -27,6 +27,7 @@ from ddprof.units import (
     format_range,
     format_ranks,
     format_share,
+    format_unprofiled,
     format_us,
     names_ranks,
 )
@@ -271,7 +272,7 @@ def unprofiled_words(report: Report, finding: Finding) -> str:
     bare_us, gain = report.steps.unprofiled_us, finding.unprofiled_us
     if bare_us is None or gain is None or not report.steps.differ_unprofiled:
         return ""
-    return f"; without the profiler {format_us(bare_us)} -> {format_us(max(0.0, bare_us - gain.value))}"
+    return f"; {format_unprofiled(bare_us, max(0.0, bare_us - gain.value))}"
 
 
 def calibration_words(calibration: Calibration | None) -> str:

@@ -8,7 +8,7 @@ from ddprof.report.model import Calibration
 from ddprof.trials.model import Predicted, TrialCandidate
 
 KEEP, NOTHING, UNDECIDED = "keep", "nothing to change", "undecided"  # verdicts; the last one is a state too
-KEPT = "kept"
+KEPT, REJECTED = "kept", "rejected"
 
 
 class MeasuredGain(Struct, frozen=True):

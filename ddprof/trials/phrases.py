@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddprof.trials.answer import KEEP, UNDECIDED, MeasuredGain, Memory, Results, TuningAnswer
+from ddprof.trials.answer import KEEP, REJECTED, UNDECIDED, MeasuredGain, Memory, Results, TuningAnswer
 from ddprof.trials.model import Predicted
 from ddprof.trials.paired import LOOKS
 from ddprof.units import format_bytes, format_share, format_us
@@ -21,8 +21,11 @@ def tuning_headline(result: TuningAnswer) -> str:
     if result.verdict == KEEP and gain is not None and step_us is not None and after_us is not None:
         text = f"KEEP: {format_share(gain.share)} of the step saved, {format_us(step_us)} -> {format_us(after_us)}"
         return f"{text} ({interval_words(gain)})"
+    if result.tried and all(tried.state == REJECTED for tried in result.tried):
+        text = f"{result.verdict.upper()}: each setting tried changes what is trained (--allow-numerics keeps such)"
+        return f"{text}; the diagnosis withdrew other findings" if result.verdict == UNDECIDED else text
     if result.verdict == UNDECIDED and not any(tried.state == UNDECIDED for tried in result.tried):
-        return "UNDECIDED: the diagnosis withdrew what it had found; tune on a machine that nothing else uses"
+        return "UNDECIDED: the diagnosis withdrew its findings; tune on a machine that nothing else uses"
     if result.verdict == UNDECIDED:
         text = "UNDECIDED: the budget was spent before any gain was certain"
         need = f"a run takes about {result.run_s:.0f} s, certainty {LOOKS[0]} to {LOOKS[-1]} pairs of runs"

@@ -34,7 +34,7 @@ MOST_CLICKS = 3
 PRODUCTS = 7  # of a module
 TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loader", "full_memory"
 PEERS = ("it is mostly the peers, not the network", "The fastest message reaches")
-LATE = ("Rank 2 arrives", "mostly compute", "Finding 1 (straggler.compute) names it")
+LATE = ("Rank 2 enters collectives", "mostly compute", "Finding 1 (straggler.compute) names it")
 HOST = ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")
 QUESTIONS = {
     "who is late and why": ("Who comes late", "body", LATE),
@@ -205,7 +205,7 @@ def test_why_the_loader_waits_and_which_setting_to_change_and_what_it_wins(reade
     one = reader(STARVED)
     waits = cause_by_step_us(one.view.opened.job, CAUSE_CODE["dataloader"])
     one.click("More on input and host")
-    one.reads(f"On average {format_us(float(np.mean(waits)))} per step", "workers make the batches")
+    one.reads(f"{format_us(float(np.mean(waits)))} per step", "workers make the batches")
     one = reader(STARVED)
     report = one.view.opened.report
     one.click("What if it were fixed")

@@ -27,7 +27,7 @@ from ddprof.analyzers.job.steps.paired import paired_steps
 from ddprof.model import HealthNote
 from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array, Table
-from ddprof.units import format_ranks
+from ddprof.units import format_count, format_ranks
 
 ENOUGH = 2  # steps that suffice to compare all ranks by, before ranks are left out for more steps
 FEW_OUT = 0.25  # of the ranks; of traffic with more members unseen nothing is said (rules/evidence/exposures.py)
@@ -324,7 +324,8 @@ def _notes(
         if torn.any():
             where = ", ".join(map(str, numbers[torn.any(axis=0)][:8].tolist()))
             issue = f"a rank lacks events that its peers recorded, in steps {where}"
-        notes.append(HealthNote(issue, f"only the {len(chosen)} that all ranks recorded completely are used", "info"))
+        used = format_count(len(chosen), "step")
+        notes.append(HealthNote(issue, f"used: {used} that all ranks recorded completely", "info"))
     return notes
 
 

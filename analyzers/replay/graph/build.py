@@ -11,6 +11,7 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of, rank_execution
 from ddprof.analyzers.execution.operations import NEVER, Operations
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.members import members_of
@@ -87,7 +88,6 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
         section=section.astype(np.int32),
         node=node.astype(np.int32),
     )
-    marks = facts.steps["mark_end_ns"]
     return RankGraph(
         facts=facts,
         execution=execution,
@@ -97,13 +97,24 @@ def _rank_graph(job: JobFacts, position: int, arrived_ns: Array, shortest_ns: Ar
         offset_ns=job.clock.offset_ns(position),
         ops=ops,
         anchors=anchors,
-        marks_ns=marks,
+        marks_ns=_marks_ns(facts),
         node_first=first,
         node_last=last,
         links=_links(job, position, ops, len(first)),
         order=_order(ops, anchors, first, last),
         has_host=knows_launches(facts),
     )
+
+
+def _marks_ns(facts: RankFacts) -> Array:
+    """When the host passes each mark. A window without marks that ends with the device's work has its last one where
+    the host has done all that is recorded of it: the host does not wait there."""
+    marks: Array = facts.steps["mark_end_ns"].copy()
+    ops = facts.device_ops
+    calls = ops["launch_end_ns"][ops["launch_ns"] != NULL]
+    if facts.step_source == "inferred" and len(calls) and marks[-1] <= ops["end_ns"].max():
+        marks[-1] = min(marks[-1], max(calls.max(), facts.host_spans["end_ns"].max(initial=0)))
+    return marks
 
 
 def _lags(ops: Operations, dep: Array) -> tuple[Array, Array, Array]:

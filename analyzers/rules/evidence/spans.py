@@ -73,7 +73,7 @@ def longer_phase(measures: Measures, position: int, least_us: float) -> list[Evi
     if not name or own_ns[name] - usual[name] < least_us * 1e3:
         return []
     took, usually = format_us(own_ns[name] / 1e3), format_us(usual[name] / 1e3)
-    text = f"all of {format_name(name)} takes its host {took} per step, the typical peer's {usually}"
+    text = f"{format_name(name)} takes {took} of its host per step, {usually} of the typical peer's"
     return [Evidence(text, measures.job.rank_ids[position])]
 
 

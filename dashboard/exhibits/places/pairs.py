@@ -16,6 +16,7 @@ from ddprof.dashboard.exhibits.places.by_host import hosts_of
 from ddprof.dashboard.figures.charts import Heat
 from ddprof.dashboard.runs.view import View
 from ddprof.hardware import device_link
+from ddprof.report.phrases import LEAST_SHARE
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_rate, format_share, format_us
 
@@ -88,11 +89,11 @@ def _waits(view: View, units: MatrixLines, pairs: Pairs) -> Exhibit:
     whose = ", mean over its ranks" if units.are_hosts else ""
     reading = (
         f"{_capital(units.names[line])} waits longest for {units.names[column]}: "
-        f"{format_us(values[line, column] * 1e3)} per step. A line is the exposed time that one waits{whose}, "
-        "a column the rank waited for."
+        f"{format_us(values[line, column] * 1e3)} per step. Rows wait for columns: exposed time{whose}."
     )
-    times, unit, critical = readable_times(values, view.opened.measures.step_us / 1e3)
-    times = np.where(times > 0, times, np.nan)  # nothing stands where nobody waits
+    step_ms = view.opened.measures.step_us / 1e3
+    times, unit, critical = readable_times(values, step_ms)
+    times = np.where(values >= LEAST_SHARE * step_ms, times, np.nan)  # nothing stands where nobody waits
     if len(times) <= FEW_LINES or len(set(units.blocks)) > 1:
         return Exhibit("waits", _WAITS, reading, table, _heat(units, times, unit, critical, "waited for"))
     most = np.nan_to_num(times).max(axis=0)
@@ -117,8 +118,8 @@ def _shared(units: MatrixLines, pairs: Pairs) -> Exhibit:
     line, column = _largest(values)
     reading = (
         f"{_both(units, line, column)} take part in collectives of "
-        f"{format_bytes(values[line, column] * MIB)} per step, the most. A cell is the size of the collectives that "
-        "both take part in: what goes from the one to the other depends on the algorithm, which is not recorded."
+        f"{format_bytes(values[line, column] * MIB)} per step, the most. Cells count collectives that both are in, "
+        "not the bytes sent from one to the other."
     )
     chart = _heat(units, values, "MiB per step", float(np.nanmax(values)), "", is_amount=True)
     return Exhibit("shared", question, reading, table, chart)
@@ -130,7 +131,7 @@ def _sent(units: MatrixLines, pairs: Pairs) -> Exhibit:
     line, column = _largest(values)
     reading = (
         f"{_capital(units.names[line])} sends most, {format_bytes(values[line, column] * MIB)} per step to "
-        f"{units.names[column]}. Lines send, columns receive; messages between two ranks alone, no collectives."
+        f"{units.names[column]}. Rows send, columns receive; point-to-point messages only."
     )
     chart = _heat(units, values, "MiB per step", float(np.nanmax(values)), "receiver", is_amount=True)
     return Exhibit("sent", _SENT, reading, table, chart)
@@ -155,10 +156,7 @@ def _rate(job: JobFacts, units: MatrixLines, pairs: Pairs) -> Exhibit:
     against = f"the {format_rate(stated * 1e9)} of NVLink in one direction" if stated else "the fastest pair"
     unknown = "" if stated else " The rate of the link itself is not recorded."
     below = f", {format_share(max(0.0, 1 - slow / reference))} below {against}" if stated or not is_alike else ""
-    reading = (
-        f"{pair}{below}. Bytes over transfer time of what "
-        f"both take part in, without waiting, collectives as bus bandwidth.{unknown}"
-    )
+    reading = f"{pair}{below}. Bus bandwidth; waiting is left out.{unknown}"
     if slow > (1 - ALIKE) * reference:  # nothing to tell apart
         row = (count, slow, float(np.nanmax(values)))
         return Exhibit("rates", question, reading, sheet(("pairs", "slowest (GB/s)", "fastest (GB/s)"), [row]))

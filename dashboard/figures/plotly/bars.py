@@ -92,7 +92,7 @@ def ranges(chart: Ranges) -> Drawn:
 
 def columns(chart: Columns) -> Drawn:
     """One upright bar per label, as in a histogram."""
-    made = {**layout(UPRIGHT_PX, "", chart.unit), "bargap": 0.2}
+    made = {**layout(UPRIGHT_PX, chart.axis, chart.unit), "bargap": 0.2}
     made["xaxis"] |= {"type": "category", "showgrid": False}
     bars = {
         **_solid("v", "accent"),

@@ -85,7 +85,7 @@ def _most(chart: Heat) -> str:
 
 def _key(chart: Heat) -> tuple[Key, ...]:
     """Legend of the colours."""
-    unit = "points off the typical peer" if chart.shade is not None else chart.unit
+    unit = "points from the typical rank" if chart.shade is not None else chart.unit
     ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
     ends += [] if chart.diverging else [(_most(chart), 1.0)]
     sign = "+" if chart.diverging else ""

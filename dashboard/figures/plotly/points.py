@@ -40,9 +40,9 @@ def step_dots(chart: Dots) -> Drawn:
         hover = f"%{{text}}: %{{y:.4g}} {unit}<extra></extra>"
         data.append(scatter("markers", x, y, text=[words[i] for i in places], marker=marker, hovertemplate=hover))
     made["shapes"] = [dashed("y", chart.median * scale)]
-    made["yaxis"]["range"] = [0.0, HEADROOM * scale * max(*chart.values, chart.median)]
+    made["yaxis"]["range"] = [0.0, HEADROOM * scale * max((*chart.values, chart.median))]
     made["xaxis"] |= {"tickformat": "d", "showgrid": False, "zeroline": False}
-    made["xaxis"]["range"] = [min(chart.steps) - 0.6, max(chart.steps) + 0.6]
+    made["xaxis"]["range"] = [min(chart.steps, default=0) - 0.6, max(chart.steps, default=0) + 0.6]
     if len(set(chart.steps)) <= 20:
         made["xaxis"]["dtick"] = 1
     key = [Key("accent", "●", "a step of the job" if chart.ranks is None else "a step of a rank")]

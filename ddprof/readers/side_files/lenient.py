@@ -12,6 +12,7 @@ import msgspec
 
 from ddprof.model import HealthNote
 from ddprof.readers.files.opening import open_file
+from ddprof.units import format_count
 
 S = TypeVar("S", bound=msgspec.Struct)
 _UNFIT = object()
@@ -65,7 +66,7 @@ def read_lines(path: str, take: Callable[[bytes], None], most_bytes: int, effect
             take(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             broken += 1
-    notes = [HealthNote(f"{path}: {broken} unreadable lines", effect, "info")] if broken else []
+    notes = [HealthNote(f"{path}: {format_count(broken, 'unreadable line')}", effect, "info")] if broken else []
     if more:
         notes.append(HealthNote(f"{path}: only its first {most_bytes >> 20} MiB are read", effect))
     return notes

@@ -131,8 +131,8 @@ def _timed_step(before: Report, after: Report, traced: Delta) -> Delta | None:
 
 def _timer_notes(before: Report, after: Report, step: Delta, traced: Delta) -> Iterator[str]:
     if step is not traced:
-        timed = f"all {before.steps.timed} and {after.steps.timed} steps timed outside the windows"
-        yield f"the step is that of {timed}; its causes are those of the traced steps"
+        timed = f"{before.steps.timed} and {after.steps.timed} steps outside the trace windows"
+        yield f"the whole run's step is the mean of {timed}; causes are of the traced steps"
     if step.outcome != traced.outcome and traced.outcome in ("slower", "faster"):
         words = f"{format_us(abs(traced.change_us))} {traced.outcome}"
         yield f"the traced steps alone were {words}; those of the whole run do not show that"
@@ -235,9 +235,8 @@ def scaling(before: Report, after: Report) -> Scaling | None:
 def scaling_words(measured: Scaling) -> str:
     """The scaling in one sentence."""
     return (
-        f"scaling from {measured.small} to {measured.large} ranks: {format_share(measured.weak)} efficient if each "
-        f"rank kept its batch (weak scaling), {format_share(measured.strong)} if they share the same batch "
-        "(strong scaling)"
+        f"efficiency from {measured.small} to {measured.large} ranks: {format_share(measured.weak)} if each rank keeps "
+        f"its batch (weak scaling), {format_share(measured.strong)} if they share it (strong scaling)"
     )
 
 

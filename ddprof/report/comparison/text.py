@@ -41,7 +41,7 @@ def render_text(comparison: Comparison) -> str:
     lines = [*_names(comparison), "", comparison_headline(comparison), ""]
     lines += [f"Not comparable as they stand: {phrases.clean(text)}" for text in comparison.differences]
     lines.append(f"{'':<24} {'before':>10} {'after':>10} {'change':>11}  95 % interval")
-    lines += [_text_row("step", comparison.step)]
+    lines += [_text_row(name, d) for name, d in step_rows(comparison)]
     lines += [_text_row(f"  {CAUSES[d.name].label}", d) for d in comparison.causes[:_MAX_CAUSES]]
     lines.append("")
     lines += [phrases.clean(f"Gone: {f.summary} ({f.id})") for f in comparison.gone]
@@ -57,7 +57,7 @@ def render_markdown(comparison: Comparison) -> str:
     lines += [f"> **Not comparable as they stand**: {escape(text)}" for text in comparison.differences]
     lines += ["", "| per step | before | after | change | 95 % interval | |"]
     lines += ["| --- | ---: | ---: | ---: | ---: | --- |"]
-    rows = [("**step**", comparison.step)]
+    rows = [(f"**{name}**", d) for name, d in step_rows(comparison)]
     rows += [(CAUSES[d.name].label, d) for d in comparison.causes[:_MAX_CAUSES]]
     lines += [f"| {' | '.join((name, *row_words(d)))} |" for name, d in rows]
     lines.append("")
@@ -65,6 +65,13 @@ def render_markdown(comparison: Comparison) -> str:
     lines += [f"- new: {escape(f.summary)} ({escape(f.id)}, {escape(phrases.who_words(f))})" for f in comparison.new]
     lines += [f"- note: {escape(text)}" for text in comparison.notes]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def step_rows(comparison: Comparison) -> list[tuple[str, Delta]]:
+    """The step with its name; where whole-run timers give it, also the traced step, to which the causes sum."""
+    if comparison.traced is None or not comparison.is_timed:
+        return [("step", comparison.step)]
+    return [("step, whole run", comparison.step), ("step, traced", comparison.traced)]
 
 
 def row_words(d: Delta) -> tuple[str, str, str, str, str]:

@@ -17,7 +17,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.report import phrases
 from ddprof.report.comparison.compare import Comparison, compare, to_json
 from ddprof.report.comparison.limit import parse_limit, regressions
-from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text, row_words
+from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text, row_words, step_rows
 from ddprof.report.html.markup import Markup, join, table, tag
 from ddprof.report.html.page import embedded, page
 from ddprof.report.html.svg import legend, step_bar
@@ -105,7 +105,7 @@ def _bar(label: str, report: Report) -> Markup:
 
 
 def _table(comparison: Comparison) -> Markup:
-    rows = [("step", comparison.step), *((CAUSES[d.name].label, d) for d in comparison.causes)]
+    rows = [*step_rows(comparison), *((CAUSES[d.name].label, d) for d in comparison.causes)]
     heads = ["per step", "before", "after", "change", "95 % interval", ""]
     return table(heads, [(name, *row_words(d)) for name, d in rows])
 

@@ -29,8 +29,8 @@ from ddprof.slices.comparison.history_text import (
 
 MOST_DRAWN = 60  # bars; the table has all runs
 _METHOD = (
-    "▲ slower, ▼ faster: by 1 % or more, beyond the spread of the steps and, after "
-    f"{LEAST_RUNS} runs, beyond that from run to run. ◆ another kind of job."
+    "▲ slower, ▼ faster: by 1 % or more and beyond the spread of steps, after "
+    f"{LEAST_RUNS} runs also of runs. ◆ another kind of job."
 )
 
 

@@ -39,7 +39,7 @@ _WORDS = {
     "inside": "inside the predicted range",
     "noise": "outside the predicted range, within the noise of the measured steps",
     "outside": "outside the predicted range",
-    "unclear": "not judged: inside the predicted range, but no gain is within the noise, too",
+    "unclear": "not judged: inside the predicted range, but the noise would hide the gain",
     "disturbed": "not judged: computing, which was not changed, took {before} before and {after} after",
 }
 # Computing may differ by this much between two runs of the same work; beyond it something else than the change did it.

@@ -30,7 +30,8 @@ WORDS: dict[str, tuple[str, str]] = {
     NO_STACK: ("no stack", "allocated by a thread that had no frames, as autograd's where C++ frames are not recorded"),
     OTHER: ("other", "no frame of its stack shows it"),
 }
-# Category -> how a job holds less of it.
+TRAINING = (GRADIENTS, OPTIMIZER_STATE, OPTIMIZER_TEMPORARY)  # what only a job that trains allocates
+# Category -> how a job that trains holds less of it.
 SMALLER = {
     PARAMETERS: "sharding (FSDP, ZeRO stage 3) divides them among the ranks",
     GRADIENTS: "sharding (FSDP, ZeRO stage 2) divides those of parameters among the ranks, a smaller micro-batch has "
@@ -38,6 +39,12 @@ SMALLER = {
     OPTIMIZER_STATE: "ZeRO stage 1 (ZeroRedundancyOptimizer) divides it among the ranks, an 8-bit optimizer has less",
     ACTIVATIONS: "a smaller micro-batch, activation checkpointing in training, and attention that stores no scores "
     "(scaled_dot_product_attention) hold less",
+}
+# Likewise where nothing shows that the job trains: inference keeps no activations for a backward pass.
+SMALLER_UNTRAINED = SMALLER | {
+    PARAMETERS: "FSDP in training, tensor parallelism in inference divide them among the ranks",
+    ACTIVATIONS: "a smaller batch and attention that stores no scores (scaled_dot_product_attention) hold less; in "
+    "training activation checkpointing, too",
 }
 _TOLD = {  # torch.profiler._memory_profiler.Category
     "input": INPUTS,

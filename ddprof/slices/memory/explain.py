@@ -45,6 +45,7 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
     lines, lineless = _lines(snapshot, replayed, live, purpose)
     apart = trapped_bytes(replayed, top - 1)
     shares = _shares(replayed.blocks.size_bytes[live], purpose[live])
+    trains = bool(np.isin(purpose.astype(str), categories.TRAINING).any())
     at, has_times = _times(history)
     return DeviceMemory(
         history.device,
@@ -63,8 +64,8 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
         _curve(at, replayed),
         (
             *growth(snapshot, replayed, purpose, held),
-            *advice(apart, failures, int(replayed.reserved_bytes[top])),
-            *_smaller(shares),
+            *advice(apart, failures, int(replayed.reserved_bytes[top]), trains),
+            *_smaller(shares, trains),
         ),
         _notes(replayed, len(failures)),
     )
@@ -170,9 +171,11 @@ def _notes(replayed: Replayed, failures: int) -> tuple[str, ...]:
     return tuple(note for note in notes if note)
 
 
-def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reserved_bytes: int) -> tuple[str, ...]:
+def advice(
+    apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reserved_bytes: int, trains: bool = True
+) -> tuple[str, ...]:
     """Advice on fragmentation, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if
-    not known.
+    not known. `trains`: a backward pass or an optimizer was seen.
     """
     saved = next((failure for failure in failures if _would_fit(failure)), None)
     if saved is not None and saved.trapped_bytes is not None:
@@ -185,7 +188,7 @@ def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reser
         worst = max(failures, key=lambda failure: failure.asked_bytes)
         return (
             f"The allocation of {format_bytes(worst.asked_bytes)} would not have fitted without fragmentation either: "
-            "hold less (smaller batch, activation checkpointing, sharding).",
+            f"hold less (smaller batch, {'activation checkpointing, ' if trains else ''}sharding).",
         )
     if apart is not None and apart[0] > max(PAGE_BYTES, WARNING_SHARE * reserved_bytes):
         return (
@@ -195,10 +198,11 @@ def advice(apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reser
     return ()
 
 
-def _smaller(shares: Sequence[Share]) -> Iterator[str]:
+def _smaller(shares: Sequence[Share], trains: bool) -> Iterator[str]:
     """Ways to hold less of what is known to take most."""
     known = [share for share in shares if share.category not in categories.UNKNOWN]
-    if known and (way := categories.SMALLER.get(known[0].category)):
+    ways = categories.SMALLER if trains else categories.SMALLER_UNTRAINED
+    if known and (way := ways.get(known[0].category)):
         part = "part" if known[0] is shares[0] else "part whose purpose is known"
         yield f"The largest {part} is {known[0].name} ({format_bytes(known[0].size_bytes)}): {way}."
 

@@ -66,9 +66,8 @@ def fragmentation_words(memory: DeviceMemory) -> str:
     if memory.trapped_bytes is None or memory.empty_bytes is None:
         return f"Reserved and not held at the peak: {format_bytes(max(0, memory.reserved_bytes - memory.held_bytes))}."
     return (
-        f"Reserved and not held at the peak: {format_bytes(memory.trapped_bytes)} in pieces of segments in use "
-        f"(fragmentation, and what sizes are rounded up by), {format_bytes(memory.empty_bytes)} in segments with "
-        "nothing in them (cache)."
+        f"Reserved and not held at the peak: {format_bytes(memory.trapped_bytes)} in segments in use (fragmentation, "
+        f"rounding), {format_bytes(memory.empty_bytes)} in empty segments (cache)."
     )
 
 

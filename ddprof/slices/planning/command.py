@@ -153,8 +153,8 @@ def loader_text(plan: LoaderPlan) -> list[str]:
     ]
     if plan.turn_us:
         lines.append(
-            "workers fetch one at a time (a lock, or one file or connection): a rank gets a batch every "
-            f"{format_us(plan.turn_us)}, and more workers gain nothing until that is fixed"
+            "workers fetch one at a time (a lock, file or connection): a rank gets a batch every "
+            f"{format_us(plan.turn_us)}; more workers gain nothing"
         )
     if plan.cores is None:
         lines.append("the number of cores is not recorded: state it with --now cores=N to bound the plan")

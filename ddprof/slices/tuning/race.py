@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.runs.sameness import UNKNOWN, compare
-from ddprof.trials.answer import MeasuredGain, Results
+from ddprof.trials.answer import REJECTED, MeasuredGain, Results
 from ddprof.trials.model import Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LEAST_GAIN, LOST, MOST_PAIRS, OPEN, WON, gain, half_width, looks_at, outcome
 from ddprof.units import format_share
 
-FAILED, REJECTED = "failed", "rejected"
+FAILED = "failed"
 _BLOCK = 3  # candidates that share one run of the base, which is then at most three runs away from each of them
 
 

@@ -44,16 +44,16 @@ def plan_text(candidates: Sequence[TrialCandidate], plan: RunPlan, run_s: float,
 def _needed(candidates: int, run_s: float, left_s: float) -> str:
     """Number of runs that a gain needs, and the number within the budget."""
     needs = [
-        f"{pairs} pairs ({2 * pairs * run_s:.0f} s) where they differ by "
-        f"{format_share(scatter_borne(_ASKED, pairs, ERROR / candidates))}"
+        f"{pairs} pairs ({2 * pairs * run_s:.0f} s) at "
+        f"{format_share(scatter_borne(_ASKED, pairs, ERROR / candidates))} noise"
         for pairs in (LOOKS[0], LOOKS[2], MOST_PAIRS)
     ]
     paid = int(left_s / run_s / 2)
-    text = f"To show a gain of {format_share(_ASKED)} takes pairs of runs: {', '.join(needs)}"
+    text = f"A gain of {format_share(_ASKED)} takes {', '.join(needs)}"
     if paid < LOOKS[0]:
         enough = math.ceil((2 * LOOKS[0] + 1) * run_s / 60) + 1
-        return f"{text}. The budget pays for {paid}, too few to keep anything: give --budget {enough}m or more."
-    return f"{text}. The budget pays for {paid}; a candidate that is decided earlier is run no more."
+        return f"{text}. The budget pays for {paid} pairs, too few to keep anything: give --budget {enough}m or more."
+    return f"{text}. The budget pays for {paid} pairs; a decided candidate is run no more."
 
 
 def result_text(result: TuningAnswer, handover: Handover) -> list[str]:

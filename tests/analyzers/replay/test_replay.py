@@ -13,7 +13,7 @@ from cpu_loop import cpu_loop
 from gloo_traces import Events, all_reduce, annotation, in_steps
 from hypothesis import given
 from hypothesis import strategies as st
-from kineto_run import Script
+from kineto_run import Script, loaded
 from labelled_runs import Runs, drawn, run_of
 from msgspec import structs
 from overlapped import STEPS, TRANSFER_US, WORK_US, overlapped
@@ -61,6 +61,14 @@ def test_the_path_runs_through_the_slow_rank_waits_for_nobody_and_needs_a_graph(
     length = np.bincount(path["rank"], weights=path["end_ns"] - path["start_ns"], minlength=len(run.job.ranks))
     assert run.job.rank_ids[int(length.argmax())] == 2 and length.max() > 0.8 * length.sum()
     assert len(critical_path(labelled("clean.ddp").job, Graph((), none, 0.0, write_program((), none), ()))) == 0
+
+
+def test_a_window_without_marks_ends_when_the_device_does(tmp_path: Path) -> None:
+    script = Script()
+    for number in range(40):
+        script.launch(f"gemm_{number}", 500.0)
+    prices = loaded([script], tmp_path).pricer
+    assert prices.step_us((Change("scale_compute", (), (2.0,)),)) < 0.6 * prices.measures.step_us
 
 
 @pytest.mark.parametrize(("left", "late_ms"), [(0.0, 0), (0.6, 3), (1.0, 5)])

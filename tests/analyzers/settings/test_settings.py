@@ -147,12 +147,13 @@ def test_a_finding_suggests_what_gains_as_it_says(sample: str) -> None:
     assert all(offered[setting.key].lacking == "" for setting in suggested)
 
 
-def test_a_price_that_a_rule_bounds_suggests_nothing_and_settings_have_names_of_the_job() -> None:
+def test_a_price_that_a_rule_bounds_is_that_of_the_what_if_and_settings_have_names_of_the_job() -> None:
     run = sample_run("barriers")
     now = present(run.measures, {})
     (blocking,) = [f for f in run.report.findings if f.id == "host.sync"]
-    free = predict(run.pricer, [Setting("sync", "off")], now).gain_us
-    assert free > (blocking.alone_us or blocking.recoverable_us).high and remedies(blocking, run.pricer, now) == ()
+    free, gain = predict(run.pricer, [Setting("sync", "off")], now), blocking.alone_us or blocking.recoverable_us
+    told = (free.gain_us, free.before_us - free.low_us)
+    assert told == pytest.approx((gain.value, gain.high)) and remedies(blocking, run.pricer, now)
     assert applied_as(Setting("optimizer", "fused")) == "fused=true"
     assert applied_as(Setting("num_workers", "4")) == "num_workers=4"
     assert text_of(Setting("compute", "1.3", (5, 6))) == "compute=1.3@5,6"

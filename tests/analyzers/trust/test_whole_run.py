@@ -41,7 +41,7 @@ def verdict(labelled: Runs, traced: float, others: float, count: int = 60, every
 
 
 def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> None:
-    assert "in the traced steps only" in (verdict(labelled, 1.0, 0.0) or "")
+    assert "only in the traced steps" in (verdict(labelled, 1.0, 0.0) or "")
     measures = labelled(STRAGGLER).measures
     for identifier, ranks in ((STRAGGLER, ()), ("host.checkpoint", (0,))):
         assert contradicted_by_the_run(Candidate(identifier, "", 1.0, Basis.COMPARED, ranks), measures) is None

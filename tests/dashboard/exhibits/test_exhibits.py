@@ -141,10 +141,10 @@ def test_hosts_are_blocks_or_cells_of_many_ranks(straggler: OpenRun, monkeypatch
 
 def test_what_a_cell_is_is_said_of_collectives_and_of_messages(straggler: OpenRun, pipeline: OpenRun) -> None:
     reading = shown(straggler)["shared"].reading
-    assert "what goes from the one to the other depends on the algorithm, which is not recorded" in reading
+    assert "not the bytes sent from one to the other" in reading
     assert "sent" not in shown(straggler)  # no messages, no matrix of them
     exhibit = shown(pipeline)["sent"]
-    assert "Lines send, columns receive" in exhibit.reading and heat_of(exhibit).is_amount
+    assert "Rows send, columns receive" in exhibit.reading and heat_of(exhibit).is_amount
 
 
 def test_a_stated_rate_is_the_scale_where_the_table_knows_every_link(straggler: OpenRun) -> None:

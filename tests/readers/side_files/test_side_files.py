@@ -216,7 +216,7 @@ def test_windows_and_the_start_are_sampled_at_rates_of_their_own(tmp_path: Path)
 @pytest.mark.parametrize("lost", range(len(LINES)))
 def test_a_lost_line_costs_no_more_than_it_says(tmp_path: Path, lost: int) -> None:
     process, notes = read_process(tmp_path, [*LINES[:lost], '{"kind":"cou', *LINES[lost + 1 :]])
-    assert notes[0] == "1 unreadable lines"
+    assert notes[0] == "1 unreadable line"
     assert len(process.counts) >= 1 or lost == 4
     assert set(process.counts[:, 0].tolist()) <= set(range(len(process.stacks)))
     assert all(outer < at for at, (outer, _) in enumerate(process.stacks))
@@ -237,7 +237,7 @@ ODD_LINES = (
 @pytest.mark.parametrize("line", ODD_LINES)
 def test_what_names_nothing_or_is_of_the_wrong_kind_is_noted(tmp_path: Path, line: Any) -> None:
     process, (note,) = read_process(tmp_path, [*LINES, line])
-    assert note == "1 unreadable lines" or (line in ODD_LINES[:3] and "name stacks that are not in it" in note)
+    assert note == "1 unreadable line" or (line in ODD_LINES[:3] and "name stacks that are not in it" in note)
     assert len(process.counts) == 3 and len(process.samples) == 2
 
 
@@ -255,7 +255,7 @@ def test_a_file_that_is_none_or_claims_too_much_is_left_out(tmp_path: Path, monk
 def test_only_the_bounded_start_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "MAX_BYTES", len(json.dumps(LINES[0])) + 5)
     _, notes = read_process(tmp_path, LINES)
-    assert notes == ["1 unreadable lines", "only its first 0 MiB are read"]
+    assert notes == ["1 unreadable line", "only its first 0 MiB are read"]
 
 
 def test_files_of_a_rank_and_of_its_workers_are_found(tmp_path: Path) -> None:
@@ -336,4 +336,4 @@ def test_a_duration_that_is_none_costs_its_line(tmp_path: Path, value: str) -> N
     path = tmp_path / "rank0.workers.jsonl"
     path.write_text(f'{fetch(0, 1, 1)}\n{{"dur_ns": {value}}}\n')
     rows, (note,) = read_fetches(str(path), Sidecar())
-    assert len(rows) == 1 and "1 unreadable lines" in note.issue
+    assert len(rows) == 1 and "1 unreadable line" in note.issue

@@ -81,7 +81,7 @@ def test_failed_allocations_that_fragmentation_explains_and_that_are_too_large_a
     full = allocated((100, FORWARD))
     full.fail(500 * MIB, 5 * MIB, FORWARD)
     advice, largest = told(tmp_path, full.dump()).advice
-    assert "The largest part is activations (100 MiB)" in largest and "checkpointing" in largest
+    assert "The largest part is activations (100 MiB)" in largest and "in training activation checkpointing" in largest
     assert "would not have fitted" in advice and "expandable" not in advice
 
 

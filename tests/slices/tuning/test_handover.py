@@ -74,5 +74,5 @@ def test_the_plan_tells_what_is_run_and_for_how_long(tmp_path: Path) -> None:
     lines = plan_text([_loader(4)], made.state.plan, 12.0, 580.0)
     assert lines[0] == "1 candidate, by predicted gain:" and "num_workers=4: 50 % (range 45 % to 55 %)" in lines[1]
     assert "ended after 50 steps, the last 40 of them timed" in lines[-2] and "580 s" in lines[-2]
-    assert "3 pairs (72 s) where they differ by 1.5 %" in lines[-1] and "The budget pays for 24;" in lines[-1]
-    assert "pays for 2, too few" in plan_text([_loader(4)], made.state.plan, 25.0, 120.0)[-1]
+    assert "3 pairs (72 s) at 1.5 % noise" in lines[-1] and "The budget pays for 24 pairs;" in lines[-1]
+    assert "pays for 2 pairs, too few" in plan_text([_loader(4)], made.state.plan, 25.0, 120.0)[-1]

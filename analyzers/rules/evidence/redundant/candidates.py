@@ -74,9 +74,9 @@ def _candidate(
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
     each = avoidable.of_bytes(avoidable.calls, " each" * (round(avoidable.calls) > 1))
     evidence = Evidence(
-        f"{format_count(round(avoidable.calls), f'{avoidable.op} call')} per step{each} could go, "
-        f"{format_us(transfer_us)} of transfer; waits included, ranks are held for "
-        f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)})"
+        f"{format_count(round(avoidable.calls), f'{avoidable.op} call')} per step{each} are not needed; they take "
+        f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}), {format_us(transfer_us)} of it "
+        "transfer"
     )
     summary, fix = _WORDS[kind]
     changes: tuple[Change, ...] = (Change("drop_needless", (), (), kind),)

@@ -38,8 +38,8 @@ def buffers(measures: Measures, _: int) -> Fix:
         suggested="False",
         patch="DistributedDataParallel(model, broadcast_buffers=False)",
         applies=(("broadcast_buffers", False),),
-        why="training does not read the running statistics of batch norm, and constant tables are equal already; "
-        "rank 0's statistics are sent once before an evaluation on all ranks, or SyncBatchNorm keeps them equal",
+        why="training reads no running statistics, and constants are equal already; before evaluating on all ranks "
+        "send rank 0's once, or use SyncBatchNorm",
         source="torch.nn.parallel.DistributedDataParallel documentation",
         alters=Alters.BUFFERS,
     )

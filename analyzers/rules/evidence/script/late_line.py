@@ -67,7 +67,7 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
     seen = Evidence(
         f"rank {rank}: a thread in {thread.line} is on a CPU for {format_share(thread.share)} of the traced time; "
-        "where that is Python, the training thread has the interpreter (GIL) only in turn with it",
+        "if it runs Python, it shares the interpreter (GIL) with the training thread",
         rank,
     )
     is_maker = makes_batches(measures.job.ranks, thread)

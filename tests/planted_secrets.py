@@ -1,4 +1,4 @@
-"""Forty kinds of secrets as jobs have them: text -> the part of it that must be nowhere afterwards."""
+"""Fifty kinds of secrets as jobs have them: text -> the part of it that must be nowhere afterwards."""
 
 import base64
 
@@ -32,4 +32,9 @@ KINDS = {
     "npm_plantednodevalue0123456789": "plantednodevalue0123456789",
     "-----BEGIN RSA PRIVATE KEY-----MIIBpemvalue39-----END RSA PRIVATE KEY-----": "MIIBpemvalue39", _MIXED: _MIXED,
     base64.b64encode(b'{"api_key": "hidden41"}').decode(): base64.b64encode(b'{"api_key": "hidden41"}').decode(),
+    "++secrets.hf=hydrasec50": "hydrasec50", "PASS=shortpass51": "shortpass51", "creds=credv52": "credv52",
+    "machine h login u password netrcpw53": "netrcpw53", "Cookie: a=cook54; session=cook55": "session=cook55",
+    "curl --user me:curlpw56 https://h": "curlpw56", "https://d.example/api/webhooks/1/hook57": "hook57",
+    "abc8Q~abcdefghijklmnopqrstuvwxyz123456": "mnopqrstuvwxyz1", "invalid token 'told58abc'": "told58abc",
+    "Invalid API key provided: badkey59": "badkey59", "wandb login 0123456789abcdef0123456789abcdef01": "89abcdef01",
 }  # fmt: skip

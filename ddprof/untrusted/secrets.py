@@ -47,7 +47,7 @@ _QUERY = re.compile(
     r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth)=)[^&\s\"'#;\\]+",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(?<=\blogin\()(?=[^\"'\n)]*[\"'])[^\n)]*")  # its one text is a key (wandb, huggingface_hub)
+_LOGIN = re.compile(r"(?<=login\()(?=[^\"'\n)]*[\"'])[^\n)]*")  # its one text is a key (wandb, huggingface_hub)
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/-]{8,}=*", re.IGNORECASE)
 # Words of a Cookie header, a .netrc, `wandb login`, `curl --user`; there `1000:1000` is a user and a group.
 _PLACED = re.compile(
@@ -71,7 +71,7 @@ _ISSUED = re.compile(
     r")"
 )
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[^\"]*?(?:-----END [A-Z ]*-----|(?=\")|\Z)")
-_RUN = re.compile(r"(?<![\w+/.])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
+_RUN = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LEAST_ISSUED = 12  # characters, of the shortest that `_ISSUED` tells
 _LEAST_RANDOM = 20  # characters
 _WITH_DIGIT = re.compile(r"(?=\D*\d)\S{8,}")

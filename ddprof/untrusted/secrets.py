@@ -40,7 +40,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[\w.-]{1,200}")  # an option, a variable, a key
-_OPTION = re.compile(r"(?:^|[\s\"'])--?(?:[A-Za-z0-9_.]+-)*[A-Za-z0-9_.]*$")
+_OPTION = re.compile(r"(?:^|[\s\"'.])--?(?:[A-Za-z0-9_.]+-)*[A-Za-z0-9_.]*$")
 _HARMLESS = re.compile(r"|none|null|true|false|str|bytes|optional|\$[\w{(].*|<[\w/| ]*>?|\.{3}|masked.*", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/\s\"'@?#\\]+(?=@)")
 _QUERY = re.compile(

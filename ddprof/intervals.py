@@ -13,6 +13,8 @@ Int64 = npt.NDArray[np.int64]
 Intervals = tuple[Int64, Int64]
 
 EMPTY: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
+MOST_DEEP = 256  # frames around a call, on average; with Python's stacks they are below a hundred
+_FREE_ROWS = 1 << 26  # that may be looked at, however deep they are: about a second
 
 
 def union(start_ns: Int64, end_ns: Int64) -> Intervals:
@@ -139,13 +141,18 @@ def nested(start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, Int64]:
     """End of each frame of a thread, the row of its parent (-1: none) and its depth, 1 for the outermost.
 
     A frame cannot outlive its caller. Where it does, the caller's end was rounded or stamped late, and the two are made
-    siblings: the earlier ends where the later begins. `start_ns`: sorted, the longest first among equals.
+    siblings: the earlier ends where the later begins. `start_ns`: sorted, the longest first among equals. Calls nested
+    deeper than MOST_DEEP, on the average of many, are one another's siblings without length: their caller has the time.
     """
     end_ns, parent, depth = end_ns.copy(), np.full(len(start_ns), -1), np.zeros(len(start_ns), np.int64)
     left, level = np.arange(len(start_ns)), 0
-    around = np.full(len(start_ns), -1)
+    around, most = np.full(len(start_ns), -1), max(MOST_DEEP * len(start_ns), _FREE_ROWS)
     while len(left):
         level += 1
+        most -= len(left)
+        if most < 0:
+            parent[left], depth[left], end_ns[left] = around[left], level, start_ns[left]
+            break
         reach = np.maximum.accumulate(end_ns[left])
         is_here = np.append(True, end_ns[left][1:] > reach[:-1])
         here = left[is_here]

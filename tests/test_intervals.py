@@ -1,6 +1,7 @@
 """Set laws of interval arithmetic, checked against sets of integers."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,7 +78,7 @@ def test_each_instant_is_held_by_the_interval_that_ends_last(pairs: list[tuple[i
     assert all(pairs[r][0] <= i and pairs[r][1] == max(around[i]) for i, r in held.items())
 
 
-def test_calls_nest_and_the_bounds_of_inner_ones_lie_inside() -> None:
+def test_calls_nest_and_the_bounds_of_inner_ones_lie_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     start, end = np.array([0, 10, 20, 60]), np.array([50, 40, 40, 80])
     assert intervals.outermost(start, end).tolist() == [True, False, False, True]
     end, parent, depth = intervals.nested(start, end)
@@ -85,3 +86,7 @@ def test_calls_nest_and_the_bounds_of_inner_ones_lie_inside() -> None:
     at, owner, is_start = intervals.bounds(np.zeros(4, np.int64), start, end)
     assert at.tolist() == [0, 10, 20, 40, 40, 50, 60, 80]
     assert owner.tolist() == [0, 1, 2, 2, 1, 0, 3, 3] and is_start.tolist() == [1, 1, 1, 0, 0, 0, 1, 0]
+    monkeypatch.setattr(intervals, "_FREE_ROWS", 0)
+    monkeypatch.setattr(intervals, "MOST_DEEP", 2)  # the innermost of four has no length, and its caller the time
+    deep = intervals.nested(np.arange(4), 9 - np.arange(4))
+    assert [column.tolist() for column in deep] == [[9, 8, 2, 3], [-1, 0, 1, 1], [1, 2, 3, 3]]

@@ -117,11 +117,13 @@ def knows_launches(facts: RankFacts) -> bool:
 
 
 def lost_device(facts: RankFacts, among: Sequence[RankFacts] = ()) -> bool:
-    """True where the rank has a device like its peers (`among`), but its trace holds no kernels. Copies alone mean that
-    kernels were not recorded, as nobody trains by copies, unless the calls are there and none launches a kernel.
+    """True where the rank has a device like its peers (`among`), but its trace holds no kernels, or none with a length.
+    Copies alone mean that kernels were not recorded, as nobody trains by copies, unless the calls are there and none
+    launches a kernel.
     """
     has_device = facts.is_device_rank or any(f.is_device_rank for f in among)
-    return has_device and not (len(facts.device_ops) and facts.counts.get("kernels", 1))
+    start, end = facts.device_ops.bounds
+    return has_device and not ((end > start).any() and facts.counts.get("kernels", 1))
 
 
 def is_torn_host(facts: RankFacts) -> bool:

@@ -50,7 +50,7 @@ def efficiency(measures: Measures, transfer_free_step_us: float | None) -> dict[
 def longest_operator(measures: Measures) -> tuple[str, float, float] | None:
     """The operator in which the ranks compute longest, with all that it calls on CPU ranks and else the innermost
     around the launch, its share of their steps, and the share of it that the first of several calls on each rank takes;
-    a kernel where no operator is recorded, or all of a compiled graph. None without either.
+    a kernel where no operator is recorded, or all of a compiled graph. None where neither takes time.
     """
     spent_ns: Counter[str] = Counter()
     first_ns: Counter[str] = Counter()
@@ -61,9 +61,9 @@ def longest_operator(measures: Measures) -> tuple[str, float, float] | None:
         once_ns = np.where(calls > 1, lasting_ns[first], 0)
         for counted_ns, each_ns in ((spent_ns, totals_ns), (first_ns, once_ns)):
             counted_ns.update({facts.strings[k]: int(ns) for k, ns in zip(kinds, each_ns, strict=True)})
-    if not spent_ns:
+    name, longest_ns = next(iter(spent_ns.most_common(1)), ("", 0))
+    if not longest_ns:
         return None
-    name, longest_ns = spent_ns.most_common(1)[0]
     steps_ns = sum(int((f.steps["end_ns"] - f.steps["start_ns"]).sum()) for f in measures.job.ranks)
     share = min(1.0, longest_ns / steps_ns)  # streams run side by side
     return format_name(name.removeprefix(ENGINE)), share, first_ns[name] / max(longest_ns, 1)

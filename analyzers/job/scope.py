@@ -36,7 +36,8 @@ def out_of_scope(job: JobFacts) -> str | None:
         return COMMUNICATION_ONLY
     if all(lost_device(f, job.ranks) for f in job.ranks):
         kind = job.ranks[0].device.kind
-        return NO_WORK_NAMED if kind == "unknown" else f"no {kind} kernels were recorded"
+        of_length = " with a length" * any(len(f.device_ops) and f.counts.get("kernels", 1) for f in job.ranks)
+        return NO_WORK_NAMED if kind == "unknown" else f"no {kind} kernels{of_length} were recorded"
     if any(map(is_torn_host, job.ranks)):
         return ONE_STEP_LEFT
     return start_up_only(job) or _hardly_computed(job)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -19,6 +20,9 @@ from ddprof.cli.lazy_group import LazyGroup
 from ddprof.errors import DdprofError, UsageError
 from ddprof.slice import Slice, all_slices, own_slices
 from ddprof.untrusted.plain_text import clean
+
+# A path, or an archive member's, of any length: its ends are printed, a whole name of a file (255 bytes) at the last.
+_LONG_NAME, _ENDS = re.compile(r"([^\s!]{64})[^\s!]{64,}([^\s!]{255})"), r"\1...\2"
 
 # The core's: group of `--help` -> name -> (module, one line of help). The module holds the click command as `command`.
 CORE: dict[str, dict[str, tuple[str, str]]] = {
@@ -108,7 +112,7 @@ def guarded(call: Callable[[], Any]) -> int:
         click.echo("ddprof: interrupted", err=True)
         return 130
     except DdprofError as error:
-        click.echo(f"ddprof: {error}", err=True)
+        click.echo(f"ddprof: {_LONG_NAME.sub(_ENDS, str(error))}", err=True)
         return error.exit_code
     except OSError as error:
         if error.filename is not None or error.errno not in _FULL:  # else of stdout, which alone is written so

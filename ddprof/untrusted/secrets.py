@@ -24,31 +24,38 @@ _KEYS += (
     "app application client subscription webhook redact deploy consumer hmac openai anthropic wandb comet kaggle hf"
 )
 _NAME = (
-    r"(?:passw(?:or)?d|passwd|passphrase|passcode|secret|credentials?|authorization|signature|cookie|bearer|dsn"
-    r"|connection[-_]?string|access[-_]?key[-_]?id|token|webhook(?:[-_]url)?|(?<![a-z])(?P<short>pass|pwd|auth)|"
-    rf"(?:{'|'.join(_KEYS.split())})[-_]?key)"
+    rf"(?:(?:passw(?:or)?d|passwd|passphrase|secret|credential|(?:{'|'.join(_KEYS.split())})[-_ ]?key)(?:s(?:\.\w+)?)?"
+    r"|passcode|authorization|signature|cookie|bearer|dsn|connection[-_]?string|access[-_]?key[-_]?id|token"
+    r"|webhook(?:[-_]url)?|(?<![a-z])(?:creds?|(?P<short>pass|pwd|pw|auth)))"
 )
 # Tokens that a tokenizer calls so (transformers, SPECIAL_TOKENS_ATTRIBUTES), and places and kinds of tokens.
 _TEXT_TOKENS = r"(?<!pad.)(?<!eos.)(?<!bos.)(?<!unk.)(?<!sep.)(?<!cls.)(?<!mask.)(?<!image.)(?<!next.)(?<!per.)"
 _INSIDE = r"""[^"'\n\\]*(?:\\(?!["'])[^"'\n\\]*)*"""  # of quotes; \" is a quote inside a text of JSON
 _NAMED = re.compile(
     # NAME=VALUE, "NAME": "VALUE", NAME = "VALUE"; --NAME VALUE
-    rf"(?P<name>{_TEXT_TOKENS}{_NAME}\d*)"
+    rf"(?P<name>{_TEXT_TOKENS}{_NAME}\d*)(?P<verb>\s(?:provided|given|used))?"
     r"(?P<sign>\\*[\"']?\]?\s?(?:=>|[!:=]?=|:|%3[AD])\s?|(?<=\w)\s+(?=[^\s=:-]))"
     r"(?P<kind>(?:Bearer|Basic|Token|ApiKey)\s+)?"
     rf"(?:(?P<quote>[bru]{{0,2}}(?:\"{{3}}|'{{3}}|\\*[\"'])){_INSIDE}|(?P<bare>(?:[^\s\"'&,;)\]}}>\\]|\\(?![\"']))+))",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[\w.-]{1,200}")  # an option, a variable, a key
-_OPTION = re.compile(r"(?:^|[\s\"'])--?(?:[A-Za-z0-9_.]+-)*[A-Za-z0-9_.]*$")
+_OPTION = re.compile(r"(?:^|[\s\"'.])--?(?:[A-Za-z0-9_.]+-)*[A-Za-z0-9_.]*$")
 _HARMLESS = re.compile(r"|none|null|true|false|str|bytes|optional|\$[\w{(].*|<[\w/| ]*>?|\.{3}|masked.*", re.IGNORECASE)
 _USERINFO = re.compile(r"(?<=://)[^/\s\"'@?#\\]+(?=@)")
 _QUERY = re.compile(
     r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth)=)[^&\s\"'#;\\]+",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(?<=\blogin\()(?=[^\"'\n)]*[\"'])[^\n)]*")  # its one text is a key (wandb, huggingface_hub)
+_LOGIN = re.compile(r"(?<=login\()(?=[^\"'\n)]*[\"'])[^\n)]*")  # its one text is a key (wandb, huggingface_hub)
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/-]{8,}=*", re.IGNORECASE)
+# Words of a Cookie header, a .netrc, `wandb login`, `curl --user`; there `1000:1000` is a user and a group.
+_PLACED = re.compile(
+    r"(\bcookie:\s|\blogin\s+\S+\s+password\s+(?=\S)|\blogin\s+(?=[0-9a-f]{32})"
+    r"|(?<!\S)(?:-u|--user)[ =][^\s:\"']+:(?!\d+(?!\w)|/))(?:(?<=cookie:.)[^\"'\n\\]+|[^\s\"'\\]+)",
+    re.IGNORECASE,
+)
+_LEADS = ("login", "-u", "--user")  # words of a command before such a one
 # What issuers begin with, from the patterns that they publish (github/secret-scanning-patterns, gitleaks.toml v8).
 _ISSUED = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -60,17 +67,18 @@ _ISSUED = re.compile(
     r"|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?|hv[sbr]\.[\w-]{16,}|dapi[a-f0-9]{24,}|glsa_\w{16,}|lin_api_\w{16,}"
     r"|nvapi-[\w-]{16,}|r8_\w{16,}|gsk_\w{16,}|pplx-\w{16,}|xai-\w{16,}|sntry[su]_[\w=+/-]{16,}|ATATT3[\w=-]{16,}"
     r"|local-[a-f0-9]{32,}|wandb_v1_\w{16,}|dckr_pat_[\w-]{16,}|PMAK-[\w-]{16,}|NRAK-\w{16,}|SK[0-9a-f]{32}"
-    r"|AGE-SECRET-KEY-1\w{16,}|https://hooks\.slack\.com/services/[\w/]+|\d{8,10}:AA[\w-]{30,}"
+    r"|AGE-SECRET-KEY-1\w{16,}|[\w.~]{3}\dQ~[\w.~-]{31,34}|https://(?:hooks\.[\w.-]+|[\w./-]+/webhook\w*)/[\w/@.-]+|\d{8,10}:AA[\w-]{30,}"
     r")"
 )
-_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"]*?(?:-----END [A-Z ]*-----|(?=\")|\Z)")
-_RUN = re.compile(r"(?<![\w+/.])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
+_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[^\"]*?(?:-----END [A-Z ]*-----|(?=\")|\Z)")
+_RUN = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LEAST_ISSUED = 12  # characters, of the shortest that `_ISSUED` tells
 _LEAST_RANDOM = 20  # characters
+_WITH_DIGIT = re.compile(r"(?=\D*\d)\S{8,}")
 _PARTS = re.compile(r"[_/=-]")
 _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _HINTS: tuple[str, ...] = ("pass", "secret", "key", "token", "cred", "auth", "signature", "cookie", "bearer", "basic")
-_HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login")
+_HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login", "cred", "pw=", "pw ", "-u ", "--user")
 
 
 def masked(text: str) -> str:
@@ -89,6 +97,7 @@ def _mask(text: str) -> str:
         text = _PEM.sub(MASK, text)
         text = _USERINFO.sub(MASK, text)
         text = _QUERY.sub(rf"\g<1>{MASK}", text)
+        text = _PLACED.sub(rf"\g<1>{MASK}", text)
         text = _NAMED.sub(_named, text)
         text = _LOGIN.sub(MASK, text)
         text = _SCHEME.sub(rf"\g<1> {MASK}", text)
@@ -99,12 +108,16 @@ def _mask(text: str) -> str:
 
 
 def _named(match: re.Match[str]) -> str:
-    name, sign, quote, kind = match["name"], match["sign"], match["quote"] or "", match["kind"] or ""
+    name, sign = match["name"] + (match["verb"] or ""), match["sign"]
+    quote, kind = match["quote"] or "", match["kind"] or ""
     is_option = _OPTION.search(match.string, max(match.start() - 40, 0), match.start()) is not None
-    is_variable = name.isupper() and match.string[: match.start()].endswith("_")  # DB_PASS; PWD is a folder
-    if not is_option and (not sign.strip() or (match["short"] and not is_variable)):
-        return match[0]  # two words of a sentence; `forward_pass = f(x)`
+    before = match.string[: match.start()]
+    # DB_PASS, and PASS=X; PWD is a folder
+    is_variable = name.isupper() and (before.endswith("_") or (sign == "=" and name != "PWD"))
     value = match[0][len(name) + len(sign) + len(kind) + len(quote) :]
+    is_told = bool(quote) and _WITH_DIGIT.fullmatch(value) is not None  # invalid token 'abc12345'
+    if not is_option and (match["short"] and not is_variable if sign.strip() else not is_told):
+        return match[0]  # two words of a sentence; `forward_pass = f(x)`
     return match[0] if _is_harmless(name, value) else f"{name}{sign}{kind}{quote}{MASK}"
 
 
@@ -124,7 +137,9 @@ def masked_words(words: Iterable[str]) -> list[str]:
         elif option and not word.startswith("-") and not _is_harmless(option, word):
             shown.append(MASK)
         else:
-            shown.append(masked(word))
+            before = next(iter(shown[-1:]), "")
+            lead = f"{before} " if before in _LEADS else ""
+            shown.append(masked(lead + word).removeprefix(lead))
         option = word if word.startswith("-") and not sign and is_secret_name(word) else ""
     return shown
 
@@ -163,7 +178,17 @@ def _masked_entry(key: Any, value: Any) -> Any:
         return encoded_words(masked_words(decoded_words(value)))
     if isinstance(key, str) and isinstance(value, str) and is_secret_name(key) and not _is_harmless(key, value):
         return MASK
+    if isinstance(key, str) and isinstance(value, (dict, list)) and key.endswith("s") and is_secret_name(key):
+        return _hidden(value)
     return _data(value)
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _hidden(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_hidden(inner) for inner in value]
+    return MASK if isinstance(value, str) else value
 
 
 @lru_cache(maxsize=1 << 10)

@@ -1,6 +1,4 @@
-"""Damaged inputs through the command line: a fixed draw of cases, and every input that failed before.
-The harness itself: mutations are pure, and what must not pass is seen. And analyses of a run
-folder while its job writes to it: files appear, grow, are renamed and vanish between two looks."""
+"""Damaged inputs, run folders that change while they are read, and the harness itself: it sees what must not pass."""
 
 import json
 import os

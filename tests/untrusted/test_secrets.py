@@ -10,7 +10,7 @@ from ddprof.untrusted.secrets import MASK, WORDS_KEY, decoded_words, encoded_wor
 
 
 @pytest.mark.parametrize("text", KINDS)
-def test_forty_kinds_are_masked(text: str) -> None:
+def test_fifty_kinds_are_masked(text: str) -> None:
     part = KINDS[text]
     for told in (masked_words([text])[0], masked(f"x {text} y"), json.dumps(masked_data({"a": [text]}))):
         assert MASK in told and (part not in told or " " in part), told
@@ -26,16 +26,18 @@ def test_forty_kinds_are_masked(text: str) -> None:
     "commit 0123456789abcdef0123456789abcdef01234567 of GPU-0f1a8107-49f7-391c-30ca-111111111111",
     "ddprof-runs/20261124T120000Z-train/rank0.node1.1.0.pt.trace.json.gz", "user@host.example",
     "OPENAI_API_KEY", "train.py --lr 3e-4 --data /data/imagenet", "token=$HF_TOKEN", "forward_pass = f(x); PWD=/home/u",
+    "docker -u 1000:1000; python -u train.py; HF_TOKEN must be set; pw = 3; API key missing; unexpected token 'x'",
 ])  # fmt: skip
 def test_what_is_none_stays(text: str) -> None:
     assert masked(text) == text
 
 
 def test_the_word_after_an_option_and_the_value_of_a_variable() -> None:
-    words = ["--password", "Y", "--lr", "3", "--token", "T", "--eos-token", "</s>", "--api-key", "--next"]
-    assert masked_words(words) == ["--password", MASK, "--lr", "3", "--token", MASK, *words[6:]]
-    data = {"NCCL_X_TOKEN": "T", "n": [1, 2], "key": None}
-    assert masked_data(data) == {**data, "NCCL_X_TOKEN": MASK}
+    words = ["--password", "Y", "--lr", "3", "--token", "T", "--eos-token", "</s>", "-u", "1:2", "--api-key", "--next"]
+    shown = ["--password", MASK, *words[2:5], MASK, *words[6:], "-u", f"me:{MASK}"]
+    assert masked_words([*words, "-u", "me:pw"]) == shown
+    data = {"NCCL_X_TOKEN": "T", "n": [1, 2], "key": None, "secrets": {"hf": ["x"], "n": 3}}
+    assert masked_data(data) == {**data, "NCCL_X_TOKEN": MASK, "secrets": {"hf": [MASK], "n": 3}}
 
 
 def test_long_text_takes_time_in_proportion() -> None:

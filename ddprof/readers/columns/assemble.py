@@ -35,6 +35,10 @@ UNIX_NS = 10**18  # 2001: times beyond this are unix time even where the file st
 OVERLAP_TOLERANCE_NS = 1_000  # old profilers round to whole microseconds
 OVERLAP_SHARE = 0.01  # of a trace's device operations, before overlaps are worth a note
 
+# Of all names of a file, as each is looked at some fifty times: 38 traces by others have up to 59,475.
+MOST_NAMING_CHARACTERS = 8 << 20
+_LONG_NAMES = f"names, of more than {MOST_NAMING_CHARACTERS >> 20} million characters in all"
+
 # What only jobs on a GPU record on their hosts; AMD's libraries keep NCCL's name. Recurrent networks ask on CPUs, too,
 # whether cuDNN accepts their input (`aten::cudnn_is_acceptable`, the one such operator with a CPU version).
 OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
@@ -68,7 +72,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
     ts = ts + base_time_ns
     number_of, tracks = _tracks(columns)
     track = number_of[track] if len(tracks) else track
-    strings = _clean(list(columns.strings))
+    strings, shortened = _clean(list(columns.strings))
     called = number_of[framed[0]], *framed[1:], strings
     script, modules = traced_script(*called), traced_modules(*called)
     for number in np.setdiff1d(framed[3], name).tolist():
@@ -93,6 +97,7 @@ def assemble(columns: EventColumns, base_time_ns: int, label: str) -> Assembled:
         **{f"module_{what}": table for what, table in modules._asdict().items()},
     }
     columns.defects["durations beyond a day (overflow)"] += clipped
+    columns.defects[_LONG_NAMES] += shortened
     columns.defects["collectives whose group has no usable name"] += columns.arguments.groups.unnamed
     return Assembled(tuple(strings), tables, _defect_notes(columns, label))
 
@@ -203,13 +208,18 @@ def _written(identifier: Any) -> str:
     return "" if identifier is None else str(identifier)
 
 
-def _clean(strings: list[str]) -> list[str]:
-    """Text without half surrogate pairs, which no file can hold, and without secrets."""
+def _clean(strings: list[str]) -> tuple[list[str], int]:
+    """Text without half surrogate pairs, which no file can hold, and without secrets; how many were shortened."""
+    shortened = 0
+    if sum(map(len, strings)) > MOST_NAMING_CHARACTERS:
+        most = MOST_NAMING_CHARACTERS // len(strings)
+        shortened = sum(len(text) > most for text in strings)
+        strings = [text[:most] for text in strings]
     try:
         "".join(strings).encode()
     except UnicodeEncodeError:
         strings = [s.encode("utf-8", "replace").decode() for s in strings]
-    return list(map(masked, strings))
+    return list(map(masked, strings)), shortened
 
 
 def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> dict[str, Table]:
@@ -255,6 +265,7 @@ def _defect_notes(columns: EventColumns, label: str) -> list[HealthNote]:
         "rows of the wrong type": "left out",
         "collectives whose group has no usable name": "their group is identified by its ranks, where stated",
         "events of an unknown phase": "left out",
+        _LONG_NAMES: "shortened; what differs behind that counts as one",
         "begin/end events, which Kineto does not write": "left out",
     }
     notes = [HealthNote(f"{label}: {n} {what}", effect[what]) for what, n in columns.defects.items() if n]

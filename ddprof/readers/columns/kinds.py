@@ -57,6 +57,7 @@ def copy_name(name: str) -> str:
     return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 
 
+_MOST_CHARACTERS = 4_096  # of a name that are looked at: of 38 traces by others the longest has 2,004
 REMEMBERED = 2**12  # names: those of one trace, as the next rank's are mostly the same
 _WITH_SHAPES = re.compile(
     r"mm$|mm_|addmm|matmul|linear|conv|einsum|attention|sdpa|flash|embedding|optimizer|foreach|fused|lstm|gru|rnn|transformer|^CompiledFunction"
@@ -72,4 +73,4 @@ def wants_shapes(name: str) -> bool:
     Matrix products, convolutions, attention, embeddings, optimizers, c10d.
     """
     is_frame = name.startswith("<") or "): " in name  # a trace with stacks has many names of them, and they have none
-    return not is_frame and _WITH_SHAPES.search(name) is not None
+    return not is_frame and _WITH_SHAPES.search(name, 0, _MOST_CHARACTERS) is not None

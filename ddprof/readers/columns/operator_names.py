@@ -30,13 +30,14 @@ class Used(IntEnum):
 class OperatorNames:
     """Used arguments by operator name; `strings` numbers the names in order of first use."""
 
-    def __init__(self, strings: Mapping[str, int]) -> None:
+    def __init__(self, strings: dict[str, int]) -> None:
         self._strings = strings
         self._used = bytearray()
 
     def _known(self) -> bytearray:
-        if len(self._used) < len(self._strings):
-            self._used.extend(map(_used, islice(self._strings, len(self._used), None)))
+        if unknown := len(self._strings) - len(self._used):
+            newest = list(islice(reversed(self._strings), unknown))  # from the end: to skip the others takes their time
+            self._used.extend(map(_used, reversed(newest)))
         return self._used
 
     def route(self, number: int) -> int:

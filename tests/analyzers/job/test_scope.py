@@ -46,8 +46,12 @@ def test_the_only_step_left_or_one_in_which_no_device_computes_names_nothing(tmp
     lost = {"deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}], "traceEvents": [STEP]}
     lost["traceEvents"] += [span("cpu_op", "aten::mm", *at) for at in ((9, 59_000), (80_000, 1_000))]
     lost["traceEvents"].append(span("cuda_runtime", "cudaLaunchKernel", FETCH_US, 5))
-    said = report_of(json.dumps(lost), tmp_path / "lost").verdict.headline
-    assert "no cuda kernels were recorded; on the host the longest operator, aten::mm, takes 60 %, mostly its" in said
+    unmeasured = [span("kernel", "ampere_sgemm_128x64_tn", 60_000, 0)]
+    took = "no cuda kernels were recorded; on the host the longest operator, aten::mm, takes 60 %, mostly its"
+    for kernels, words in (([], took), (unmeasured, "no cuda kernels with a length were recorded")):
+        text = json.dumps(lost | {"traceEvents": lost["traceEvents"] + kernels})
+        said = report_of(text, tmp_path / f"lost{len(kernels)}").verdict.headline
+        assert words in said and ("longest" in said) == (not kernels)
     # The parameters that DDP sends first are no traffic of every step.
     found = report_of(json.dumps({"traceEvents": [STEP, SEND]}), tmp_path / "first")
     assert not found.findings and NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}

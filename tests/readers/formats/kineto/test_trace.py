@@ -132,6 +132,7 @@ def test_a_file_of_several_ranks_is_one_part_for_each(tmp_path: Path) -> None:
         *(({"ts": None}, "1 events without a usable timestamp"), ({"ph": "B"}, "1 begin/end events")),
         *(({"ph": phase}, "1 events of an unknown phase") for phase in ("Q", "BE", "")),
         ({"cat": "kernel", "dur": 1e-320}, "none of 1 device operations has a length"),
+        ({"name": "x" * (9 << 20)}, "1 names, of more than 8 million characters"),
     ],
 )
 def test_defects_are_counted_and_said(tmp_path: Path, event: dict[str, Any], issue: str) -> None:

@@ -6,9 +6,17 @@ import pytest
 
 from ddprof.errors import UsageError
 from ddprof.settings.catalogue import CATALOGUE, Effect, Value
-from ddprof.settings.environment import differs, variables
 from ddprof.settings.fixes_file import parse_fixes, read_fixes, write_fixes
-from ddprof.settings.wanted import WantedFix, changes_numbers, checked_together, packed, parse_set, unpacked
+from ddprof.settings.wanted import (
+    WantedFix,
+    changes_numbers,
+    checked_together,
+    differs,
+    packed,
+    parse_set,
+    unpacked,
+    variables,
+)
 
 TYPED = [
     *(("num_workers=4", "num_workers", 4, ""), ("pin_memory=True", "pin_memory", True, "")),

@@ -12,10 +12,19 @@ from ddprof.cli.load import load_run
 from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
-from ddprof.slices.planning.cluster import Cluster, cluster
 from ddprof.slices.planning.document import as_json, print_plan
-from ddprof.slices.planning.layout import BAND, EFFICIENCY, Estimate, best_by_kind, search
-from ddprof.slices.planning.shape import OPTIMIZERS, Shape, parameters_of
+from ddprof.slices.planning.layout import (
+    BAND,
+    EFFICIENCY,
+    OPTIMIZERS,
+    Cluster,
+    Estimate,
+    Shape,
+    best_by_kind,
+    cluster,
+    parameters_of,
+    search,
+)
 from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:  # `ddprof plan --help` needs no replay

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.slices.tuning.race import compare
 from ddprof.slices.tuning.runs import evidence
-from ddprof.slices.tuning.runs.sameness import compare
 from ddprof.trials.model import Held, RunPlan
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ from ddprof.model import Device, HealthNote, Identity, RankTrace
 from ddprof.readers.columns.assemble import assemble, is_unix_time
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.files.names import rank_in_name
-from ddprof.readers.side_files.sidecar import read_sidecar
+from ddprof.readers.side_files.lenient import read_sidecar
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar
 

@@ -19,8 +19,7 @@ from ddprof.slices.planning.layout import (
     search,
     state_bytes,
 )
-from ddprof.slices.planning.scale_out import scale_out
-from ddprof.slices.planning.sharding import plan_sharding
+from ddprof.slices.planning.sharding import plan_sharding, scale_out
 
 A100 = cluster("A100-80GB")
 SCENARIOS = [

@@ -19,11 +19,10 @@ from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
-from ddprof.readers.side_files.lenient import parse, unfit_note
+from ddprof.readers.side_files.lenient import load_dump, parse, unfit_note
 from ddprof.readers.side_files.manifests import RunEnd, run_end
-from ddprof.readers.side_files.sidecar import load_dump
 from ddprof.readers.side_files.stacks import read_stacks
-from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
+from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
 from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, frames_of, groups_of
 

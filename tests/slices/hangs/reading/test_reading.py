@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hang_dumps import Job
 
-from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.explain import explain
+from ddprof.slices.hangs.model import Call, StackFrame
 from ddprof.slices.hangs.reading.collect import has_stacks, parse_stacks, with_lines
 from ddprof.slices.hangs.text import hang_document
 

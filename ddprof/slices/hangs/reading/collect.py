@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from ddprof.errors import NoUsableInput
 from ddprof.flight_recorder import CallDump
 from ddprof.model import HealthNote
-from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.files.names import file_name, name_of_ours, rank_in_name
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
@@ -28,8 +28,6 @@ from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
-_WINDOW = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+\.\d+\.")  # of a trace window: it says nothing of the end
-_RESTART = re.compile(r"^rank\d+\.[^.]+\.\d+\.(\d+)\.")
 _OTHER = re.compile(r"\.(?:ring|calls|tmp|gz|(?<!\.stacks\.)jsonl|html|py|csv|md|png|svg|parquet)$|\.pt\.trace\.json$")
 _NUMBER_AT_END = re.compile(r"(\d+)$")  # torch names a dump PREFIX + rank
 _SAMPLED_SUFFIX = ".stacks.jsonl"
@@ -116,7 +114,9 @@ def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
 
 
 def _may_tell(name: str) -> bool:
-    return not (name.startswith(".") or _OTHER.search(name) or _WINDOW.match(name))
+    ours = name_of_ours(name)
+    is_of_window = ours is not None and ours["window"] is not None  # which says nothing of the end
+    return not (name.startswith(".") or _OTHER.search(name) or is_of_window)
 
 
 def _stored(url: str) -> Iterator[str]:
@@ -212,11 +212,11 @@ def _of(rank: int | None, name: str, by_rank: dict[int, _Gathered]) -> _Gathered
     """The rank's evidence to extend; None where the rank is unknown, or has restarted since."""
     if rank is None:
         return None
-    restarted = _RESTART.match(name)
-    restart = int(restarted[1]) if restarted else 0
+    ours = name_of_ours(name)
+    restart = int(ours["restart"]) if ours else 0
     if rank not in by_rank or by_rank[rank].restart < restart:
         by_rank[rank] = _Gathered(restart)
-    return by_rank[rank] if by_rank[rank].restart == restart or not restarted else None
+    return by_rank[rank] if by_rank[rank].restart == restart or not ours else None
 
 
 def _head(path: str) -> bytes:

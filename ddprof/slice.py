@@ -23,14 +23,15 @@ OWN = (
 
 
 class Command(NamedTuple):
-    """A command of `ddprof`: its module (which defines `command`), help line, group in `ddprof --help`, and the command
-    that it follows there; last without one.
+    """A command of `ddprof`: its module, help line, group in `ddprof --help`, the command that it follows there (last
+    without one), and its name in the module.
     """
 
     module: str
     line: str
     group: str
     after: str = ""
+    name: str = "command"
 
 
 @dataclass(frozen=True)

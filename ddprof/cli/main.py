@@ -49,11 +49,13 @@ def commands(slices: Iterable[Slice]) -> dict[str, dict[str, tuple[str, str]]]:
     """The commands of the core and of slices, by group of `--help`."""
     groups = {group: list(rows.items()) for group, rows in CORE.items()}
     for part in slices:
-        for name, (module, line, group, after) in part.commands.items():
+        for name, (module, line, group, after, attribute) in part.commands.items():
             rows = groups.setdefault(group, [])
             names = [command for command, _ in rows]
             if name not in names:
-                rows.insert(names.index(after) + 1 if after in names else len(rows), (name, (module, line)))
+                rows.insert(
+                    names.index(after) + 1 if after in names else len(rows), (name, (f"{module}:{attribute}", line))
+                )
     return {group: dict(rows) for group, rows in groups.items()}
 
 

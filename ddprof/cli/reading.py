@@ -59,13 +59,14 @@ def cache_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--cache",
         "place",
         metavar="PLACE",
-        help="Cache each rank's facts in this folder or fsspec URL. [default: ddprof/facts in the user's cache]",
+        help="Cache each rank's facts in this folder, fsspec URL or none. [default: ddprof/facts in the user's cache]",
     )
     @click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
     @wraps(command)
     def with_cache(*args: Any, place: str | None, no_cache: bool, **given: Any) -> Any:
         if place is not None and no_cache:
             raise UsageError("--cache and --no-cache: want one of them")
-        return command(*args, cache=place or not no_cache, **given)
+        is_off = no_cache or place == "none"
+        return command(*args, cache=not is_off and (place or True), **given)
 
     return with_cache

@@ -136,9 +136,8 @@ def _to_apply(files: tuple[Path, ...], values: tuple[str, ...], allow_numerics: 
     for a setting that no run could apply.
     """
     from ddprof.settings.catalogue import CATALOGUE
-    from ddprof.settings.environment import variables
     from ddprof.settings.fixes_file import read_fixes
-    from ddprof.settings.wanted import changes_numbers, checked_together, packed, parse_set
+    from ddprof.settings.wanted import changes_numbers, checked_together, packed, parse_set, variables
     from ddprof.untrusted.suggestions import meant
 
     for name in (value.partition("=")[0].strip() for value in values):

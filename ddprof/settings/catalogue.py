@@ -52,7 +52,6 @@ class ApplicableSetting:
     targets: tuple[str, ...]
     check: Callable[[Value], Value]
     effect: Effect
-    caution: str = ""  # what can differ besides the speed
 
 
 def _switch(value: Value) -> Value:
@@ -106,132 +105,41 @@ def _plain(value: Value) -> Value:
     return text
 
 
-_RANDOM = "data sets and samplers that draw random numbers draw them in another process"
-_FEW = "sums of gradients over more than two ranks may round differently"
-_LAST_BIT = "another kernel may round the last bit differently"
 _BIG = 1 << 40  # elements: no bucket is larger
 
 _SETTINGS = (
-    ApplicableSetting("num_workers", (LOADER,), _whole(0, 1024), Effect.ROUNDING, _RANDOM),
+    ApplicableSetting("num_workers", (LOADER,), _whole(0, 1024), Effect.ROUNDING),
     ApplicableSetting("prefetch_factor", (LOADER,), _whole(1, 1024), Effect.SAME),
     ApplicableSetting("pin_memory", (LOADER,), _switch, Effect.SAME),
-    ApplicableSetting(
-        "persistent_workers",
-        (LOADER,),
-        _switch,
-        Effect.ROUNDING,
-        "a worker keeps its copy of the data set from one epoch to the next; " + _RANDOM,
-    ),
-    ApplicableSetting(
-        "multiprocessing_context",
-        (LOADER,),
-        _word("fork", "spawn", "forkserver"),
-        Effect.SAME,
-        "spawned workers import the script anew",
-    ),
+    ApplicableSetting("persistent_workers", (LOADER,), _switch, Effect.ROUNDING),
+    ApplicableSetting("multiprocessing_context", (LOADER,), _word("fork", "spawn", "forkserver"), Effect.SAME),
     # DDPOptimizer of torch.compile takes no bucket below 1 MB.
-    ApplicableSetting("bucket_cap_mb", (DDP,), _size(1, 65536), Effect.ROUNDING, _FEW),
-    ApplicableSetting(
-        "first_bucket_mb",
-        (DDP,),
-        _size(0.001, 25),
-        Effect.ROUNDING,
-        "only where bucket_cap_mb is the default, or torch takes that for the first bucket too; " + _FEW,
-    ),
-    ApplicableSetting(
-        "gradient_as_bucket_view", (DDP,), _switch, Effect.SAME, "gradients cannot be detached in place by the script"
-    ),
-    ApplicableSetting(
-        "static_graph",
-        (DDP,),
-        _switch,
-        Effect.ROUNDING,
-        "only for a model whose every step uses the same parameters in the same way; " + _FEW,
-    ),
-    ApplicableSetting(
-        "broadcast_buffers",
-        (DDP,),
-        _switch,
-        Effect.SAME,
-        "buffers (running statistics) of the ranks other than 0 are then their own",
-    ),
-    ApplicableSetting(
-        "find_unused_parameters",
-        (DDP,),
-        _switch,
-        Effect.ROUNDING,
-        "false only where every parameter gets a gradient in every step, or the job fails; " + _FEW,
-    ),
-    ApplicableSetting(
-        "reshard_after_forward", (FSDP1, FSDP2), _switch, Effect.SAME, "false keeps all parameters in memory"
-    ),
+    ApplicableSetting("bucket_cap_mb", (DDP,), _size(1, 65536), Effect.ROUNDING),
+    ApplicableSetting("first_bucket_mb", (DDP,), _size(0.001, 25), Effect.ROUNDING),
+    ApplicableSetting("gradient_as_bucket_view", (DDP,), _switch, Effect.SAME),
+    ApplicableSetting("static_graph", (DDP,), _switch, Effect.ROUNDING),
+    ApplicableSetting("broadcast_buffers", (DDP,), _switch, Effect.SAME),
+    ApplicableSetting("find_unused_parameters", (DDP,), _switch, Effect.ROUNDING),
+    ApplicableSetting("reshard_after_forward", (FSDP1, FSDP2), _switch, Effect.SAME),
     ApplicableSetting("forward_prefetch", (FSDP1,), _switch, Effect.SAME),
     ApplicableSetting("backward_prefetch", (FSDP1,), _word("pre", "post", "none"), Effect.SAME),
     ApplicableSetting("limit_all_gathers", (FSDP1,), _switch, Effect.SAME),
-    ApplicableSetting(
-        "forward_prefetch_units",
-        (PREFETCHING,),
-        _whole(1, 64),
-        Effect.SAME,
-        "parameters of as many more units are in memory; in the order of the model's modules",
-    ),
-    ApplicableSetting(
-        "backward_prefetch_units",
-        (PREFETCHING,),
-        _whole(1, 64),
-        Effect.SAME,
-        "parameters of as many more units are in memory; against the order of the model's modules",
-    ),
-    ApplicableSetting("fused", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
-    ApplicableSetting("foreach", (OPTIMIZER,), _switch, Effect.ROUNDING, _LAST_BIT),
-    ApplicableSetting(
-        "set_to_none",
-        (ZERO_GRAD,),
-        _switch,
-        Effect.SAME,
-        "a parameter that gets no gradient in a step is then left alone, momentum and decay included",
-    ),
+    ApplicableSetting("forward_prefetch_units", (PREFETCHING,), _whole(1, 64), Effect.SAME),
+    ApplicableSetting("backward_prefetch_units", (PREFETCHING,), _whole(1, 64), Effect.SAME),
+    ApplicableSetting("fused", (OPTIMIZER,), _switch, Effect.ROUNDING),
+    ApplicableSetting("foreach", (OPTIMIZER,), _switch, Effect.ROUNDING),
+    ApplicableSetting("set_to_none", (ZERO_GRAD,), _switch, Effect.SAME),
     ApplicableSetting("overlap_comm", (DEEPSPEED,), _switch, Effect.SAME),
-    ApplicableSetting("reduce_bucket_size", (DEEPSPEED,), _whole(1000, _BIG), Effect.ROUNDING, _FEW),
+    ApplicableSetting("reduce_bucket_size", (DEEPSPEED,), _whole(1000, _BIG), Effect.ROUNDING),
     ApplicableSetting("allgather_bucket_size", (DEEPSPEED,), _whole(1000, _BIG), Effect.SAME),
-    ApplicableSetting(
-        "gc_interval",
-        (PROCESS,),
-        _whole(1, 1_000_000),
-        Effect.SAME,
-        "memory in reference cycles is freed only every so many optimizer steps, on all ranks together",
-    ),
-    ApplicableSetting(
-        "omp_num_threads", (PROCESS,), _whole(1, 1024), Effect.ROUNDING, "CPU operators add in another order"
-    ),
-    ApplicableSetting(
-        "cpu_affinity", (PROCESS,), _word("per-rank"), Effect.ROUNDING, "torch starts a thread for each core left"
-    ),
+    ApplicableSetting("gc_interval", (PROCESS,), _whole(1, 1_000_000), Effect.SAME),
+    ApplicableSetting("omp_num_threads", (PROCESS,), _whole(1, 1024), Effect.ROUNDING),
+    ApplicableSetting("cpu_affinity", (PROCESS,), _word("per-rank"), Effect.ROUNDING),
     ApplicableSetting("expandable_segments", (PROCESS,), _switch, Effect.SAME),
-    ApplicableSetting(
-        "tf32", (PROCESS,), _switch, Effect.NUMBERS, "float32 products of CUDA devices keep 10 bits of the mantissa"
-    ),
-    ApplicableSetting(
-        "gradient_compression",
-        (COMM_HOOK,),
-        _word("bf16"),
-        Effect.NUMBERS,
-        "gradients are summed with 8 bits of the mantissa; DDP wants NCCL for it",
-    ),
-    ApplicableSetting(
-        "autocast",
-        (AUTOCAST,),
-        _word("bf16"),
-        Effect.NUMBERS,
-        "products in the forward pass keep 8 bits of the mantissa; its results are float32",
-    ),
-    ApplicableSetting(
-        "compile",
-        (COMPILE,),
-        _only_on,
-        Effect.NUMBERS,
-        "fused kernels round and draw random numbers differently; the first steps compile",
-    ),
+    ApplicableSetting("tf32", (PROCESS,), _switch, Effect.NUMBERS),
+    ApplicableSetting("gradient_compression", (COMM_HOOK,), _word("bf16"), Effect.NUMBERS),
+    ApplicableSetting("autocast", (AUTOCAST,), _word("bf16"), Effect.NUMBERS),
+    ApplicableSetting("compile", (COMPILE,), _only_on, Effect.NUMBERS),
 )
 # NCCL's own settings that are known to change speed alone. None loads a library, opens a file or names a network.
 _NCCL = {
@@ -244,7 +152,7 @@ NCCL_PREFIX = "NCCL_"
 
 CATALOGUE = {
     **{setting.name: setting for setting in _SETTINGS},
-    **{name: ApplicableSetting(name, (PROCESS,), _plain, effect, _FEW) for name, effect in _NCCL.items()},
+    **{name: ApplicableSetting(name, (PROCESS,), _plain, effect) for name, effect in _NCCL.items()},
 }
 
 # Values of a setting that a what-if knows by another name; either name is taken everywhere.

@@ -18,7 +18,7 @@ from ddprof.capture.last_words import note_exit
 from ddprof.capture.launcher.live import read_ranks
 from ddprof.errors import NoUsableInput
 from ddprof.slices.hangs.explain import explain
-from ddprof.slices.live import status, stop, trigger
+from ddprof.slices.live.commands import status, stop, trigger
 
 QUICK = {"DDPROF_HANG_LOOK_S": "0.5"}  # seconds without a step before the ranks are asked
 
@@ -105,14 +105,14 @@ NO_FOLDERS = ("file", "fifo", "loop", "n" * 300, "gone")
 NOT_RUNNING = [*((each, "") for each in (trigger, stop, status)), *((status, name) for name in NO_FOLDERS)]
 
 
-@pytest.mark.parametrize(("module", "name"), NOT_RUNNING)
+@pytest.mark.parametrize(("command", "name"), NOT_RUNNING)
 def test_commands_on_a_run_that_has_ended_and_status_of_what_is_no_folder(
-    tmp_path: Path, module: Any, name: str
+    tmp_path: Path, command: Any, name: str
 ) -> None:
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "loop").symlink_to("loop")
-    result = CliRunner().invoke(module.command, [str(tmp_path / name)])
+    result = CliRunner().invoke(command, [str(tmp_path / name)])
     assert isinstance(result.exception, NoUsableInput) and (name or "no rank of a running job" in str(result.exception))
 
 
@@ -123,11 +123,11 @@ def test_trigger_status_and_stop_on_a_running_job(tmp_path: Path) -> None:
     job = started(cli("--out", str(tmp_path), "--mode", "monitor", "--name", "t", "--", *command))
     folder = tmp_path / "latest"
     wait_until(lambda: sum(rank.last_step > 2 for rank in read_ranks(folder)) == 2)
-    shown = CliRunner().invoke(status.command, [str(folder), "--once"])
+    shown = CliRunner().invoke(status, [str(folder), "--once"])
     assert shown.exit_code == 0 and shown.output.startswith("2 ranks of ") and "ms/step" in shown.output
-    assert CliRunner().invoke(trigger.command, [str(folder), "--steps", "2"]).exit_code == 0
+    assert CliRunner().invoke(trigger, [str(folder), "--steps", "2"]).exit_code == 0
     wait_until(lambda: len(list(folder.resolve().glob("*.pt.trace.json.gz"))) == 2)
-    assert CliRunner().invoke(stop.command, [str(folder)]).exit_code == 0
+    assert CliRunner().invoke(stop, [str(folder)]).exit_code == 0
     run = Captured(0, "", folder.resolve())
     wait_until(lambda: [sidecar["state"] for sidecar in run.sidecars] == ["stopped", "stopped"])
     (tmp_path / "stopped").touch()
@@ -145,7 +145,7 @@ def test_status_beside_damaged_rings(tmp_path: Path, damage: str) -> None:
     ring(tmp_path / "rank0.h.1.0.ring")
     ring(tmp_path / "rank1.h.2.0.ring", rank=1)
     DAMAGES[damage](tmp_path / "rank1.h.2.0.ring")
-    shown = CliRunner().invoke(status.command, [str(tmp_path), "--once"])
+    shown = CliRunner().invoke(status, [str(tmp_path), "--once"])
     assert shown.exit_code == 0, shown.exception
     ranks = "2 ranks" if damage == "unreadable" and os.getuid() == 0 else "1 rank"
     assert shown.output.startswith(f"{ranks} of ")

@@ -64,7 +64,8 @@ def test_help_names_every_command_where_it_is_used_and_every_exit_code(ddprof) -
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_exists_and_has_help(ddprof, name: str) -> None:
-    found = importlib.import_module(COMMANDS[name][0]).command
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(importlib.import_module(module), attribute or "command")
     assert isinstance(found, click.Command) and ddprof(name, "--help")[0] == 0
 
 

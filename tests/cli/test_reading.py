@@ -23,7 +23,8 @@ def test_facts_are_kept_where_it_was_said_only(ddprof, sample, tmp_path: Path, m
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
     asked = ("analyze", sample("slow_gpu"), "--format", "json")
     named = ("--cache", str(tmp_path / "named"))
-    assert len({ddprof(*asked, *how)[1] for how in ((), ("--no-cache",), named, named)}) == 1
+    ways = ((), ("--no-cache",), ("--cache", "none"), named, named)
+    assert len({ddprof(*asked, *how)[1] for how in ways}) == 1 and not os.path.exists("none")
     assert sorted(os.listdir(tmp_path / "users" / "ddprof" / "facts")) == sorted(os.listdir(tmp_path / "named")) != []
 
 

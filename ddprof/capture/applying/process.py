@@ -19,7 +19,7 @@ from ddprof.capture.hub import Hub
 from ddprof.capture.identity import identify
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.settings.catalogue import NCCL_PREFIX, PROCESS, Value
-from ddprof.settings.environment import differs
+from ddprof.settings.wanted import differs
 
 _TF32 = {True: "high", False: "highest"}
 _BOUND = "DDPROF_CORES_OF"  # the rank whose cores a process and its children have

@@ -1,17 +1,22 @@
-"""Data loading: the training thread's waits for batches, loader settings, contents of batches, and sample indices."""
+"""Data loading: the training thread's waits for batches, loader settings, contents of batches, and sample indices.
+
+Beside them the passes over data that a DistributedSampler shuffles: does the order change from epoch to epoch?
+"""
 
 from __future__ import annotations
 
 import sys
+import weakref
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import partial
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe.loader import distributed_sampler
+from ddprof.capture.describe.stacks import script_line
 from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.instruments.training.passes import SamplerPasses
 
 EVALUATION = "ddprof::evaluation_data"  # the range of a fetch that no training step waits for
 _MAX_TENSORS = 8  # described of the first batch
@@ -207,3 +212,78 @@ def _fingerprint(tensor: Any) -> str | None:
     if len(torch.unique(flat[:_MAX_DISTINCT_OF])) < _MIN_DISTINCT:
         return None
     return f"{zlib.crc32(flat.view(torch.uint8).numpy().tobytes()):08x}"
+
+
+_MAX_SAMPLERS = 16
+
+
+class _Passes:
+    """Passes over one sampler. A pass that was left early (a peek at one batch) is not an epoch."""
+
+    def __init__(self, sampler: Any) -> None:
+        self.sampler = weakref.ref(sampler)
+        self.loaders: set[int] = set()
+        self.begun = self.ended = self.repeated = 0
+        self.line: Any = None
+        self._order: Any = None  # what decides the order of the pass under way
+        self._complete = False
+
+    def begins(self, sampler: Any, loader: int | None) -> None:
+        order = (getattr(sampler, "epoch", None), getattr(sampler, "seed", None))
+        self.repeated += self._complete and order == self._order
+        if loader is not None:
+            self.loaders.add(loader)
+        self.begun += 1
+        self.line = script_line()
+        self._order, self._complete = order, False
+
+    def ends(self) -> None:
+        self.ended += 1
+        self._complete = True
+
+
+class SamplerPasses:
+    """Passes over loaders whose sampler shuffles by `set_epoch`."""
+
+    def __init__(self) -> None:
+        self._passes: dict[int, _Passes] = {}
+
+    def begins(self, loader: Any, number: int | None) -> None:
+        """Handle the beginning of a pass over a loader, with its number."""
+        sampler = distributed_sampler(loader)
+        if sampler is None or not _is_shuffled_by_epoch(sampler):
+            return
+        passes = self._passes.get(id(sampler))
+        if passes is None or passes.sampler() is not sampler:
+            if len(self._passes) >= _MAX_SAMPLERS:
+                return
+            passes = self._passes[id(sampler)] = _Passes(sampler)
+        passes.begins(sampler, number)
+
+    def ends(self, iterator: Any) -> None:
+        """Handle a loader's last batch."""
+        sampler = distributed_sampler(iterator)
+        passes = None if sampler is None else self._passes.get(id(sampler))
+        if passes is not None:
+            passes.ends()
+
+    def recorded(self, trains: int | None) -> list[dict[str, Any]]:
+        """The record for the sidecar; `trains`: number of the loader that feeds the training."""
+        return [
+            {
+                "begun": passes.begun,
+                "ended": passes.ended,
+                "repeated": passes.repeated,
+                "trains": trains in passes.loaders,
+                "line": passes.line,
+            }
+            for passes in self._passes.values()
+        ]
+
+
+def _is_shuffled_by_epoch(sampler: Any) -> bool:
+    """True where `set_epoch` decides the sampler's order; a class with its own drawing of indices may not need it."""
+    module = sys.modules.get("torch.utils.data.distributed")
+    base = getattr(module, "DistributedSampler", None)
+    plain = base is not None and isinstance(sampler, base) and type(sampler).__iter__ is base.__iter__
+    return bool(plain and sampler.shuffle is True and sampler.num_replicas > 1)

@@ -19,8 +19,8 @@ from ddprof.capture.launcher.chores import chore, stated_s
 from ddprof.capture.launcher.hang import LOOK_S, Explained, HangWatch
 from ddprof.capture.launcher.host.gpus import GpuWatch, Nvml
 from ddprof.capture.launcher.host.topology import read_topology
-from ddprof.capture.launcher.identity import SharedJob, job_of
 from ddprof.capture.launcher.monitor import JobMonitor, WindowCost
+from ddprof.capture.launcher.run_folder import SharedJob, job_of
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.sent import LogTo, RunUpload, is_url
 from ddprof.capture.launcher.shim import child_environment, obstacle

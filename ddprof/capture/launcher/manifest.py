@@ -13,7 +13,7 @@ from typing import Any
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
 from ddprof.capture.files.storage import text_of
-from ddprof.capture.launcher.identity import SharedJob
+from ddprof.capture.launcher.run_folder import SharedJob
 from ddprof.capture.launcher.summary import RunSummary
 from ddprof.untrusted.secrets import WORDS_KEY, encoded_words, masked_words
 

@@ -2,11 +2,16 @@
 
 Over the whole run it samples rarely and keeps counts; in trace windows it samples often and keeps each sample with its
 time. Its cost is measured throughout, and the rate follows (`rate`).
+
+The side file (docs/run-folder.md) is appended lines of JSON up to a size limit. A line is in the kernel's hands once it
+is written: a process that is killed loses what it has not written yet.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import json
 import os
 import sys
 import threading
@@ -18,10 +23,11 @@ from typing import Any
 
 from ddprof.capture.describe.stacks import current_frames
 from ddprof.capture.files.step import PHASE_NAMES
+from ddprof.capture.files.storage import free_bytes, open_new
 from ddprof.capture.stacks import rate as rates
 from ddprof.capture.stacks.collector import Sample, ThreadCollector, TrainingThread, make_collector
-from ddprof.capture.stacks.side_file import StackFile
 from ddprof.capture.stacks.totals import NO_STEPS, STEADY_STEP, TRAINING, StackTable, ThreadNames, Totals, source_lines
+from ddprof.untrusted.secrets import masked_data
 
 _WINDOW_TURN_NS = 200_000_000  # between two looks at what samples cost, while a window is open
 _TURN_NS = 2_000_000_000  # the same outside windows: also how often the other threads are looked at
@@ -304,3 +310,51 @@ class StackSampler:
         phase, step = self._tracker.phase, self._tracker.index
         about = {"at_ns": time.time_ns(), "reason": reason, "phase": phase, "step": step}
         self._file.write({"kind": "last", **about, "threads": threads})
+
+
+SCHEMA = "ddprof.stacks/1"
+MAX_BYTES = 16 << 20
+MAX_SAMPLE_BYTES = 8 << 20  # of them for single samples of windows
+_MIN_FREE_BYTES = 16 << 20  # as for traces: the job's own files come first
+
+
+class StackFile:
+    """The side file of samples. Raises OSError where it cannot be made; later, a failed write ends it (`full`)."""
+
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path = path
+        self.full: str | None = None  # why nothing is written any more
+        self.holds_samples = True  # there is room for single samples
+        self._written = self._of_samples = 0
+        self._descriptor = open_new(path)
+        self.write({"kind": "begin", "schema": SCHEMA, **about})
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a line."""
+        if self.full is not None:
+            return
+        data = json.dumps(masked_data(line), separators=(",", ":")).encode() + b"\n"
+        if self._written + len(data) > MAX_BYTES:
+            self.full = f"it has reached {MAX_BYTES >> 20} MiB"
+            return
+        try:
+            if os.write(self._descriptor, data) < len(data):
+                self.full = "the disk of the run folder is full"
+        except OSError as error:
+            self.full = error.strerror or str(error)
+        self._written += len(data)
+        if line["kind"] == "samples":
+            self._of_samples += len(data)
+            self.holds_samples = self._of_samples < MAX_SAMPLE_BYTES
+
+    def check_disk(self) -> None:
+        """End the file before it fills the disk."""
+        free = free_bytes(self.path.parent)
+        if free is not None and free < _MIN_FREE_BYTES:
+            self.full = self.full or f"{free >> 10} KiB free on the disk of the run folder"
+
+    def close(self) -> None:
+        """Stop writing."""
+        self.full = self.full or "closed"
+        with contextlib.suppress(OSError):
+            os.close(self._descriptor)

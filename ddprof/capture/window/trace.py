@@ -3,26 +3,29 @@
 torch.profiler has three traps. A second profiler takes over the session, and exporting the first one then crashes the
 process. A profiler that is stopped from a thread it does not record loses everything, and exporting it crashes, too. On
 a full disk the export fails without an exception.
+
+What Kineto writes of names that the script gives (its own ranges, process groups) is packed without their secrets.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ddprof.capture.files.control import INSTRUMENTS
 from ddprof.capture.files.layout import TRACE_SUFFIX
 from ddprof.capture.files.storage import compress, free_bytes
 from ddprof.capture.window.annotate import Annotator, Range
-from ddprof.capture.window.masking import masked_blocks
 from ddprof.capture.window.plan import Less
+from ddprof.untrusted.secrets import masked
 
 _MIN_FREE_BYTES = 16 << 20  # below this an export would most likely fill the disk the job writes its checkpoints to
 _EXPORT_LOCK_S = 10.0  # for a close in another thread
@@ -195,3 +198,38 @@ def warm_import() -> None:
     cuda = sys.modules["torch"].version.cuda
     if cuda and tuple(map(int, cuda.split(".")[:2])) >= _DETACHES_SAFELY:
         os.environ.setdefault("TEARDOWN_CUPTI", "1")
+
+
+_BLOCK_BYTES = 1 << 18
+_EVENT = b"\n  {"  # how Kineto begins one
+# Words that are found at the speed of memory -> the names behind them, whose quotes Kineto leaves as they are.
+_NAMED = {
+    b"user_annotation": re.compile(rb'(user_annotation",\s*"name": ")([^\n]*?)(?=",\s*"(?:pid|tid|ts)":)'),
+    b"Process Group Desc": re.compile(rb'("Process Group Description": ")([^\n]*?)(?="\s*[,}\n])'),
+}
+_FIRST = {**_NAMED, b"pg_desc": re.compile(rb'("pg_desc": ")([^\n]*?)(?=", ")')}
+
+
+def masked_blocks(source: BinaryIO) -> Iterator[bytes]:
+    """The text of a trace in blocks of whole events, each with its names masked. Raises OSError."""
+    held, named = b"", _FIRST
+    while block := source.read(_BLOCK_BYTES):
+        events, sign, begun = (held + block).rpartition(_EVENT)
+        held = sign + begun
+        if len(held) > _BLOCK_BYTES:  # no event is as long: the groups of a large job in the header
+            events, held = events + held, b""
+        yield _masked(events, named)
+        named = _NAMED
+    yield _masked(held, _NAMED)
+
+
+def _masked(text: bytes, named: Mapping[bytes, re.Pattern[bytes]]) -> bytes:
+    for word, pattern in named.items():
+        if word in text:
+            text = pattern.sub(lambda match: match[1] + _name(match[2]), text)
+    return text
+
+
+def _name(name: bytes) -> bytes:
+    text = name.decode("utf-8", "replace")
+    return name if masked(text) == text else masked(text).encode()

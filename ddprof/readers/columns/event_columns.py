@@ -16,9 +16,8 @@ import numpy as np
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.columns.arguments import ArgumentTables
-from ddprof.readers.columns.categories import MIN_FRAME_NS, UNKNOWN, Categories
+from ddprof.readers.columns.categories import MIN_FRAME_NS, UNKNOWN, Categories, OperatorNames
 from ddprof.readers.columns.kinds import FLOWS, device_kind
-from ddprof.readers.columns.operator_names import OperatorNames
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.readers.numbers import one_int, to_int64, to_ns

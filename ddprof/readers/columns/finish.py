@@ -1,4 +1,4 @@
-"""The last step of every reader but Kineto's: grown columns to a RankTrace."""
+"""The last step of every reader but Kineto's: grown columns to a RankTrace, and the rank of a part of a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from ddprof.model import Device, HealthNote, Identity, RankTrace
 from ddprof.readers.columns.assemble import assemble, is_unix_time
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.side_files.sidecar import read_sidecar
+from ddprof.readers.files.names import rank_in_name
+from ddprof.readers.side_files.lenient import read_sidecar
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar
 
@@ -50,3 +51,14 @@ def _captured(identity: Identity, sidecar: Sidecar) -> Identity:
         return identity
     world_size, host = identity.world_size or sidecar.world_size, identity.host or sidecar.host
     return replace(identity, rank=sidecar.rank, source="sidecar", world_size=world_size, host=host)
+
+
+def part_identity(source: Source, parts: Sequence[str], **about: Any) -> Identity:
+    """Identity of the part that `source` names, the first one where it names none: its place among the `parts`, and of
+    an only one the rank in the file's name. `about`: further fields of Identity.
+    """
+    if len(parts) > 1:
+        at = parts.index(source.part) if source.part in parts else 0
+        return Identity(at, "content", len(parts), **about)
+    named = rank_in_name(source.member or source.path)
+    return Identity(named or 0, "order" if named is None else "file name", None, **about)

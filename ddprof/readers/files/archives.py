@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import os
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from threading import local
-from typing import IO
+from typing import IO, Any, cast
 
 from ddprof.errors import DdprofError
 from ddprof.readers.files.opening import open_file
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.tar_members import TarMembers
-from ddprof.readers.files.unpacking import MemberBudget
-from ddprof.readers.files.zip_members import ZipMembers
+from ddprof.readers.files.unpacking import MAX_RATIO, Budget, MemberBudget, is_bomb
 
 MAGIC = b"PK\x03\x04"
 MAX_MEMBERS = 20_000  # a trace, a sidecar, a dump and worker records of 4,096 ranks are 16,384
@@ -95,3 +98,83 @@ def _key(path: str) -> tuple[str, int, int, int] | None:
 
 def _hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in name.split("/"))
+
+
+_ZSTD = 93  # zipfile knows it from Python 3.14 on
+# Opened as stored, as zipfile unpacks more of them at once than is wanted: whoever reads a member unpacks it.
+_PACKED = (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, _ZSTD)
+_LZMA_HEADER_BYTES = 9  # version, the size of the properties, and these (APPNOTE.TXT 5.8.8)
+_ENDS_BY_MARK = 2  # flag of LZMA: its end is marked
+_UNKNOWN_SIZE = b"\xff" * 8
+
+
+class ZipMembers:
+    """A zip file whose stored bytes are `outer`. Raises BadZipFile, OSError or ValueError where it is damaged."""
+
+    def __init__(self, outer: IO[bytes]) -> None:
+        self._outer, self._zip = outer, zipfile.ZipFile(outer)
+        self._infos = {info.filename: info for info in reversed(self._zip.infolist()) if not info.is_dir()}
+        self.budget = Budget(outer.seek(0, io.SEEK_END))
+
+    def members(self) -> Iterator[tuple[str, int]]:
+        """Name and size in bytes of every file, in the order of names; of members of one name the first."""
+        yield from ((name, self._infos[name].file_size) for name in sorted(self._infos))
+
+    def open(self, name: str) -> IO[bytes]:
+        """A member, up to the end that the directory states. Raises KeyError, or OSError for an absurd size."""
+        info = self._infos[name]
+        if is_bomb(info.compress_size, info.file_size):
+            raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
+        is_packed = info.compress_type in _PACKED
+        if is_packed:
+            stored = copy.copy(info)
+            stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
+        elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise OSError(f"{name} is packed in a way that is not supported")
+        opened: Any = self._zip.open(stored if is_packed else info)
+        opened._expected_crc = None  # it would give nothing of a block that it ends
+        head = _alone(opened.read(_LZMA_HEADER_BYTES), info) if info.compress_type == zipfile.ZIP_LZMA else b""
+        return cast(IO[bytes], _Member(opened, None if is_packed else info.CRC, head))
+
+    def close(self) -> None:
+        """Close the file underneath."""
+        self._outer.close()
+
+
+def _alone(header: bytes, info: zipfile.ZipInfo) -> bytes:
+    """The header of an .lzma file, where a zip file has its own."""
+    is_marked = info.flag_bits & _ENDS_BY_MARK
+    return header[4:] + (_UNKNOWN_SIZE if is_marked else info.file_size.to_bytes(8, "little"))
+
+
+class _Member(io.RawIOBase):
+    """A member that ends at its damage, reported in `damage`, and keeps what was read before. `head`: precedes it."""
+
+    def __init__(self, opened: IO[bytes], checksum: int | None, head: bytes) -> None:
+        self._opened, self._expected, self._head, self._sum = opened, checksum, head, 0
+        self.damage: str | None = None
+
+    def read(self, size: int = -1) -> bytes:
+        """`size` bytes, fewer or none at the end."""
+        if self._head:
+            head, self._head = self._head, b""
+            return head
+        try:
+            content = self._opened.read(size)
+        except (zlib.error, zipfile.BadZipFile, EOFError, OSError) as error:
+            self.damage = f"the compressed data is damaged ({error})"
+            return b""
+        self._sum = zlib.crc32(content, self._sum)
+        if not content and size and self._expected is not None and self._sum != self._expected:
+            self.damage = "its checksum is not that of its content"
+        return content
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Seek to an offset; re-read bytes are not checked again."""
+        self._expected = None
+        return self._opened.seek(offset, whence)
+
+    def close(self) -> None:
+        """Close the member."""
+        self._opened.close()
+        super().close()

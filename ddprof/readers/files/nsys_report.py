@@ -14,11 +14,6 @@ MAGIC = b"NVIDIA Tegra Profiler Report"
 _LONGEST_S = 600  # a report of some GB takes minutes
 
 
-def can_export() -> bool:
-    """True where `nsys` is on PATH."""
-    return shutil.which("nsys") is not None
-
-
 def export(report: str, label: str, into: Path) -> None:
     """Convert a report to the database `into`. Raises NoUsableInput, in one line, where `nsys` cannot."""
     program = shutil.which("nsys")

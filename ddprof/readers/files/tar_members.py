@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator
-from typing import IO, Any, cast
+from typing import IO, Any
 
-from ddprof.readers.files.unpacking import Budget, ByteStream
+from ddprof.readers.files.unpacking import BLOCK_BYTES, Budget, ByteStream
 
 MAX_HEADER_BYTES = 1 << 20  # names and attributes of one member; a path has 4 KB at most
 _MAGIC = b"ustar"
@@ -34,8 +34,9 @@ class TarMembers:
 
     def _start(self) -> None:
         self._outer.seek(0)
-        unpacked = self._outer if self._is_plain else _Forward(ByteStream(self._outer))
-        self._tar = tarfile.TarFile(fileobj=cast(Any, unpacked), mode="r", tarinfo=_Header)
+        # "r:": bytes that are not packed, wherever they are read; "r|": read forward.
+        read: Any = (self._outer, "r:") if self._is_plain else (_Blocks(ByteStream(self._outer)), "r|")
+        self._tar = tarfile.open(None, read[1], read[0], BLOCK_BYTES, tarinfo=_Header)  # noqa: SIM115, closed with `outer`
         self._seen: dict[str, tarfile.TarInfo] = {}
         self._untouched: tarfile.TarInfo | None = None  # the last header that was read, its content not yet
 
@@ -94,39 +95,17 @@ class _Header(tarfile.TarInfo):
         return header
 
 
-class _Forward(io.RawIOBase):
-    """The blocks of a stream as a file that is read forward. Raises ReadError where the packing is damaged."""
+class _Blocks:
+    """The blocks of a stream, of which tarfile reads one after the other."""
 
     def __init__(self, stream: ByteStream) -> None:
-        self._stream, self._blocks = stream, iter(stream)
-        self._held, self._at = memoryview(b""), 0
+        self._stream, self._blocks, self._held = stream, iter(stream), memoryview(b"")
 
-    def read(self, size: int = -1) -> bytes:
-        """`size` bytes, fewer at the end."""
-        return b"".join(self._parts(size))
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move forward to an offset from the start."""
-        if whence != io.SEEK_SET or offset < self._at:
-            raise io.UnsupportedOperation("a packed tar file is read forward")
-        for _ in self._parts(offset - self._at):
-            pass
-        return self._at
-
-    def tell(self) -> int:
-        """Bytes read or skipped so far."""
-        return self._at
-
-    def _parts(self, size: int) -> Iterator[memoryview]:
-        end = self._at + size
-        while self._at < end:
-            if not self._held:
-                self._held = memoryview(next(self._blocks, b""))
-            if not self._held:
-                if self._stream.damage:
-                    raise tarfile.ReadError(self._stream.damage)
-                return
-            part = self._held[: end - self._at]
-            self._held = self._held[len(part) :]
-            self._at += len(part)
-            yield part
+    def read(self, size: int) -> bytes:
+        """At most `size` bytes, none at the end. Raises ReadError where the packing is damaged."""
+        if not self._held:
+            self._held = memoryview(next(self._blocks, b""))
+            if not self._held and self._stream.damage:
+                raise tarfile.ReadError(self._stream.damage)
+        part, self._held = self._held[:size], self._held[size:]
+        return bytes(part)

@@ -44,6 +44,7 @@ _WIDE = {
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (_GZIP, lambda: _ZLIB.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
+    (b"\x5d\x00\x00", lambda: lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=MAX_DICTIONARY_BYTES)),
     (b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(memlimit=MAX_DICTIONARY_BYTES)),
 )
 _ZSTD = b"\x28\xb5\x2f\xfd"

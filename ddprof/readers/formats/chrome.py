@@ -2,12 +2,15 @@
 
 Devices are recognised by the names of their processes ("/device:GPU:0", "GPU2", "Ascend Hardware"), calls by the
 names of their threads and functions. Spans may be complete (X) or begin / end pairs (B, E).
+
+Launches are told by the arrows that lead from calls of the host to the work of a device.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +24,12 @@ from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import copy_name, device_kind, kind_of
 from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.format import Format, Sample
-from ddprof.readers.json_text.arrows import launches
 from ddprof.readers.json_text.hccl import named_collectives, rank_beside, whole_collectives
 from ddprof.readers.json_text.load import TimelineEvent, load_events
 from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.numbers import one_rank
 from ddprof.readers.source import Source
-from ddprof.tables import NULL
+from ddprof.tables import NULL, Array
 
 _DEVICE = re.compile(
     r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^COPY$|^(?:Ascend Hardware|HCCL$|NPU)\D*(\d*)", re.IGNORECASE
@@ -251,6 +253,47 @@ def _is_sure(sample: Sample) -> bool:
 def _recognise(sample: Sample) -> bool:
     """True for any list of events that no other format has claimed."""
     return sample.is_list and sample.has_events
+
+
+_NESTED = 16  # spans inside a call that ended before the arrow begins
+_Track = tuple[Any, Any]
+
+
+def launches(events: Sequence[TimelineEvent], spans: Sequence[TimelineEvent], devices: Collection[Any]) -> Array:
+    """A number per span that a call shares with the work that it launched; NULL for others.
+
+    Of several arrows into one piece of work the last to begin counts: an operator's begins before that of its call.
+    """
+    correlation = np.full(len(spans), NULL, np.int64)
+    begins = {(e.category, e.flow): e for e in events if e.ph == "s" and e.pid not in devices}
+    work = {(span.pid, span.tid, span.ts_ns): at for at, span in enumerate(spans) if span.pid in devices}
+    ends: dict[int, TimelineEvent] = {}
+    for arrow in events:
+        if arrow.ph != "f" or (at := work.get((arrow.pid, arrow.tid, arrow.ts_ns))) is None:
+            continue
+        begin = begins.get((arrow.category, arrow.flow))
+        if begin is not None and (at not in ends or ends[at].ts_ns < begin.ts_ns):
+            ends[at] = begin
+    if not ends:
+        return correlation
+    lines = _lines(spans, devices)
+    for at, begin in ends.items():
+        starts, rows = lines.get((begin.pid, begin.tid), (np.empty(0, np.int64), []))
+        place = int(np.searchsorted(starts, begin.ts_ns, "right"))
+        before = reversed(rows[max(0, place - _NESTED) : place])
+        call = next((row for row in before if begin.ts_ns <= spans[row].ts_ns + spans[row].dur_ns), None)
+        if call is not None:
+            correlation[at] = correlation[call] = call + 1
+    return correlation
+
+
+def _lines(spans: Sequence[TimelineEvent], devices: Collection[Any]) -> dict[_Track, tuple[Array, list[int]]]:
+    """Starts and numbers of the host's spans by track, in order."""
+    lines: dict[_Track, list[int]] = defaultdict(list)
+    for at in sorted(range(len(spans)), key=lambda at: spans[at].ts_ns):
+        if spans[at].pid not in devices:
+            lines[spans[at].pid, spans[at].tid].append(at)
+    return {track: (np.array([spans[at].ts_ns for at in rows]), rows) for track, rows in lines.items()}
 
 
 FORMAT = Format("chrome", "a Chrome trace", _recognise, read_chrome, generality=2, is_sure=_is_sure)

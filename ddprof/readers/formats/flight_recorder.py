@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 
 from ddprof.errors import NoUsableInput
@@ -22,17 +21,13 @@ from ddprof.readers.files.names import rank_in_name
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import read_small
 from ddprof.readers.format import Format, Sample
-from ddprof.readers.numbers import one_rank
-from ddprof.readers.side_files.lenient import unfit_note
-from ddprof.readers.side_files.sidecar import load_dump
+from ddprof.readers.side_files.lenient import load_dump, ranks_of, unfit_note
 from ddprof.readers.source import Source
-from ddprof.sidecar import Whole
 from ddprof.tables import NULL
 
 _MARKS = re.compile(rb'"(?:pg_status|comm_lib_version|nccl_comm_state)"\s*:|"collective_seq_id"\s*:')
 _WORDS = (b"pg_status", b"comm_lib_version", b"nccl_comm_state", b"collective_seq_id")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_RANKS = msgspec.json.Decoder(tuple[Whole, ...])
 MAX_BYTES = 2**60  # of one collective: a million times the memory of a GPU
 _PICKLED_MARKS = (b"pg_config", b"collective_seq_id")
 
@@ -50,7 +45,8 @@ def read_dump(source: Source) -> RankTrace:
             "who was late cannot be said"
         )
     columns = EventColumns()
-    members = _members(dump)
+    # Without groups of invalid ranks.
+    members = {name: ranks for name, group in dump.pg_config.items() if (ranks := ranks_of(group)) is not None}
     is_nccl = any((e.profiling_name or "").startswith("nccl") for e in issued)
     timed = _fill(columns, issued, members)
     rank = rank_in_name(source.member or source.path)
@@ -115,20 +111,6 @@ def _total_bytes(sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> int
             return NULL
         total += math.prod(size) * width
     return total if total <= MAX_BYTES else NULL
-
-
-def _members(dump: Dump) -> dict[str, tuple[int, ...]]:
-    """The ranks of each group in the dump's configuration, without groups of invalid ranks."""
-    result = {}
-    for name, group in dump.pg_config.items():
-        try:
-            ranks = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
-        except (msgspec.DecodeError, RecursionError):
-            continue
-        believed = tuple(rank for rank in map(one_rank, ranks) if rank is not None)
-        if len(believed) == len(ranks):
-            result[name] = believed
-    return result
 
 
 def _recognise(sample: Sample) -> bool:

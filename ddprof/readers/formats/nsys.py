@@ -16,11 +16,10 @@ from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Kind, RankTrace
 from ddprof.readers.columns.assemble import DAY_NS
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.finish import finish, part_identity
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.numbers import LARGEST_RANK, MAX_NS, lengths_ns, one_int
-from ddprof.readers.parts import part_identity
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 from ddprof.units import format_count

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import which
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.nsys_report import MAGIC, can_export
+from ddprof.readers.files.nsys_report import MAGIC
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.formats.nsys import process_parts, read_nsys
 from ddprof.readers.source import Source
@@ -24,7 +25,7 @@ def _recognise(sample: Sample) -> bool:
 
 
 def _missing() -> str | None:
-    if can_export():
+    if which("nsys") is not None:
         return None
     return (
         "a report of Nsight Systems, which only its own tools read: `nsys export --type sqlite FILE` makes what "

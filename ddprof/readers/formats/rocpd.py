@@ -14,12 +14,11 @@ import numpy as np
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, Kind, RankTrace
 from ddprof.readers.columns.event_columns import EventColumns
-from ddprof.readers.columns.finish import finish
+from ddprof.readers.columns.finish import finish, part_identity
 from ddprof.readers.columns.kinds import device_kind
 from ddprof.readers.files.sqlite_file import MAGIC, Database, open_database
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.numbers import LARGEST_RANK, lengths_ns
-from ddprof.readers.parts import part_identity
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
 

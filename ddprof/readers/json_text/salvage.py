@@ -1,4 +1,4 @@
-"""Salvage of sound events from text that the strict decoder rejects, in time linear in the text."""
+"""Salvage of sound events from text that the strict decoder rejects: each object alone, the next where one breaks."""
 
 from __future__ import annotations
 
@@ -10,26 +10,23 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import numpy as np
-
-from ddprof.readers.json_text.structure import structure
 
 T = TypeVar("T")
 _START = re.compile(rb'\{(?=\s*["}])')
 _GLUE = re.compile(rb"\s*,?\s*")
-# Pieces of one file that are no events, before the rest of its damaged text is given up: some seconds of looking.
-MOST_PIECES = 200_000
+# Text of one file that is read for an event in vain before the rest of its damaged text is given up: some seconds. Each
+# piece that is none counts for at least so many bytes.
+MOST_VAIN_BYTES = 128 << 20
+_PIECE_BYTES = 1 << 9
 _REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_DEEPEST = 1_000  # brackets that stand open: json and msgspec read no deeper, so that it is no event
+_LONGEST_WORD = len("-Infinity")
+_WINDOW = 1 << 14  # characters
 _LONGEST_INTEGER = 40  # digits; 64 bits have 19. Python takes quadratic time to read longer ones
 _LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
 _ESCAPE = re.compile(
     r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F]..|\\.", re.S
 )
-_QUOTE, _OPEN, _CLOSE = ord('"'), b"{[", {ord("}"): ord("{"), ord("]"): ord("[")}
-# A string ends before a colon, a comma or a closing bracket: where it does not, a quote is missing or was added.
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"(?:(?=\s*[:,\]}])|(?P<lost>))|["{}\[\]]', re.S)
-_EVENT = re.compile(rb'\{\s*"ph"\s*:')
+_EVENT = re.compile(r'\{\s*"ph"\s*:')
 # Keys of Chrome's trace format that open an event; after a bracket none of them is a value of the root.
 _OF_EVENTS = frozenset(b"ph cat name pid tid ts dur tts tdur args id id2 s bp cname sf".split())
 # Values that profilers write behind the list: believed even where the event before them is broken.
@@ -40,8 +37,8 @@ _BEHIND = re.compile(
 _LONGEST_KEY = 200  # bytes
 _KEY = rb'\s*"(?P<%s>[^"\\]{0,' + str(_LONGEST_KEY).encode() + rb'})"\s*:'
 _AFTER = re.compile(rb"\]\s*(?:," + _KEY % b"key" + rb"|\}\s*\{" + _KEY % b"other" + rb"|(?P<last>(?:\}\s*)?\Z))")
-_UNCLEAR = re.compile(rb'\]\s*(?:,\s*(?:"[^"\\]*"?\s*)?|\}\s*(?:\{\s*(?:"[^"\\]*"?\s*)?)?)?\Z')
-_SOLID = re.compile(rb"\S")
+# Right behind an event, and at the end of the text.
+_NEAR, _LAST = re.compile(rb"\s*(?:,\s*)?\]"), re.compile(rb"\]\s*(?:\}\s*)?\Z")
 
 
 @dataclass
@@ -68,35 +65,28 @@ class Salvager(Generic[T]):
 
     def __init__(self, strict: Callable[[bytes], T | None], typed: Callable[[dict[str, Any]], T | None]) -> None:
         self._strict, self._typed = strict, typed
-        self._pieces = 0
+        self._vain_bytes = 0
 
     def __call__(self, text: bytes, is_last: bool) -> Salvage[T]:
         """All events of `text`, which begins between two events or inside one.
 
-        Where `is_last`, nothing follows: an event that is not whole is lost. Else it is left for the next text.
+        Where `is_last`, nothing follows. Else what stands behind the last event is left for the next text.
         """
         saved: Salvage[T] = Salvage()
-        at = seen = 0  # behind what was taken for an object, and from where on the end of the list is looked for
-        last_object = 0
-        while (start := _START.search(text, at)) is not None:
-            saved.close = end_between(text, saved.end, seen, start.start())
+        chars = text.decode("latin-1")  # a character for each byte
+        at = 0
+        while self._vain_bytes < MOST_VAIN_BYTES and (start := _START.search(text, at)) is not None:
+            saved.close = _list_end(text, saved.end, at, start.start())
             if saved.close is not None:
                 break
-            end, is_whole = _find_object(text, start.start())
+            end, at, is_whole = _end_of_object(chars, start.start())
             if is_whole is None and not is_last:
-                self._skipped(saved, text, start.start())
                 return saved
-            if self._pieces > MOST_PIECES:
-                break
-            at, seen = end, start.start()
-            last_object = end if is_whole else last_object
-            if is_whole and self._keep(saved, text, start.start(), end):
-                seen = end
-                continue
-            self._pieces += 1
+            if not (is_whole and self._keep(saved, text, start.start(), end)):
+                self._vain_bytes += end - start.start() + _PIECE_BYTES
         if saved.close is None and is_last:
-            saved.close = end_of_text(text, saved.end, last_object, seen)
-        if saved.close is not None or is_last or self._pieces > MOST_PIECES:
+            saved.close = _list_end(text, saved.end, at, len(text), True)
+        if saved.close is not None or is_last or self._vain_bytes >= MOST_VAIN_BYTES:
             self._skipped(saved, text, len(text) if saved.close is None else saved.close)
         return saved
 
@@ -168,95 +158,49 @@ def _fraction(digits: str) -> Decimal | None:
     return Decimal(digits) if len(digits) <= _LONGEST_FRACTION else None
 
 
-def _find_object(text: bytes, start: int) -> tuple[int, bool | None]:
-    """End of the object whose opening brace is at `start`, and whether it is whole; None where the text ends first.
-
-    Only brackets and strings are checked. It is broken where they do not match, or where another event begins inside.
+def _end_of_object(chars: str, start: int) -> tuple[int, int, bool | None]:
+    """The end of the object that begins at `start`, or of what was read of it, the place to go on at, and True where it
+    is whole; False where it breaks, None where the text ends first.
     """
-    open_: list[int] = []
-    for token in _TOKEN.finditer(text, start):
-        at = token.start()
-        byte = text[at]
-        if byte == _QUOTE:
-            if token.lastgroup:
-                return token.end(), False
-            if token.end() == at + 1:  # a string that nothing ends: no key follows either, so no event
-                return len(text), None
-        elif byte in _OPEN:
-            if open_ and _EVENT.match(text, at):
-                return at, False
-            open_.append(byte)
-            if len(open_) > _DEEPEST:
-                return _deep_end(text, at, len(open_) - 1)
-        elif not open_ or open_.pop() != _CLOSE[byte]:
-            return at + 1, False
-        elif not open_:
-            return at + 1, True
-    return len(text), None
+    size = _WINDOW  # an error costs as much as the text that was given, and most objects are small
+    while True:
+        part = chars[start : start + size]
+        try:
+            end = start + _FINDER.raw_decode(part)[1]
+            return end, end, True
+        except RecursionError:  # of thousands of objects in one another each would be read
+            event = _EVENT.search(chars, start + 1)
+            return start + len(part), start + 1 if event is None else event.start(), False
+        except json.JSONDecodeError as error:
+            if not error.msg.startswith("Unterminated") and error.pos <= len(part) - _LONGEST_WORD:
+                return start + error.pos, start + 1, False
+            if start + size >= len(chars):
+                return len(chars), start + 1, None
+            size *= 4
 
 
-def _deep_end(text: bytes, at: int, open_brackets: int) -> tuple[int, bool | None]:
-    """End of an object so many brackets of which stand open before the one at `at`, and whether it is whole."""
-    size, closed = 0, np.empty(0, np.int64)
-    while not len(closed) and size < len(text) - at:
-        size = max(1 << 16, 2 * size)  # so that the time is that of the object, whatever follows it
-        shape = structure(text[at : at + size])
-        closed = shape.brackets[shape.depth <= -open_brackets]
-    end = at + int(closed[0]) + 1 if len(closed) else None
-    event = _EVENT.search(text, at, len(text) if end is None else end)
-    if event is not None:
-        return event.start(), False
-    return (len(text), None) if end is None else (end, True)
-
-
-def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool | None:
-    """True where the closing bracket at this offset ends the list; None where the text ends before that is clear.
-
-    It does where a value of the root, the end of the root, or another document follows. `is_last`: the text is
-    complete.
+def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool:
+    """True where the closing bracket at this offset ends the list: a value of the root, the end of the root, or another
+    document follows. `is_last`: the text is complete.
     """
     match = _AFTER.match(text, bracket)
-    if match is not None and match["last"] is None:
-        return (match["key"] or match["other"]) not in _OF_EVENTS
-    if _UNCLEAR.match(text, bracket) is None:
-        return False
-    return (match is not None) if is_last else None
+    if match is None or match["last"] is not None:
+        return match is not None and is_last
+    return (match["key"] or match["other"]) not in _OF_EVENTS
 
 
-def end_between(text: bytes, last_event: int, begin: int, until: int) -> int | None:
+def _list_end(text: bytes, last_event: int, begin: int, until: int, is_last: bool = False) -> int | None:
     """The bracket that ends the list between an event that ended at `last_event` and another that may begin at `until`.
 
     Right behind the event any value of the root may follow it, in damaged text from `begin` on only those of profilers.
+    `is_last`: nothing follows `until`.
     """
-    if begin == last_event:
-        bracket = _first(text, last_event)
-        if bracket is not None and is_list_end(text, bracket, False):
-            return bracket
-    match = _BEHIND.search(text, begin, until)
-    return match.start() if match is not None else None
-
-
-def end_of_text(text: bytes, last_event: int, last_object: int, begin: int) -> int | None:
-    """The bracket that ends the list in text that nothing follows, where no event comes after `last_event`.
-
-    `last_object`: where the last object ended, which need not be an event.
-    """
-    bracket = _first(text, last_event)
-    if bracket is not None:
-        return bracket
-    bracket = _first(text, last_object)
-    if bracket is not None and is_list_end(text, bracket, True):
-        return bracket
-    match = _BEHIND.search(text, begin)
-    return match.start() if match is not None else None
-
-
-def _first(text: bytes, begin: int) -> int | None:
-    """Offset of a closing bracket separated from `begin` only by white space and at most one comma."""
-    match = _SOLID.search(text, begin)
-    if match is not None and match[0] == b",":
-        match = _SOLID.search(text, match.end())
-    return match.start() if match is not None and match[0] == b"]" else None
+    near = _NEAR.match(text, last_event) if is_last or begin == last_event else None
+    if near is not None and (is_last or is_list_end(text, near.end() - 1, False)):
+        return near.end() - 1
+    behind = _BEHIND.search(text, begin, until) or (_LAST.search(text, begin) if is_last else None)
+    return None if behind is None else behind.start()
 
 
 _PARSER = json.JSONDecoder(strict=False, parse_int=_integer, parse_float=_fraction, parse_constant=lambda _: None)
+_FINDER = json.JSONDecoder(strict=False, parse_int=float)  # fast, and linear in the length of a number

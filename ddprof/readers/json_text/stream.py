@@ -125,24 +125,25 @@ class EventStream(Generic[B, T]):
         self.chunks = _lines_to_list(chain([buffer], self.chunks))
         return b""
 
-    def _batch(self, buffer: bytes) -> tuple[B | list[T], bytes, bool]:
+    def _batch(self, buffer: bytes, is_last: bool = False) -> tuple[B | list[T], bytes, bool]:
         """Decode the whole events of a buffer; return them, the rest, and whether the list has ended."""
-        cut = last_boundary(buffer)
-        if cut is None and len(buffer) < MAX_EVENT_BYTES:
-            return [], buffer, False  # more text is needed
-        batch = self._decoded(buffer[:cut]) if cut is not None else None
-        if batch is not None:
-            return batch, self._advance(buffer, cut), False
+        if not is_last:
+            cut = last_boundary(buffer)
+            if cut is None and len(buffer) < MAX_EVENT_BYTES:
+                return [], buffer, False  # more text is needed
+            batch = self._decoded(buffer[:cut]) if cut is not None else None
+            if batch is not None:
+                return batch, self._advance(buffer, cut), False
         # The guess was wrong, the list ends here, an event is odd, or the text is damaged.
         close, last_end = _ends(buffer)
-        if close is not None and is_list_end(buffer, close, False):
+        if close is not None and is_list_end(buffer, close, is_last):
             batch = self._decoded(buffer[:close])
             if batch is not None:
                 return batch, self._advance(buffer, close), True
-        batch = self._decoded(buffer[:last_end]) if last_end is not None else None
+        batch = self._decoded(buffer[:last_end]) if last_end is not None and not is_last else None
         if batch is not None:
             return batch, self._advance(buffer, last_end), False
-        return self._salvaged(buffer, False)
+        return self._salvaged(buffer, is_last)
 
     def _decoded(self, text: bytes) -> B | None:
         try:
@@ -168,18 +169,11 @@ class EventStream(Generic[B, T]):
 
     def _finish(self, buffer: bytes) -> Iterator[B | list[T]]:
         """End of the file: read the last events, the closing bracket and the footer."""
-        close = structure(buffer).close()
-        if close is not None and is_list_end(buffer, close, True):
-            batch = self._decoded(buffer[:close])
-            if batch is not None:
-                yield batch
-                self._collect_footer(self._advance(buffer, close))
-                return
         if not buffer.strip(_SPACE):
             self.damage.truncated = not self.is_list_root  # a list may stay open: Chrome's format allows it
             return
         spots = self.damage.spots
-        events, rest, is_closed = self._salvaged(buffer, True)
+        events, rest, is_closed = self._batch(buffer, True)
         yield events
         if is_closed:
             self._collect_footer(rest)

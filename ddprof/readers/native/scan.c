@@ -14,7 +14,7 @@
 
 /* What is done with the events of a category: ddprof.readers.columns.categories.Route. */
 enum { ROUTE_KEEP, ROUTE_DROP, ROUTE_PYTHON, ROUTE_REST, ROUTE_OPERATOR };
-/* What is used of an operator's arguments: ddprof.readers.columns.operator_names.Used. */
+/* What is used of an operator's arguments: ddprof.readers.columns.categories.Used. */
 enum { USED_NOTHING, USED_SHAPES, USED_ALL };
 #define MIN_FRAME_NS 100000 /* ddprof.readers.columns.categories.MIN_FRAME_NS */
 

@@ -1,4 +1,6 @@
-"""Typed values from untrusted JSON files; values of another type are left out and named."""
+"""Typed values from untrusted JSON files, values of another type left out and named; the files beside a rank's trace so
+typed: its sidecar (docs/run-folder.md) and the flight recorder's dump.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,18 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from ddprof.errors import NoUsableInput
+from ddprof.flight_recorder import Dump, Recorded, RecordedGroup
 from ddprof.model import HealthNote
-from ddprof.readers.files.opening import open_file
+from ddprof.readers.files.opening import one_line, open_file
+from ddprof.readers.files.safe_pickle import UnsafePickle, load_plain
+from ddprof.readers.files.streams import read_small
+from ddprof.readers.numbers import one_rank
+from ddprof.sidecar import Sidecar, Whole
 from ddprof.units import format_count
 
 S = TypeVar("S", bound=msgspec.Struct)
+_RANKS = msgspec.json.Decoder(tuple[Whole, ...])
 _UNFIT = object()
 _SHOWN = 3  # places named in one note
 MAX_UNFIT = 10_000  # values: what holds more of them is no file of this kind
@@ -127,3 +136,44 @@ def _struct(value: dict[str, Any], kind: type[msgspec.Struct], path: str, unfit:
 @lru_cache(maxsize=64)  # more structs than any file has
 def _kinds(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return get_type_hints(kind, include_extras=True)
+
+
+def read_sidecar(path: str | None) -> tuple[Sidecar, list[HealthNote]]:
+    """The rank's sidecar with notes; an empty one and a note where the file cannot be used."""
+    effect = "settings of this rank are unknown"
+    if path is None:
+        return Sidecar(), []
+    try:
+        sidecar, unfit = parse(read_small(path), Sidecar)
+    except TypeError:
+        return Sidecar(), [HealthNote(f"{path}: not a sidecar", effect)]
+    except (ValueError, NoUsableInput) as error:
+        return Sidecar(), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]
+    return sidecar, unfit_note(path, unfit)
+
+
+def read_flight_recorder(path: str | None) -> tuple[tuple[Recorded, ...], list[HealthNote]]:
+    """The entries of a dump; () and a note where the file cannot be used."""
+    if path is None:
+        return (), []
+    try:
+        dump, unfit = load_dump(read_small(path), Dump)
+    except (ValueError, TypeError, NoUsableInput, UnsafePickle) as error:
+        effect = "collectives are matched by order where the trace has no sequence numbers"
+        return (), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]
+    return dump.entries, unfit_note(path, unfit)
+
+
+def load_dump(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
+    """A dump (JSON, or a plain pickle), and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
+    return parse(content, kind) if content.lstrip()[:1] == b"{" else typed(load_plain(content), kind)
+
+
+def ranks_of(group: RecordedGroup) -> tuple[int, ...] | None:
+    """The ranks of a group in a dump's configuration; None where an entry is not a rank."""
+    try:
+        given = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    believed = tuple(rank for rank in map(one_rank, given) if rank is not None)
+    return believed if len(believed) == len(given) else None

@@ -22,6 +22,6 @@ def command(folders: tuple[str, ...]) -> None:
         from ddprof.slices.assistants.server import make_server
     except ImportError as error:
         raise UsageError("ddprof mcp needs the mcp package: pip install 'ddprof[mcp]'") from error
-    from ddprof.slices.assistants.allowed import Allowed
+    from ddprof.slices.assistants.answers import Allowed
 
     make_server(Allowed.of(folders)).run("stdio")

@@ -11,8 +11,7 @@ from mcp_types import ToolAnnotations
 
 from ddprof._version import __version__
 from ddprof.errors import DdprofError
-from ddprof.slices.assistants.allowed import Allowed
-from ddprof.slices.assistants.answers import Answers, explain
+from ddprof.slices.assistants.answers import Allowed, Answers, explain
 
 T = TypeVar("T")
 _INSTRUCTIONS = """ddprof says why distributed PyTorch training is slow, what to change, and what that saves.

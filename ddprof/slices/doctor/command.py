@@ -15,9 +15,7 @@ import click
 
 from ddprof._version import __version__
 from ddprof.cli.output import text_or_json
-from ddprof.slices.doctor.machine import machine
-from ddprof.slices.doctor.model import Provision, State
-from ddprof.slices.doctor.training import training
+from ddprof.slices.doctor.checks import Provision, State, machine, training
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import masked_data
 

@@ -10,9 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ddprof.report.model import FAILURE_SCHEMA
-from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.judging.words import line_words
-from ddprof.slices.hangs.model import Hang, Passed, RankRow, Stuck
+from ddprof.slices.hangs.model import Call, Hang, Passed, RankRow, StackFrame, Stuck
 from ddprof.units import format_ranks, format_us
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import masked_data

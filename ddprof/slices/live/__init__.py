@@ -2,13 +2,13 @@
 
 from ddprof.slice import Command, Slice
 
-_GROUP = "Watch and debug"
+_GROUP, _MODULE = "Watch and debug", "ddprof.slices.live.commands"
 SLICE = Slice(
     "live",
     commands={
-        "status": Command("ddprof.slices.live.status", "Show which rank is behind in a running job.", _GROUP),
-        "trigger": Command("ddprof.slices.live.trigger", "Open a trace window on a running job.", _GROUP),
-        "stop": Command("ddprof.slices.live.stop", "End capture in a running job; the job goes on.", _GROUP),
+        "status": Command(_MODULE, "Show which rank is behind in a running job.", _GROUP, name="status"),
+        "trigger": Command(_MODULE, "Open a trace window on a running job.", _GROUP, name="trigger"),
+        "stop": Command(_MODULE, "End capture in a running job; the job goes on.", _GROUP, name="stop"),
     },
     pages=("ddprof.slices.live.exhibits",),
 )

@@ -23,7 +23,7 @@ from ddprof.dashboard.runs.open_run import running_ranks
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.sidecar import Real, Whole
-from ddprof.slices.live.status import silent_ranks
+from ddprof.slices.live.commands import silent_ranks
 from ddprof.units import format_bytes, format_count, format_ranks, format_us
 
 # Phases, and the ledger cause in whose colour each is drawn.

@@ -4,17 +4,132 @@ Assumptions, all named: matrix products run at `efficiency` of the peak; other w
 and writes each activation `PASSES` times; tensor-parallel collectives are exposed, FSDP's hidden behind the
 neighbouring layer, gradient reduction behind the last microbatch's backward; pipelines run 1F1B with interleaved
 chunks.
+
+Formulas of the model: ZeRO (Rajbhandari et al. 2020) section 3 for state, Korthikanti et al. 2022 equations 1 to 6 for
+activations, Narayanan et al. 2021 equation 3 for operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import sqrt
+from math import log2, sqrt
 
-from ddprof.errors import NoUsableInput
-from ddprof.slices.planning.cluster import Cluster
-from ddprof.slices.planning.shape import RECOMPUTE, Shape, state_bytes
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.hardware import gpu_names, gpu_row
+
+LINK_EFFICIENCY = 0.8  # of the specification, as NCCL reaches for large messages (80 to 90 %)
+LATENCY_S, HOP_LATENCY_S = 20e-6, 10e-6  # a call in a node, and each doubling of the number of nodes
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes of one kind of device. Rates are bytes or operations per second, one direction, as specified."""
+
+    gpu: str
+    flops: float
+    memory_bytes: float
+    memory_bytes_per_s: float
+    link_bytes_per_s: float  # between devices of a node, per device
+    node_bytes_per_s: float  # all network ports of a node
+    per_node: int
+
+    def rate(self, members: int, members_per_node: int) -> float:
+        """Send rate of a ring's member, bytes per second and device.
+
+        A group across nodes shares the node's ports with the groups of the other devices there: each gets its share.
+        """
+        if members <= members_per_node:
+            return self.link_bytes_per_s * LINK_EFFICIENCY
+        share = self.node_bytes_per_s * members_per_node / self.per_node
+        return min(self.link_bytes_per_s, share) * LINK_EFFICIENCY
+
+    def gather_s(self, size_bytes: float, members: int, members_per_node: int) -> float:
+        """Time (s) of an all-gather or reduce-scatter of `size_bytes` in all: (n - 1) / n of it passes each member."""
+        if members < 2 or size_bytes <= 0:
+            return 0.0
+        nodes = max(1.0, members / members_per_node)
+        latency = LATENCY_S + HOP_LATENCY_S * log2(nodes)
+        return latency + (members - 1) / members * size_bytes / self.rate(members, members_per_node)
+
+    def reduce_s(self, size_bytes: float, members: int, members_per_node: int) -> float:
+        """Time (s) of an all-reduce: a reduce-scatter and an all-gather."""
+        return 2.0 * self.gather_s(size_bytes, members, members_per_node)
+
+
+def cluster(name: str, per_node: int | None = None, node_gbps: float | None = None) -> Cluster:
+    """A known device in its usual nodes; `node_gbps`: all ports of a node, gigabit per second. Raises UsageError."""
+    row = gpu_row(name)
+    if row is None:
+        raise UsageError(f"--gpu {name}: unknown; known: {', '.join(gpu_names())}")
+    return Cluster(
+        gpu=str(row["name"]),
+        flops=float(row["flops"]),
+        memory_bytes=float(row["memory_bytes"]),
+        memory_bytes_per_s=float(row["memory_bytes_per_s"]),
+        link_bytes_per_s=float(row["link_bytes_per_s"]),
+        node_bytes_per_s=node_gbps * 1e9 / 8 if node_gbps else float(row["node_bytes_per_s"]),
+        per_node=per_node or int(row["per_node"]),
+    )
+
+
+PARAMETER_BYTES = 2.0  # bf16
+GRADIENT_BYTES = 2.0
+ADAM_BYTES = 12.0  # fp32 parameter, momentum, variance (ZeRO's K)
+# Bytes of optimizer state per parameter beside the 2 + 2 of bf16 parameter and gradient.
+OPTIMIZERS = {"adam": ADAM_BYTES, "adam8bit": 6.0, "adam-bf16": 4.0, "sgd-momentum": 8.0, "sgd": 4.0}
+RECOMPUTE = ("none", "selective", "full")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A decoder with fused attention, which stores no score matrix: `params` is the total; `seq` tokens a sequence."""
+
+    params: float
+    layers: int
+    hidden: int
+    seq: int
+    vocab: int = 51_200
+    optimizer_bytes: float = ADAM_BYTES
+
+    def forward_flops(self) -> float:
+        """FLOPs of one sequence: matrix products of every layer, attention, and the output layer."""
+        tokens, h = float(self.seq), float(self.hidden)
+        blocks = 2.0 * (self.params - self.vocab * h)  # 2 per parameter and token
+        attention = 4.0 * self.layers * self.seq * h
+        return tokens * (blocks + attention + 2.0 * self.vocab * h)
+
+    def model_flops(self) -> float:
+        """FLOPs of one sequence, forward and backward, without recomputation: the basis of MFU."""
+        return 3.0 * self.forward_flops()
+
+    def executed_flops(self, recompute: str) -> float:
+        """FLOPs including recomputation in backward: all of forward, or (selective) only attention's scores."""
+        if recompute == "full":
+            return 4.0 * self.forward_flops()
+        again = 4.0 * self.layers * self.seq * float(self.seq) * self.hidden if recompute == "selective" else 0.0
+        return self.model_flops() + again
+
+    def layer_activation_bytes(self, micro: int, tensor: int, recompute: str) -> float:
+        """Activation bytes of one layer per rank and microbatch of `micro` sequences; tensor ranks split sequences."""
+        return (2.0 if recompute == "full" else 34.0) * self.seq * micro * self.hidden / tensor
+
+
+def state_bytes(params: float, sharding: str, ranks: int, optimizer_bytes: float = ADAM_BYTES) -> float:
+    """Bytes of parameters, gradients and optimizer state per rank under "ddp", "zero1", "zero2", "zero3" (= FSDP).
+
+    ZeRO's Psi x (2 + 2 + K), each part divided by `ranks` where the stage shards it.
+    """
+    parameter = PARAMETER_BYTES / (ranks if sharding == "zero3" else 1)
+    gradient = GRADIENT_BYTES / (ranks if sharding in ("zero2", "zero3") else 1)
+    optimizer = optimizer_bytes / (ranks if sharding != "ddp" else 1)
+    return params * (parameter + gradient + optimizer)
+
+
+def parameters_of(layers: int, hidden: int, vocab: int) -> float:
+    """12 L h^2 for the blocks and V h for the embedding (Narayanan et al. 2021, equation 2, small terms left out)."""
+    return 12.0 * layers * hidden * hidden + vocab * hidden
+
 
 EFFICIENCY = 0.65  # of peak in wide products; fitted, with HALF_WIDTH, to tests/slices/planning/published.py
 HALF_WIDTH = 700.0  # hidden / sqrt(tensor ranks) at which products reach half of that: narrow ones fill badly

@@ -12,15 +12,23 @@ from ddprof.cli.load import load_run
 from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
-from ddprof.slices.planning.cluster import Cluster, cluster
 from ddprof.slices.planning.document import as_json, print_plan
-from ddprof.slices.planning.layout import BAND, EFFICIENCY, Estimate, best_by_kind, search
-from ddprof.slices.planning.shape import OPTIMIZERS, Shape, parameters_of
+from ddprof.slices.planning.layout import (
+    BAND,
+    EFFICIENCY,
+    OPTIMIZERS,
+    Cluster,
+    Estimate,
+    Shape,
+    best_by_kind,
+    cluster,
+    parameters_of,
+    search,
+)
 from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:  # `ddprof plan --help` needs no replay
-    from ddprof.slices.planning.scale_out import ScalePlan
-    from ddprof.slices.planning.sharding import ShardingPlan
+    from ddprof.slices.planning.sharding import ScalePlan, ShardingPlan
 
 SHAPE_OPTIONS = (
     click.option("--params", type=float, help="Parameters, as 7e9 (default: 12 L h^2 + V h)."),
@@ -86,7 +94,7 @@ def scale(run: str | None, world: int, node_factor: float, form: str, reading: R
     if run is None:
         _print_layouts(world, given, form, "ddprof.plan.scale/1")
         return
-    from ddprof.slices.planning.scale_out import WORLDS, scale_out
+    from ddprof.slices.planning.sharding import WORLDS, scale_out
 
     loaded = load_run(run, reading)
     worlds = (*(w for w in WORLDS if w < world), world)

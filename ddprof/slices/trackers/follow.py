@@ -21,8 +21,8 @@ from ddprof.capture.launcher.live import read_ranks
 from ddprof.cli.load import say
 from ddprof.errors import DdprofError
 from ddprof.slices.trackers.content import Content, of_report, of_running
+from ddprof.slices.trackers.destination import parse_targets
 from ddprof.slices.trackers.sending import Sending
-from ddprof.slices.trackers.target import parse_targets
 
 PERIOD_S = 10.0  # a tracker's chart needs no more points
 _NICENESS = 10

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Protocol, TypeVar, cast
 
 from ddprof.slices.trackers.content import Content
-from ddprof.slices.trackers.target import TRACKERS, Target
+from ddprof.slices.trackers.destination import TRACKERS, Target
 from ddprof.untrusted.plain_text import clean
 
 T = TypeVar("T")

@@ -33,7 +33,7 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
         raise UsageError("a training log has no timeline to draw: --format text, json or markdown")
     reports = [_redacted(report, asked.key) for report in _read(sources, asked.is_strict)]
     if form == "json":
-        from ddprof.slices.training_logs.document import logs_document
+        from ddprof.slices.training_logs.text import logs_document
 
         text = json.dumps(logs_document(reports), indent=1, allow_nan=False) + "\n"
     else:

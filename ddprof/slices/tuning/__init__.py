@@ -7,7 +7,7 @@ SLICE = Slice(
     "tuning",
     commands={
         "patch": Command(
-            "ddprof.slices.tuning.patch_command",
+            "ddprof.slices.tuning.patching.patch",
             "Turn fixes into a unified diff of the scripts.",
             _GROUP,
             after="plan",

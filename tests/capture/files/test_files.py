@@ -26,7 +26,7 @@ from ddprof.capture.files.layout import CONTROL, host_label, parse_stem
 from ddprof.capture.files.ring import StepRing, read_ring
 from ddprof.capture.files.storage import MAX_JSON_BYTES, compress, names_in, open_to_append, read_object, write_json
 from ddprof.capture.launcher.hang import ask_by_signal
-from ddprof.slices.hangs.reading.stacks import parse_stacks
+from ddprof.slices.hangs.reading.collect import parse_stacks
 
 WHO = {"rank": 0, "host": "h"}
 PLACE = ("all_reduce", "0", "torch.float32", "4,8", "/home/someone/train.py", "train")

@@ -18,10 +18,10 @@ from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import read_object, write_json
 from ddprof.capture.launcher import manifest, pth, shim
 from ddprof.capture.launcher.host.gpus import GpuWatch
-from ddprof.capture.launcher.identity import SharedJob, job_of
 from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_window
 from ddprof.capture.launcher.manifest import commit_of
 from ddprof.capture.launcher.monitor import JobMonitor, Watcher, WindowBudget, WindowCost
+from ddprof.capture.launcher.run_folder import SharedJob, job_of
 from ddprof.capture.launcher.salvage import salvage
 from ddprof.capture.launcher.shim import ENV_SHIM, SHIM, obstacle
 from ddprof.capture.launcher.summary import summarize

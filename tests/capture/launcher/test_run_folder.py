@@ -14,8 +14,7 @@ import pytest
 from runs import ddprof_run
 
 from ddprof.capture.files.layout import host_label
-from ddprof.capture.launcher.identity import SharedJob
-from ddprof.capture.launcher.run_folder import create, join, private_folder
+from ddprof.capture.launcher.run_folder import SharedJob, create, join, private_folder
 
 NOBODY = 65534
 SLURM = SharedJob("slurm77.0", 2)

@@ -16,12 +16,11 @@ import pytest
 from runs import bare_run
 
 from ddprof.capture.files.step import DATA, FORWARD, REST
-from ddprof.capture.stacks import side_file
+from ddprof.capture.stacks import sampler as of_sampler
 from ddprof.capture.stacks import totals as tables
 from ddprof.capture.stacks.collector import MAX_FRAMES, stack_of
 from ddprof.capture.stacks.rate import EARLY_NS, EARLY_SHARE, WHOLE_RUN_AHEAD_NS, WHOLE_RUN_SHARE, SampleRate
-from ddprof.capture.stacks.sampler import StackSampler
-from ddprof.capture.stacks.side_file import StackFile
+from ddprof.capture.stacks.sampler import StackFile, StackSampler
 from ddprof.capture.stacks.totals import OUTERMOST, START_UP, StackTable
 
 SECOND_NS = 10**9
@@ -134,8 +133,8 @@ def test_lines_are_there_as_soon_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_the_file_is_bounded_and_single_samples_before_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_file, "MAX_BYTES", 20_000)
-    monkeypatch.setattr(side_file, "MAX_SAMPLE_BYTES", 5_000)
+    monkeypatch.setattr(of_sampler, "MAX_BYTES", 20_000)
+    monkeypatch.setattr(of_sampler, "MAX_SAMPLE_BYTES", 5_000)
     file = StackFile(tmp_path / "a.stacks.jsonl", {})
     for _ in range(1_000):
         if file.holds_samples:
@@ -148,7 +147,7 @@ def test_the_file_is_bounded_and_single_samples_before_counts(tmp_path: Path, mo
 
 def test_a_full_disk_and_a_write_that_fails_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = StackFile(tmp_path / "a.stacks.jsonl", {})
-    monkeypatch.setattr(side_file, "free_bytes", lambda folder: 1 << 20)
+    monkeypatch.setattr(of_sampler, "free_bytes", lambda folder: 1 << 20)
     file.check_disk()
     file.write({"kind": "counts"})
     assert file.full == "1024 KiB free on the disk of the run folder" and len(written(file.path)) == 1

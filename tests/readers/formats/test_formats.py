@@ -19,7 +19,7 @@ from ddprof.readers.columns.groups import number_in_communicator
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
 from ddprof.readers.formats.op_timeline import TimelineOperations, _with_waits
-from ddprof.readers.side_files.sidecar import load_dump
+from ddprof.readers.side_files.lenient import load_dump
 from ddprof.slice import all_slices
 
 FOLDER = Path(room.__file__).parent

@@ -63,13 +63,12 @@ def test_a_stray_bracket_between_events_costs_nothing_but_itself(tmp_path: Path,
 
 
 @pytest.mark.usefixtures("_in_blocks")
-@pytest.mark.parametrize(("cut", "lost"), [(b'"Concrete Inputs": ["', 2), (b'"args": {', 1), (b'"name": "o', 2)])
-def test_a_cut_costs_that_event_and_inside_text_the_next(tmp_path: Path, cut: bytes, lost: int) -> None:
+@pytest.mark.parametrize("cut", [b'"Concrete Inputs": ["', b'"args": {', b'"name": "o'])
+def test_a_cut_costs_that_event(tmp_path: Path, cut: bytes) -> None:
     text = sound()
     at = text.index(cut, text.index(HIT) - 40) + len(cut)
     trace = read_text(tmp_path / "t.json", text[:at] + text[text.index(BEFORE + b'"name": "op21"') :])
-    said = ("1 event (2.5 %) missing", "2 events (5 %) missing")[lost - 1]
-    assert len(trace.events) == 40 - lost and said in issues(trace)
+    assert len(trace.events) == 39 and "1 event (2.5 %) missing" in issues(trace)
 
 
 def test_the_note_says_how_much_is_lost_and_from_when(tmp_path: Path) -> None:
@@ -98,7 +97,7 @@ def test_time_is_linear_in_text_that_is_no_events(tmp_path: Path, piece: bytes) 
 
 
 def test_damage_everywhere_is_given_up_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(salvage, "MOST_PIECES", 10)
+    monkeypatch.setattr(salvage, "MOST_VAIN_BYTES", 10 << 10)
     trace = read_text(tmp_path / "t.json", b'{"traceEvents": [' + SPAN + b'{"ph":"X",1},' * 50 + SPAN + b"{}]}")
     assert len(trace.events) == 1 and "51 events (98 %) missing" in issues(trace)
     monkeypatch.setattr(damage, "MOST_FRUITLESS_BYTES", 1 << 16)

@@ -12,9 +12,8 @@ from reading import trace_of, written_rank
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, TRACKS
 from ddprof.readers import discover, read
 from ddprof.readers.script.frames import Frame, frame_of, is_library, is_library_at
-from ddprof.readers.script.sampled import SampledScript, with_samples
+from ddprof.readers.script.sampled import SampledScript, with_samples, worker_lines
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script
-from ddprof.readers.script.worker_lines import worker_lines
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.tables import NULL
 

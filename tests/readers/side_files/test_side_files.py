@@ -15,8 +15,8 @@ from reading import BASE_NS, EVENTS, one_trace, traces, written_rank
 from ddprof.model import HealthNote, Kind
 from ddprof.readers.files.streams import MAX_SMALL_BYTES
 from ddprof.readers.side_files import stacks, workers
+from ddprof.readers.side_files.lenient import read_sidecar
 from ddprof.readers.side_files.manifests import Launch, RunEnd, launch_of, read_hardware, read_step_times, run_end
-from ddprof.readers.side_files.sidecar import read_sidecar
 from ddprof.readers.side_files.stacks import SampledProcess, read_stacks, stacks_paths
 from ddprof.readers.side_files.workers import read_fetches, summary, workers_path
 from ddprof.sidecar import (

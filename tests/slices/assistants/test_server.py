@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.assistants import answers
-from ddprof.slices.assistants.allowed import MOST_LISTED, Allowed
+from ddprof.slices.assistants.answers import MOST_LISTED, Allowed
 from ddprof.slices.assistants.server import make_server
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
@@ -108,7 +108,7 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
 
 def test_the_newest_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Allowed.of([str(tmp_path)]).runs().names == ()
-    monkeypatch.setattr("ddprof.slices.assistants.allowed.MOST_LISTED", 2)
+    monkeypatch.setattr("ddprof.slices.assistants.answers.MOST_LISTED", 2)
     assert MOST_LISTED > 2
     for number in range(3):
         shutil.copytree(SAMPLES / "healthy", tmp_path / f"run{number}")

@@ -10,10 +10,8 @@ from unittest.mock import Mock
 import pytest
 from click.testing import CliRunner
 
+from ddprof.slices.doctor.checks import State, _file_system, _quota, _shared_memory, _told, machine, training
 from ddprof.slices.doctor.command import command, installation
-from ddprof.slices.doctor.machine import _file_system, _quota, _shared_memory, machine
-from ddprof.slices.doctor.model import State
-from ddprof.slices.doctor.training import _told, training
 
 FOUND = {"python": "3.11.7", "torch": "2.13.0", "backends": [], "devices": [], "host_events": 1}
 FOUND["flight_recorder"] = False

@@ -7,9 +7,7 @@ et al. 2022 (arXiv 2205.05198), table 5: model FLOPs utilization with sequence p
 
 from dataclasses import dataclass
 
-from ddprof.slices.planning.cluster import cluster
-from ddprof.slices.planning.layout import Estimate, Layout, estimate
-from ddprof.slices.planning.shape import Shape
+from ddprof.slices.planning.layout import Estimate, Layout, Shape, cluster, estimate
 
 
 @dataclass(frozen=True)

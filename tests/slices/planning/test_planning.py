@@ -8,11 +8,18 @@ from labelled_runs import Runs
 from published import RUNS, error, modelled
 
 from ddprof.errors import NoUsableInput
-from ddprof.slices.planning.cluster import cluster
-from ddprof.slices.planning.layout import BAND, Layout, best_by_kind, estimate, search
-from ddprof.slices.planning.scale_out import scale_out
-from ddprof.slices.planning.shape import Shape, parameters_of, state_bytes
-from ddprof.slices.planning.sharding import plan_sharding
+from ddprof.slices.planning.layout import (
+    BAND,
+    Layout,
+    Shape,
+    best_by_kind,
+    cluster,
+    estimate,
+    parameters_of,
+    search,
+    state_bytes,
+)
+from ddprof.slices.planning.sharding import plan_sharding, scale_out
 
 A100 = cluster("A100-80GB")
 SCENARIOS = [

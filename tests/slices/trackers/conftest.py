@@ -9,8 +9,8 @@ import pytest
 
 from ddprof.report.model import Report
 from ddprof.slices.trackers.content import Content, of_report
+from ddprof.slices.trackers.destination import Target
 from ddprof.slices.trackers.sending import Sending
-from ddprof.slices.trackers.target import Target
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ddprof.slices.trackers.content import Content
-from ddprof.slices.trackers.target import Target
+from ddprof.slices.trackers.destination import Target
 
 pytest.importorskip("comet_ml", reason="comet_ml is not installed")
 

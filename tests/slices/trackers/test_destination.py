@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ddprof.errors import UsageError
-from ddprof.slices.trackers import target
+from ddprof.slices.trackers import destination
 from ddprof.slices.trackers.content import Content
-from ddprof.slices.trackers.target import TRACKERS, Target, parse_targets
+from ddprof.slices.trackers.destination import TRACKERS, Target, parse_targets
 
 needs_tensorboard = pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
 # Trains until the tracker's folder holds a number that was logged meanwhile; prints the trackers in this process.
@@ -45,7 +45,7 @@ def logged(folder: Path):
 
 
 def test_names_and_places_and_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "find_spec", lambda name: find_spec("ddprof"))
+    monkeypatch.setattr(destination, "find_spec", lambda name: find_spec("ddprof"))
     wanted = [Target("wandb"), Target("mlflow", "vision"), Target("tensorboard", "/a:b")]
     assert parse_targets("--to", ["wandb", "mlflow:vision", "tensorboard:/a:b"]) == wanted
     for given, says in ((["wndb"], "wandb"), (["comet", "comet:x"], "twice")):
@@ -63,7 +63,7 @@ def test_no_tracker_is_imported_before_one_is_written_to() -> None:
 
 @pytest.mark.parametrize("tracker", TRACKERS)
 def test_without_a_library_the_extra_is_named(ddprof, monkeypatch, tmp_path: Path, tracker: str) -> None:
-    monkeypatch.setattr(target, "find_spec", lambda _: None)
+    monkeypatch.setattr(destination, "find_spec", lambda _: None)
     run = ("run", "--out", str(tmp_path / "runs"), "--log-to", tracker, "--", "true")
     for words in (("report", str(tmp_path), "--to", tracker), run):
         code, out, err = ddprof(*words)

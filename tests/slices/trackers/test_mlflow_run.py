@@ -14,7 +14,7 @@ import pytest
 from ports import free_port
 
 from ddprof.slices.trackers.content import Content
-from ddprof.slices.trackers.target import Target
+from ddprof.slices.trackers.destination import Target
 
 pytest.importorskip("mlflow", reason="mlflow is not installed")
 START_S = 300  # a loaded machine needs two minutes to import it

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddprof.slices.trackers.content import Content
-from ddprof.slices.trackers.target import Target
+from ddprof.slices.trackers.destination import Target
 
 pytest.importorskip("wandb", reason="wandb is not installed")
 BLOCK, HEADER, FULL, FIRST, LAST = 32768, 7, 1, 2, 4

@@ -28,11 +28,10 @@ from ddprof.readers.json_text.scanned import Block, Decoder
 from ddprof.readers.json_text.stream import EventStream
 from ddprof.readers.json_text.trace_event import Event
 from ddprof.readers.numbers import InexactFloats, one_int
-from ddprof.readers.script.sampled import MIN_PER_STEP, is_coarse, with_samples
+from ddprof.readers.script.sampled import MIN_PER_STEP, is_coarse, with_samples, worker_lines
 from ddprof.readers.script.stacks import Script
-from ddprof.readers.script.worker_lines import worker_lines
+from ddprof.readers.side_files.lenient import read_flight_recorder, read_sidecar
 from ddprof.readers.side_files.manifests import read_hardware
-from ddprof.readers.side_files.sidecar import read_flight_recorder, read_sidecar
 from ddprof.readers.side_files.stacks import read_stacks, stacks_paths
 from ddprof.readers.side_files.workers import IN_PROCESS, read_fetches, summary, workers_path
 from ddprof.readers.source import Source

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ddprof.slices.hangs import model
-from ddprof.slices.hangs.evidence import RankEvidence
 from ddprof.slices.hangs.judging.exits import is_own_error, waits_for_store
 from ddprof.slices.hangs.judging.frames import is_library
-from ddprof.slices.hangs.model import Stuck
+from ddprof.slices.hangs.model import RankEvidence, Stuck
 
 _LAST = 2**63  # when something happened of which nobody knows the time
 

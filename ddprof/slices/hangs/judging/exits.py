@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ddprof.slices.hangs.evidence import Call, RankEvidence, StackFrame, WorkerEvidence
+from ddprof.slices.hangs.model import Call, RankEvidence, StackFrame, WorkerEvidence
 
 # What gloo, NCCL, the store and c10d say when it is a peer that is gone or late.
 _OF_A_PEER = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddprof.slices.hangs.evidence import StackFrame
+from ddprof.slices.hangs.model import StackFrame
 
 _OWN = "/ddprof/capture/"
 _LIBRARY_PLACES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ddprof.slices.hangs.evidence import Call, Group, RankEvidence
+from ddprof.slices.hangs.model import Call, Group, RankEvidence
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddprof.slices.hangs import model
-from ddprof.slices.hangs.evidence import RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause, first_cause
 from ddprof.slices.hangs.judging.collectives import stuck_in, stuck_messages
 from ddprof.slices.hangs.judging.exits import (
@@ -20,7 +19,7 @@ from ddprof.slices.hangs.judging.exits import (
 from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import job_groups
 from ddprof.slices.hangs.judging.words import line_words, sentence
-from ddprof.slices.hangs.model import Hang, RankRow, Stuck, WorkerRow
+from ddprof.slices.hangs.model import Hang, RankEvidence, RankRow, StackFrame, Stuck, WorkerRow
 from ddprof.units import format_ranks
 
 _STATES = {

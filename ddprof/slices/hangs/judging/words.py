@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ddprof.slices.hangs import model
-from ddprof.slices.hangs.evidence import Call, Group, RankEvidence, StackFrame
 from ddprof.slices.hangs.judging.causes import FirstCause
 from ddprof.slices.hangs.judging.exits import stuck_workers, waits_for_store
 from ddprof.slices.hangs.judging.frames import is_library, user_frame
-from ddprof.slices.hangs.model import Stuck, Variant
+from ddprof.slices.hangs.model import Call, Group, RankEvidence, StackFrame, Stuck, Variant
 from ddprof.units import format_ranks
 
 _SHOWN = 160  # characters of an exception's message

@@ -1,4 +1,7 @@
-"""Evidence on each rank from the user's paths: run folders, folders of dumps and stacks, single files."""
+"""Evidence on each rank from the user's paths: run folders, folders of dumps and stacks, single files.
+
+Stacks are read as faulthandler or `py-spy dump` write them.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,20 @@ from dataclasses import dataclass, field, replace
 from ddprof.errors import NoUsableInput
 from ddprof.flight_recorder import CallDump
 from ddprof.model import HealthNote
-from ddprof.readers.files.names import file_name, rank_in_name
+from ddprof.readers.files.names import file_name, name_of_ours, rank_in_name
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
-from ddprof.readers.side_files.lenient import parse, unfit_note
+from ddprof.readers.side_files.lenient import load_dump, parse, unfit_note
 from ddprof.readers.side_files.manifests import RunEnd, run_end
-from ddprof.readers.side_files.sidecar import load_dump
 from ddprof.readers.side_files.stacks import read_stacks
-from ddprof.slices.hangs.evidence import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
+from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
 from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, frames_of, groups_of
-from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
-_WINDOW = re.compile(r"^rank\d+\.[^.]+\.\d+\.\d+\.\d+\.")  # of a trace window: it says nothing of the end
-_RESTART = re.compile(r"^rank\d+\.[^.]+\.\d+\.(\d+)\.")
 _OTHER = re.compile(r"\.(?:ring|calls|tmp|gz|(?<!\.stacks\.)jsonl|html|py|csv|md|png|svg|parquet)$|\.pt\.trace\.json$")
 _NUMBER_AT_END = re.compile(r"(\d+)$")  # torch names a dump PREFIX + rank
 _SAMPLED_SUFFIX = ".stacks.jsonl"
@@ -115,7 +114,9 @@ def _files(paths: Sequence[str], notes: list[HealthNote]) -> Iterator[str]:
 
 
 def _may_tell(name: str) -> bool:
-    return not (name.startswith(".") or _OTHER.search(name) or _WINDOW.match(name))
+    ours = name_of_ours(name)
+    is_of_window = ours is not None and ours["window"] is not None  # which says nothing of the end
+    return not (name.startswith(".") or _OTHER.search(name) or is_of_window)
 
 
 def _stored(url: str) -> Iterator[str]:
@@ -211,11 +212,11 @@ def _of(rank: int | None, name: str, by_rank: dict[int, _Gathered]) -> _Gathered
     """The rank's evidence to extend; None where the rank is unknown, or has restarted since."""
     if rank is None:
         return None
-    restarted = _RESTART.match(name)
-    restart = int(restarted[1]) if restarted else 0
+    ours = name_of_ours(name)
+    restart = int(ours["restart"]) if ours else 0
     if rank not in by_rank or by_rank[rank].restart < restart:
         by_rank[rank] = _Gathered(restart)
-    return by_rank[rank] if by_rank[rank].restart == restart or not restarted else None
+    return by_rank[rank] if by_rank[rank].restart == restart or not ours else None
 
 
 def _head(path: str) -> bytes:
@@ -320,3 +321,55 @@ def _with_line(call: Call, logged: Sequence[Call]) -> Call:
 
 def _entered(call: Call) -> int:
     return call.entered_ns or 0
+
+
+# faulthandler: `Thread 0x00007f (most recent call first):` or `Current thread 0x... [name] (...)`, then
+# `  File "train.py", line 12 in load`.
+_FAULTHANDLER_THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+).*most recent call")
+_FAULTHANDLER_FRAME = re.compile(r'^ +File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
+_FATAL = re.compile(r"^Fatal Python error: (?P<what>.*)$")
+# py-spy: `Thread 1234 (idle): "MainThread"`, then `    load (train.py:12)`.
+_PY_SPY_THREAD = re.compile(r'^Thread (?P<id>\S+) \((?P<state>[^)]*)\)(?:: "(?P<name>.*)")?$')
+_PY_SPY_FRAME = re.compile(r"^ +(?P<function>.+) \((?P<file>.+):(?P<line>\d+)\)$")
+MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
+
+
+@dataclass(frozen=True)
+class StackText:
+    """The training thread's frames in a text's last dump, innermost first, and the fatal error behind it ("": none)."""
+
+    frames: tuple[StackFrame, ...]
+    fatal: str = ""
+
+
+def has_stacks(head: str) -> bool:
+    """True where a text begins as one of the two formats."""
+    lines = head.splitlines()
+    return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
+
+
+def parse_stacks(text: str) -> StackText:
+    """The last dump in the text, as a process may have been dumped several times. The training thread is the main one,
+    which faulthandler lists last as the oldest.
+    """
+    threads: list[tuple[bool, list[StackFrame]]] = []
+    fatal = ""
+    seen: set[str] = set()
+    for line in text.splitlines():
+        if match := _FATAL.match(line):
+            fatal = match["what"]
+            threads, seen = [], set()
+        elif match := _FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line):
+            if match[1] in seen:  # the next dump begins
+                threads, seen = [], set()
+            seen.add(match[1])
+            threads.append((match.re is _PY_SPY_THREAD and match["name"] == "MainThread", []))
+        elif threads and (frame := _frame(line)) and len(threads[-1][1]) < MAX_FRAMES:
+            threads[-1][1].append(frame)
+    main = [frames for is_main, frames in threads if is_main] or [frames for _, frames in threads[-1:]] or [[]]
+    return StackText(tuple(main[0]), fatal)
+
+
+def _frame(line: str) -> StackFrame | None:
+    match = _FAULTHANDLER_FRAME.match(line) or _PY_SPY_FRAME.match(line)
+    return StackFrame(match["file"], int(match["line"]), match["function"].strip()) if match else None

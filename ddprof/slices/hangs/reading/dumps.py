@@ -7,14 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-import msgspec
-
 from ddprof.flight_recorder import CallDump, NamedGroup, RecordedCall
-from ddprof.readers.numbers import one_rank
-from ddprof.sidecar import Whole
-from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, Group, StackFrame
+from ddprof.readers.side_files.lenient import ranks_of
+from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Group, StackFrame
 
-_RANKS = msgspec.json.Decoder(tuple[Whole, ...])
 _MESSAGE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")  # numbers of the ranks inside the group
 _MS = 1_000_000  # ns
 
@@ -133,9 +129,4 @@ def _description(text: str | None) -> str:
 
 def _ranks(group: NamedGroup) -> tuple[int, ...]:
     """The ranks of a group in order; () where an entry is not a rank."""
-    try:
-        given = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
-    except (msgspec.DecodeError, RecursionError):
-        return ()
-    believed = tuple(rank for rank in map(one_rank, given) if rank is not None)
-    return tuple(sorted(believed)) if len(believed) == len(given) else ()
+    return tuple(sorted(ranks_of(group) or ()))

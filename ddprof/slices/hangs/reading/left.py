@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from ddprof.flight_recorder import CallDump, Dimensions
 from ddprof.sidecar import Count, Rank
-from ddprof.slices.hangs.evidence import UNKNOWN_OP, Call, Ending, Group, StackFrame
+from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Ending, Group, StackFrame
 
 # Functions that make one collective of that name, of the tensor that the log keeps; others have other names in a dump.
 _ONE_COLLECTIVE = ("all_reduce", "broadcast", "reduce", "all_gather", "barrier")

@@ -13,9 +13,9 @@ from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
-from ddprof.slices.training_logs.reading.epochs import EPOCHS
 from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
+from ddprof.slices.training_logs.reading.times import EPOCHS
 from ddprof.units import format_count, format_share, format_us
 
 RUNS = "runs"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.slices.training_logs.reading.lines import OF_ERRORS, OF_KILLS, OF_STOPS, TRACEBACK, LogLine
 from ddprof.units import format_ranks
 
-TRACEBACK = "Traceback (most recent call last)"
 _ERROR = re.compile(r"^[A-Za-z_][\w.]{2,80}(?:(?:\(\w+\))?:(?:\s|$)|(?<=Error|ption|rrupt)$)")
 _OUT_OF_MEMORY = re.compile(
     r"(?:\w+\.)*OutOfMemoryError: .*|(?:CUDA|HIP|XPU|NPU)?[ \w]{0,20}out of memory.*", re.IGNORECASE
@@ -38,15 +37,7 @@ _KILLED = re.compile(
     r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$"
     r"|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
 )
-_STOPS = (
-    *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
-    " got signal: ",
-)
-_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
-WORDS = (
-    *("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ", "# Out of bounds"),
-    *("ut of memory", *_STOPS, *_KILLS),
-)
+WORDS = (*OF_ERRORS, "# Out of bounds", "ut of memory", *OF_STOPS, *OF_KILLS)
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
@@ -118,12 +109,12 @@ class LastError:
             self._exited = self._exited or f"{task['tasks']} of {task['host']}: {task['how'].strip()}"
         elif "# Out of bounds" in line.text and (wrong := _WRONG.search(line.text)) is not None:
             self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
-        elif any(stop in line.text for stop in _STOPS) and (stop := _STOPPED.search(line.text)) is not None:
+        elif any(stop in line.text for stop in OF_STOPS) and (stop := _STOPPED.search(line.text)) is not None:
             signal = stop["signal"] or stop["number"] or ""
             if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
                 self._error = ""
             self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
-        elif any(kill in line.text for kill in _KILLS) and (kill := _KILLED.search(line.text)) is not None:
+        elif any(kill in line.text for kill in OF_KILLS) and (kill := _KILLED.search(line.text)) is not None:
             self._name(
                 f"a signal: {kill['how']}" if kill["how"] else "too little host memory: Slurm killed a task (oom-kill)"
             )

@@ -18,6 +18,14 @@ from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.numbers import one_float
 
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
+TRACEBACK = "Traceback (most recent call last)"
+# What is said of a job's end: of an error, by a signal, and by a shell or Slurm of a program.
+OF_ERRORS = ("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ")
+OF_STOPS = (
+    *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
+    " got signal: ",
+)
+OF_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
 # One or the other stands in every line that begins something we read. Colours are put around them, never inside.
 OF_FRAMEWORKS = (
     *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
@@ -33,13 +41,9 @@ OF_FRAMEWORKS = (
     ),
     *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
     *(b"allocation retries", b"allocator cache flushes", b", skipped="),
-    *(b"Traceback (most recent call last)", b"out of memory", b"Watchdog caught", b" CANCELLED AT "),
-    *(b"srun: error: ", b"# Out of bounds values", b" latency: "),
-    *(b"eceived SIG", b"Detected KeyboardInterrupt", b".py: error: ", b" death signal, "),
-    *(b"= Step ", b"Total step time: ", "• ".encode()),
-    *(b":::MLL", b"Exception in thread ", b"Exited with exit code "),
-    *(b" got signal: ", b"Killed", b"Terminated", b"Segmentation fault", b"Bus error", b"Aborted", b" oom"),
-    b"time_elapsed",
+    *(b"out of memory", b"# Out of bounds values", b" latency: "),
+    *(b"= Step ", b"Total step time: ", "• ".encode(), b":::MLL", b"time_elapsed"),
+    *(word.encode() for word in (*OF_ERRORS, *OF_STOPS, *OF_KILLS)),
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",

@@ -36,7 +36,6 @@ from ddprof.slices.training_logs.reading.counting import (
     since_epoch_began,
     with_time,
 )
-from ddprof.slices.training_logs.reading.epochs import EpochLines
 from ddprof.slices.training_logs.reading.fields import value_at
 from ddprof.slices.training_logs.reading.iterations import NOWHERE, LoggedRecord, stride
 from ddprof.slices.training_logs.reading.kinds import (
@@ -50,7 +49,7 @@ from ddprof.slices.training_logs.reading.kinds import (
 )
 from ddprof.slices.training_logs.reading.lines import LogLine, Stamp, stamp_at
 from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
-from ddprof.slices.training_logs.reading.times import GRAINS
+from ddprof.slices.training_logs.reading.times import GRAINS, EpochLines
 
 WRITER = "lines of a training loop"
 _DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0

@@ -18,14 +18,21 @@ from ddprof.slices.training_logs.reading import timers as of_timers
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
-from ddprof.slices.training_logs.reading.epochs import EPOCHS
 from ddprof.slices.training_logs.reading.iterations import WHOLE_RUN, LoggedRecord, whole_run
 from ddprof.slices.training_logs.reading.lines import log_lines
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, OF_TRANSPORTS, DeviceLines, TransportLines
 from ddprof.slices.training_logs.reading.shapes import KnownShapes
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
-from ddprof.slices.training_logs.reading.times import Timed, by_clock, by_lines, by_rate, jobs_at_once, once_each
+from ddprof.slices.training_logs.reading.times import (
+    EPOCHS,
+    Timed,
+    by_clock,
+    by_lines,
+    by_rate,
+    jobs_at_once,
+    once_each,
+)
 from ddprof.slices.training_logs.reading.whole_runs import BENCHMARK, RunLines
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,

@@ -1,14 +1,20 @@
-"""A unified diff of the scripts for several fixes, for `git apply`, and the fixes left to people."""
+"""`ddprof patch`: a unified diff of the scripts for several fixes, for `git apply`, and the fixes left to people."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
+from ddprof.cli.load import say, tell
+from ddprof.cli.output import write_file
+from ddprof.errors import NoUsableInput
 from ddprof.settings.catalogue import PROCESS
 from ddprof.settings.wanted import WantedFix
 from ddprof.slices.tuning.patching.edit import NotEdited, edited
@@ -96,3 +102,47 @@ def _diff(name: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
     # difflib knows no file whose last line has no end.
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+@click.command("patch")
+@click.argument("fixes", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "-o",
+    "--write-patch",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the diff to this file.",
+)
+@click.option(
+    "--root",
+    default=".",
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder from which the scripts are named: the working directory of the run.",
+)
+def command(fixes: Path, output: Path | None, root: Path) -> None:
+    """Turn the fixes of a FIXES.toml into a unified diff of the scripts, as `git apply` takes it.
+
+    \b
+    ddprof patch ddprof-runs/latest/FIXES.toml -o fix.patch
+    git apply fix.patch
+
+    No script is changed. A call that cannot be edited with certainty is named, with the values, on stderr.
+    """
+    from ddprof.settings.fixes_file import read_fixes
+
+    patch = script_patch(read_fixes(fixes), root)
+    for fix, why in patch.by_hand:
+        say(f"by hand: {fix.words}: {why}")
+    for fix in patch.already:
+        say(f"already applied: {fix.words}")
+    if not patch.diff:
+        if patch.already:
+            return
+        raise NoUsableInput(f"{fixes}: no fix in it changes a script")
+    count = len(patch.edited)
+    if output is None:
+        tell(patch.diff.removesuffix("\n"))
+    else:
+        write_file(output, patch.diff)
+        say(f"wrote {output}: {count} fix{'es' * (count > 1)}; next: git apply {shlex.quote(str(output))}")

@@ -62,7 +62,9 @@ class AppliedOutcome(Struct):
     why: str = ""
 
 
-class _Manifest(Struct):
+class RunManifest(Struct):
+    """The part of a run's manifest that tuning reads: the job's ranks (None: not known), outcomes of its settings."""
+
     world_size: int | None = None
     applied: tuple[AppliedOutcome, ...] = ()
 
@@ -80,21 +82,12 @@ def ranks_left(folder: Path) -> list[RankLeft]:
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
-def applied_rows(folder: Path) -> tuple[AppliedOutcome, ...]:
-    """Outcomes of a run's settings; () where unknown."""
-    return _manifest(folder).applied
-
-
-def world_size(folder: Path) -> int | None:
-    """Ranks of the job, None where it is not known."""
-    return _manifest(folder).world_size
-
-
-def _manifest(folder: Path) -> _Manifest:
+def manifest_of(folder: Path) -> RunManifest:
+    """The manifest of a run folder; an empty one where it cannot be read."""
     try:
-        return msgspec.json.decode(read_bounded(folder / MANIFEST, _MAX_BYTES), type=_Manifest)
+        return msgspec.json.decode(read_bounded(folder / MANIFEST, _MAX_BYTES), type=RunManifest)
     except (OSError, msgspec.DecodeError, RecursionError):
-        return _Manifest()
+        return RunManifest()
 
 
 def steps_made(ranks: Sequence[RankLeft]) -> int:

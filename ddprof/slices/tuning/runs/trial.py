@@ -118,7 +118,7 @@ def _told(order: TrialOrder, ended: dict[str, Any], took_s: float) -> Trial:
     steps_us = evidence.job_steps_us(ranks, order.plan)
     step_us = evidence.run_step_us(steps_us)
     peak_bytes, device_bytes = evidence.memory(ranks)
-    failed = _failed(order, ended, step_us is not None and len(ranks) == evidence.world_size(folder))
+    failed = _failed(order, ended, step_us is not None and len(ranks) == evidence.manifest_of(folder).world_size)
     return Trial(
         label=order.label,
         settings=tuple(candidate.name for candidate in order.settings),
@@ -143,7 +143,7 @@ def _failed(order: TrialOrder, ended: dict[str, Any], is_timed: bool) -> str:
         return "the process that kept it was killed"
     if code:
         return evidence.reason(order.folder / LOG, code)
-    rows = evidence.applied_rows(order.folder / RUN)
+    rows = evidence.manifest_of(order.folder / RUN).applied
     for candidate in order.settings:
         why_not = evidence.not_applied(rows, candidate.values)
         if why_not:

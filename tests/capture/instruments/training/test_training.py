@@ -10,8 +10,8 @@ import pytest
 
 from ddprof.capture.describe.observed import Observed
 from ddprof.capture.guard import Guard
+from ddprof.capture.instruments.dataloader import SamplerPasses
 from ddprof.capture.instruments.training.gradient_use import _FOLLOWED_STEPS, GradientUse
-from ddprof.capture.instruments.training.passes import SamplerPasses
 from ddprof.capture.instruments.training.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
 
 pytestmark = pytest.mark.torch

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from hang_dumps import Job
 
-from ddprof.slices.hangs.evidence import Call, StackFrame
 from ddprof.slices.hangs.explain import explain
-from ddprof.slices.hangs.reading.collect import with_lines
-from ddprof.slices.hangs.reading.stacks import has_stacks, parse_stacks
+from ddprof.slices.hangs.model import Call, StackFrame
+from ddprof.slices.hangs.reading.collect import has_stacks, parse_stacks, with_lines
 from ddprof.slices.hangs.text import hang_document
 
 STEM = "rank1.host.77.0"

@@ -7,11 +7,10 @@ import pytest
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import fenced
 from ddprof.slices.training_logs import model
-from ddprof.slices.training_logs.document import logs_document
 from ddprof.slices.training_logs.findings.explain import explain_log, explain_tables
 from ddprof.slices.training_logs.model import LoggedCalls, LoggedIteration, LoggedStraggling, LogReport, TrainingLog
 from ddprof.slices.training_logs.reading.loops import WRITER
-from ddprof.slices.training_logs.text import render_log
+from ddprof.slices.training_logs.text import logs_document, render_log
 from tests.slices.training_logs.reading.test_read import explained
 
 Times = dict[int, list[float]]  # of a rank: ms

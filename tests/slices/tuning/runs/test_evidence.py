@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.slices.tuning.race import compare
 from ddprof.slices.tuning.runs import evidence
-from ddprof.slices.tuning.runs.sameness import compare
 from ddprof.trials.model import Held, RunPlan
 
 MS = 1_000_000
@@ -61,7 +61,7 @@ def test_damaged_sidecars_and_earlier_starts_are_left_out(tmp_path: Path) -> Non
     (tmp_path / "rank1.h.1.0.sidecar.json").write_text("{")
     (tmp_path / "rank0.h.2.1.sidecar.json").write_text('{"rank": 0, "restart": 1, "steps": []}')
     (only,) = evidence.ranks_left(tmp_path)
-    assert only.restart == 1 and evidence.world_size(tmp_path) is None and evidence.applied_rows(tmp_path) == ()
+    assert only.restart == 1 and evidence.manifest_of(tmp_path) == evidence.RunManifest()
 
 
 def test_memory_is_that_of_the_rank_with_least_to_spare(tmp_path: Path) -> None:

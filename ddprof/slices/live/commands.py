@@ -1,19 +1,21 @@
-"""`ddprof status`: step times of a running job, per rank, live."""
+"""`ddprof status`, `trigger` and `stop`: step times of a running job, per rank, a trace window, an end of capture."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from ddprof.capture.files.control import LONGEST_WINDOW
 from ddprof.capture.files.step import PHASE_NAMES
-from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks
-from ddprof.errors import NoUsableInput
+from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_stop, request_window
+from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.units import format_count, format_ranks
 from ddprof.untrusted.plain_text import clean
 
@@ -23,12 +25,13 @@ if TYPE_CHECKING:
 
 
 _PERIOD_S = 1.0
+_of_a_run = click.argument("run", type=click.Path(path_type=Path), default=Path("ddprof-runs/latest"))
 
 
 @click.command("status")
-@click.argument("run", type=click.Path(path_type=Path), default=Path("ddprof-runs/latest"))
+@_of_a_run
 @click.option("--once", is_flag=True, help="Print once instead of refreshing until the job ends.")
-def command(run: Path, once: bool) -> None:
+def status(run: Path, once: bool) -> None:
     """Show who is behind and where the time goes in the job that writes to the run folder RUN."""
     from rich.console import Console
     from rich.live import Live
@@ -106,3 +109,35 @@ def ranks_of(run: Path) -> list[LiveRank]:
 def silent_ranks(ranks: Sequence[LiveRank]) -> list[int]:
     """Ranks without a step for a while."""
     return [r.rank for r in ranks if r.median_ns() and r.age_ns > _SILENT_STEPS * r.median_ns() + _SILENT_NS]
+
+
+@click.command("trigger")
+@_of_a_run
+@click.option("--steps", default=5, show_default=True, type=click.IntRange(1, LONGEST_WINDOW), help="Steps to trace.")
+@click.option("--reason", default="ddprof trigger", help="Kept beside the window.")
+def trigger(run: Path, steps: int, reason: str) -> None:
+    """Trace the next steps of the job that writes to the run folder RUN, on all its ranks at the same step."""
+    ranks = ranks_of(run)
+    with _written(run):
+        first_step = request_window(run.resolve(), ranks, steps, reason)
+    words = f"steps {first_step} to {first_step + steps - 1}" if steps > 1 else f"step {first_step}"
+    click.echo(f"{words} will be traced on {format_count(len(ranks), 'rank')}", err=True)
+
+
+@click.command("stop")
+@_of_a_run
+def stop(run: Path) -> None:
+    """End capture in the job that writes to the run folder RUN. What was captured is written, the job goes on."""
+    ranks = ranks_of(run)
+    with _written(run):
+        request_stop(run.resolve())
+    click.echo(f"capture ends on {format_count(len(ranks), 'rank')} at the next step; the job goes on", err=True)
+
+
+@contextmanager
+def _written(run: Path) -> Iterator[None]:
+    """Raise DdprofError where a request cannot be written to the run folder."""
+    try:
+        yield
+    except OSError as error:
+        raise DdprofError(f"{run}: cannot be written: {error.strerror}") from None

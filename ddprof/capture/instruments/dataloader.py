@@ -11,7 +11,7 @@ from typing import Any
 
 from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
-from ddprof.capture.instruments.training.passes import SamplerPasses
+from ddprof.capture.instruments.training.passes import DatasetStates, SamplerPasses
 
 EVALUATION = "ddprof::evaluation_data"  # the range of a fetch that no training step waits for
 _MAX_TENSORS = 8  # described of the first batch
@@ -34,14 +34,14 @@ class DataLoading(Instrumentor):
         self._last: int | None = None  # number of the loader of the latest batch
         self._trains: int | None = None  # number of the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
-        self._passes = SamplerPasses()
+        self._passes, self._datasets = SamplerPasses(), DatasetStates()
         self._begun = 0  # passes of the training over its loaders
         self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
         begins = hub.guard.wrap(self._begins)
         saw_batch = hub.guard.wrap_hook(self.saw_batch)
-        pass_ends = hub.guard.wrap(self._passes.ends)
+        pass_ends, datasets_end = hub.guard.wrap(self._passes.ends), hub.guard.wrap(self._datasets.ends)
         begin, end, unmarked = hub.begin, hub.end, hub.unmarked
         learns = sys.modules["torch"].is_grad_enabled
 
@@ -55,6 +55,7 @@ class DataLoading(Instrumentor):
                 batch = fetch(iterator)
             except StopIteration:
                 pass_ends(iterator)
+                datasets_end(iterator)
                 raise
             finally:
                 end(DATA, token)
@@ -93,12 +94,14 @@ class DataLoading(Instrumentor):
             "sample_indices": first if self._trains is None else self._indices.get(self._trains, []),
             "sampler_passes": self._passes.recorded(self._trains),
             "loader_passes": self._begun,
+            "dataset_changed": self._datasets.changed(self._trains),
         }
 
     def _begins(self, loader: Any) -> None:
         """Handle the beginning of a pass over a loader."""
         number = self.hub.observed.saw_loader(loader)
         self._passes.begins(loader, number)
+        self._datasets.begins(loader, number)
         sampler = id(getattr(loader, "_index_sampler", None))
         self._wanted.discard(sampler)
         if number is None:

@@ -1,4 +1,4 @@
-"""Passes over data that a DistributedSampler shuffles: does the order change from epoch to epoch?"""
+"""Passes over data: the order of a DistributedSampler, and the state of the data set, from epoch to epoch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from ddprof.capture.describe.loader import distributed_sampler
 from ddprof.capture.describe.stacks import script_line
 
 _MAX_SAMPLERS = 16
+_MAX_NESTING, _MAX_ATTRIBUTES = 4, 64  # of data sets in data sets; of a data set, whose state is compared
+_PLAIN = (int, float, str, type(None))
 
 
 class _Passes:
@@ -74,6 +76,45 @@ class SamplerPasses:
             }
             for passes in self._passes.values()
         ]
+
+
+class DatasetStates:
+    """Data sets that the training process itself changes between two passes: workers that live on keep the old copy."""
+
+    def __init__(self) -> None:
+        self._state: dict[int, Any] = {}  # by id of the data set
+        self._changed: set[int] = set()
+        self._of: dict[int, int] = {}  # loader's number -> id of its data set
+
+    def begins(self, loader: Any, number: int | None) -> None:
+        """Handle the beginning of a pass over a loader, with its number."""
+        dataset = getattr(loader, "dataset", None)
+        state, last = _state(dataset), self._state.get(id(dataset))
+        if last is not None and last != state:
+            self._changed.add(id(dataset))
+        if number is not None:
+            self._of[number] = id(dataset)
+            self._state[id(dataset)] = state
+
+    def ends(self, iterator: Any) -> None:
+        """Handle a loader's last batch: what making batches has changed is no change between passes."""
+        dataset = getattr(iterator, "_dataset", None)
+        if id(dataset) in self._state:
+            self._state[id(dataset)] = _state(dataset)
+
+    def changed(self, number: int | None) -> bool:
+        """True where the data set of a loader was changed between passes."""
+        return self._of.get(-1 if number is None else number) in self._changed
+
+
+def _state(dataset: Any) -> list[Any]:
+    """Attributes of a data set and of those inside it: plain values, and the identity of others."""
+    state: list[Any] = []
+    for _ in range(_MAX_NESTING):
+        held = list(getattr(dataset, "__dict__", {}).items())[:_MAX_ATTRIBUTES]
+        state.append([(name, value if isinstance(value, _PLAIN) else id(value)) for name, value in held])
+        dataset = getattr(dataset, "dataset", None)
+    return state
 
 
 def _is_shuffled_by_epoch(sampler: Any) -> bool:

@@ -17,13 +17,13 @@ from ddprof.findings import Remark
 STEPS = 5
 
 
-def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] = ()) -> Any:
+def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] = (), role: str = "dp") -> Any:
     """One rank per content of a sidecar; `sums`: bytes that all ranks sum in every step; `ops`: what they call too."""
     table = [(OP_CODE["all_reduce"], size) for size in sums] * STEPS + [(OP_CODE[op], 64) for op in ops]
     op, size_bytes = (np.array([row[part] for row in table], np.int64) for part in (0, 1))
     instances = {"op": op.astype(np.uint8), "group": np.zeros(len(table), np.int64), "size_bytes": size_bytes}
     ranks = tuple(SimpleNamespace(sidecar=sidecar_of(s), steps=[None] * STEPS) for s in sidecars)
-    groups, count = {"size": np.array([len(ranks)]), "role": ["dp"]}, len(ranks)
+    groups, count = {"size": np.array([len(ranks)]), "role": [role]}, len(ranks)
     ids = tuple(range(count))
     return SimpleNamespace(rank_ids=ids, ranks=ranks, world_size=count, groups=groups, instances=instances)
 
@@ -74,6 +74,21 @@ def test_epochs_in_the_same_order() -> None:
     assert remark.summary.startswith("1 of 4 passes") and remark.ranks == (1,)
 
 
+def read(*prints: str | None, sharded: bool | None = False, first: int = 0) -> dict[str, Any]:
+    """A rank's first batch by its tensors, and 32 samples from `first` on; `sharded` None: of a stream."""
+    tensors = [{"shape": [8], "dtype": "int64", "fingerprint": each} for each in prints]
+    sampler = {} if sharded is None else {"sampler": {"class": "RandomSampler", "sharded": sharded}}
+    indices = [] if sharded is None else [*range(first, first + 32)]
+    return {"batch": {"tensors": tensors}, "dataloader": {"dataset": "Text", **sampler}, "sample_indices": indices}
+
+
+def test_ranks_that_train_on_the_same_samples() -> None:
+    for one in (read("ab", "cd"), read("ab", sharded=True), read("ab", sharded=None), read(None)):
+        (remark,) = said("same_data", job(one, one))
+        assert remark.summary.startswith("all 2 ranks train on the same samples") and remark.severity == "warning"
+    assert said("same_data", job(one, one, role="tp")) == []
+
+
 def trained(steps: int, last_us: int, **more: Any) -> dict[str, Any]:
     """A rank that held a DDP model and ended its last step then; each took 10 us."""
     begun = [1000 * last_us - 10_000 * (steps - number) for number in range(steps)]
@@ -82,7 +97,10 @@ def trained(steps: int, last_us: int, **more: Any) -> dict[str, Any]:
 
 
 def test_ranks_that_run_out_of_data() -> None:
-    (remark,) = said("unequal_data", job(trained(52, 520), trained(40, 400)))
+    short = trained(40, 400)
+    (remark,) = said("unequal_data", job(trained(52, 520), short))
+    short["steps"][-1]["end_ns"] = 520_000  # its last step lasts until the others have ended
+    assert said("unequal_data", job(trained(52, 520), short)) == [remark]
     assert remark.summary == "rank 1 trained on less data: 40 steps, others up to 52"
     assert (remark.ranks, remark.severity) == ((1,), "warning")
 
@@ -135,6 +153,12 @@ WITHOUT_THE_MISTAKE: dict[str, tuple[list[dict[str, Any]], ...]] = {
         [{"batch_norms": norms(4)["batch_norms"]}] * 2,  # batches were not recorded
     ),
     "set_epoch": ([passes(0)] * 2, [passes(3, trains=False), {}]),
+    "same_data": (
+        [read("ab"), read("ab", first=32)],
+        [read("ab", "cd", sharded=None), read("ab", "ef", sharded=None)],  # positions are equal, tokens are not
+        *([read(one, sharded=True), read(other, sharded=True)] for one, other in (("ab", "cd"), (None, None))),
+        [read("ab")],
+    ),
     "unequal_data": (
         [trained(52, 520), trained(51, 510)],  # what is left of a division
         [trained(52, 520), trained(40, 520)],  # both end together: the first trains something else as well

@@ -11,11 +11,14 @@ from math import log, sqrt
 
 import numpy as np
 
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.summarise import training_of
 from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
+from ddprof.report.comparison.compare import scaled_rate
 from ddprof.units import format_share
 
 WORLDS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -78,11 +81,23 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
         per_node=per_node,
         node_factor=node_factor,
         assumptions=(
-            "every rank keeps its batch (weak scaling) and its loader keeps up",
+            "every rank keeps its batch (weak scaling) and its loader keeps up"
+            + _rate_words(measures.job, max(worlds) / now),
             f"a call's latency grows with log(ranks); it is {format_share(latency)} of a typical call here",
             f"links between nodes are {node_factor:g} times slower than this run's; {per_node} ranks per node",
             f"a rank's own work varies by {jitter_us / 1e3:.2g} ms from step to step, independently of the others",
         ),
+    )
+
+
+def _rate_words(job: JobFacts, ratio: float) -> str:
+    """What a batch larger by `ratio` asks of the learning rate; "" where the run's is not known."""
+    training = training_of(job)
+    if not training.learning_rate:
+        return ""
+    usual, rule = scaled_rate(training.learning_rate, ratio, training.optimizer)
+    return (
+        f"; of {ratio:g} times the samples per step the learning rate {training.learning_rate:g} is {usual:.3g} {rule}"
     )
 
 

@@ -8,6 +8,8 @@ from labelled_runs import Runs
 from published import RUNS, error, modelled
 
 from ddprof.errors import NoUsableInput
+from ddprof.report.model import Training
+from ddprof.slices.planning import scale_out as scaling
 from ddprof.slices.planning.cluster import cluster
 from ddprof.slices.planning.layout import BAND, Layout, best_by_kind, estimate, search
 from ddprof.slices.planning.scale_out import scale_out
@@ -91,8 +93,10 @@ def test_what_does_not_fit_and_what_cannot_be_laid_out_is_said() -> None:
     assert not any(e.fits for e in full) and small[0].fits and small[0].layout.sharding == "zero3"
 
 
-def test_more_ranks_never_make_a_rank_faster(labelled: Runs) -> None:
+def test_more_ranks_never_make_a_rank_faster(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scaling, "training_of", lambda job: Training(learning_rate=0.1, optimizer="AdamW"))
     plan = scale_out(labelled("comm.no_overlap").pricer, (2, 4, 8, 64), per_node=8, node_factor=4.0)
+    assert "of 16 times the samples per step the learning rate 0.1 is 0.4 by the square root" in plan.assumptions[0]
     steps = [p.step_us for p in plan.points]
     assert steps == sorted(steps) and next(p for p in plan.points if p.world == 4).step_us == plan.step_us
     assert all(p.low_us <= p.step_us <= p.high_us for p in plan.points)

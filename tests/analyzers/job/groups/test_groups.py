@@ -13,15 +13,21 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.report.phrases import run_words
 
+UPDATE = "Optimizer.step#SGD.step"
+
 
 @pytest.mark.parametrize("name, roles", [("clean.ddp", "dp"), ("clean.fsdp", "fsdp_shard"), ("clean.tpdp", "dp tp")])
 def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: str) -> None:
     assert set(labelled(name).job.groups["role"].tolist()) == set(roles.split())
 
 
-@pytest.mark.parametrize(("in_forward", "role"), [(2**20, "tp"), (2**10, "dp"), (0, "dp")])
-def test_a_group_that_sums_activations_is_tensor_parallel(tmp_path: Path, in_forward: int, role: str) -> None:
-    """Nameless ranks sum 2^20 elements in each backward pass; few in forward ones are losses or statistics."""
+@pytest.mark.parametrize(
+    ("in_forward", "gather_first", "role"),
+    [(2**20, None, "tp"), (2**10, None, "dp"), (0, None, "dp"), (0, True, "dp"), (0, False, "fsdp_shard")],
+)
+def test_the_role_of_a_nameless_group(tmp_path: Path, in_forward: int, gather_first: bool | None, role: str) -> None:
+    """Ranks sum 2^20 elements in each backward pass; few in forward ones are losses or statistics. What they gather
+    before the optimizer's step are gradients, what they gather after it parameters."""
     scripts = [Script(), Script()]
     for script in scripts:
         for _ in script.steps(3):
@@ -31,7 +37,13 @@ def test_a_group_that_sums_activations_is_tensor_parallel(tmp_path: Path, in_for
                     if elements:
                         script.reduce(script.now_us + 100.0, elements)
                     script.synchronise()
-            script.host("Optimizer.step#SGD.step", 10.0)
+            if gather_first is not None:
+                script.reduce(script.now_us + 100.0, op="reduce_scatter")
+            for part in ("gather", UPDATE)[:: 1 if gather_first else -1]:
+                with script.frame(part, "user_annotation"):
+                    script.host("aten::add_", 10.0)
+                    if part == "gather" and gather_first is not None:
+                        script.reduce(script.now_us + 100.0, op="all_gather")
     assert loaded(scripts, tmp_path).job.groups["role"].tolist() == [role]
 
 

@@ -19,13 +19,15 @@ from ddprof.analyzers.job.whole_run.sampling import overlap, same_contents, shar
 from ddprof.finding_ids import TRAINING_SAME_DATA
 from ddprof.findings import Check, Evidence, Fix, Remark
 
+OF_A_STREAM = "_InfiniteConstantSampler"  # torch's for an iterable data set: it chooses nothing
+
 
 def detect(job: JobFacts) -> Iterator[Remark]:
     """Jobs of which every rank learns from the batches of one."""
     if len(job.ranks) < 2 or shares_replica(job):
         return
-    seen, loaders = overlap(job.ranks), [facts.sidecar.loader for facts in job.ranks]
-    samplers = [loader.sampler for loader in loaders if loader.sampler is not None]
+    seen = overlap(job.ranks)
+    samplers = [s for facts in job.ranks if (s := facts.sidecar.loader.sampler) is not None and s.name != OF_A_STREAM]
     equal = same_contents(job.ranks, whole=True)
     if seen is None:
         is_same, text = bool(equal) and not samplers, "the data set chooses the samples itself"

@@ -17,13 +17,13 @@ from ddprof.findings import Remark
 STEPS = 5
 
 
-def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] = (), role: str = "dp") -> Any:
+def job(*sidecars: dict[str, Any], sums: Sequence[int] = (), ops: Sequence[str] = ()) -> Any:
     """One rank per content of a sidecar; `sums`: bytes that all ranks sum in every step; `ops`: what they call too."""
     table = [(OP_CODE["all_reduce"], size) for size in sums] * STEPS + [(OP_CODE[op], 64) for op in ops]
     op, size_bytes = (np.array([row[part] for row in table], np.int64) for part in (0, 1))
     instances = {"op": op.astype(np.uint8), "group": np.zeros(len(table), np.int64), "size_bytes": size_bytes}
     ranks = tuple(SimpleNamespace(sidecar=sidecar_of(s), steps=[None] * STEPS) for s in sidecars)
-    groups, count = {"size": np.array([len(ranks)]), "role": [role]}, len(ranks)
+    groups, count = {"size": np.array([len(ranks)]), "role": ["dp"]}, len(ranks)
     ids = tuple(range(count))
     return SimpleNamespace(rank_ids=ids, ranks=ranks, world_size=count, groups=groups, instances=instances)
 
@@ -72,21 +72,6 @@ def test_epochs_in_the_same_order() -> None:
     assert remark.evidence[-1].text == "iterated at train.py:30 main()"
     (remark,) = said("set_epoch", job(passes(0), passes(1)))
     assert remark.summary.startswith("1 of 4 passes") and remark.ranks == (1,)
-
-
-def read(*prints: str | None, sharded: bool | None = False, first: int = 0) -> dict[str, Any]:
-    """A rank's first batch by its tensors, and 32 samples from `first` on; `sharded` None: of a stream."""
-    tensors = [{"shape": [8], "dtype": "int64", "fingerprint": each} for each in prints]
-    sampler = {} if sharded is None else {"sampler": {"class": "RandomSampler", "sharded": sharded}}
-    indices = [] if sharded is None else [*range(first, first + 32)]
-    return {"batch": {"tensors": tensors}, "dataloader": {"dataset": "Text", **sampler}, "sample_indices": indices}
-
-
-def test_ranks_that_train_on_the_same_samples() -> None:
-    for one in (read("ab", "cd"), read("ab", sharded=True), read("ab", sharded=None), read(None)):
-        (remark,) = said("same_data", job(one, one))
-        assert remark.summary.startswith("all 2 ranks train on the same samples") and remark.severity == "warning"
-    assert said("same_data", job(one, one, role="tp")) == []
 
 
 def trained(steps: int, last_us: int, **more: Any) -> dict[str, Any]:
@@ -153,12 +138,6 @@ WITHOUT_THE_MISTAKE: dict[str, tuple[list[dict[str, Any]], ...]] = {
         [{"batch_norms": norms(4)["batch_norms"]}] * 2,  # batches were not recorded
     ),
     "set_epoch": ([passes(0)] * 2, [passes(3, trains=False), {}]),
-    "same_data": (
-        [read("ab"), read("ab", first=32)],
-        [read("ab", "cd", sharded=None), read("ab", "ef", sharded=None)],  # positions are equal, tokens are not
-        *([read(one, sharded=True), read(other, sharded=True)] for one, other in (("ab", "cd"), (None, None))),
-        [read("ab")],
-    ),
     "unequal_data": (
         [trained(52, 520), trained(51, 510)],  # what is left of a division
         [trained(52, 520), trained(40, 520)],  # both end together: the first trains something else as well

@@ -13,37 +13,33 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.groups.channels import nameless_groups
 from ddprof.report.phrases import run_words
 
-UPDATE = "Optimizer.step#SGD.step"
-
 
 @pytest.mark.parametrize("name, roles", [("clean.ddp", "dp"), ("clean.fsdp", "fsdp_shard"), ("clean.tpdp", "dp tp")])
 def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: str) -> None:
     assert set(labelled(name).job.groups["role"].tolist()) == set(roles.split())
 
 
-@pytest.mark.parametrize(
-    ("in_forward", "gather_first", "role"),
-    [(2**20, None, "tp"), (2**10, None, "dp"), (0, None, "dp"), (0, True, "dp"), (0, False, "fsdp_shard")],
-)
-def test_the_role_of_a_nameless_group(tmp_path: Path, in_forward: int, gather_first: bool | None, role: str) -> None:
-    """Ranks sum 2^20 elements in each backward pass; few in forward ones are losses or statistics. What they gather
-    before the optimizer's step are gradients, what they gather after it parameters."""
+OF_GRADIENTS, OF_PARAMETERS = (0, "reduce_scatter all_gather update"), (0, "reduce_scatter update all_gather")
+ROLES = {(2**20, "update"): "tp", (2**10, "update"): "dp", (0, "update"): "dp"}  # losses or statistics are few bytes
+
+
+@pytest.mark.parametrize("done, role", [*ROLES.items(), (OF_GRADIENTS, "dp"), (OF_PARAMETERS, "fsdp_shard")])
+def test_the_role_of_a_nameless_group(tmp_path: Path, done: tuple[int, str], role: str) -> None:
+    """Ranks sum 2^20 elements in each backward pass, fewer or none in the forward pass; then do this."""
     scripts = [Script(), Script()]
     for script in scripts:
         for _ in script.steps(3):
-            for phase, elements in (("forward", in_forward), ("backward", 2**20)):
+            for phase, elements in (("forward", done[0]), ("backward", 2**20)):
                 with script.frame(f"ddprof::{phase}", "user_annotation"):
                     script.launch()
                     if elements:
                         script.reduce(script.now_us + 100.0, elements)
                     script.synchronise()
-            if gather_first is not None:
-                script.reduce(script.now_us + 100.0, op="reduce_scatter")
-            for part in ("gather", UPDATE)[:: 1 if gather_first else -1]:
-                with script.frame(part, "user_annotation"):
+            for name in done[1].split():
+                with script.frame("Optimizer.step#SGD.step" if name == "update" else "train", "user_annotation"):
                     script.host("aten::add_", 10.0)
-                    if part == "gather" and gather_first is not None:
-                        script.reduce(script.now_us + 100.0, op="all_gather")
+                    if name != "update":
+                        script.reduce(script.now_us + 100.0, op=name)
     assert loaded(scripts, tmp_path).job.groups["role"].tolist() == [role]
 
 

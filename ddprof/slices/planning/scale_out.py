@@ -91,7 +91,7 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
 
 
 def _rate_words(job: JobFacts, ratio: float) -> str:
-    """What a batch larger by `ratio` asks of the learning rate; "" where the run's is not known."""
+    """The learning rate for a batch larger by `ratio`, in words; "" where the run's is not known."""
     training = training_of(job)
     if not training.learning_rate:
         return ""

@@ -44,7 +44,7 @@ PACKAGES = [
     "matplotlib",
 ]
 TRACELENS, COMMIT = "https://github.com/AMD-AGI/TraceLens", "171dd747"
-LABELLED = ("--count", "80", "--seed", "770000")
+LABELLED = ("--count", "40", "--seed", "770000")
 RESULTS = HERE.parent / "results" / "peers.json"
 THRESHOLDS = (0.03, 0.05, 0.1, 0.15, 0.2, 0.3)
 _LATE = "late rank"

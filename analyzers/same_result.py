@@ -19,8 +19,10 @@ CONDITIONS: Mapping[Alters, str] = {
     Alters.VALUES: "Check first that loss, schedule and early stopping do not read these values",
     Alters.BUFFERS: "Check first that only rank 0 evaluates and saves, and that training reads no buffer that changes",
     Alters.SAMPLES: "Check first that the data set gives each worker samples of its own (get_worker_info)",
+    Alters.ZEROS: "Check first that each step gives every parameter a gradient: the optimizer skips one without",
     Alters.PARAMETERS: "Check first that no later pass leaves a parameter out, which would end the job",
     Alters.MEAN: "Check first that the script averages gradients over all ranks in every step, as DDP does",
+    Alters.EQUAL: "Check first that these are parameters that DDP updates, with nothing that a rank changes by itself",
     Alters.CHORE: "Check first that training does not need what this line does",
 }
 

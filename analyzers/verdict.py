@@ -16,8 +16,7 @@ from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
-from ddprof.finding_ids import INPUT_UNSHARDED
-from ddprof.findings import WARNING_SHARE, Abstention, Basis, Finding, culprit, severity, severity_of, told_gain
+from ddprof.findings import WARNING_SHARE, Abstention, Finding, culprit, severity, severity_of, told_gain
 from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us, names_ranks
 
@@ -39,7 +38,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
     if serious:
         top = serious[0]
         rule = catalogue().get(top.id)
-        others = _culprits(diagnosis.findings, measures, steps, top) + _samples(diagnosis)
+        others = _culprits(diagnosis.findings, measures, steps, top)
         sentence = _sentence(top, measures, steps) + others
         modest = severity_of(top, measures.step_us, steps.unprofiled_us) != "critical"
         least = MAINLY_COMPUTE if modest else MOSTLY_COMPUTE
@@ -54,11 +53,7 @@ def verdict(measures: Measures, diagnosis: Diagnosis, steps: Steps) -> Verdict:
     if spent is not None and spent.spent_us and plain.bound == "compute":
         plain = Verdict("compute", _capital(spent.reason))
     return Verdict(
-        plain.bound,
-        plain.headline
-        + _other_reading(measures)
-        + _culprits(diagnosis.findings, measures, steps, None)
-        + _samples(diagnosis),
+        plain.bound, plain.headline + _other_reading(measures) + _culprits(diagnosis.findings, measures, steps, None)
     )
 
 
@@ -81,14 +76,6 @@ def _culprits(findings: tuple[Finding, ...], measures: Measures, steps: Steps, t
     """Pointer to a further costly finding that names ranks, where the headline names none."""
     named = culprit(findings, measures.step_us, steps.unprofiled_us)
     return "" if named is None or named[1] is top else f"; finding {named[0]} names {format_ranks(named[1].ranks)}"
-
-
-def _samples(diagnosis: Diagnosis) -> str:
-    """Sentence on repeated samples: their price is 0, but of N ranks that read the same N - 1 work in vain."""
-    unsharded = next(
-        (f for f in diagnosis.findings if f.id == INPUT_UNSHARDED and f.basis == Basis.RECORDED.value), None
-    )
-    return f"; {unsharded.summary}" if unsharded else ""
 
 
 def _compute_share(measures: Measures) -> float:

@@ -71,8 +71,10 @@ class Alters(str, Enum):
     VALUES = "values"  # values of other ranks come less often
     BUFFERS = "buffers"  # buffers of the model are no longer sent from rank 0
     CHORE = "chore"  # a line of the script runs less often
+    ZEROS = "zeros"  # the optimizer leaves a parameter alone that has no gradient
     SAMPLES = "samples"  # a data set that draws its samples itself does so in several workers
     PARAMETERS = "parameters"  # every backward pass has to reach all parameters
+    EQUAL = "equal"  # values that ranks may hold apart are no longer sent or averaged
     MEAN = "mean"  # gradients are averaged by DistributedDataParallel in place of the script
 
 

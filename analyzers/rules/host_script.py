@@ -45,7 +45,7 @@ from ddprof.analyzers.job.script.beside import (
     times_called,
     times_seen,
 )
-from ddprof.analyzers.job.script.kinds import OTHER, LineKind, LineKinds
+from ddprof.analyzers.job.script.kinds import METRICS, OTHER, STATISTICS, ZEROING, LineKind, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
@@ -66,6 +66,8 @@ from ddprof.units import format_count, format_share, format_us
 from ddprof.whose import whose
 
 MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launch_bound
+# Effects of a kind's fix on training.
+_ALTERS = {OTHER: Alters.CHORE, STATISTICS: Alters.VALUES, METRICS: Alters.VALUES, ZEROING: Alters.ZEROS}
 OTHER_FACTOR = 2.0  # a rank that runs so much more than the typical one is late by it; as of a loader (input_starved)
 MAX_LINES = 3  # told one by one; a line of less than a tenth of the first is not told
 WITHOUT_FRAMES = "recorded without Python stacks: the script's own lines are unknown"
@@ -237,7 +239,7 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
         why=f"the training thread spends {format_us(line.time_ns / 1e3 / steps)} per step in it",
         source=kind.source,
         patch=kind.patch,
-        alters=Alters.CHORE if kind is OTHER else None,
+        alters=_ALTERS.get(kind),
     )
 
 

@@ -169,12 +169,14 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
         why = f"a step waits up to {format_us(waited_us)} for its batch; {why}"
-    arguments = execution_of(measures.job).loader_arguments
+    lives_on = not any(facts.sidecar.dataset_changed for facts in ranks)  # a worker, from one pass to the next
+    pins = execution_of(measures.job).loader_arguments
+    arguments = (", persistent_workers=True" if lives_on else "") + pins
     if _has_unknown_workers(measures, settings):
         return Fix(
             setting="num_workers",
             suggested="twice as many as now, up to the number of cores",
-            patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor={depth}, persistent_workers=True{arguments})",
+            patch=f"DataLoader(..., num_workers=2 * N, prefetch_factor={depth}{arguments})",
             why=why + "; the present number is not recorded",
             source="torch.utils.data.DataLoader documentation",
             alters=Alters.SAMPLES,
@@ -192,15 +194,15 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             why=why,
             source="timed inside the loader by ddprof",
         )
-    pinned = (("pin_memory", True),) if arguments else ()
+    more = (*((("persistent_workers", True),) if lives_on else ()), *((("pin_memory", True),) if pins else ()))
     return Fix(
         setting="num_workers",
         current=text(workers),
         suggested=str(suggested),
-        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor={depth}, persistent_workers=True{arguments})",
+        patch=f"DataLoader(..., num_workers={suggested}, prefetch_factor={depth}{arguments})",
         why=why,
         source="torch.utils.data.DataLoader documentation",
-        applies=(("num_workers", suggested), ("prefetch_factor", depth), ("persistent_workers", True), *pinned),
+        applies=(("num_workers", suggested), ("prefetch_factor", depth), *more),
         alters=Alters.SAMPLES,
     )
 

@@ -4,7 +4,8 @@ What it detects: the capture saw ranks ask for the same samples within one epoch
 sampler that does not split the data over the ranks is told, too.
 Why it costs: every rank repeats the others' samples, so that N ranks train as fast as one. With shards of unequal
 length the last steps wait for ranks that have no data left.
-How the gain is priced: not as step time, which stays the same, but as work done twice. Severity is therefore "info".
+How the gain is priced: not as step time, which stays the same, but as work done twice: severity "info". Where all
+samples are the same, `training.same_data` says so above the headline.
 How to fix: DistributedSampler with set_epoch, drop_last; split iterable data sets by rank and worker.
 Limits: only ddprof's own capture records samples. Equal indices mean equal samples only where the ranks share one data
 set: the contents of the first batches are compared, and where they differ nothing is said. Ranks of tensor, pipeline

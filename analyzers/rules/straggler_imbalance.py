@@ -392,6 +392,7 @@ def _elsewhere(numbers: tuple[int, ...]) -> Fix:
         suggested="share it over all ranks (evaluation, generation, metrics), run it beside training, or less often",
         why="the other ranks wait for it in the next collective",
         source="PyTorch DistributedDataParallel documentation: work on one rank",
+        alters=Alters.CHORE,
     )
 
 

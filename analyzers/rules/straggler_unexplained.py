@@ -34,7 +34,18 @@ from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
 from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
-from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import (
+    CRITICAL_SHARE,
+    WARNING_SHARE,
+    Abstention,
+    Alters,
+    Basis,
+    Candidate,
+    Change,
+    Evidence,
+    Fix,
+    Rule,
+)
 from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
@@ -263,6 +274,7 @@ def _on_all(line: str) -> Fix:
         suggested="the same for all ranks in every step, or less often",
         why="the longest rank of each step is waited for",
         source="OSDI'25 section 5.3",
+        alters=Alters.CHORE,
     )
 
 

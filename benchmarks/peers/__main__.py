@@ -1,16 +1,14 @@
 """ddprof, HTA, TraceLens and a plain script over the same labelled runs, in one sitting.
 
-    python -m venv /tmp/peers && /tmp/peers/bin/pip install HolisticTraceAnalysis==0.5.0 'pandas==2.3.*' \\
-        tqdm openpyxl tabulate orjson PyYAML matplotlib
-    git clone https://github.com/AMD-AGI/TraceLens /tmp/TraceLens
-    python benchmarks/oracle/generate.py /tmp/labelled --count 80 --seed 770000
-    python -m benchmarks.peers /tmp/labelled --python /tmp/peers/bin/python --tracelens /tmp/TraceLens
+    python -m benchmarks.peers
 
-The package `tracelens` of PyPI is another project. One question that each can be asked: which rank is late, or else
-which side of the step to look at: communication, the host side (loader, launching, checkpoints, garbage), the device.
-A peer's tables give figures, no answer. They are read in its favour: a rank is late where the others spend a share T
-more on waiting, else the larger side above T is named, else the run is healthy; T is, for each peer, the one of
-THRESHOLDS with which it is right most often. ddprof's answer is its first finding above "info", whatever it finds.
+The first run makes what it needs in build/peers, which is used again: an environment with HTA, a checkout of
+TraceLens (the package `tracelens` of PyPI is another project) and the labelled runs. One question that each can be
+asked: which rank is late, or else which side of the step to look at: communication, the host side (loader, launching,
+checkpoints, garbage), the device. A peer's tables give figures, no answer. They are read in its favour: a rank is
+late where the others spend a share T more on waiting, else the larger side above T is named, else the run is healthy;
+T is, for each peer, the one of THRESHOLDS with which it is right most often. ddprof's answer is its first finding
+above "info", whatever it finds.
 """
 
 from __future__ import annotations
@@ -19,6 +17,8 @@ import argparse
 import importlib.metadata
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -28,10 +28,23 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+MADE = HERE.parents[1] / "build" / "peers"
 sys.path.insert(0, str(HERE.parent))  # benchmarks/ is no installed package
 
 from process_tree import Cost, machine, measure  # noqa: E402
 
+PACKAGES = [
+    "HolisticTraceAnalysis==0.5.0",
+    "pandas==2.3.*",
+    "tqdm",
+    "openpyxl",
+    "tabulate",
+    "orjson",
+    "PyYAML",
+    "matplotlib",
+]
+TRACELENS, COMMIT = "https://github.com/AMD-AGI/TraceLens", "171dd747"
+LABELLED = ("--count", "40", "--seed", "770000")
 RESULTS = HERE.parent / "results" / "peers.json"
 THRESHOLDS = (0.03, 0.05, 0.1, 0.15, 0.2, 0.3)
 _LATE = "late rank"
@@ -130,6 +143,27 @@ def commands(python: str, tracelens: str) -> dict[str, tuple[list[str], dict[str
     }
 
 
+def prepare() -> None:
+    """Make what is missing below MADE; each step's folder appears when it is whole."""
+    checkout = ["git", "-C", "{}", "checkout", "-q"]
+    steps = {
+        "python": ([sys.executable, "-m", "venv", "{}"], ["{}/bin/python", "-m", "pip", "install", "-q", *PACKAGES]),
+        "TraceLens": (
+            ["git", "clone", "-q", "-n", "--filter=blob:none", TRACELENS, "{}"],
+            [*checkout, COMMIT, "--", "TraceLens"],
+        ),
+        "labelled": ([sys.executable, str(HERE.parent / "oracle" / "generate.py"), "{}", *LABELLED],),
+    }
+    MADE.mkdir(parents=True, exist_ok=True)
+    for name, calls in steps.items():
+        done = MADE / f"{name}.done"
+        if not done.exists():
+            shutil.rmtree(MADE / name, ignore_errors=True)
+            for call in calls:
+                subprocess.run([part.format(MADE / name) for part in call], check=True)
+            done.touch()
+
+
 def table(rows: Iterable[Row]) -> str:
     """The rows as Markdown, as they stand in docs/comparison.md."""
     lines = [
@@ -147,15 +181,13 @@ def table(rows: Iterable[Row]) -> str:
 def main() -> None:
     """Run every tool on every run, in turn, write the result and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--python", required=True, help="interpreter of the environment that holds HTA")
-    parser.add_argument("--tracelens", default="", help="checkout of TraceLens")
-    options = parser.parse_args()
-    places = sorted(options.folder.rglob("label.json"))
+    parser.parse_args()
+    prepare()
+    places = sorted((MADE / "labelled").rglob("label.json"))
     labels = [json.loads(place.read_text()) for place in places]
     costs: dict[str, list[Cost]] = {}
     for place in places:
-        for tool, (command, environment) in commands(options.python, options.tracelens).items():
+        for tool, (command, environment) in commands(str(MADE / "python/bin/python"), str(MADE / "TraceLens")).items():
             costs.setdefault(tool, []).append(measure([*command, str(place.parent / "traces")], environment))
     rows = []
     for tool, each in costs.items():

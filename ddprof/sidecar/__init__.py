@@ -350,6 +350,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     gradients: tuple[OptimizerGradients, ...] = ()
     sampler_passes: tuple[ShuffledPasses, ...] = ()
     loader_passes: Whole | None = None  # begun by the training, over all its loaders
+    dataset_changed: bool | None = None  # by the training process, between two passes over its loader
     applied: tuple[SettingOutcome, ...] = ()
     made: tuple[MadeLine, ...] = ()
     fetching: TimedFetches | None = None

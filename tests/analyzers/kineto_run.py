@@ -68,11 +68,11 @@ class Script:
         self._run(name, "gpu_memcpy", start, dur_us, {**ids, "bytes": size_bytes})
         self.now_us = self.free_us + 3
 
-    def reduce(self, until_us: float, elements: int = 2**20, ranks: int = 2) -> None:
-        """An all-reduce launched now, on the stream of the kernels, that ends at `until_us`."""
+    def reduce(self, until_us: float, elements: int = 2**20, ranks: int = 2, op: str = "allreduce") -> None:
+        """An all-reduce, or another collective, launched now, on the stream of the kernels, that ends at `until_us`."""
         ids, start = self._next_ids(), max(self.free_us, self.now_us + 5)
         self.add("cudaLaunchKernelExC", "cuda_runtime", self.now_us, 4.0, 1, ids)
-        described = {"Collective name": "allreduce", "Process Group Name": "0", "Group size": ranks, "dtype": "Float"}
+        described = {"Collective name": op, "Process Group Name": "0", "Group size": ranks, "dtype": "Float"}
         sized = {"In msg nelems": elements, "Out msg nelems": elements, "Process Group Ranks": str(list(range(ranks)))}
         name, args = "ncclDevKernel_AllReduce_Sum_f32_RING_LL", {**ids, **described, **sized}
         self._run(name, "kernel", start, until_us - start, args)

@@ -175,9 +175,11 @@ def groups_table(
     )
     sizes = group_sizes(keys, ranks).tolist()
     named = [role_by_name(described.get(key, "")) or role_by_name(key[1]) for key in keys]
-    sums = np.zeros(len(keys), bool) if all(named) or not trains else _sums_activations(ranks, ids, len(keys))
+    sums = in_steps = np.zeros(len(keys), bool)
+    if trains and not all(named):
+        sums, in_steps = _sums_activations(ranks, ids, len(keys)), _sums_in_steps(ranks, ids, len(keys))
     roles = [
-        name or _role(used[i], size, world_size, trains, bool(sums[i]), has_stages)
+        name or _role(used[i], size, world_size, trains, bool(sums[i]), bool(in_steps[i]), has_stages)
         for i, (name, size) in enumerate(zip(named, sizes, strict=True))
     ]
     return GROUPS.table(
@@ -232,15 +234,43 @@ def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], gro
     return in_forward > ACTIVATIONS * everywhere
 
 
+def _sums_in_steps(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups: int) -> Array:
+    """True for each group most of whose all-gathers come between the backward pass and the optimizer: what they gather
+    are summed gradients, as of an all-reduce in steps (inside the host, across hosts), and no parameters.
+    """
+    between, everywhere = np.zeros(groups), np.zeros(groups)
+    for facts, column in zip(ranks, ids, strict=True):
+        gathers = facts.comms["op"] == OP_CODE["all_gather"]
+        at_ns = issued_ns(facts.comms)[gathers]
+        forward, backward, update = (facts.phase_time(p) for p in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+        if not all(len(times[0]) for times in (forward, backward, update)):
+            continue
+        never = np.iinfo(np.int64).max
+        last_ns = np.append(backward[1], -1)[np.searchsorted(backward[1], at_ns, side="right") - 1]
+        next_ns = [np.append(start, never)[np.searchsorted(start, at_ns)] for start, _ in (forward, backward, update)]
+        updated = np.searchsorted(update[0], last_ns) < np.searchsorted(update[0], at_ns)
+        is_free = (last_ns >= 0) & ~updated & (next_ns[2] < np.minimum(next_ns[0], next_ns[1]))
+        is_free &= ~intervals.contains(intervals.merge(forward, backward), at_ns)
+        everywhere += np.bincount(column[gathers], minlength=groups)
+        between += np.bincount(column[gathers][is_free], minlength=groups)
+    return between > 0.5 * everywhere
+
+
 def _role(
-    used: Counter[str], size: int, world_size: int, trains: bool, sums_activations: bool, has_stages: bool
+    used: Counter[str],
+    size: int,
+    world_size: int,
+    trains: bool,
+    sums_activations: bool,
+    sums_in_steps: bool,
+    has_stages: bool,
 ) -> str:
     """The parallelism of a group by its use."""
     if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
         return "pp" if has_stages else ""
     if sums_activations:
         return "tp"
-    if used["all_gather"] and used["reduce_scatter"] and trains:
+    if used["all_gather"] and used["reduce_scatter"] and trains and not sums_in_steps:
         return "fsdp_shard"
     if used["all_to_all"] > used["all_reduce"]:
         return "ep"

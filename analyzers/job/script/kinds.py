@@ -37,12 +37,12 @@ class LineKind(Struct, frozen=True):
     keeps_one: bool = False
 
 
-AVERAGE = LineKind(
-    "a moving average, tensor by tensor",
-    "update all tensors in one call",
+ARITHMETIC = LineKind(
+    "arithmetic, tensor by tensor",
+    "one call for all tensors per operation",
     "torch._foreach_lerp_(averaged, list(model.parameters()), 1 - decay)"
-    "  # or swa_utils.AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))",
-    "torch.optim.swa_utils documentation (get_ema_multi_avg_fn)",
+    "  # a moving average; for others _foreach_add_, _foreach_mul_, ...",
+    "torch.optim documentation (foreach)",
     keeps_one=True,
 )
 UPDATE = LineKind(
@@ -124,7 +124,7 @@ _ZEROES = re.compile(r"^aten::(?:zero_|fill_|_foreach_zero_)$")
 _AT_ONCE = re.compile(r"^aten::_(?:foreach|fused)_")
 # Where neither says it: by the words in the names of functions. The first that matches holds.
 _NAMES = (
-    (re.compile(r"(^|_)ema(_|\b)|moving_?average|polyak|target_net|soft_update", re.I), AVERAGE),
+    (re.compile(r"(^|_)ema(_|\b)|moving_?average|polyak|target_net|soft_update", re.I), ARITHMETIC),
     (re.compile(r"clip_grad|grad_?norm", re.I), CLIP),
     (re.compile(r"zero_?grad", re.I), ZEROING),
     (re.compile(r"statistic|histogram|param_?norm|weight_?norm|(^|_)stats?(_|\b)|monitor", re.I), STATISTICS),
@@ -235,7 +235,7 @@ class LineKinds:
             return STATISTICS
         if share(_POINTWISE, count) > MOST:
             in_optimizer = time_ns[self._operators["in_optimizer"][rows].astype(bool)].sum() > MOST * time_ns.sum()
-            return UPDATE if in_optimizer or not self._optimizes else AVERAGE
+            return UPDATE if in_optimizer or not self._optimizes else ARITHMETIC
         return None
 
     def _by_torch(self) -> Array:

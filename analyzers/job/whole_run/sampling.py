@@ -57,15 +57,16 @@ def overlap(ranks: Sequence[RankFacts]) -> Overlap | None:
     return Overlap(tuple(recorded), shared / pairs, fewest, in_step, equal)
 
 
-def same_contents(ranks: Sequence[RankFacts]) -> bool | None:
+def same_contents(ranks: Sequence[RankFacts], whole: bool = False) -> bool | None:
     """True where the first batches of all ranks contain an equal tensor; None where a rank has no fingerprints.
 
-    One equal tensor is enough: inputs may be augmented at random, labels are not.
+    One equal tensor is enough, unless the batches are to be equal as a `whole`: inputs may be augmented at random,
+    labels are not; but positions of tokens are equal in any batch.
     """
     prints = [{(i, t.fingerprint) for i, t in enumerate(f.sidecar.batch.tensors) if t.fingerprint} for f in ranks]
     if len(prints) < 2 or not all(prints):
         return None
-    return bool(set.intersection(*prints))
+    return all(each == prints[0] for each in prints) if whole else bool(set.intersection(*prints))
 
 
 def fed_elements(ranks: Sequence[RankFacts], is_traced: bool = True) -> Array | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -36,6 +37,14 @@ PERSISTENT_FIX = Fix(
     applies=(("persistent_workers", True),),
     why="persistent workers keep their data set and prefetch the first batches of an epoch",
     source="torch.utils.data.DataLoader documentation",
+)
+SHARED_FIX = replace(
+    PERSISTENT_FIX,
+    suggested="True, with what the script changes in the data set in shared memory",
+    patch="self.epoch = torch.tensor(0).share_memory_()  # in the data set; dataset.epoch.fill_(epoch) in the loop\n"
+    "DataLoader(..., persistent_workers=True)",
+    applies=(),
+    why="the script changes its data set between epochs; workers that live on see that in shared memory alone",
 )
 ITERATOR_FIX = Fix(
     setting="iterator of the data loader",
@@ -95,7 +104,8 @@ def started_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candida
     in_loader = sum(step.data_ns or 0 for step in steps) / max(1, sum(step.length_ns or 0 for step in steps))
     if starts.share < in_loader / 2:
         return None
-    words, fix = "the loader's workers are restarted every epoch:", PERSISTENT_FIX
+    fix = SHARED_FIX if any(facts.sidecar.dataset_changed for facts in ranks) else PERSISTENT_FIX
+    words = "the loader's workers are restarted every epoch:"
     if not sidecar.loader.num_workers:
         line = drawing_line([ranks[starts.position]])
         words = f"the data loader starts anew every epoch{f', in {line}' if line else ''}:"

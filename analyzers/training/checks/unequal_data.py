@@ -14,6 +14,7 @@ Sources: torch.distributed.algorithms.Join documentation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import median
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.sampling import MIN_SHARE
@@ -67,9 +68,12 @@ def _failed(sidecar: Sidecar) -> bool:
 
 
 def _ended_before(short: Sidecar, longest: Sidecar) -> bool:
-    """True where the rank with the most steps began several after another rank's last one ended."""
-    last_ns = max((step.end_ns for step in short.steps if step.end_ns is not None), default=None)
+    """True where the rank with the most steps began several after another rank's last one, of the usual length: in
+    that one it may have waited for the others, as `Join` does.
+    """
+    timed = [(step.start_ns, ns) for step in short.steps if step.start_ns is not None and (ns := step.length_ns)]
     begun = [step.start_ns for step in longest.steps if step.start_ns is not None]
+    last_ns = max(timed)[0] + median(ns for _, ns in timed) if timed else None
     return last_ns is not None and sum(start_ns > last_ns for start_ns in begun) > MOST_ALIKE
 
 

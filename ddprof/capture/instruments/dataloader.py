@@ -39,14 +39,14 @@ class DataLoading(Instrumentor):
         self._last: int | None = None  # number of the loader of the latest batch
         self._trains: int | None = None  # number of the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
-        self._passes = SamplerPasses()
+        self._passes, self._datasets = SamplerPasses(), DatasetStates()
         self._begun = 0  # passes of the training over its loaders
         self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
         iterate: Any = source.DataLoader.__iter__
         begins = hub.guard.wrap(self._begins)
         saw_batch = hub.guard.wrap_hook(self.saw_batch)
-        pass_ends = hub.guard.wrap(self._passes.ends)
+        pass_ends, datasets_end = hub.guard.wrap(self._passes.ends), hub.guard.wrap(self._datasets.ends)
         begin, end, unmarked = hub.begin, hub.end, hub.unmarked
         learns = sys.modules["torch"].is_grad_enabled
 
@@ -60,6 +60,7 @@ class DataLoading(Instrumentor):
                 batch = fetch(iterator)
             except StopIteration:
                 pass_ends(iterator)
+                datasets_end(iterator)
                 raise
             finally:
                 end(DATA, token)
@@ -98,12 +99,14 @@ class DataLoading(Instrumentor):
             "sample_indices": first if self._trains is None else self._indices.get(self._trains, []),
             "sampler_passes": self._passes.recorded(self._trains),
             "loader_passes": self._begun,
+            "dataset_changed": self._datasets.changed(self._trains),
         }
 
     def _begins(self, loader: Any) -> None:
         """Handle the beginning of a pass over a loader."""
         number = self.hub.observed.saw_loader(loader)
         self._passes.begins(loader, number)
+        self._datasets.begins(loader, number)
         sampler = id(getattr(loader, "_index_sampler", None))
         self._wanted.discard(sampler)
         if number is None:
@@ -215,6 +218,8 @@ def _fingerprint(tensor: Any) -> str | None:
 
 
 _MAX_SAMPLERS = 16
+_MAX_NESTING, _MAX_ATTRIBUTES = 4, 64  # of data sets in data sets; of a data set, whose state is compared
+_PLAIN = (int, float, str, type(None))
 
 
 class _Passes:
@@ -279,6 +284,45 @@ class SamplerPasses:
             }
             for passes in self._passes.values()
         ]
+
+
+class DatasetStates:
+    """Data sets that the training process itself changes between two passes: workers that live on keep the old copy."""
+
+    def __init__(self) -> None:
+        self._state: dict[int, Any] = {}  # by id of the data set
+        self._changed: set[int] = set()
+        self._of: dict[int, int] = {}  # loader's number -> id of its data set
+
+    def begins(self, loader: Any, number: int | None) -> None:
+        """Handle the beginning of a pass over a loader, with its number."""
+        dataset = getattr(loader, "dataset", None)
+        state, last = _state(dataset), self._state.get(id(dataset))
+        if last is not None and last != state:
+            self._changed.add(id(dataset))
+        if number is not None:
+            self._of[number] = id(dataset)
+            self._state[id(dataset)] = state
+
+    def ends(self, iterator: Any) -> None:
+        """Handle a loader's last batch: what making batches has changed is no change between passes."""
+        dataset = getattr(iterator, "_dataset", None)
+        if id(dataset) in self._state:
+            self._state[id(dataset)] = _state(dataset)
+
+    def changed(self, number: int | None) -> bool:
+        """True where the data set of a loader was changed between passes."""
+        return self._of.get(-1 if number is None else number) in self._changed
+
+
+def _state(dataset: Any) -> list[Any]:
+    """Attributes of a data set and of those inside it: plain values, and the identity of others."""
+    state: list[Any] = []
+    for _ in range(_MAX_NESTING):
+        held = list(getattr(dataset, "__dict__", {}).items())[:_MAX_ATTRIBUTES]
+        state.append([(name, value if isinstance(value, _PLAIN) else id(value)) for name, value in held])
+        dataset = getattr(dataset, "dataset", None)
+    return state
 
 
 def _is_shuffled_by_epoch(sampler: Any) -> bool:

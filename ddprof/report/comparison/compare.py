@@ -256,10 +256,15 @@ def batch_words(before: Report, after: Report) -> str:
     return f"{words}; {_rate_words(rates[0], rates[1], ratio, first.optimizer)}"
 
 
+def scaled_rate(rate: float, ratio: float, optimizer: str) -> tuple[float, str]:
+    """The usual learning rate for a batch larger by `ratio`, and the rule that gives it, in words."""
+    if any(name in optimizer.lower() for name in _ADAPTIVE):
+        return rate * math.sqrt(ratio), f"by the square root rule ({_ROOT})"
+    return rate * ratio, f"by the linear rule ({_LINEAR}, with a warm-up)"
+
+
 def _rate_words(old: float, new: float, ratio: float, optimizer: str) -> str:
-    adaptive = any(name in optimizer.lower() for name in _ADAPTIVE)
-    usual = old * (math.sqrt(ratio) if adaptive else ratio)
-    rule = f"by the square root rule ({_ROOT})" if adaptive else f"by the linear rule ({_LINEAR}, with a warm-up)"
+    usual, rule = scaled_rate(old, ratio, optimizer)
     rates = f"the learning rate stayed {old:g}" if new == old else f"the learning rate went from {old:g} to {new:g}"
     if math.isclose(new, usual, rel_tol=_EQUAL):
         return f"{rates}, as {rule}"

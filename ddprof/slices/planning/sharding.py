@@ -20,14 +20,17 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve, transfer_curve
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve, gradient_traffic, reductions
 from ddprof.analyzers.replay.price import Pricer
+from ddprof.analyzers.summarise import training_of
 from ddprof.analyzers.trust.believed import of_step
 from ddprof.errors import NoUsableInput
 from ddprof.findings import Change
 from ddprof.model import element_bytes
+from ddprof.report.comparison.compare import scaled_rate
 from ddprof.slices.planning.layout import USABLE
 from ddprof.units import MIB, format_share
 
@@ -290,11 +293,23 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
         per_node=per_node,
         node_factor=node_factor,
         assumptions=(
-            "every rank keeps its batch (weak scaling) and its loader keeps up",
+            "every rank keeps its batch (weak scaling) and its loader keeps up"
+            + _rate_words(measures.job, max(worlds) / now),
             f"a call's latency grows with log(ranks); it is {format_share(latency)} of a typical call here",
             f"links between nodes are {node_factor:g} times slower than this run's; {per_node} ranks per node",
             f"a rank's own work varies by {jitter_us / 1e3:.2g} ms from step to step, independently of the others",
         ),
+    )
+
+
+def _rate_words(job: JobFacts, ratio: float) -> str:
+    """The learning rate for a batch larger by `ratio`, in words; "" where the run's is not known."""
+    training = training_of(job)
+    if not training.learning_rate:
+        return ""
+    usual, rule = scaled_rate(training.learning_rate, ratio, training.optimizer)
+    return (
+        f"; of {ratio:g} times the samples per step the learning rate {training.learning_rate:g} is {usual:.3g} {rule}"
     )
 
 

@@ -9,6 +9,7 @@ from labelled_runs import Labelled, abstains, candidate
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.training.catalogue import remarks
 from ddprof.findings import Basis
 
 ID = "input.unsharded"
@@ -38,7 +39,7 @@ def captured(
         if indices is not None:
             sidecar["sample_indices"] = indices[position]
         if prints is not None:
-            sidecar["batch"] = {"tensors": [{**LABELS, "fingerprint": prints[position]}]}
+            sidecar["batch"] = {"tensors": [{**LABELS, "fingerprint": each} for each in prints[position].split()]}
         sidecars.append(sidecar)
     return with_sidecars(run, *sidecars)
 
@@ -50,11 +51,14 @@ def captured(
         ({"indices": DRAWN, "sharded": False}, "whole data set", Basis.DEDUCED),
         ({"sharded": False}, "same samples", Basis.RECORDED),  # a sampler that does not shard is enough
         ({"prints": ["aa"] * 4, "sampler": STREAM}, "same stream", Basis.RECORDED),
+        ({"prints": [f"aa {own}" for own in "bcde"], "sampler": STREAM}, "same stream", Basis.RECORDED),  # positions
         ({"indices": SHARDS, "sharded": True, "batches": (100, 100, 100, 101)}, "rank 3 has 101", Basis.RECORDED),
     ],
 )
 def test_what_ranks_without_shards_leave(healthy: Labelled, recorded: dict[str, Any], words: str, basis: Basis) -> None:
-    found = candidate(ID, captured(healthy, **recorded))
+    measures = captured(healthy, **recorded)
+    found = candidate(ID, measures)
+    assert bool(remarks(measures.job)) == (recorded.get("prints") == ["aa"] * 4)  # surely the same: in doubt no remark
     assert words in found.summary and found.basis is basis
     assert words != "same samples" or found.fixes[0].suggested == "DistributedSampler"
 
@@ -79,7 +83,8 @@ def test_a_sampler_that_does_not_shard_is_named_with_rank(healthy: Labelled, ind
     ids=["even", "padded", "stream"],
 )
 def test_shards_are_healthy(healthy: Labelled, recorded: dict[str, Any]) -> None:
-    assert list(catalogue()[ID].detect(captured(healthy, **recorded))) == []
+    measures = captured(healthy, **recorded)
+    assert (*catalogue()[ID].detect(measures), *remarks(measures.job)) == ()
 
 
 @pytest.mark.parametrize(
@@ -91,4 +96,5 @@ def test_shards_are_healthy(healthy: Labelled, recorded: dict[str, Any]) -> None
     ],
 )
 def test_abstains_where_samples_do_not_compare(healthy: Labelled, recorded: dict[str, Any] | None, reason: str) -> None:
-    assert reason in abstains(ID, healthy.measures if recorded is None else captured(healthy, **recorded))
+    measures = healthy.measures if recorded is None else captured(healthy, **recorded)
+    assert reason in abstains(ID, measures) and remarks(measures.job) == ()

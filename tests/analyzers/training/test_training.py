@@ -82,7 +82,10 @@ def trained(steps: int, last_us: int, **more: Any) -> dict[str, Any]:
 
 
 def test_ranks_that_run_out_of_data() -> None:
-    (remark,) = said("unequal_data", job(trained(52, 520), trained(40, 400)))
+    short = trained(40, 400)
+    (remark,) = said("unequal_data", job(trained(52, 520), short))
+    short["steps"][-1]["end_ns"] = 520_000  # its last step lasts until the others have ended
+    assert said("unequal_data", job(trained(52, 520), short)) == [remark]
     assert remark.summary == "rank 1 trained on less data: 40 steps, others up to 52"
     assert (remark.ranks, remark.severity) == ((1,), "warning")
 

@@ -147,7 +147,7 @@ _WORDS: dict[str, tuple[str, MakeFix]] = {
     ),
     METRICS: ("every step calls {it.op} between its passes, likely for metrics{it.where}", fixes.metrics),
     PARAMETERS: (
-        "every step sends or averages parameters{size} that are equal on all ranks{it.where}",
+        "every step sends or averages likely the model's parameters{size}, which stay equal without{it.where}",
         fixes.parameters,
     ),
     NORMS: (

@@ -80,7 +80,7 @@ def parameters(measures: Measures, _: int) -> Fix:
         suggested="not at all, or once in many steps as a check",
         why="DistributedDataParallel sends the parameters once and reduces gradients: replicas stay equal",
         source="PyTorch DDP (VLDB'20)",
-        alters=Alters.CHORE,
+        alters=Alters.EQUAL,
     )
 
 

@@ -10,7 +10,7 @@ from ddprof.analyzers.job.script.alone import MOST_SHARE, Alone
 from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
 from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
-from ddprof.findings import Candidate, Evidence, Fix
+from ddprof.findings import Alters, Candidate, Evidence, Fix
 from ddprof.units import format_share, format_us
 
 _GUESSES = (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED, STRAGGLER_IMBALANCE)
@@ -120,4 +120,5 @@ def _fix(line: Alone, rank: int) -> Fix:
         why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers "
         f"{'' if is_alone else 'at most '}{format_us(line.peers_us)}",
         source="OSDI'25 section 5",
+        alters=Alters.CHORE,
     )

@@ -19,19 +19,27 @@ def test_groups_that_say_what_they_are_for(labelled: Runs, name: str, roles: str
     assert set(labelled(name).job.groups["role"].tolist()) == set(roles.split())
 
 
-@pytest.mark.parametrize(("in_forward", "role"), [(2**20, "tp"), (2**10, "dp"), (0, "dp")])
-def test_a_group_that_sums_activations_is_tensor_parallel(tmp_path: Path, in_forward: int, role: str) -> None:
-    """Nameless ranks sum 2^20 elements in each backward pass; few in forward ones are losses or statistics."""
+OF_GRADIENTS, OF_PARAMETERS = (0, "reduce_scatter all_gather update"), (0, "reduce_scatter update all_gather")
+ROLES = {(2**20, "update"): "tp", (2**10, "update"): "dp", (0, "update"): "dp"}  # losses or statistics are few bytes
+
+
+@pytest.mark.parametrize("done, role", [*ROLES.items(), (OF_GRADIENTS, "dp"), (OF_PARAMETERS, "fsdp_shard")])
+def test_the_role_of_a_nameless_group(tmp_path: Path, done: tuple[int, str], role: str) -> None:
+    """Ranks sum 2^20 elements in each backward pass, fewer or none in the forward pass; then do this."""
     scripts = [Script(), Script()]
     for script in scripts:
         for _ in script.steps(3):
-            for phase, elements in (("forward", in_forward), ("backward", 2**20)):
+            for phase, elements in (("forward", done[0]), ("backward", 2**20)):
                 with script.frame(f"ddprof::{phase}", "user_annotation"):
                     script.launch()
                     if elements:
                         script.reduce(script.now_us + 100.0, elements)
                     script.synchronise()
-            script.host("Optimizer.step#SGD.step", 10.0)
+            for name in done[1].split():
+                with script.frame("Optimizer.step#SGD.step" if name == "update" else "train", "user_annotation"):
+                    script.host("aten::add_", 10.0)
+                    if name != "update":
+                        script.reduce(script.now_us + 100.0, op=name)
     assert loaded(scripts, tmp_path).job.groups["role"].tolist() == [role]
 
 

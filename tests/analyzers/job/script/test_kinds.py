@@ -57,7 +57,7 @@ def kind(facts: RankFacts) -> tuple[kinds.LineKind, float] | None:
 @pytest.mark.parametrize(
     ("chore", "expected"),
     [
-        (calls("mul", "mul", "add", count=40), kinds.AVERAGE),
+        (calls("mul", "mul", "add", count=40), kinds.ARITHMETIC),
         (calls("linalg_vector_norm", "gt", "is_nonzero", "mul_", count=40), kinds.CLIP),
         (calls("linalg_vector_norm", "mul_", count=80, inside="torch/nn/utils/clip_grad.py(100): clip"), kinds.CLIP),
         (calls("mean", "item", "std", "item", count=40), kinds.STATISTICS),

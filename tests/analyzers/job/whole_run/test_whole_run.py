@@ -73,6 +73,8 @@ def said(folder: Path, *sidecars: Sidecar, rule: str = "input.starved") -> list[
 def test_workers_that_are_made_again_are_kept(tmp_path: Path, rule: str, other: bool, late: tuple[int, ...]) -> None:
     (candidate,) = said(tmp_path, recorded(), recorded(start_ns=START_NS if other else 0), rule=rule)
     assert [fix.setting for fix in candidate.fixes] == ["persistent_workers"] and candidate.ranks == late
+    (changed,) = said(tmp_path, structs.replace(recorded(), dataset_changed=True))  # each epoch has other samples
+    assert [bool(fix.applies) for fix in (*candidate.fixes, *changed.fixes)] == [True, False]
     share = START_NS / (EPOCH * (STEP_NS + FETCH_NS) + START_NS)
     assert candidate.lost_us == pytest.approx(share * 20_500.0, rel=0.2)
 

@@ -10,13 +10,11 @@ import pytest
 
 from ddprof.capture.describe.observed import Observed
 from ddprof.capture.guard import Guard
-from ddprof.capture.instruments.dataloader import SamplerPasses
+from ddprof.capture.instruments.dataloader import DatasetStates, SamplerPasses
 from ddprof.capture.instruments.training.gradient_use import _FOLLOWED_STEPS, GradientUse
 from ddprof.capture.instruments.training.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
 
 pytestmark = pytest.mark.torch
-
-
 torch: Any = pytest.importorskip("torch")
 
 
@@ -62,14 +60,22 @@ def test_an_epoch_repeats_the_one_before_without_set_epoch_alone() -> None:
     followed.epoch(batches=1)
     followed.epoch()
     assert followed.repeated() == [0]
-
-
-def test_orders_that_set_epoch_does_not_decide_are_not_followed() -> None:
+    # Orders that set_epoch does not decide.
     usual = torch.utils.data.distributed.DistributedSampler
     of_its_own = type("Own", (usual,), {"__iter__": lambda sampler: iter([0, 1])})
     for followed in (Followed(shuffle=False), Followed(of_its_own)):
         followed.epochs(None, None, None)
         assert followed.passes.recorded(None) == []
+
+
+def test_a_data_set_is_changed_where_the_loop_does_so_between_passes() -> None:
+    data, states = SimpleNamespace(dataset=SimpleNamespace(epoch=0), read=0), DatasetStates()
+    for epoch, is_changed in ((0, False), (0, False), (1, True)):
+        data.dataset.epoch = epoch
+        states.begins(SimpleNamespace(dataset=data), 0)
+        data.read += 1  # as it makes batches
+        states.ends(SimpleNamespace(_dataset=data))
+        assert states.changed(0) is is_changed
 
 
 def summed(*tensors: Any) -> dict[str, Any]:
@@ -102,9 +108,7 @@ def test_large_tensors_are_read_in_part_whatever_their_layout(monkeypatch: pytes
         assert 0 < read[0] <= 4 * _MAX_ELEMENTS
     summed(torch.zeros(4000, 100)[:, ::2])
     assert read[-1] <= 4 * _MAX_ELEMENTS
-
-
-def test_reading_leaves_parameters_and_random_numbers_alone() -> None:
+    # Parameters and random numbers are left alone.
     layer = torch.nn.Linear(64, 64)
     before, state, version = layer.weight.clone(), torch.get_rng_state(), layer.weight._version
     summed(layer.weight)

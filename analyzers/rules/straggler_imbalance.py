@@ -243,6 +243,9 @@ def _operators_in_turn(measures: Measures) -> Candidate | None:
 
 def _in_turns(measures: Measures, spread: float, turns: int, is_traced: bool) -> Candidate:
     """Candidate for work that moves between ranks in the traced steps, or by their batches over the run."""
+    seen = (
+        f"were the slowest in {measures.steps} steps" if is_traced else "had the largest batch of a step over the run"
+    )
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     return Candidate(
         id=RULE.id,
@@ -252,11 +255,7 @@ def _in_turns(measures: Measures, spread: float, turns: int, is_traced: bool) ->
         basis=Basis.COMPARED,
         evidence=(
             *fed_evidence(measures, is_traced),
-            Evidence(
-                f"{turns} different ranks were the slowest in {measures.steps} steps"
-                if is_traced
-                else f"{turns} different ranks had the largest batch of a step over the run"
-            ),
+            Evidence(f"{turns} different ranks {seen}"),
             *largest_wait(measures, worst),
         ),
         fixes=(_fix(()),),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ddprof.report.redaction.prose import COMPOUND, JOINT
+from ddprof.report.redaction.redact import COMPOUND, JOINT
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "ddprof" / "report" / "redaction" / "prose_words.txt"

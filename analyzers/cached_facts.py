@@ -15,9 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from ddprof._version import __version__
-from ddprof.analyzers.facts.cache.entries import decode, encode
-from ddprof.analyzers.facts.cache.place import MAX_ENTRY_BYTES, Folder, Place, users_folder
-from ddprof.analyzers.facts.cache.store import Store
+from ddprof.analyzers.facts.cache import MAX_ENTRY_BYTES, Folder, Place, Store, decode, encode, users_folder
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.errors import UsageError
 from ddprof.model import HealthNote

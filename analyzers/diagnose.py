@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from msgspec import Struct
 
-from ddprof.analyzers.attribution.own_time import takes_no_longer
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
+from ddprof.analyzers.job.traffic.redundant import ACCUMULATION
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer, ToldPrice
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
-from ddprof.analyzers.rules.evidence.script.late_line import with_line
-from ddprof.analyzers.same_result import checked
+from ddprof.analyzers.rules.evidence.script import with_line
+from ddprof.analyzers.rules.straggler_host import takes_no_longer
 from ddprof.analyzers.settings.advised import out_of_reach, planned
-from ddprof.analyzers.trust.believed import of_candidate, of_step, of_unprofiled
-from ddprof.analyzers.trust.busy_machine import explained_by_a_busy_machine
+from ddprof.analyzers.trust.believed import ledger_price, of_candidate, of_step, of_unprofiled
+from ddprof.analyzers.trust.busy_machine import contradicted_by_the_run, explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
-from ddprof.analyzers.trust.ledger_price import ledger_price
-from ddprof.analyzers.trust.whole_run import contradicted_by_the_run
 from ddprof.findings import (
     LINE_SHARE,
     NAMED_SHARE,
     Abstention,
+    Alters,
     Candidate,
     Change,
     ContradictsItself,
@@ -41,6 +40,50 @@ from ddprof.findings import (
 )
 from ddprof.report.model import WhatIf
 from ddprof.units import format_ranks, format_us
+
+# Fixes that may change the trained result: unconditional where the recording shows that it stays the same, else with a
+# condition for the user to check. The only place that decides this.
+
+CONDITIONS: Mapping[Alters, str] = {
+    Alters.REDUCTIONS: "Check first that nothing zeroes or reads gradients between these backward passes",
+    Alters.UPDATES: "Check first that learning rate and schedule suit the larger batch",
+    Alters.PRECISION: "Check first that loss and outputs stay as good: precision is lower",
+    Alters.ORDER: "Check first that no file, server or other process relies on ranks waiting there",
+    Alters.VALUES: "Check first that loss, schedule and early stopping do not read these values",
+    Alters.BUFFERS: "Check first that only rank 0 evaluates and saves, and that training reads no buffer that changes",
+    Alters.SAMPLES: "Check first that the data set gives each worker samples of its own (get_worker_info)",
+    Alters.ZEROS: "Check first that each step gives every parameter a gradient: the optimizer skips one without",
+    Alters.PARAMETERS: "Check first that no later pass leaves a parameter out, which would end the job",
+    Alters.MEAN: "Check first that the script averages gradients over all ranks in every step, as DDP does",
+    Alters.EQUAL: "Check first that these are parameters that DDP updates, with nothing that a rank changes by itself",
+    Alters.CHORE: "Check first that training does not need what this line does",
+}
+
+
+def _keeps_gradients(measures: Measures) -> bool:
+    """True where gradients of all passes before an update were seen to be summed and not otherwise touched."""
+    accumulated = measures.needless.get(ACCUMULATION)
+    return accumulated is not None and accumulated.is_proven
+
+
+def _asks_by_index(measures: Measures) -> bool:
+    """True where no loader leaves the choice of samples to its data set, or several workers of each draw already."""
+    loaders = [facts.sidecar.loader for facts in measures.job.ranks]
+    return all(loader.sampler or not loader.dataset or (loader.num_workers or 0) > 1 for loader in loaders)
+
+
+_PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {
+    Alters.REDUCTIONS: _keeps_gradients,
+    Alters.SAMPLES: _asks_by_index,
+}
+
+
+def checked(fix: Fix, measures: Measures) -> Fix:
+    """The fix, with a condition where it may change the result and the recording does not show otherwise."""
+    alters = fix.alters
+    is_proven = alters is None or (alters in _PROOFS and _PROOFS[alters](measures))
+    return replace(fix, alters=None, condition="" if is_proven or alters is None else CONDITIONS[alters])
+
 
 Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
 DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]

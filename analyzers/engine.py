@@ -24,12 +24,10 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.whole_run.missing_ranks import missing_rank_notes
 from ddprof.analyzers.replay.graph.build import build_graph
 from ddprof.analyzers.replay.price import Pricer, pricer
-from ddprof.analyzers.sampling.choose import ALL, parse_ranks, sample
-from ddprof.analyzers.sampling.notes import sample_notes
+from ddprof.analyzers.sampling import ALL, parse_ranks, sample, sample_notes
 from ddprof.analyzers.summarise import summarise
 from ddprof.analyzers.workers.cluster import connected
-from ddprof.analyzers.workers.engine_name import LOCAL, parse_engine
-from ddprof.analyzers.workers.local import in_processes, processes
+from ddprof.analyzers.workers.local import LOCAL, in_processes, parse_engine, processes
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.model import HealthNote
 from ddprof.readers import Inventory, Source, discover, notes_by_run, read, resolve_identities

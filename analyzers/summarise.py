@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
+from ddprof.analyzers.catalogue import remarks
 from ddprof.analyzers.diagnose import diagnose
-from ddprof.analyzers.fix_lines import located
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
@@ -14,10 +15,9 @@ from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.sampling import shares_replica
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_parts_us
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.training.catalogue import remarks
 from ddprof.analyzers.verdict import verdict
 from ddprof.causes import CAUSES
-from ddprof.findings import Change
+from ddprof.findings import Change, Finding
 from ddprof.model import HealthNote
 from ddprof.report.model import (
     AppliedSetting,
@@ -32,8 +32,36 @@ from ddprof.report.model import (
     Steps,
     Training,
 )
+from ddprof.settings.catalogue import CATALOGUE, LOADER
 from ddprof.settings.wanted import shown
-from ddprof.sidecar.applied import SettingOutcome
+from ddprof.sidecar.applied import MadeLine, SettingOutcome
+
+# Script lines to which fixes apply.
+
+_MAX_LINES = 8  # more of them are rather one loop over layers, told as all
+
+
+def located(finding: Finding, job: JobFacts) -> Finding:
+    """The finding with script lines in its fixes, where capture recorded which lines create the objects."""
+    fixes = (replace(fix, at=lines_for((name for name, _ in fix.applies), job)) for fix in finding.fixes)
+    return replace(finding, fixes=tuple(fixes))
+
+
+def lines_for(names: Iterable[str], job: JobFacts) -> tuple[str, ...]:
+    """The lines that create the objects of these settings; () where unknown or too many."""
+    made = list(dict.fromkeys(line for facts in job.ranks for line in facts.sidecar.made))
+    return _lines(names, made)
+
+
+def _lines(names: Iterable[str], made: Iterable[MadeLine]) -> tuple[str, ...]:
+    accepted = [set(CATALOGUE[name].targets) for name in names if name in CATALOGUE]
+    targets = set.intersection(*accepted) if accepted else set()
+    lines = [line for line in made if line.object in targets]
+    if LOADER in targets:
+        lines = [line for line in lines if line.trains]
+    places = tuple(dict.fromkeys(f"{line.file}:{line.line}" for line in lines))
+    return places if len(places) <= _MAX_LINES else ()
+
 
 _OF_DEVICES = ("nccl", "rccl", "hccl", "xccl")  # backends that no CPU rank can use
 

@@ -10,8 +10,14 @@ from ddprof.analyzers.diagnose import Diagnosis
 from ddprof.analyzers.facts.work import lost_device
 from ddprof.analyzers.job.efficiency import longest_operator
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.scope import COMMUNICATION_ONLY, MOST, computes_after_start_up, out_of_scope
-from ddprof.analyzers.job.steps.left_out import mean_step_ns, none_is_steady
+from ddprof.analyzers.job.scope import (
+    COMMUNICATION_ONLY,
+    MOST,
+    computes_after_start_up,
+    mean_step_ns,
+    none_is_steady,
+    out_of_scope,
+)
 from ddprof.analyzers.job.steps.steady import MOSTLY
 from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank

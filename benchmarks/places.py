@@ -24,8 +24,7 @@ from click.testing import CliRunner
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.job.measures import measure
-from ddprof.analyzers.trust.believed import of_candidate
-from ddprof.analyzers.trust.ledger_price import ledger_price
+from ddprof.analyzers.trust.believed import ledger_price, of_candidate
 from ddprof.cli.main import cli
 from ddprof.findings import Candidate
 from ddprof.report.text import render_text

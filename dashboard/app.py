@@ -18,8 +18,7 @@ from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.perfetto import PERFETTO_UI
 from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View, parse_query, view_of
-from ddprof.dashboard.server.boundary import bound
-from ddprof.dashboard.server.guard import Access, protect
+from ddprof.dashboard.server.guard import Access, bound, protect
 from ddprof.dashboard.server.routes import routes
 from ddprof.dashboard.server.scripts import add_scripts, address, plotly_address, styles
 from ddprof.dashboard.server.uploads import upload_route

@@ -16,8 +16,7 @@ from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
 from ddprof.report.calibration import calibrated, of_run
 from ddprof.report.html.parts import render_summary
-from ddprof.report.json.contract import to_contract
-from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.json.contract import is_saved_report, read_saved, to_contract
 from ddprof.report.listed import FindingList
 from ddprof.report.model import Report, Verdict
 from ddprof.report.text import render_text, render_verdict

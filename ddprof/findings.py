@@ -62,7 +62,7 @@ class Evidence:
 
 
 class Alters(str, Enum):
-    """Possible effect of a fix on the trained result, beside its speed (analyzers/same_result.py)."""
+    """Possible effect of a fix on the trained result, beside its speed (analyzers/diagnose.py)."""
 
     REDUCTIONS = "reductions"  # gradients of several backward passes are reduced once
     UPDATES = "updates"  # more samples for each update

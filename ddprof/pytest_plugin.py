@@ -91,8 +91,7 @@ def _against_baseline(config: pytest.Config, run: AnalyzedRun, options: dict[str
     if not options.get("baseline"):
         return []
     from ddprof.api import load
-    from ddprof.report.comparison.compare import compare
-    from ddprof.report.comparison.limit import parse_limit, regressions
+    from ddprof.report.comparison.compare import compare, parse_limit, regressions
     from ddprof.report.gate import parse_gate
 
     file = config.rootpath / options["baseline"]

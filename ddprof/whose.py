@@ -19,5 +19,9 @@ def having(times: Array | Sequence[float]) -> Array:
 
 def whose(times: Array | Sequence[float]) -> Array:
     """Positions of the few ranks that alone have a time; empty where more than half of the ranks or none have it."""
-    positions = having(times)
-    return positions if len(positions) <= len(times) / 2 else positions[:0]
+    return few(having(times), len(times))
+
+
+def few(positions: Array, ranks: float) -> Array:
+    """The positions where they are at most half of so many ranks, else none: what most have is nobody's own."""
+    return positions if len(positions) <= ranks / 2 else positions[:0]

@@ -22,8 +22,8 @@ MAX_FUNCTION_LINES = 60
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
 BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose", "finding_ids", "change_kinds"}
 VOCABULARY = BASIS | {"findings"}
-ROOMS = "facts job attribution execution rules replay settings trust workers kernel_table"
-PARTS = FACTS, JOB, ATTRIBUTION, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
+ROOMS = "facts job execution rules replay settings trust workers kernel_table"
+PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
     f"analyzers.{room}" for room in ROOMS.split()
 )
 RUN_FOLDER, LAUNCHER = "capture.files", "capture.launcher"  # what both processes know; the process of `ddprof run`
@@ -45,10 +45,9 @@ ALLOWED: dict[str, set[str]] = {
     "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "untrusted", "flight_recorder", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},
-    ATTRIBUTION: VOCABULARY | {FACTS, JOB},
     EXECUTION: BASIS | {FACTS, JOB},
     RULES: {"findings", "whose", "causes", "averages", "units", "model", "sidecar", "tables", "intervals"}
-    | {"finding_ids", "significance", "derived_once", FACTS, JOB, ATTRIBUTION, EXECUTION, REPLAY},
+    | {"finding_ids", "significance", "derived_once", FACTS, JOB, EXECUTION, REPLAY},
     REPLAY: VOCABULARY | {FACTS, JOB, EXECUTION},
     SETTINGS: VOCABULARY | {"settings", FACTS, JOB, EXECUTION, REPLAY, TRUST},
     TRUST: VOCABULARY | {FACTS, JOB, EXECUTION, REPLAY},  # never the rules: they state what they stand on, no more
@@ -73,7 +72,7 @@ LAZY_ALLOWED = {"cli", "ddprof", "pytest_plugin", "api"}  # units whose function
 # runs (uploads, a folder that changes): it goes on serving the runs that it has.
 SHIM = "capture.shim.sitecustomize"
 BROAD_GUARDS = {
-    *("capture.guard", SHIM, "dashboard.runs.attempt"),
+    *("capture.guard", SHIM, "dashboard.runs.served"),
     "capture.applying.applier",  # a constructor may raise anything of our arguments: then it gets the script's
     "capture.applying.model_calls",  # a compiler may raise anything: then the graph runs as the script has it
     "readers.files.safe_pickle",  # a damaged pickle raises anything

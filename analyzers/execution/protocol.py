@@ -13,7 +13,7 @@ from msgspec import Struct
 from ddprof.analyzers.execution.operations import Operations, StepMarks
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.transfer_curve import TransferPrior
+from ddprof.analyzers.job.traffic.cost import TransferPrior
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import lookup
-from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.model import COMMS, MESSAGES, NO_STRING, Work
 from ddprof.analyzers.facts.names import (
     OP_CODE,
@@ -17,6 +16,8 @@ from ddprof.analyzers.facts.names import (
     is_comm_annotation,
     is_launch,
     matches,
+    rows_of,
+    times,
 )
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table

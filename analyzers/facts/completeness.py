@@ -16,9 +16,8 @@ from ddprof import intervals
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
 from ddprof.analyzers.facts.device import accelerator, device_rows, launch_rows, lookup
 from ddprof.analyzers.facts.early import is_early
-from ddprof.analyzers.facts.events import rows_of, times
-from ddprof.analyzers.facts.names import is_launch, matches
-from ddprof.analyzers.facts.stepping.first_runs import captures
+from ddprof.analyzers.facts.names import is_launch, matches, rows_of, times
+from ddprof.analyzers.facts.stepping.start_up import captures
 from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.intervals import Intervals
 from ddprof.model import DEVICE_KINDS, HealthNote, Kind, RankTrace

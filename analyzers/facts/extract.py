@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.anomaly import anomaly_work
 from ddprof.analyzers.facts.comms import device_comms
 from ddprof.analyzers.facts.completeness import (
     complete_steps,
@@ -19,21 +18,17 @@ from ddprof.analyzers.facts.cpu.operators import outermost_operators
 from ddprof.analyzers.facts.cpu.rank import cpu_facts
 from ddprof.analyzers.facts.device import accelerator, device_ops
 from ddprof.analyzers.facts.early import describe_early, early_comms
-from ddprof.analyzers.facts.events import rows_of
 from ddprof.analyzers.facts.gaps import busy, exposed_comm, find_gaps, unexplained
-from ddprof.analyzers.facts.gradients import engine_passes, gradients, unused_searches
+from ddprof.analyzers.facts.gradients import anomaly_work, engine_passes, gradients, unused_searches
 from ddprof.analyzers.facts.host import host_spans, phase_ranges, phases, stream_waits
 from ddprof.analyzers.facts.kernels import kernel_groups
 from ddprof.analyzers.facts.memory import device_memory
 from ddprof.analyzers.facts.model import DEVICE_OPS, SCRIPT_OPERATORS, TABLES, RankFacts, Work
-from ddprof.analyzers.facts.names import is_wait_event
+from ddprof.analyzers.facts.names import is_wait_event, rows_of
 from ddprof.analyzers.facts.numbered import numbered_by_group
-from ddprof.analyzers.facts.script.barriers import meeting_calls
-from ddprof.analyzers.facts.script.calls import call_waits, script_calls
-from ddprof.analyzers.facts.script.comm_hooks import comm_hooks, unit_hooks
+from ddprof.analyzers.facts.script.calls import call_waits, comm_hooks, meeting_calls, script_calls, unit_hooks
 from ddprof.analyzers.facts.script.occupants import with_named_frames
-from ddprof.analyzers.facts.script.operators import script_operators
-from ddprof.analyzers.facts.script.phases import host_phases, with_closures_beside
+from ddprof.analyzers.facts.script.phases import host_phases, script_operators, with_closures_beside
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.facts.stepping.device_time import in_device_time, met_ns
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.events import rows_of, times
+from ddprof.analyzers.facts.device import waited_for, waiting_launches
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work, occupied
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
@@ -21,10 +21,11 @@ from ddprof.analyzers.facts.names import (
     is_to_device,
     is_wait_event,
     matches,
+    rows_of,
+    times,
 )
 from ddprof.analyzers.facts.script.occupants import script_occupants
 from ddprof.analyzers.facts.script.prepared import prepared_in_loop, taken_from_queue
-from ddprof.analyzers.facts.waiting_launches import waited_for, waiting_launches
 from ddprof.causes import CAUSE_CODE
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals

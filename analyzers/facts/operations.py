@@ -10,9 +10,8 @@ from msgspec import Struct
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, shapes_of
 from ddprof.analyzers.facts.cpu.rank import training_threads
-from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import matches, times
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Column, Schema, Table, concat
 

@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.events import times
+from ddprof.analyzers.facts.device import waiting_launches
 from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
-from ddprof.analyzers.facts.waiting_launches import waiting_launches
+from ddprof.analyzers.facts.names import times
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import NULL, Array, Table, among, first_rows, of_kinds

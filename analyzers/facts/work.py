@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.device import waiting_launches
 from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS, busy
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
-from ddprof.analyzers.facts.waiting_launches import waiting_launches
+from ddprof.analyzers.facts.names import is_evaluation
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table
@@ -184,3 +185,28 @@ def launched_in(facts: RankFacts, phase: Phase) -> Array:
     return np.asarray(
         (launch != NULL) & (np.append(end, NULL)[np.searchsorted(start, launch, side="right") - 1] >= launch)
     )
+
+
+# Time in which the training thread runs Python or nothing, waits, or evaluates, with a device or on a CPU rank.
+
+
+def computes(facts: RankFacts) -> bool:
+    """True where the training thread itself computes (a CPU rank), so that all of its time is step time."""
+    return not facts.is_device_rank
+
+
+def between_operators(facts: RankFacts) -> Intervals:
+    """Idle time of a CPU rank between its operators; empty for a rank with a device."""
+    return intervals.EMPTY if facts.is_device_rank else facts.gaps_of("host_launch").bounds
+
+
+def blocked(facts: RankFacts) -> Intervals:
+    """Intervals in which the training thread waits for the device or, on a CPU rank, for its peers."""
+    calls = intervals.union(*facts.spans_of("host_sync").bounds)
+    return calls if facts.is_device_rank else intervals.merge(calls, intervals.union(*facts.exposed.bounds))
+
+
+def evaluating(facts: RankFacts) -> Intervals:
+    """Intervals in which a model is in evaluation mode, as captured."""
+    spans = facts.spans_of("checkpoint")
+    return intervals.union(*spans.bounds_of(is_evaluation(facts.strings)[spans["name"]]))

@@ -10,9 +10,9 @@ import re
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.device import waited_for
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_from_device, is_to_device, matches
-from ddprof.analyzers.facts.waiting_launches import waited_for
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array

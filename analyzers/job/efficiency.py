@@ -15,7 +15,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.names import COMPILED, ENGINE, matches
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.bus_factor import bus_factor
+from ddprof.analyzers.job.traffic.cost import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.hardware import device_link, peak_flops
 from ddprof.tables import NULL, Array

@@ -1,17 +1,65 @@
-"""Time that a rank loses to autograd's anomaly mode, to communication hooks, and to calls in which ranks meet."""
+"""Parts of a host's time that a setting shrinks, and what a rank loses to anomaly mode, hooks and meetings."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts, Work
-from ddprof.analyzers.facts.script.barriers import is_meeting
-from ddprof.analyzers.facts.script.comm_hooks import hook_name
-from ddprof.analyzers.facts.script.host_time import blocked, computes
-from ddprof.analyzers.facts.work import compute_work
-from ddprof.intervals import Intervals
-from ddprof.tables import Table
+from ddprof.analyzers.facts.gradients import is_gradient
+from ddprof.analyzers.facts.model import Once, Phase, RankFacts, Work
+from ddprof.analyzers.facts.names import ENGINE, matches
+from ddprof.analyzers.facts.script.calls import hook_name, is_meeting
+from ddprof.analyzers.facts.work import blocked, compute_work, computes
+from ddprof.derived_once import remembered
+from ddprof.intervals import EMPTY, Intervals
+from ddprof.tables import Array, Table, distinct
+
+# Operators of CPU ranks that a loop of the script calls one by one where one call for all would do.
+
+LEAST_CALLS = 60  # of an operator with equal shapes in a step; micro-batches of a few layers make some dozen
+LONGEST_US = 100.0  # of such a call on average: five operators of 20 us, each of which is mostly its call
+_BACKWARD = re.compile(rf"^{ENGINE}|Backward\d*$")
+PYTHON_NS = 1_000_000  # between two operators; longer is Python of the script (facts/cpu/rank.py)
+
+
+@remembered
+def looped_operators(facts: RankFacts) -> Array:
+    """Mask of operators that are called more often in a step, with equal shapes, than the model has parameters, and
+    are short; shape (host_operators,). Layers that follow one another call none as often: each has parameters. Nodes
+    of the backward pass count where the forward pass calls so too: an operator may loop inside, as a GRU does.
+    """
+    ops = facts.host_operators
+    if not len(ops) or not computes(facts):
+        return np.zeros(len(ops), bool)
+    start, stepping = ops["start_ns"], facts.phase_time(Phase.OPTIMIZER)
+    counted = facts.is_issued_in_steps(start) & ~intervals.contains(stepping, start)
+    _, which = distinct(ops["name"], ops["shape"])
+    calls = np.bincount(which, weights=counted) / len(facts.steps)
+    mean_us = np.bincount(which, weights=ops["dur_ns"] * counted) / 1e3 / np.maximum(calls * len(facts.steps), 1.0)
+    gradients = float((is_gradient(facts.strings)[ops["name"]] & counted).sum()) / len(facts.steps)
+    often = (calls >= LEAST_CALLS) & (calls > gradients) & (gradients > 0) & (mean_us <= LONGEST_US)
+    looped = often[which] & counted
+    return np.asarray(looped & bool((looped & ~is_backward(facts.strings)[ops["name"]]).any()))
+
+
+def is_backward(strings: Sequence[str]) -> Array:
+    """Mask of the strings that name a node of the backward pass, by its class; shape (strings,)."""
+    return matches(_BACKWARD, strings)
+
+
+def in_loops(facts: RankFacts) -> Intervals:
+    """Intervals of such operators, with the Python between them."""
+    rows = np.flatnonzero(looped_operators(facts))
+    if not len(rows):
+        return EMPTY
+    start = facts.host_operators["start_ns"][rows]
+    end = start + facts.host_operators["dur_ns"][rows]
+    until = np.append(start[1:], end[-1])
+    follows = np.append(np.diff(rows) == 1, False) & (until - end < PYTHON_NS)
+    return intervals.union(start, np.where(follows, np.maximum(until, end), end))
 
 
 def anomaly_us(facts: RankFacts) -> float:
@@ -78,3 +126,37 @@ def held_in_meetings_us(facts: RankFacts) -> float:
     begins = np.maximum(start, spans[0][first])
     held = (spans[1][first] > start) & (begins < end)
     return float((end - begins)[held].sum()) / 1e3 / len(facts.steps)
+
+
+# Parts of a host's time that a setting shrinks, and that the replay scales by name (`scale_part`).
+
+COMPILING, UNIT_HOOKS, STEPPING, LOOPED = "compiling", "unit hooks", "optimizer", "looped operators"
+
+
+def part_by_step_ns(facts: RankFacts, part: str) -> Array:
+    """Time of the host in a part, a constant of this module, in each step; shape (steps,)."""
+    return intervals.overlap(part_of(facts, part), *facts.marks)
+
+
+def part_us(facts: RankFacts, part: str) -> float:
+    """Time of the host in a part, us per step."""
+    return facts.host_us(part_of(facts, part))
+
+
+def part_of(facts: RankFacts, part: str) -> Intervals:
+    """Intervals of the host in a part, sorted."""
+    return _PARTS[part](facts)
+
+
+def _unit_hooks(facts: RankFacts) -> Intervals:
+    """FSDP's Python around the passes of its units, on a CPU rank: a device may hide its host's."""
+    return intervals.subtract(intervals.union(*facts.unit_hooks.bounds), blocked(facts)) if computes(facts) else EMPTY
+
+
+_PARTS: Mapping[str, Callable[[RankFacts], Intervals]] = {
+    # torch.compile works, as its own records or first runs far longer than later ones tell.
+    COMPILING: lambda facts: intervals.union(*facts.once.bounds_of(facts.once["kind"] == Once.FIRST_RUN)),
+    UNIT_HOOKS: _unit_hooks,
+    STEPPING: lambda facts: facts.phase_time(Phase.OPTIMIZER) if computes(facts) else EMPTY,  # on a CPU rank
+    LOOPED: in_loops,
+}

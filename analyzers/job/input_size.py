@@ -9,8 +9,7 @@ import numpy as np
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
-from ddprof.analyzers.facts.script.host_time import computes
-from ddprof.analyzers.facts.work import host_work
+from ddprof.analyzers.facts.work import computes, host_work
 from ddprof.analyzers.job.peers.operators import tensor_elements, usual_work_us
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements

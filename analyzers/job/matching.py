@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.groups.groups import GroupKey, global_peers
+from ddprof.analyzers.job.groups import GroupKey, global_peers
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array

@@ -12,16 +12,14 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.host_time import evaluating
-from ddprof.analyzers.facts.work import computed_in_steps, launched_in
+from ddprof.analyzers.facts.work import computed_in_steps, evaluating, launched_in
 from ddprof.analyzers.job.copies import exposed_copies, pageable_copies
-from ddprof.analyzers.job.idle_before_launches import starved
+from ddprof.analyzers.job.device_idle import starved
 from ddprof.analyzers.job.input_size import fed_more_us
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.peers.cpu_stops import CpuStops, cpu_stops
 from ddprof.analyzers.job.peers.hot_shards import HotShard, hot_shards
-from ddprof.analyzers.job.pipelines.bubble import stage_work_ns
-from ddprof.analyzers.job.pipelines.pace import stage_pace
+from ddprof.analyzers.job.pipelines.bubble import stage_pace, stage_work_ns
 from ddprof.analyzers.job.redundant.find import find_needless
 from ddprof.analyzers.job.script.alone import Alone, all_lateness_us, alone_by_rank
 from ddprof.analyzers.job.script.idle import ScriptTime, script_times
@@ -59,7 +57,7 @@ class Measures:
     host_spans_us: Mapping[str, Array]  # cause -> (ranks,), in its host spans per step, whether or not the device idles
     evaluating_us: Array  # (ranks,), with a model in evaluation mode, as captured: a part of "checkpoint"
     host_counts: Mapping[str, Array]  # cause -> (ranks,), host spans per step
-    # Idle per step before launches not yet made, by reason (job/idle_before_launches.py), each (ranks,): the cost of
+    # Idle per step before launches not yet made, by reason (job/device_idle.py), each (ranks,): the cost of
     # launching, stops inside any call, what else held the host for long, Python of the script between the phases
     # (job/script, where frames were recorded). Together: host_launch less gaps of queued kernels; on CPU ranks
     # `script_us` alone, with the operators that such Python calls.

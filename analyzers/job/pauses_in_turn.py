@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.stepping.start_up import WORTH_SAYING
-from ddprof.analyzers.job.idle_before_launches import starved
+from ddprof.analyzers.job.device_idle import starved
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.script.idle import MIN_TIMES, script_times
 from ddprof.analyzers.job.waiting.lateness import chance_of_most

@@ -13,10 +13,9 @@ from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.kernels import is_attention, tensors_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.operations import RankWork, held, rank_work
-from ddprof.analyzers.facts.script.host_time import computes
+from ddprof.analyzers.facts.work import computes
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.kernel_table.model import KERNELS, KINDS, KernelTable
-from ddprof.analyzers.kernel_table.source import lines, modules
+from ddprof.analyzers.kernel_table.model import KERNELS, KINDS, KernelTable, lines, modules
 from ddprof.analyzers.replay.critical import critical_path
 from ddprof.causes import CAUSE_CODE
 from ddprof.derived_once import remembered

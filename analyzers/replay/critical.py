@@ -16,7 +16,7 @@ from ddprof import intervals
 from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.analyzers.job.waiting.waits import members_of
 from ddprof.analyzers.replay.model import Anchor, Graph, RankGraph
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.tables import NULL, Column, Schema, Table, concat

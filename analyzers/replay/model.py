@@ -20,6 +20,8 @@ from ddprof import intervals
 from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.execution.protocol import Execution
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.measures import Measures
+from ddprof.findings import Change
 from ddprof.tables import Array
 
 DEFAULT_PREFETCH = 2  # batches per worker of a DataLoader: torch's own
@@ -189,3 +191,22 @@ def _merge(a: Mapping[int, Array], b: Mapping[int, Array]) -> dict[int, Array]:
     for position in set(a) & set(b):
         merged[position] = np.minimum(a[position], b[position])
     return merged
+
+
+# Ranks and operations that a change applies to.
+
+
+def chosen(change: Change, graph: Graph, measures: Measures) -> list[tuple[RankGraph, float]]:
+    """Graphs of the ranks that the change names (all, where it names none), each with its value (1.0 without one)."""
+    wanted = dict(zip(change.ranks, change.values or (1.0,) * len(change.ranks), strict=False))
+    graphs = []
+    for rank in graph.ranks:
+        number = measures.job.rank_ids[rank.position]
+        if not change.ranks or number in wanted:
+            graphs.append((rank, wanted.get(number, change.values[0] if change.values else 1.0)))
+    return graphs
+
+
+def scaled(times_ns: Array, is_changed: Array, share: float) -> Array:
+    """The times (ns, int64), of which the changed ones take `share` of what they took; shape as `times_ns`."""
+    return np.where(is_changed, np.round(times_ns * share), times_ns).astype(np.int64)

@@ -39,9 +39,9 @@ from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.work import between_calls, running
 from ddprof.analyzers.job.whole_run.unprofiled_steps import pause_ratios, timed_phases, unprofiled_ratio
-from ddprof.analyzers.replay.baseline import Baseline, simulate_with_interference
 from ddprof.analyzers.replay.host_time import Scaled, on_top
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
+from ddprof.analyzers.replay.simulate import Baseline, simulate_with_interference
 from ddprof.intervals import Intervals
 
 MAX_TRIES = 6  # replays of the search: the step is a nearly straight line in the ratio

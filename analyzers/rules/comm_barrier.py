@@ -23,11 +23,10 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import OP_CODE
-from ddprof.analyzers.facts.script.barriers import called_name
+from ddprof.analyzers.facts.script.calls import called_name
 from ddprof.analyzers.job.host_costs import held_in_meetings_us, meeting_spans
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.called_outside import calls_outside
-from ddprof.analyzers.rules.evidence.redundant.lines import meeting_lines
+from ddprof.analyzers.rules.evidence.redundant import calls_outside, meeting_lines
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.finding_ids import COMM_BARRIER
 from ddprof.findings import Alters, Basis, Candidate, Change, Evidence, Fix, Rule

@@ -29,20 +29,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.host_parts import UNIT_HOOKS
+from ddprof.analyzers.job.host_costs import UNIT_HOOKS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.job.whole_run.called import calling_us
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
-from ddprof.analyzers.rules.evidence.called_outside import calls_outside
-from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import of_reason
 from ddprof.analyzers.rules.evidence.present import text
-from ddprof.analyzers.rules.evidence.redundant.candidates import could_go
-from ddprof.analyzers.rules.evidence.redundant.lines import lines_that_call
-from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.analyzers.rules.evidence.redundant import calls_outside, could_go, lines_that_call
+from ddprof.analyzers.rules.evidence.sharded import UnitCosts, unit_costs
+from ddprof.analyzers.rules.evidence.spans import exposed_transfer
 from ddprof.finding_ids import COMM_LATENCY_BOUND
 from ddprof.findings import Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_share, format_us

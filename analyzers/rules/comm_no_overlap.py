@@ -18,19 +18,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.units import ROLE
-from ddprof.analyzers.replay.changes.communication.transfers import FEWEST_TO_OVERLAP
-from ddprof.analyzers.rules.evidence.examples import exposed_transfer
+from ddprof.analyzers.replay.changes.communication.transfers import BY_HOOKS, FEWEST_TO_OVERLAP
+from ddprof.analyzers.rules.comm_bandwidth_bound import saturated
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.present import is_new, text
-from ddprof.analyzers.rules.evidence.saturated import saturated
-from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered
-from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.analyzers.rules.evidence.sharded import UnitCosts, has_room, keep_gathered, unit_costs
+from ddprof.analyzers.rules.evidence.spans import exposed_transfer
 from ddprof.finding_ids import COMM_NO_OVERLAP
-from ddprof.findings import Abstention, Alters, Applies, Candidate, Change, Evidence, Fix, Rule
+from ddprof.findings import Abstention, Applies, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import MIB, format_bytes, format_us
 
 SMALL_PART = 0.1  # of what could be hidden: a pass with less is not worth naming
@@ -124,16 +124,8 @@ def _fix(measures: Measures, suggested: str) -> Fix:
         why="buckets are reduced as soon as their gradients exist, while backward goes on",
         source="PyTorch DDP (VLDB'20)",
     )
-    if is_new(buckets):
-        return buckets
-    return Fix(
-        setting="when gradients are reduced",
-        suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
-        patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
-        alters=Alters.MEAN,
-        why=f"buckets hold {suggested} MiB already, so their size does not delay the reduction",
-        source="PyTorch DDP (VLDB'20)",
-    )
+    why = f"buckets hold {suggested} MiB already, so their size does not delay the reduction"
+    return buckets if is_new(buckets) else replace(BY_HOOKS, why=why, source=buckets.source)
 
 
 def gather_ahead(measures: Measures, forward: bool, backward: bool) -> Fix:

@@ -17,11 +17,10 @@ from collections.abc import Iterator
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.units import ROLE
-from ddprof.analyzers.rules.evidence.examples import exposed_transfer
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason
 from ddprof.analyzers.rules.evidence.present import is_new
-from ddprof.analyzers.rules.evidence.sharded.less import has_room, keep_gathered, within_hosts
-from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts, unit_costs
+from ddprof.analyzers.rules.evidence.sharded import UnitCosts, has_room, keep_gathered, unit_costs, within_hosts
+from ddprof.analyzers.rules.evidence.spans import exposed_transfer
 from ddprof.finding_ids import COMM_SHARDING
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_bytes, format_share, format_us

@@ -26,9 +26,8 @@ import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.links import SlowGroups, slow_groups
-from ddprof.analyzers.job.traffic.stage_links import SlowLinks, stage_links
-from ddprof.analyzers.rules.evidence.examples import slowest_message, slowest_transfer
+from ddprof.analyzers.job.traffic.stage_links import SlowGroups, SlowLinks, slow_groups, stage_links
+from ddprof.analyzers.rules.evidence.spans import slowest_message, slowest_transfer
 from ddprof.analyzers.rules.evidence.transport import of_ranks
 from ddprof.finding_ids import COMM_SLOW_LINK
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.speedups import HALF_PRECISION_SPEEDUP
-from ddprof.analyzers.rules.evidence.examples import longest_fp32_gemm
+from ddprof.analyzers.replay.changes.work import HALF_PRECISION_SPEEDUP
 from ddprof.analyzers.rules.evidence.present import text
+from ddprof.analyzers.rules.evidence.spans import longest_fp32_gemm
 from ddprof.finding_ids import COMPUTE_PRECISION
 from ddprof.findings import Alters, Applies, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.model import Device

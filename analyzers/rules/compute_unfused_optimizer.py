@@ -20,12 +20,12 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.host_parts import STEPPING, part_of, part_us
+from ddprof.analyzers.job.host_costs import STEPPING, part_of, part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.speedups import FUSED_CPU_SHARE, FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
-from ddprof.analyzers.rules.evidence.examples import optimizer_step
+from ddprof.analyzers.replay.changes.work import FUSED_CPU_SHARE, FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.present import text
+from ddprof.analyzers.rules.evidence.spans import optimizer_step
 from ddprof.finding_ids import COMPUTE_UNFUSED_OPTIMIZER
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_us

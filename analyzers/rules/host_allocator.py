@@ -19,9 +19,8 @@ import numpy as np
 
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.present import present_in
-from ddprof.analyzers.rules.evidence.spans import largest_span
+from ddprof.analyzers.rules.evidence.spans import largest_span, occurrences
 from ddprof.finding_ids import HOST_ALLOCATOR
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.units import format_ranks, format_us

@@ -21,9 +21,8 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import occupying_line, seen_saving
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
-from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import is_told_by_the_run, over_the_run, over_the_samples, seen_alone
-from ddprof.analyzers.rules.evidence.spans import largest_span, run_evidence
+from ddprof.analyzers.rules.evidence.spans import largest_span, occurrences, run_evidence
 from ddprof.analyzers.rules.host_evaluation import EVALUATES, shared_evaluation
 from ddprof.finding_ids import HOST_CHECKPOINT
 from ddprof.findings import Abstention, Basis, Candidate, Change, Doubt, Evidence, Fix, Rule

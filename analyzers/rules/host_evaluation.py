@@ -24,7 +24,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.facts.script.host_time import evaluating
+from ddprof.analyzers.facts.work import evaluating
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import (
     MOST_SHARE,
@@ -36,7 +36,7 @@ from ddprof.analyzers.job.script.occupying import (
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_samples, seen_alone
-from ddprof.analyzers.rules.evidence.script.now_and_then import called_beside, script_now_and_then
+from ddprof.analyzers.rules.evidence.script import called_beside, script_now_and_then
 from ddprof.analyzers.rules.evidence.spans import run_evidence
 from ddprof.averages import typical
 from ddprof.finding_ids import HOST_EVALUATION

@@ -26,9 +26,8 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pauses_in_turn import PausesInTurn, pauses_in_turn
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
-from ddprof.analyzers.rules.evidence.occurrences import occurrences
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, is_told_by_the_run, over_the_run
-from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, run_evidence
+from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, occurrences, run_evidence
 from ddprof.finding_ids import HOST_GC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.significance import MAX_CHANCE

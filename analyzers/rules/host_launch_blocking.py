@@ -18,8 +18,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ddprof.analyzers.facts.device import waiting_launches
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.waiting_launches import waiting_launches
 from ddprof.analyzers.job.measures import Measures
 from ddprof.finding_ids import HOST_LAUNCH_BLOCKING
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule

@@ -24,15 +24,14 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
+from ddprof.analyzers.facts.device import HIDES, launches_wait
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.waiting_launches import HIDES, launches_wait
 from ddprof.analyzers.job.charged import waited_for_part_us
-from ddprof.analyzers.job.host_parts import LOOPED, part_us
-from ddprof.analyzers.job.looped import is_backward, looped_operators
+from ddprof.analyzers.job.host_costs import LOOPED, is_backward, looped_operators, part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import line_of_operators
-from ddprof.analyzers.job.speedups import LOOPED_SHARE
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
+from ddprof.analyzers.replay.changes.work import LOOPED_SHARE
 from ddprof.analyzers.rules.evidence.present import Practice, present_in
 from ddprof.analyzers.rules.evidence.spans import longest_idle
 from ddprof.analyzers.rules.straggler_host import slow_hosts

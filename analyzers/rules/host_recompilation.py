@@ -22,7 +22,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import call_tree, written
-from ddprof.analyzers.job.host_parts import COMPILING, part_by_step_ns, part_of, part_us
+from ddprof.analyzers.job.host_costs import COMPILING, part_by_step_ns, part_of, part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, MOST_SHARE

@@ -49,8 +49,8 @@ from ddprof.analyzers.job.script.kinds import METRICS, OTHER, STATISTICS, ZEROIN
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
-from ddprof.analyzers.rules.evidence.redundant.candidates import on_gathered, share_on_gathered
-from ddprof.analyzers.rules.evidence.script.now_and_then import (
+from ddprof.analyzers.rules.evidence.redundant import on_gathered, share_on_gathered
+from ddprof.analyzers.rules.evidence.script import (
     script_now_and_then,
     script_outside,
     seen_in_backward,

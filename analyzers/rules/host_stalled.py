@@ -30,9 +30,8 @@ from ddprof.analyzers.job.oversubscription import Oversubscribed, oversubscribed
 from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.analyzers.job.script.threads import busy_threads, makes_batches
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
-from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
+from ddprof.analyzers.rules.evidence.loader_fixes import MIN_COST, cost_of_cores, thread_fix
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
-from ddprof.analyzers.rules.evidence.worker_cores import MIN_COST, cost_of_cores
 from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.finding_ids import HOST_STALLED
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule

@@ -22,17 +22,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof import averages, intervals
+from ddprof.analyzers.facts.device import HIDES, launches_wait
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
-from ddprof.analyzers.facts.waiting_launches import HIDES, launches_wait
-from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
+from ddprof.analyzers.job.device_idle import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.places import shown_place
+from ddprof.analyzers.job.script.lines import shown_place
 from ddprof.analyzers.rules.evidence.present import present_in
 from ddprof.analyzers.rules.evidence.spans import largest_gap
 from ddprof.finding_ids import HOST_SYNC
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import HostWait
 from ddprof.units import format_count, format_share, format_us
+from ddprof.whose import few
 
 MIN_SHARE = 0.01  # of the step idle around blocking calls, on the typical rank
 CEILING = 1.1  # of the idle stretches that the calls begin: the replay cannot be sure of more (gaps between kernels)
@@ -116,7 +117,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield Abstention(RULE.id, words)
         return
     apart = np.flatnonzero(idle > OWN_FACTOR * max(typical, MIN_SHARE * measures.step_us))
-    numbers = measures.ranks(apart) if 0 < len(apart) <= len(idle) / 2 else ()
+    numbers = measures.ranks(few(apart, len(idle)))
     callers = common_callers(measures.job.ranks[worst])
     lines = sync_lines(measures.job.ranks[worst])
     where = f" at {shown_place(measures.job.ranks[worst], lines[0].source_line)}" if lines else ""

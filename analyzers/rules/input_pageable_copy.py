@@ -48,6 +48,7 @@ from ddprof.finding_ids import INPUT_PAGEABLE_COPY
 from ddprof.findings import WARNING_SHARE, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes, format_number, format_ranks, format_us
+from ddprof.whose import few
 
 MIN_SHARE = 0.005  # of the step, in exposed copies through pageable memory
 SLOW_FACTOR = 2.0  # a link at half its width or one generation down copies at half the speed
@@ -168,8 +169,7 @@ def _slow_links(measures: Measures) -> Array:
     usual_us, usual_bytes = averages.typical(copies), averages.typical(moved)
     slow = (copies > SLOW_FACTOR * usual_us) & (copies - usual_us > WARNING_SHARE * measures.step_us)
     slow &= moved <= (1 + COUNT_TOLERANCE) * usual_bytes
-    chosen = np.flatnonzero(slow)
-    return chosen if len(chosen) <= len(copies) / 2 else np.empty(0, np.int64)
+    return few(np.flatnonzero(slow), len(copies))
 
 
 def _moved_bytes(facts: RankFacts) -> float:

@@ -29,22 +29,35 @@ from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import occupying_line
 from ddprof.analyzers.job.script.threads import making_line
-from ddprof.analyzers.job.whole_run.drained_queue import DrainedQueue, drained_queue
-from ddprof.analyzers.replay.changes.loader.demand import Demand, busy_step_us, demand
-from ddprof.analyzers.replay.changes.loader.fetch_costs import takes_from_workers
-from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
-from ddprof.analyzers.rules.evidence.loader_fixes import cheaper_fix, loop_fix, made_beside, sampler_fix, thread_fix
+from ddprof.analyzers.replay.changes.loader import Demand, busy_step_us, demand, takes_from_workers
+from ddprof.analyzers.rules.evidence.loader_cost import (
+    DrainedQueue,
+    drained_queue,
+    drawing_line,
+    evidence,
+    fetch_cost,
+    keep_up,
+    lack_cores,
+    line_evidence,
+    made_us,
+)
+from ddprof.analyzers.rules.evidence.loader_fixes import (
+    cheaper_fix,
+    loop_fix,
+    made_beside,
+    sampler_fix,
+    taking,
+    thread_fix,
+)
 from ddprof.analyzers.rules.evidence.loader_starts import started_each_epoch, started_each_step
-from ddprof.analyzers.rules.evidence.loader_times import keep_up, lack_cores, made_us
 from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
-from ddprof.analyzers.rules.evidence.worker_cores import taking
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.sidecar import Processors, Sidecar
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
-from ddprof.whose import whose
+from ddprof.whose import few, whose
 
 UNSEEN = "no DataLoader ranges in the trace, so fetching cannot be separated from other host work"
 READY = "the loader's workers make a step's batches in less than a step; fetch time is the hand-over"
@@ -81,7 +94,7 @@ def _behind(measures: Measures) -> Array:
     longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
     late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
-    return np.flatnonzero(late) if late.sum() <= len(loader_us) / 2 else np.empty(0, np.int64)
+    return few(np.flatnonzero(late), len(loader_us))
 
 
 def _alone(measures: Measures, late: Array) -> bool:

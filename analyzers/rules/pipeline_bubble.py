@@ -20,7 +20,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.pipelines.bubble import bubble_share, schedule_of
 from ddprof.analyzers.replay.changes.pipeline_schedule import schedule_gain_us
-from ddprof.analyzers.rules.evidence.examples import longest_stage_wait
+from ddprof.analyzers.rules.evidence.spans import longest_stage_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_stages
 from ddprof.finding_ids import PIPELINE_BUBBLE
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Evidence, Fix, Rule

@@ -23,7 +23,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.charged import charged_by_step_ns
@@ -41,10 +40,53 @@ from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, large
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions
 from ddprof.causes import HOST_CAUSES
-from ddprof.finding_ids import STRAGGLER_HOST
+from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.tables import Array
 from ddprof.units import format_count, format_ranks, format_share, format_times, format_us
+from ddprof.whose import few
+
+# Test of a rank's lateness by its whole own time, before any cause is named.
+#
+# Others wait only for a rank whose total is longer: one that loads longer but computes shorter, or loads while a peer
+# is busy for longer still, delays nobody.
+
+_BY_OWN_TIME = (INPUT_STRAGGLER, STRAGGLER_UNEXPLAINED)
+
+
+def takes_longer(measures: Measures, numbers: tuple[int, ...], in_loader: bool = False) -> bool:
+    """True where the own time of one of these ranks exceeds the others' by a good part of what those wait for it. A
+    rank that began later but takes no longer is waited for only until it catches up. Clear whole-run timers outvote the
+    few traced steps. True where own times were not recorded. `in_loader`: a good part of what it loads longer will do,
+    since what it loaded before the first traced step is waited for, too.
+    """
+    job = measures.job
+    late = [p for p, rank in enumerate(job.rank_ids) if rank in numbers]
+    others = np.setdiff1d(np.arange(len(job.ranks)), late)
+    if not late or not len(others) or out_of_scope(job) is not None:
+        return True
+    if (measures.timed_us[late] > 0).any():
+        return True
+    more, loads_more = (
+        {p: float(us[p]) - float(np.median(us[others])) for p in late}
+        for us in (measures.own_us, measures.host_spans_us["dataloader"])
+    )
+    asked = {p: min(float(measures.late_us[p]), loads_more[p] if in_loader else np.inf) for p in late}
+    return any(us > 0 and us >= MOST_SHARE * asked[p] for p, us in more.items())
+
+
+def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
+    """Reason to withdraw a finding on late ranks (they take no longer than others); None where it stands."""
+    if candidate.id not in _BY_OWN_TIME or takes_longer(measures, candidate.ranks, candidate.id == INPUT_STRAGGLER):
+        return None
+    late = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
+    late_us, usual_us = measures.own_us[late].max(), np.median(np.delete(measures.own_us, late))
+    why = "no rank waits for it" if late_us <= usual_us else "too little for what they wait"
+    return (
+        f"{format_ranks(candidate.ranks)} takes {format_us(float(late_us))} per step without waits, the others "
+        f"{format_us(float(usual_us))}: {why}"
+    )
+
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
@@ -68,7 +110,7 @@ def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -
     excess, least = times - typical, np.maximum(MIN_EXCESS * typical, floor_us)
     more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
     chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
-    return (chosen if len(chosen) <= usable.sum() / 2 else np.empty(0, np.int64)), typical
+    return few(chosen, usable.sum()), typical
 
 
 def interrupted(measures: Measures) -> Array:

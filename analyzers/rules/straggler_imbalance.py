@@ -27,7 +27,7 @@ from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.work import host_work
-from ddprof.analyzers.job.host_parts import STEPPING, part_of
+from ddprof.analyzers.job.host_costs import STEPPING, part_of
 from ddprof.analyzers.job.input_size import (
     MIN_FED_SPREAD,
     batch_words,
@@ -38,14 +38,13 @@ from ddprof.analyzers.job.input_size import (
 )
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, usual_work_us
-from ddprof.analyzers.job.redundant.passes import passes_of
+from ddprof.analyzers.job.redundant.between import passes_of
 from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
-from ddprof.analyzers.rules.evidence.hot import hot_evidence, hot_fix, hot_words
-from ddprof.analyzers.rules.evidence.input_size import feeding_fix
-from ddprof.analyzers.rules.evidence.script.now_and_then import turns_in_forward
+from ddprof.analyzers.rules.evidence.input_size import feeding_fix, hot_evidence, hot_fix, hot_words
+from ddprof.analyzers.rules.evidence.script import turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions

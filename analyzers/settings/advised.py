@@ -10,15 +10,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ddprof.analyzers.replay.changes.communication.transfers import BY_HOOKS, ENOUGH_COMPUTE
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.settings.buckets import plan_buckets
-from ddprof.analyzers.settings.loader import plan_loader
+from ddprof.analyzers.settings.curves import plan_buckets, plan_loader
 from ddprof.analyzers.settings.present import Present, present
 from ddprof.errors import DdprofError
-from ddprof.findings import Alters, Candidate, Fix
+from ddprof.findings import Candidate, Fix
 from ddprof.units import format_us
 
-MUCH = 0.3  # of the exposed transfer: as much compute is asked for before overlap is spoken of (rules: ENOUGH_COMPUTE)
 _AS_IT_IS = math.nan  # compared by identity
 Advice = tuple[float, bool]  # the value, and whether it is the one that the run had, or no faster
 
@@ -38,7 +37,7 @@ def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
     if [change.kind for change in candidate.changes] != ["overlap"]:
         return None
     hidden_us = prices.gain_us(candidate)
-    other = candidate.instead if hidden_us < MUCH * candidate.lost_us else None
+    other = candidate.instead if hidden_us < ENOUGH_COMPUTE * candidate.lost_us else None
     if other is not None and hidden_us < prices.gain_us(other):
         return f"compute beside an earlier start would hide {format_us(hidden_us)} of {format_us(candidate.lost_us)}"
     of_ddp = [fix for fix in candidate.fixes if fix.setting == "bucket_cap_mb" and fix.current is not None]
@@ -104,12 +103,5 @@ _BESIDE = {
         why="replayed with other numbers of workers, the step is not clearly shorter",
         source="ddprof plan loader",
     ),
-    "bucket_cap_mb": Fix(
-        setting="when gradients are reduced",
-        suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
-        patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
-        alters=Alters.MEAN,
-        why="replayed with buckets of other sizes, the step is not clearly shorter",
-        source="PyTorch DDP (VLDB'20); ddprof plan buckets",
-    ),
+    "bucket_cap_mb": BY_HOOKS,
 }

@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.speedups import (
+from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
+from ddprof.analyzers.replay.changes.loader import rank_costs
+from ddprof.analyzers.replay.changes.work import (
     FUSED_DEVICE_SHARE,
     FUSED_HOST_SHARE,
     HALF_PRECISION_SPEEDUP,
     TF32_SPEEDUP,
 )
-from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
-from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
-from ddprof.analyzers.replay.changes.loader.fetch_costs import rank_costs
 from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number

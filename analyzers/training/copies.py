@@ -1,4 +1,4 @@
-"""Copies of one model on several ranks: the ranks that should hold the same, and what differs.
+"""Copies of one model on several ranks: the ranks that should hold the same, what differs, and its names in remarks.
 
 Ranks of one DistributedDataParallel model are meant to; of a model without a wrapper they are where every gradient is
 summed over all ranks in every step. Nothing else is compared: ensembles, stages and shards differ by design.
@@ -7,13 +7,14 @@ summed over all ranks in every step. Nothing else is compared: ensembles, stages
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.sidecar.training import ReplicatedModel
+from ddprof.findings import Evidence
+from ddprof.sidecar.training import CodeLine, ReplicatedModel
 
 DDP, MODULE = "ddp", "module"
 _MOVES_STATE = ("all_to_all", "all_gather", "reduce_scatter", "send", "recv", "send_recv", "gather", "scatter")
@@ -130,3 +131,19 @@ def replicated_names(job: JobFacts) -> frozenset[str]:
             if len(group.models) == len(job.ranks):
                 names.update(group.one.names)
     return frozenset(names)
+
+
+# Lists and lines in the sentences of remarks.
+
+_SHOWN = 3  # names in one sentence
+
+
+def named(names: Sequence[str]) -> str:
+    """The first few names, and the number of the rest."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def at_line(what: str, line: CodeLine | None) -> tuple[Evidence, ...]:
+    """The line of the script as evidence; nothing where it is not known."""
+    return () if line is None else (Evidence(f"{what} at {line.words}"),)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from ddprof._version import __version__
-from ddprof.analyzers.workers.engine_name import EngineName
+from ddprof.analyzers.workers.local import EngineName
 from ddprof.errors import DdprofError, UsageError
 from ddprof.readers import Source
 

@@ -1,4 +1,4 @@
-"""The map in processes of this machine."""
+"""The map in processes of this machine, and the value of `--engine` that chooses another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ddprof.errors import DdprofError
+from msgspec import Struct
+
+from ddprof.errors import DdprofError, UsageError
 from ddprof.readers import Source
 
 if TYPE_CHECKING:
@@ -68,3 +70,28 @@ def _pool(workers: int, has_threads: bool) -> Executor:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# The value of `--engine`: this machine's processes, a Dask cluster made for the analysis, or an existing one.
+
+LOCAL, DASK = "local", "dask"
+_SCHEMES = {"dask://": "tcp://", "dask+tls://": "tls://"}
+
+
+class EngineName(Struct, frozen=True):
+    """`text` as it was given; `address`: the scheduler's, as Dask writes it, None where there is none yet."""
+
+    text: str
+    is_dask: bool = False
+    address: str | None = None
+
+
+def parse_engine(text: str) -> EngineName:
+    """The engine of that name. Raises UsageError."""
+    if text in (LOCAL, DASK):
+        return EngineName(text, text == DASK)
+    for ours, theirs in _SCHEMES.items():
+        host, sign, port = text.removeprefix(ours).rstrip("/").rpartition(":")
+        if text.startswith(ours) and host and sign and port.isdigit():
+            return EngineName(text, True, f"{theirs}{host}:{port}")
+    raise UsageError(f"--engine {text}: want local, dask or dask://HOST:PORT")

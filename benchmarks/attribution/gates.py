@@ -22,7 +22,7 @@ import numpy as np
 DECIDING = (
     *(f"rules.straggler_{name}" for name in ("compute", "host", "imbalance", "unexplained")),
     "rules.input_straggler", "rules.host_stalled", "rules.pipeline_imbalance", "rules.input_starved",
-    "trust.busy_machine", "trust.whole_run", "attribution.own_time", "job.waiting.lateness", "job.steps.onset",
+    "trust.busy_machine", "job.waiting.lateness", "job.steps.onset",
     "job.steps.steady", "job.input_size",
 )  # fmt: skip
 _HOOK = "_gate"

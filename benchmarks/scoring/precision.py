@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.scoring.run_score import RunScore, SaidFinding
-from ddprof.analyzers.trust.precision import Precision, Tally
+from ddprof.analyzers.trust.confidence import Precision, Tally
 
 
 def precision(corpora: Mapping[str, Sequence[RunScore]], measured: str) -> Precision:

@@ -9,7 +9,7 @@ import numpy as np
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import bandwidths, group_times
-from ddprof.dashboard.exhibits.places.pairs import pair_exhibits
+from ddprof.dashboard.exhibits.places import pair_exhibits
 from ddprof.dashboard.figures.charts import Bandwidths, Part, Stacked
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import LEAST_SHARE, clean

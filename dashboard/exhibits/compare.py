@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ddprof.analyzers.kernel_table.merged import by_step_us
+from ddprof.analyzers.kernel_table.model import by_step_us
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, sheet, short_name
 from ddprof.dashboard.figures.charts import Dumbbells

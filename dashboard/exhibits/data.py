@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from ddprof.dashboard.exhibits.parts.checks import check_words
+from ddprof.analyzers.catalogue import catalogue
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Intervals
@@ -13,6 +13,14 @@ from ddprof.dashboard.runs.view import View
 from ddprof.report import data_notes
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_share, format_us
+
+# Phrases for what each check looks for.
+
+
+def check_words(rule_id: str) -> str:
+    """The title of a rule, or its identifier where the rule is not installed here."""
+    rule = catalogue().get(rule_id)
+    return rule.title if rule else rule_id
 
 
 def exhibits(view: View) -> Iterator[Exhibit]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.loader.fetch_costs import fetch_costs
+from ddprof.analyzers.replay.changes.loader import fetch_costs
 from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import numbers

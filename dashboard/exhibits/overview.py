@@ -19,7 +19,7 @@ from ddprof.dashboard.runs.view import View
 from ddprof.findings import CRITICAL_SHARE, Finding
 from ddprof.report import phrases
 from ddprof.report.bar import shares
-from ddprof.report.html.svg import NAMED_MARK
+from ddprof.report.html.parts import NAMED_MARK
 from ddprof.report.model import Report
 from ddprof.tables import Array
 from ddprof.units import format_us

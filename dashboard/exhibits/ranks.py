@@ -20,7 +20,7 @@ from ddprof.dashboard.exhibits.parts.numbers import (
     step_count,
     typical_us,
 )
-from ddprof.dashboard.exhibits.places.by_host import by_host
+from ddprof.dashboard.exhibits.places import by_host
 from ddprof.dashboard.figures.charts import Heat, Stacked, all_cause_parts
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View

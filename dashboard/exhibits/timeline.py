@@ -8,7 +8,7 @@ from typing import Any
 from ddprof.causes import CAUSES
 from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.timeline.steps import one_step, step_count
+from ddprof.dashboard.timeline.index import one_step, step_count
 from ddprof.report import phrases
 from ddprof.report.bar import shares
 from ddprof.units import format_us

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Listing, sheet
-from ddprof.dashboard.exhibits.parts.trials import by_gain, forecast_chart, settings_words, short_names, trial_sheet
+from ddprof.dashboard.exhibits.parts.try_it import by_gain, forecast_chart, settings_words, short_names, trial_sheet
 from ddprof.dashboard.figures.charts import Part, Stacked
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.tunings import Tuning

@@ -11,7 +11,7 @@ from ddprof.analyzers.settings.predict import predict as replay
 from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
-from ddprof.dashboard.exhibits.parts.trials import by_gain, forecast_chart, trial_sheet, tried_of
+from ddprof.dashboard.exhibits.parts.try_it import by_gain, forecast_chart, trial_sheet, tried_of
 from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View

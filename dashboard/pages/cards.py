@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from ddprof.analyzers.settings.offers import text_of
+from ddprof.analyzers.settings.predict import text_of
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts import trials, try_it
+from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Key, themed
@@ -174,7 +174,7 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     if finding.by_ledger_us and (full or phrases.prices_differ(finding)):
         rows.append(("But" if phrases.prices_differ(finding) else "Checked", phrases.ledger_words(finding)))
     if full:
-        rows += [("Tried", words) for words in trials.words_of(view.opened, finding)]
+        rows += [("Tried", words) for words in try_it.words_of(view.opened, finding)]
         rows.append(("Confidence", phrases.confidence_words(finding)))
         rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
         rows += [("Source", source) for source in dict.fromkeys(fix.source for fix in finding.fixes if fix.source)]

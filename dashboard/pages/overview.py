@@ -5,8 +5,8 @@ from __future__ import annotations
 from dash import dcc, html
 from dash.development.base_component import Component
 
+from ddprof.dashboard.exhibits.data import check_words
 from ddprof.dashboard.exhibits.overview import exhibits
-from ddprof.dashboard.exhibits.parts.checks import check_words
 from ddprof.dashboard.pages.cards import exhibit_card, finding_card, remark_cards, step_bar, whole_run
 from ddprof.dashboard.runs.view import View
 from ddprof.report import data_notes, phrases

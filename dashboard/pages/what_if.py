@@ -12,8 +12,7 @@ from dash.development.base_component import Component
 
 from ddprof.analyzers.replay.price import LOW_CONFIDENCE_ERROR
 from ddprof.analyzers.settings.knobs import BY_KEY, Setting, parse_setting
-from ddprof.analyzers.settings.offers import Offer, text_of
-from ddprof.analyzers.settings.predict import Level, Prediction
+from ddprof.analyzers.settings.predict import Level, Offer, Prediction, text_of
 from ddprof.analyzers.settings.present import present
 from ddprof.dashboard.exhibits.parts import try_it
 from ddprof.dashboard.exhibits.parts.exhibit import sheet

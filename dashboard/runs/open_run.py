@@ -18,7 +18,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.kernel_table.model import KernelTable
 from ddprof.analyzers.kernel_table.of_run import kernels_of, path_of
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.settings.offers import Offer, offers
+from ddprof.analyzers.settings.predict import Offer, offers
 from ddprof.analyzers.settings.present import present
 from ddprof.capture.launcher.live import LiveRank, read_ranks
 from ddprof.dashboard.runs.counters import counter_tracks
@@ -32,7 +32,7 @@ from ddprof.readers import Source
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.side_files.manifests import Launch, launch_of
 from ddprof.report.calibration import Record, calibrated, of_run, on_this_machine
-from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.json.contract import is_saved_report, read_saved
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
 from ddprof.tables import Table
 from ddprof.units import format_ranks

@@ -19,7 +19,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 from ddprof.readers import read
 from ddprof.report.export.perfetto import write_perfetto
-from ddprof.report.export.slices import RankSlices, arrows_of
+from ddprof.report.export.pftrace import RankSlices, arrows_of
 from ddprof.report.redaction.redact import Redaction, redacted_trace
 from ddprof.tables import NULL, Array, Column, Schema, Table
 from ddprof.units import format_ranks

@@ -16,9 +16,8 @@ from werkzeug.datastructures import FileStorage
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
 from ddprof.dashboard.pages.data import FIELD, HEADER, too_large_words
-from ddprof.dashboard.runs.attempt import attempt
 from ddprof.dashboard.runs.open_run import OpenRun, load
-from ddprof.dashboard.runs.served import Runs
+from ddprof.dashboard.runs.served import Runs, attempt
 from ddprof.dashboard.server.guard import UPLOAD_PATH
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.files.archives import MAX_MEMBERS

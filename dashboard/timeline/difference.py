@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.dashboard.timeline.index import SliceIndex, Slices
+from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices, step_count
 from ddprof.dashboard.timeline.inspect import shown_slice
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY, KINDS, Lane, Timeline
-from ddprof.dashboard.timeline.steps import RankSteps, step_count
 from ddprof.errors import UsageError
 from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array

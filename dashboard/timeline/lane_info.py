@@ -6,8 +6,8 @@ from typing import Any
 
 from ddprof.causes import CAUSES
 from ddprof.dashboard.numbers import Numbers
+from ddprof.dashboard.timeline.index import step_count
 from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
-from ddprof.dashboard.timeline.steps import step_count
 
 KIND_WORDS = {
     "causes": "where time goes",

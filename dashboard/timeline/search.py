@@ -18,10 +18,10 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.kernel_table.source import modules
+from ddprof.analyzers.kernel_table.model import modules
 from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.lanes import Lane, Timeline
-from ddprof.dashboard.timeline.overview import spots
+from ddprof.dashboard.timeline.tiles import spots
 from ddprof.tables import NULL, Array, Column, Schema
 from ddprof.units import format_ranks, format_us
 

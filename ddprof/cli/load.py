@@ -14,7 +14,7 @@ from ddprof.cli.lazy_group import import_lasting
 from ddprof.cli.reading import Reading
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.report.calibration import calibrated, of_run
-from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.json.contract import is_saved_report, read_saved
 from ddprof.report.model import Report
 from ddprof.units import format_ranks
 from ddprof.untrusted.plain_text import clean, clean_lines

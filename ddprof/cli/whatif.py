@@ -50,8 +50,7 @@ def command(
 
     All settings are replayed together; gains overlap and are never added.
     """
-    from ddprof.analyzers.bottleneck import bottleneck
-    from ddprof.analyzers.prediction_text import prediction_text
+    from ddprof.analyzers.bottleneck import bottleneck, prediction_text
     from ddprof.analyzers.settings.knobs import parse_setting
     from ddprof.analyzers.settings.predict import predict
     from ddprof.analyzers.settings.present import parse_now, present

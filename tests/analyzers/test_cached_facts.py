@@ -14,8 +14,7 @@ from reading import our_run, recorded
 from ddprof.analyzers import cached_facts, engine
 from ddprof.analyzers.cached_facts import GIVE_UP, Alike, Keeping, Recall, recall_of
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
-from ddprof.analyzers.facts.cache.place import Folder
-from ddprof.analyzers.facts.cache.store import Store
+from ddprof.analyzers.facts.cache import Folder, Store
 from ddprof.errors import UsageError
 from ddprof.model import ProcessGroup
 from ddprof.readers import Source, discover

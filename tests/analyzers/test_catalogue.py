@@ -12,9 +12,8 @@ from labelled_runs import Runs, candidates, run_of
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue, page
-from ddprof.analyzers.diagnose import left_out, unmatched_us
+from ddprof.analyzers.diagnose import CONDITIONS, checked, left_out, unmatched_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.same_result import CONDITIONS, checked
 from ddprof.errors import UsageError
 from ddprof.findings import Abstention, Alters, Fix
 from ddprof.report.model import Report

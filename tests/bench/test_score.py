@@ -14,7 +14,7 @@ from benchmarks.scoring.__main__ import SCHEMA, as_text, command, fault_text
 from benchmarks.scoring.precision import precision
 from benchmarks.scoring.run_score import RunScore
 from benchmarks.scoring.score import Score, compare, labels, read_label, score_run
-from ddprof.analyzers.trust.precision import Tally, read
+from ddprof.analyzers.trust.confidence import Tally, read
 from ddprof.errors import NoUsableInput
 
 # Labelled messy runs made by others: what came out right once stays right.

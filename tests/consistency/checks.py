@@ -8,9 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.settings.buckets import plan_buckets
+from ddprof.analyzers.settings.curves import plan_buckets, plan_loader
 from ddprof.analyzers.settings.knobs import BY_KEY, Setting
-from ddprof.analyzers.settings.loader import plan_loader
 from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import present
 from ddprof.causes import CAUSES

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.oracle.kinds import scenario
 from benchmarks.oracle.simulate import simulate
 from benchmarks.oracle.write import write
-from ddprof.analyzers.kernel_table.merged import merged
+from ddprof.analyzers.kernel_table.model import merged
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.exhibit import short_name

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import ddprof
-from ddprof.analyzers.catalogue import catalogue
-from ddprof.analyzers.training.catalogue import training_checks
+from ddprof.analyzers.catalogue import catalogue, training_checks
 from ddprof.cli.demo import read_samples, sample_root
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,9 +19,8 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import lookup
-from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import HOST_OPERATORS, NO_STRING
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.names import matches, times
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table

@@ -14,7 +14,6 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outermost_operators, shapes_of, waits_of
 from ddprof.analyzers.facts.device import lookup
-from ddprof.analyzers.facts.events import rows_of, times
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, MESSAGES, NO_STRING, of_cause
@@ -26,6 +25,8 @@ from ddprof.analyzers.facts.names import (
     collective_op,
     is_comm_annotation,
     matches,
+    rows_of,
+    times,
 )
 from ddprof.analyzers.facts.stepping.steps import step_marks
 from ddprof.causes import HOST_OCCUPANTS

@@ -1,4 +1,4 @@
-"""Collectives of tensors called through torch.distributed functions by the script or a library.
+"""Calls of the script in which ranks meet: collectives, barriers, and communication hooks.
 
 DDP and autograd issue theirs from C++, past these functions.
 """
@@ -10,10 +10,10 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.events import on_threads, rows_of, times
-from ddprof.analyzers.facts.model import CALL_WAITS, SCRIPT_CALLS, RankFacts
-from ddprof.analyzers.facts.names import matches
+from ddprof.analyzers.facts.model import CALL_WAITS, COMM_HOOKS, MEETINGS, SCRIPT_CALLS, UNIT_HOOKS, RankFacts
+from ddprof.analyzers.facts.names import OP_CODE, matches, on_threads, rows_of, times
 from ddprof.analyzers.facts.script.tree import call_tree, spans_of
+from ddprof.intervals import union
 from ddprof.model import Kind, RankTrace
 from ddprof.tables import Array, Table, among, concat
 
@@ -80,3 +80,63 @@ def _code(pattern: re.Pattern[str], text: str) -> int:
     """Index in CALLS of a name; -1 for none."""
     match = pattern.match(text)
     return CALLS.index(match.group(1)) if match else -1
+
+
+# Python communication hooks of DistributedDataParallel, from the ranges that capture records around them, and FSDP's
+# hooks around the passes of its units, from torch's own.
+
+_HOOK_RANGE = re.compile(r"^ddprof::comm_hook (.+)$")
+_UNIT = re.compile(r"^FSDP::(?:pre|post)_(?:forward|backward)")  # torch/distributed/fsdp/_fully_shard
+
+
+def comm_hooks(trace: RankTrace) -> Table:
+    """COMM_HOOKS of all threads, by start; with a device, autograd's thread calls them."""
+    return COMM_HOOKS.table(
+        on_threads(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_HOOK_RANGE, trace.strings)))
+    )
+
+
+def unit_hooks(trace: RankTrace) -> Table:
+    """UNIT_HOOKS of all threads, by start; those within others are theirs."""
+    start, end = union(*times(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_UNIT, trace.strings))))
+    return UNIT_HOOKS.table({"start_ns": start, "end_ns": end})
+
+
+def hook_name(facts: RankFacts, name: int) -> str:
+    """The function of a row of COMM_HOOKS: "train.py:88 compress()"."""
+    match = _HOOK_RANGE.match(facts.strings[name])
+    return match.group(1) if match else facts.strings[name]
+
+
+# Blocking calls that synchronise ranks: barriers, and collectives of Python objects.
+#
+# Both block the host until every rank has come. An object is pickled and sent as bytes, after a collective for its
+# size, and read back from the device (`torch.distributed.all_gather_object`, notes of its documentation).
+
+MEETING_CALLS = (
+    *("barrier", "monitored_barrier", "all_gather_object", "gather_object"),
+    *("broadcast_object_list", "scatter_object_list"),
+)
+# The ranges that capture leaves, and torch's operator.
+_MEETING = re.compile(rf"^(?:ddprof::collective\.|c10d::)({'|'.join(MEETING_CALLS)})$")
+
+
+def meeting_calls(trace: RankTrace, threads: Array) -> Table:
+    """MEETINGS of the training threads (`threads`: host tracks), by start; outermost calls only."""
+    named = matches(_MEETING, trace.strings)
+    rows = np.union1d(*(rows_of(trace, kind, named, threads) for kind in (Kind.ANNOTATION, Kind.CPU_OP)))
+    meetings = MEETINGS.table(on_threads(trace.events, rows))
+    return meetings.take(intervals.outermost(*meetings.bounds))
+
+
+def called_name(event: str) -> str:
+    """The torch.distributed function behind an event of MEETINGS."""
+    match = _MEETING.match(event)
+    return match.group(1) if match else event
+
+
+def is_meeting(facts: RankFacts) -> Array:
+    """Mask of communications that are barriers or part of a collective of objects; shape (comms,)."""
+    comms = facts.comms
+    spans = intervals.union(*facts.meetings.bounds)
+    return np.asarray((comms["op"] == OP_CODE["barrier"]) | intervals.contains(spans, comms["launch_ns"]))

@@ -14,12 +14,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.events import times
 from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, Phase, occupied
-from ddprof.analyzers.facts.names import is_dataloader, matches
+from ddprof.analyzers.facts.names import is_dataloader, matches, times
 from ddprof.analyzers.facts.script.occupants import queue_frames, takes_from_queue
-from ddprof.analyzers.facts.script.operators import call_of, script_operators
-from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
+from ddprof.analyzers.facts.script.phases import HostPhases, call_of, host_phases, script_operators
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace

@@ -8,16 +8,20 @@ backward pass fill two of its three slots (forward, gradients of inputs, gradien
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
-from ddprof import intervals
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import stage_work
+from ddprof import averages, intervals
+from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.names import is_gemm
+from ddprof.analyzers.facts.work import company, computed_in_steps, stage_work
 from ddprof.analyzers.job.model import Pipeline
-from ddprof.tables import Array
+from ddprof.analyzers.job.slowdown import Slowdown, unknown_slowdown
+from ddprof.tables import Array, distinct
 
 
 class NamedSchedule(NamedTuple):
@@ -71,3 +75,139 @@ def bubble_allowance(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> A
         for p in chain:
             allowance[p] = round(mean * share)
     return allowance
+
+
+# Pace of each pipeline rank against other stages, by kernels that most stages run.
+#
+# A stage with more layers launches more kernels; a slow device takes longer for each. Kernels of one name may do other
+# work on another stage (an output layer, a network that narrows): a slow device shows in all quartiles of nearly all
+# kernels, other work does not. Wider layers slow matrix products, by the square of the width, more than the rest: where
+# shapes are unknown both must be equally slow.
+
+QUARTILES = (0.25, 0.5, 0.75)
+MIN_LAUNCHES = 4  # of a kernel on a rank, for quartiles
+# Devices that idle more boost higher, and their neighbours differ: stages are not as alike as replicas of one stage.
+MIN_EXCESS = 0.05
+# Of the rank's excess: how far a kernel's ratio may lie from the typical one, and be slow for the same reason.
+ALIKE = 0.25
+ALIKE_SHARE = 0.75  # of the time compared: so much must be slow for the same reason
+LEAST_KIND = 0.05  # of the time compared: matrix products, or all others, that speak for themselves
+SCATTER = 0.02  # of a ratio between equal kernels on equal devices
+
+
+class _Kernels(Struct, frozen=True):
+    """One rank's kernels that ran alone, by name and shapes: rows of `quartiles_ns`, `steps_ns`, `total_ns`."""
+
+    keys: tuple[tuple[str, str], ...]
+    quartiles_ns: Array  # (kernels, 3)
+    steps_ns: Array  # (kernels, steps), median; NaN in steps without
+    total_ns: Array  # (kernels,)
+    compute_ns: float
+
+
+def stage_pace(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
+    """Time of each rank's kernels over the typical rank's of all stages; NaN where it singles out no device.
+
+    Factors below 1 + MIN_EXCESS are 1.
+    """
+    steps = min(len(f.steps) for f in ranks)
+    staged = [p for stage in pipeline.stages for p in stage] if pipeline is not None else []
+    pace = unknown_slowdown(len(ranks), steps)
+    if pipeline is None or any(not len(ranks[p].device_ops) for p in staged):
+        return pace
+    kernels = {p: _kernels(ranks[p], steps) for p in staged}
+    reference = _references(kernels, pipeline)
+    for p in staged:
+        _compare(p, kernels[p], reference, pace)
+    return pace
+
+
+def _compare(position: int, kernels: _Kernels, reference: dict[tuple[str, str], Array], pace: Slowdown) -> None:
+    """Fill in the pace of one rank."""
+    rows = [i for i, key in enumerate(kernels.keys) if key in reference]
+    if not rows:
+        return
+    keys = [kernels.keys[i] for i in rows]
+    usual = np.array([reference[key] for key in keys])
+    ratio, weight = kernels.quartiles_ns[rows] / usual, kernels.total_ns[rows]
+    factor = averages.weighted_median(ratio.ravel(), np.repeat(weight, len(QUARTILES)))
+    shaped = np.array([bool(shapes) for _, shapes in keys])
+    pace.time_us[position] = weight.sum() / pace.per_step.shape[1] / 1e3
+    pace.coverage[position] = weight.sum() / max(1.0, kernels.compute_ns)
+    if factor < 1 + MIN_EXCESS:
+        pace.factor[position], pace.per_step[position] = 1.0, 1.0
+    elif _is_of_the_device(ratio, weight, shaped, factor) and _in_both_kinds(keys, ratio, weight, factor):
+        pace.factor[position] = factor
+        for step, took in enumerate(kernels.steps_ns[rows].T):
+            has_run = np.isfinite(took)
+            if has_run.any():
+                middle = took[has_run] / usual[has_run, 1]
+                pace.per_step[position, step] = averages.weighted_median(middle, weight[has_run])
+
+
+def _is_of_the_device(ratio: Array, weight: Array, shaped: Array, factor: float) -> bool:
+    """True where kernels are equally slow. Kernels of known shapes may be as fast as elsewhere in all launches, since a
+    device short of power slows only those that load its multipliers; one that is fast in some launches does other work
+    in the rest.
+    """
+    reach = max(SCATTER, ALIKE * (factor - 1))
+    alike = np.abs(ratio - factor) <= reach
+    alike |= (shaped & (np.abs(ratio - 1) <= reach).all(axis=1))[:, None]
+    return bool((alike * weight[:, None]).sum() >= ALIKE_SHARE * len(QUARTILES) * weight.sum())
+
+
+def _in_both_kinds(keys: list[tuple[str, str]], ratio: Array, weight: Array, factor: float) -> bool:
+    """True where, without shapes, matrix products and other kernels are equally slow."""
+    products = is_gemm([name for name, _ in keys])
+    unknown = np.array([not shapes for _, shapes in keys])
+    least = LEAST_KIND * weight.sum()
+    if weight[unknown & products].sum() < least or weight[~products].sum() < least:
+        return True
+    others = averages.weighted_median(ratio[~products].ravel(), np.repeat(weight[~products], len(QUARTILES)))
+    return abs(others - factor) <= max(SCATTER, ALIKE * (factor - 1))
+
+
+def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[str, str], Array]:
+    """Kernel quartiles of the typical rank, for kernels that most stages run."""
+    durations: dict[tuple[str, str], list[Array]] = defaultdict(list)
+    stages: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for number, stage in enumerate(pipeline.stages):
+        for p in stage:
+            for key, quartiles in zip(kernels[p].keys, kernels[p].quartiles_ns, strict=True):
+                durations[key].append(quartiles)
+                stages[key].add(number)
+    most = max(1, len(pipeline.stages) // 2)
+    return {key: averages.typical_row(np.array(rows)) for key, rows in durations.items() if len(stages[key]) > most}
+
+
+def _kernels(facts: RankFacts, steps: int) -> _Kernels:
+    ops, (rows, step) = facts.device_ops, computed_in_steps(facts, steps)
+    dur = (ops["end_ns"] - ops["start_ns"])[rows]
+    compute_ns = float(dur.sum())
+    alone = company(facts)[0][rows]
+    rows, step, dur = rows[alone], step[alone], dur[alone]
+    keys, kernel = distinct(ops["name"][rows], ops["shape"][rows])
+    launches = np.bincount(kernel, minlength=keys.shape[1])
+    kept = np.flatnonzero(launches >= MIN_LAUNCHES)
+    order = np.lexsort((dur, kernel))
+    first = np.cumsum(launches) - launches
+    at = first[kept, None] + np.floor(np.array(QUARTILES) * (launches[kept, None] - 1)).astype(np.int64)
+    by_step = np.full((len(kept), steps), np.nan)
+    middle = _medians(kernel * steps + step, dur)
+    for row, one in enumerate(kept.tolist()):
+        by_step[row] = [middle.get(one * steps + number, np.nan) for number in range(steps)]
+    text = facts.strings
+    return _Kernels(
+        tuple((text[int(n)], text[int(s)] if s != NO_STRING else "") for n, s in keys[:, kept].T),
+        np.maximum(dur[order][at], 1).astype(float),
+        by_step,
+        np.bincount(kernel, weights=dur, minlength=keys.shape[1])[kept],
+        compute_ns,
+    )
+
+
+def _medians(key: Array, dur: Array) -> dict[int, float]:
+    """Lower median duration per key."""
+    order = np.lexsort((dur, key))
+    keys, first, counts = np.unique(key[order], return_index=True, return_counts=True)
+    return dict(zip(keys.tolist(), dur[order][first + (counts - 1) // 2].tolist(), strict=True))

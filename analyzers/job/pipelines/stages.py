@@ -22,11 +22,12 @@ from ddprof.analyzers.job.pipelines.messages import (
     NOT_TRACED,
     Link,
     Messages,
+    Passes,
     confirmed,
     counts_by_link,
+    passes_of,
     step_messages,
 )
-from ddprof.analyzers.job.pipelines.passes import Passes, passes_of
 from ddprof.tables import Array, distinct
 
 # Of the messages to the next stage: as many from the last to the first go around; of v chunks (v - 1) / v do, v <= 8.

@@ -13,13 +13,23 @@ from ddprof import intervals
 from ddprof.analyzers.facts.gradient_tables import GradientAct
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
-from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.facts.work import between_operators, host_work, issued_ns
+from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.redundant.between import WRAPPERS, call_of, gathered_values, one_by_one, sent_parameters
-from ddprof.analyzers.job.redundant.passes import HostPasses, called_by_host, passes_of
+from ddprof.analyzers.job.redundant.between import (
+    WRAPPERS,
+    HostPasses,
+    call_of,
+    called_by_host,
+    gathered_values,
+    one_by_one,
+    passes_of,
+    sent_parameters,
+)
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED, Needless
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm
+from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.intervals import Intervals
 from ddprof.sidecar import Sidecar
 from ddprof.tables import NULL, Array
@@ -238,3 +248,31 @@ def _alike(volume: Array, passes: Array, kept: int) -> Array:
     low, high = np.minimum(earlier[:, None], last), np.maximum(earlier[:, None], last)
     alike: Array = passes[:-kept][(low >= ALIKE_SHARE * high).any(axis=1)]
     return alike
+
+
+# Cost of avoidable communication by the ledger.
+
+
+def needless_us(job: JobFacts, kind: Needless | None, waits: bool) -> Array:
+    """Time of each rank in some communication alone, with nothing computing, us per step, shape (ranks,).
+
+    `waits`: include waits for late ranks. On a CPU rank, whose host computes, it includes the host's calls.
+    """
+    if kind is None:
+        return np.zeros(len(job.ranks))
+    return np.array([_of_rank(job, position, kind, waits) for position in range(len(job.ranks))])
+
+
+def _of_rank(job: JobFacts, position: int, kind: Needless, waits: bool) -> float:
+    facts, needless = job.ranks[position], kind.comms[position]
+    ready = ready_by_comm(job.members, position, facts)
+    comms = facts.comms
+    start = comms["start_ns"] if waits else ready
+    computing = intervals.merge(host_work(facts), between_operators(facts))  # of a device rank's host nothing
+    # While another communication is under way the rank is held without these, too.
+    kept = intervals.union(comms["start_ns"][~needless], comms["end_ns"][~needless])
+    gone = intervals.subtract(intervals.union(start[needless], comms["end_ns"][needless]), kept)
+    exposed = cause_intervals(facts, ready)
+    held = intervals.merge(exposed["comm_transfer"], exposed["comm_wait"]) if waits else exposed["comm_transfer"]
+    spans = intervals.merge(intervals.intersect(gone, held), intervals.intersect(kind.host[position], computing))
+    return facts.per_step_us(spans)

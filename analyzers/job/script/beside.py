@@ -13,8 +13,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.host import phase_ranges
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.operators import call_of
-from ddprof.analyzers.facts.script.phases import HostPhases, host_phases
+from ddprof.analyzers.facts.script.phases import HostPhases, call_of, host_phases
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
 from ddprof.analyzers.job.script.kinds import MOST, LineKinds
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, time_by_stack, training_spans

@@ -13,10 +13,10 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.host_time import between_operators, blocked, computes
 from ddprof.analyzers.facts.script.phases import HostPhases
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
-from ddprof.analyzers.job.idle_before_launches import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
+from ddprof.analyzers.facts.work import between_operators, blocked, computes
+from ddprof.analyzers.job.device_idle import DEAREST_LAUNCH_NS, MOST_LAUNCHES, starved
 from ddprof.analyzers.job.script.beside import (
     BACKWARD,
     FORWARD,

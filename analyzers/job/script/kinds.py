@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.operators import call_of
+from ddprof.analyzers.facts.script.phases import call_of
 from ddprof.analyzers.facts.script.prepared import CARRIES, MAKES_BATCHES
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.tables import NULL, Array

@@ -10,9 +10,9 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.host_time import between_operators, blocked
 from ddprof.analyzers.facts.script.occupants import saving_around
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
+from ddprof.analyzers.facts.work import between_operators, blocked
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, phases_of, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack

@@ -21,9 +21,8 @@ from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.work import issued_ns, knows_launches, lost_device
-from ddprof.analyzers.job.groups.groups import comm_group_ids
-from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends
-from ddprof.analyzers.job.steps.paired import paired_steps
+from ddprof.analyzers.job.groups import comm_group_ids
+from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends, paired_steps
 from ddprof.model import HealthNote
 from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array, Table

@@ -14,10 +14,10 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.groups.groups import comm_group_ids, global_peers
+from ddprof.analyzers.job.groups import comm_group_ids, global_peers
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.bus_factor import bus_factor
-from ddprof.analyzers.job.waiting.members import instances_in_steps
+from ddprof.analyzers.job.traffic.cost import bus_factor
+from ddprof.analyzers.job.waiting.waits import instances_in_steps
 from ddprof.tables import NULL, Array, distinct
 
 OUTSIDE = -1  # a rank that is in none of the units

@@ -14,8 +14,7 @@ from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.redundant import Needless
-from ddprof.analyzers.job.waiting.members import members_of
-from ddprof.analyzers.job.waiting.waits import ready_by_comm
+from ddprof.analyzers.job.waiting.waits import members_of, ready_by_comm
 from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
 from ddprof.units import format_count, format_share, format_us

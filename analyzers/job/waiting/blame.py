@@ -18,7 +18,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.matching import step_of
 from ddprof.analyzers.job.model import BLAME, Clock
-from ddprof.analyzers.job.waiting.members import members_of
+from ddprof.analyzers.job.waiting.waits import members_of
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array, Table

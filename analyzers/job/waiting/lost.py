@@ -18,12 +18,11 @@ from ddprof import intervals
 from ddprof.analyzers.facts.completeness import LOST_SHARE
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns
-from ddprof.analyzers.job.groups.groups import GroupKey
+from ddprof.analyzers.job.groups import GroupKey
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Clock
 from ddprof.analyzers.job.rendezvous.record import booked, inserted
-from ddprof.analyzers.job.waiting.members import members_of
-from ddprof.analyzers.job.waiting.waits import split_waits
+from ddprof.analyzers.job.waiting.waits import members_of, split_waits
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_count, format_ranks

@@ -14,8 +14,8 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.barriers import MEETING_CALLS
-from ddprof.analyzers.facts.script.host_time import computes
+from ddprof.analyzers.facts.script.calls import MEETING_CALLS
+from ddprof.analyzers.facts.work import computes
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, average_ns, common_steps, typical_steps
 from ddprof.sidecar import StepTimes
 from ddprof.sidecar.calls import CallingLine

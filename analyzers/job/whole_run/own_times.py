@@ -10,7 +10,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.host_time import computes
+from ddprof.analyzers.facts.work import computes
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps
 from ddprof.derived_once import remembered

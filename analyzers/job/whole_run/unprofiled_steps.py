@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.host_time import computes
+from ddprof.analyzers.facts.work import computes
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.averages import middle_half
 from ddprof.model import HealthNote

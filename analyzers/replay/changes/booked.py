@@ -11,10 +11,10 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts, Work
 from ddprof.analyzers.facts.work import launched_in
 from ddprof.analyzers.job.charged import waited_for_part_us
-from ddprof.analyzers.job.host_parts import part_us
-from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
+from ddprof.analyzers.job.device_idle import idle_from_calls_us
+from ddprof.analyzers.job.host_costs import part_us
 from ddprof.analyzers.job.measures import MEETING, Measures
-from ddprof.analyzers.job.redundant.cost import needless_us
+from ddprof.analyzers.job.redundant.find import needless_us
 from ddprof.analyzers.job.traffic.cost import fit_cost
 from ddprof.findings import Change
 from ddprof.tables import Array

@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof import intervals
+from ddprof.analyzers.facts.device import waiting_launches
 from ddprof.analyzers.facts.model import RankFacts, Work
-from ddprof.analyzers.facts.waiting_launches import waiting_launches
-from ddprof.analyzers.job.host_costs import in_hooks
-from ddprof.analyzers.job.host_parts import part_of
-from ddprof.analyzers.job.idle_after_blocking_calls import unrecorded_code
+from ddprof.analyzers.job.device_idle import unrecorded_code
+from ddprof.analyzers.job.host_costs import in_hooks, part_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.replay.changes.ranks import chosen, scaled
 from ddprof.analyzers.replay.host_time import by_level
-from ddprof.analyzers.replay.model import Anchor, Graph, Scenario
+from ddprof.analyzers.replay.model import Anchor, Graph, Scenario, chosen, scaled
 from ddprof.findings import Change
 from ddprof.tables import NULL, Array
 
@@ -136,7 +134,7 @@ def no_hook(change: Change, graph: Graph, measures: Measures) -> Scenario:
 
 
 def scale_part(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """A part of the hosts' time (job/host_parts.py), `target`, takes `values[0]` of it."""
+    """A part of the hosts' time (job/host_costs.py), `target`, takes `values[0]` of it."""
     ranks = [rank for rank, _ in chosen(replace(change, values=()), graph, measures)]
     held = {rank.position: part_of(rank.facts, change.target) for rank in ranks}
     return Scenario(host_scale={p: ((spans, change.values[0]),) for p, spans in held.items() if len(spans[0])})

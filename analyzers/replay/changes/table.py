@@ -9,14 +9,21 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from ddprof.analyzers.job.device_idle import idle_from_calls_us
 from ddprof.analyzers.job.host_costs import anomaly_held_us, anomaly_us, held_by_hooks_us, held_in_meetings_us
-from ddprof.analyzers.job.idle_after_blocking_calls import idle_from_calls_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes import booked
 from ddprof.analyzers.replay.changes.booked import Booked
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_curve
-from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings, drop_needless, merge_buckets
-from ddprof.analyzers.replay.changes.communication.retiming import Retimed, fills_buckets, rebucket, scaled_volume
+from ddprof.analyzers.replay.changes.communication.retiming import (
+    Retimed,
+    drop_meetings,
+    drop_needless,
+    fills_buckets,
+    merge_buckets,
+    rebucket,
+    scaled_volume,
+)
 from ddprof.analyzers.replay.changes.communication.sharded_units import resharded
 from ddprof.analyzers.replay.changes.communication.transfers import overlap, scale_transfer, speed_groups, speed_links
 from ddprof.analyzers.replay.changes.host_spans import (
@@ -31,16 +38,19 @@ from ddprof.analyzers.replay.changes.host_spans import (
     remove_host,
     scale_part,
 )
-from ddprof.analyzers.replay.changes.kernels import PINNED_SHARE as PINNED
-from ddprof.analyzers.replay.changes.kernels import graph_launch, hide_copies, keep_activations, scale_kernels
-from ddprof.analyzers.replay.changes.loader.workers import loader_workers
+from ddprof.analyzers.replay.changes.loader import loader_workers
 from ddprof.analyzers.replay.changes.pipeline_schedule import pipeline_schedule
+from ddprof.analyzers.replay.changes.work import PINNED_SHARE as PINNED
 from ddprof.analyzers.replay.changes.work import (
     balance_compute,
     balance_stages,
+    graph_launch,
+    hide_copies,
+    keep_activations,
     level_compute,
     scale_compute,
     scale_host,
+    scale_kernels,
 )
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.causes import HOST_CAUSES

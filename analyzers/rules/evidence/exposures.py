@@ -9,13 +9,12 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.execution.protocol import Limits
 from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.bus_factor import bus_factor
-from ddprof.analyzers.job.traffic.cost import CostModel, fit_cost
+from ddprof.analyzers.job.traffic.cost import LATENCY_BOUND_RATE, CostModel, bus_factor, fit_cost
 from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB, GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Traffic
-from ddprof.analyzers.job.traffic.transfer_curve import LATENCY_BOUND_RATE
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
+from ddprof.analyzers.replay.changes.communication.transfers import ENOUGH_COMPUTE
 from ddprof.findings import CRITICAL_SHARE, Abstention, Basis
 from ddprof.tables import Array
 from ddprof.units import MIB, format_us
@@ -31,7 +30,6 @@ FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32  # per step
 EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
-ENOUGH_COMPUTE = 0.3  # of the transfer, in forward and backward compute: a good part of it could be hidden
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 SOME_LATENCY = 0.1  # of the exposed transfer: less is not worth putting calls of a script together
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency

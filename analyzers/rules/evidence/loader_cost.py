@@ -1,24 +1,33 @@
-"""Cost of a batch in the loader, timed by capture inside the workers: CPU, waiting, collating."""
+"""Time to make a batch, timed by capture in the workers and the training thread: CPU, waiting, collating, the script's
+line; and whether workers keep up.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 from msgspec import Struct
 
+from ddprof import averages
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH
 from ddprof.analyzers.facts.script.tree import call_tree, written
+from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import DATA, MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import lines_of
-from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE
-from ddprof.analyzers.replay.changes.loader.fetch_costs import batch_kind, core_share
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, run_shares
+from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, average_ns, unprofiled_steps
+from ddprof.analyzers.replay.changes.loader import batch_kind, busy_step_us, core_share, needed_workers, rank_costs
+from ddprof.derived_once import remembered
 from ddprof.findings import Evidence
-from ddprof.sidecar import TimedFetches, WorkerLine
+from ddprof.sidecar import StepTimes, TimedFetches, WorkerLine
+from ddprof.tables import Array
 from ddprof.units import format_share, format_us
 
 _DRAWS = re.compile(r"^torch/utils/data/dataloader\.py _next_index$")
@@ -140,3 +149,111 @@ def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tup
     spent = f"{format_us(line.share * cost.fetch_us)} of {format_us(cost.fetch_us)}"
     who = "the worker" if cost.timed.workers == 1 else "each worker"
     return (Evidence(f"{who} is in {where} for {spent} per batch ({line.samples} samples)", rank),)
+
+
+# Time to make batches on each rank, timed by capture, and whether workers keep up.
+
+WAITED_PART = (
+    0.5  # of what batches take longer: waiting for a CPU that is more than this explains it (trust/busy_machine.py)
+)
+
+
+@remembered
+def keep_up(measures: Measures) -> Array:
+    """Mask of ranks whose workers make a step's batches in less than the step takes without waiting; shape (ranks,).
+    There a fetch costs only handing over and want of a CPU, which no loader setting shortens. False where workers were
+    not timed or take turns, and on devices, where handing over takes no device time.
+    """
+    had, busy_us = measures.settings.loader.num_workers or 0, busy_step_us(measures)
+    handed = execution_of(measures.job).limits.handover_us > 0
+    each = zip(rank_costs(measures, had), measures.job.ranks, measures.host_counts["dataloader"], strict=True)
+    return np.array(
+        [
+            handed
+            and cost is not None
+            and (timed := facts.sidecar.fetching) is not None
+            and timed.workers > 0
+            and not cost.turn_ns
+            and needed_workers(max(1.0, count) * cost.mean_ns / 1e3, busy_us) <= timed.workers
+            for cost, facts, count in each
+        ],
+        bool,
+    )
+
+
+def lack_cores(measures: Measures, late: Array, others: Array) -> bool:
+    """True where workers of the `late` ranks take longer for a batch than those of the `others` because they wait for a
+    CPU for that long, on cores that all share: chance decides who waits. False where workers did not count it.
+    """
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks]
+    if any(one is None or one.waited_ns is None for one in timed):
+        return False
+    took_ns, waited_ns = np.array([(one.fetch_ns, one.waited_ns) for one in timed if one is not None], float).T
+    more_ns, more_waited_ns = (np.median(ns[late]) - np.median(ns[others]) for ns in (took_ns, waited_ns))
+    run = run_shares(measures.job.ranks)
+    return bool(more_waited_ns > WAITED_PART * more_ns > 0) and all(
+        run.is_shared(position) for position in late.tolist()
+    )
+
+
+@remembered
+def made_us(measures: Measures) -> Array:
+    """Time of a rank's training thread to make a step's batches, timed over the whole run, us, shape (ranks,): in the
+    data set, or in the loader as a whole, whose sampler and iterator take time too. Traced fetches beyond it are want
+    of a CPU. Infinite where untimed, or where workers make them.
+    """
+    every = zip(rank_costs(measures, 0), measures.host_counts["dataloader"], measures.job.ranks, strict=True)
+    return np.array(
+        [
+            np.inf
+            if cost is None or cost.source != "inline" or facts.sidecar.fetching is None
+            else max(count * cost.mean_ns / 1e3, usual_loading_us(facts))
+            for cost, count, facts in every
+        ]
+    )
+
+
+def usual_loading_us(facts: RankFacts) -> float:
+    """Median time in the loader of a rank's steps without the profiler, us; 0 where none was timed."""
+    return (average_ns(unprofiled_steps(facts), attrgetter("data_ns"), np.median) or 0.0) / 1e3
+
+
+# Loaders whose queue was full as the recording began: their workers are too slow, which shows only after it.
+#
+# A queue of N batches hides a slow loader for some N steps, as after a warm-up or an evaluation that took no batch.
+
+LONGER = 2.0  # waits outside over waits in the recording: from there the recording is not typical of the loader
+HIDDEN_WAIT = 0.5  # of the longer waits: by so much the steps outside are longer at least, else the waits are hidden
+
+
+class DrainedQueue(Struct, frozen=True):
+    """Waits for batches outside the recording: `shares` of the mean step, by rank; over `steps` of `step_us`."""
+
+    shares: Array
+    steps: int
+    step_us: float
+
+
+def drained_queue(ranks: Sequence[RankFacts]) -> DrainedQueue | None:
+    """Waits for loaders that deliver less than a batch per step, where the recording holds less than half of them; None
+    elsewhere, and where the workers of a rank were not timed.
+    """
+    outside = [_timed(unprofiled_steps(facts)) for facts in ranks]
+    inside = [_timed([step for step in facts.sidecar.steps if step.profiled]) for facts in ranks]
+    batches_ns = [one.fetch_ns / one.workers for f in ranks if (one := f.sidecar.fetching) is not None and one.workers]
+    if len(batches_ns) < max(1, len(ranks)) or min(map(len, outside)) < MIN_STEPS or not all(map(len, inside)):
+        return None
+    means_ns = np.array([each.mean(axis=0) for each in outside])
+    (length_ns, waited_ns), (traced_ns, within_ns) = (
+        averages.typical_row(np.array(means)) for means in (means_ns, [each.mean(axis=0) for each in inside])
+    )
+    is_slow = averages.typical(batches_ns) > length_ns - waited_ns and waited_ns > LONGER * within_ns
+    if not is_slow or length_ns - traced_ns < HIDDEN_WAIT * (waited_ns - within_ns):
+        return None
+    return DrainedQueue(means_ns[:, 1] / means_ns[:, 0], min(map(len, outside)), float(length_ns) / 1e3)
+
+
+def _timed(steps: Sequence[StepTimes]) -> Array:
+    """Length and wait for the batch of the steps whose timers have both, ns, shape (steps, 2)."""
+    rows = [(step.length_ns, step.data_ns) for step in steps if step.length_ns is not None and step.data_ns is not None]
+    return np.array(rows, float).reshape(-1, 2)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, line_of
-from ddprof.findings import Fix
-from ddprof.units import format_us
+import numpy as np
+from msgspec import Struct
+
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, CpuShares, traced_shares
+from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
+from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost, line_evidence, line_of
+from ddprof.findings import Basis, Candidate, Evidence, Fix
+from ddprof.tables import Array
+from ddprof.units import format_ranks, format_share, format_us
 
 
 def cheaper_fix(cost: FetchCost) -> Fix | None:
@@ -106,3 +113,97 @@ def _to_workers(line: str, current: str, suggested: str, why: str) -> Fix:
         why=why,
         source="torch.utils.data.DataLoader documentation",
     )
+
+
+# Loader workers that keep ranks from their cores: both are ready to run and have no CPU.
+
+# Of a step. Workers that only stack rows cost up to 0.07 of steps of 4 to 14 ms on two cores in nine of 199 healthy
+# twins, which no setting changes; those of the four scripts whose rows cost something 0.11 or more (2026-11-28).
+MIN_COST = 0.08
+
+
+class TakenCores(Struct, frozen=True):
+    """`cores` that each rank's workers compute on, shape (ranks,), and their `part` of the `usable` ones of a host; the
+    share of the traced time that ranks `waited` for a CPU; what of the step the workers `cost`, and the `least` of it.
+    """
+
+    cores: Array
+    usable: int
+    part: float
+    waited: float
+    cost: float
+    least: float
+
+
+def taken_cores(measures: Measures) -> TakenCores | None:
+    """Cores that workers take from ranks; None where little is taken, or waits were not counted on both sides."""
+    ranks, processors = measures.job.ranks, measures.settings.processors
+    timed, shares_of_time = [facts.sidecar.fetching for facts in ranks], traced_shares(ranks)
+    waited = shares_of_time.waited
+    shares = np.array([one.waited_share for one in timed if one is not None and one.workers], float)
+    if not processors.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
+        return None
+    cpu_us = np.array([(one.cpu_ns or 0) / 1e3 if one is not None and one.workers else 0.0 for one in timed])
+    cores = cpu_us * measures.host_counts["dataloader"] / (unprofiled_step_us(measures.job.ranks) or measures.step_us)
+    many = processors.local_ranks or len(ranks)
+    computing = float(cores.mean()) * many
+    part = min(1.0, computing / processors.usable)
+    cost, least = cost_of_cores(shares_of_time, computing, many, processors.usable)
+    is_taken = cost >= MIN_COST and float(shares.max()) >= BUSY_SHARE
+    return TakenCores(cores, processors.usable, part, float(waited.mean()), cost, least) if is_taken else None
+
+
+def cost_of_cores(shares: CpuShares, computing: float, ranks: int, usable: int) -> tuple[float, float]:
+    """Share of the step that ranks lose to work beside them on so many of the `usable` cores, and the least it may be.
+
+    They lose the cores that it leaves them too few of, but no more than waits for a CPU stretch their
+    computation; and they lose nothing while they could not run anyway.
+    """
+    on_cpu, waited = float(shares.on_cpu.mean()), float(shares.waited.mean())
+    taken = 1.0 - max(0.0, usable - computing) / min(ranks, usable)
+    cost = max(0.0, min(taken, waited / max(on_cpu + waited, 1e-9)))
+    return cost, cost * min(1.0, on_cpu + waited)
+
+
+def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
+    """A finding on workers that take the cores of ranks; `alone`: those of few ranks, which it names, else of all."""
+    taken = taken_cores(measures)
+    numbers = () if taken is None else measures.theirs(taken.cores)
+    if taken is None or bool(numbers) is not alone:
+        return None
+    worst = int(np.argmax(taken.cores))
+    rank, facts = measures.job.rank_ids[worst], measures.job.ranks[worst]
+    cost = fetch_cost(facts)
+    if cost is None:
+        return None
+    cheaper = cheaper_fix(cost)
+    cost_us = taken.cost * measures.step_us
+    whose = f" of {format_ranks(numbers)}" if alone else ""
+    used = f"{taken.cores[worst]:.1f}" if alone else format_share(taken.part)
+    lacked = f"ranks wait for a CPU for {format_share(taken.waited)} of the time"
+    return Candidate(
+        id=rule_id,
+        summary=f"loader workers{whose} use {used} of {taken.usable} cores; {lacked}",
+        ranks=numbers,
+        lost_us=cost_us,
+        basis=Basis.TIMED,
+        evidence=(
+            evidence(cost, rank),
+            *line_evidence(cost, rank, measures.job.ranks),
+            *((Evidence(f"all workers use {format_share(taken.part)} of the cores' time"),) if alone else ()),
+        ),
+        fixes=(*(() if cheaper is None else (cheaper,)), _FEWER),
+        ceiling_us=cost_us,
+        band=1 - taken.least / taken.cost,
+        times_us=tuple((taken.cores * measures.step_us).tolist()),
+        is_bound=True,
+    )
+
+
+_FEWER = Fix(
+    setting="cores of the loader's workers",
+    suggested="cores of their own, or fewer workers while these still deliver a batch per step",
+    patch="torch.utils.data.DataLoader(..., worker_init_fn=lambda worker: os.sched_setaffinity(0, CORES_OF_LOADERS))",
+    why="workers and training threads wait for the same cores",
+    source="PyTorch performance tuning guide",
+)

@@ -11,9 +11,8 @@ from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
-from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost
+from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost, usual_loading_us
 from ddprof.analyzers.rules.evidence.loader_fixes import sampler_fix
-from ddprof.analyzers.rules.evidence.loader_times import usual_loading_us
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
 from ddprof.derived_once import remembered
 from ddprof.finding_ids import INPUT_STARVED

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.copies import replicated_names
-from ddprof.analyzers.training.words import at_line, named
+from ddprof.analyzers.training.copies import at_line, named, replicated_names
 from ddprof.finding_ids import TRAINING_GRADIENTS_MISSING
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients

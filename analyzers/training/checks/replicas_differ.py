@@ -20,8 +20,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.copies import DDP, MODULE, Copies, copies, moves_state, sums_every_gradient
-from ddprof.analyzers.training.words import at_line, named
+from ddprof.analyzers.training.copies import (
+    DDP,
+    MODULE,
+    Copies,
+    at_line,
+    copies,
+    moves_state,
+    named,
+    sums_every_gradient,
+)
 from ddprof.finding_ids import TRAINING_REPLICAS_DIFFER
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.units import format_count

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.words import at_line
+from ddprof.analyzers.training.copies import at_line
 from ddprof.finding_ids import TRAINING_SET_EPOCH
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import ShuffledPasses

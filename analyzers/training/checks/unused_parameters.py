@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.words import at_line, named
+from ddprof.analyzers.training.copies import at_line, named
 from ddprof.finding_ids import TRAINING_UNUSED_PARAMETERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar.training import OptimizerGradients

@@ -11,7 +11,7 @@ from ddprof.analyzers.job.model import JobFacts
 from ddprof.dashboard.exhibits.parts.numbers import lateness_us, typical_us
 from ddprof.units import format_ranks
 
-# Roles of groups (analyzers/job/groups/groups.py) by which ranks are put together, and how a group is called.
+# Roles of groups (analyzers/job/groups.py) by which ranks are put together, and how a group is called.
 _ROLES = {
     "tp": (("tp",), "tensor-parallel"),
     "dp": (("dp", "fsdp_shard", "replicate"), "data-parallel"),

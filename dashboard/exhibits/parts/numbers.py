@@ -13,11 +13,11 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.bus_factor import bus_factor
+from ddprof.analyzers.job.traffic.cost import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.causes import CAUSE_IDS, CAUSES
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.timeline.steps import step_words
+from ddprof.dashboard.timeline.index import step_words
 from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array
 

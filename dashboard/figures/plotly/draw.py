@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ddprof.dashboard.figures import charts
-from ddprof.dashboard.figures.plotly import bars, flame, grids, points
+from ddprof.dashboard.figures.plotly import bars, flame, points
 from ddprof.dashboard.figures.plotly.base import Drawn
 
 _DRAWN_BY: Mapping[type, Callable[[Any], Drawn]] = {
@@ -14,7 +14,7 @@ _DRAWN_BY: Mapping[type, Callable[[Any], Drawn]] = {
     charts.Ranges: bars.ranges,
     charts.Columns: bars.columns,
     charts.Waterfall: bars.waterfall,
-    charts.Heat: grids.heatmap,
+    charts.Heat: points.heatmap,
     charts.Dots: points.step_dots,
     charts.Bandwidths: points.size_against_bandwidth,
     charts.Intervals: points.intervals,

@@ -6,17 +6,92 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Intervals
-from ddprof.dashboard.figures.plotly.base import Drawn, Key, dashed, label, layout, lines, scatter, var, whiskers
-from ddprof.dashboard.figures.scales import (
-    CURVE_COLORS,
-    SERIES_COLOR,
-    dot_words,
-    forecast_range,
-    log_ticks,
-    short_number,
-    spread,
+import numpy as np
+
+from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Heat, Intervals
+from ddprof.dashboard.figures.plotly.base import (
+    BELOW_PX,
+    MOST_WIDTH_PX,
+    Drawn,
+    Key,
+    dashed,
+    label,
+    layout,
+    lines,
+    scatter,
+    var,
+    whiskers,
 )
+from ddprof.tables import Array
+
+# Axes and positions of marks: round ticks, short numbers, dots side by side.
+
+# Colours of causes mean these causes alone; what else is drawn is told apart by symbol and dots.
+SERIES_COLOR = "comm-transfer"  # of operations that move data
+CURVE_COLORS = ("accent", "quiet")
+_LEAST_DECADES = 0.65  # of a logarithmic axis: always two ticks that are round numbers
+_DOT_ROOM = 0.7  # of the distance between two steps that the dots of one step share
+
+
+def forecast_range(chart: Forecasts) -> tuple[float, float]:
+    """Ends of the axis: zero, all values and predictions, and measured intervals as long as these keep half of the
+    axis. Longer intervals, of few pairs that differ much, are cut: they would press all else flat.
+    """
+    estimates = [estimate for estimate in (*chart.predicted, *chart.measured) if estimate is not None]
+    sure = [0.0, *(e.value for e in estimates), *(end for e in chart.predicted if e is not None for end in e.ends)]
+    low, high = min(sure), max(sure)
+    span = (high - low) or 1.0
+    ends = [end for e in estimates for end in e.ends]
+    low, high = max(min((low, *ends)), low - span / 2), min(max((high, *ends)), high + span / 2)
+    return low - span * 0.04, high + span * 0.04
+
+
+def log_ticks(values: Sequence[float]) -> tuple[float, float, list[float]]:
+    """Range of a logarithmic axis, as powers of ten, and its ticks: few, round numbers. `values` are positive."""
+    low, high = math.log10(min(values, default=1.0)) - 0.1, math.log10(max(values, default=1.0)) + 0.1
+    room = max(0.0, _LEAST_DECADES - (high - low)) / 2
+    low, high = low - room, high + room
+    steps: tuple[float, ...] = (1,) if high - low > 3 else (1, 2, 5) if high - low > 1 else (1, 1.5, 2, 3, 4, 5, 7)
+    ticks = [k * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for k in steps]
+    return low, high, [t for t in ticks if low <= math.log10(t) <= high]
+
+
+def strengths(chart: Heat) -> Array:
+    """Colour strength of a heatmap's cells, in [-1, 1], NaN for unknown values."""
+    shaded = chart.values if chart.shade is None else chart.shade
+    return np.where(np.isfinite(shaded), np.clip(shaded / (chart.critical or 1.0), -1.0, 1.0), np.nan)
+
+
+def cell_digits(values: Array) -> int:
+    """Decimals of the numbers in cells: enough to give the largest three digits."""
+    largest = float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    return min(6, max(0, 2 - math.floor(math.log10(largest))))
+
+
+def short_number(value: float) -> str:
+    """A round number with a metric prefix: 2k, 5M."""
+    for power, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= power:
+            return f"{value / power:g}{prefix}"
+    return f"{value:g}"
+
+
+def spread(dots: Dots) -> list[float]:
+    """Position of each dot on the axis of steps: the ranks of a step stand side by side, in order."""
+    if dots.ranks is None:
+        return [float(step) for step in dots.steps]
+    order = {rank: i for i, rank in enumerate(sorted(set(dots.ranks)))}
+    last = max(1, len(order) - 1)
+    room = _DOT_ROOM if len(order) > 1 else 0.0
+    return [step + (order[rank] / last - 0.5) * room for step, rank in zip(dots.steps, dots.ranks, strict=True)]
+
+
+def dot_words(dots: Dots) -> list[str]:
+    """Tooltip of each dot: "rank 3, step 5"."""
+    if dots.ranks is None:
+        return [f"step {step}" for step in dots.steps]
+    return [f"rank {rank}, step {step}" for rank, step in zip(dots.ranks, dots.steps, strict=True)]
+
 
 MAX_POINTS = 2000  # of a curve or an operation
 LONG_MS = 10_000.0  # from here on a step is told in seconds
@@ -165,3 +240,88 @@ def curves(chart: Curves) -> Drawn:
         data.append(_level([min(ends), max(ends)], chart.limit, chart.limit_words, "critical"))
         key.append(Key("critical", "–", f"{chart.limit_words}, {chart.limit:.4g} {chart.y_title}"))
     return Drawn(data, made, tuple(key))
+
+
+# Heatmaps: ranks against steps or causes.
+
+MAX_CELLS_WITH_TEXT = 400  # more numbers cannot be read
+LINE_PX, MAX_HEIGHT_PX = 22, 900
+SHORT_CHARS, SLANT_DEGREES = 8, 32  # long names of columns stand aslant where there is little room
+COLUMN_PX, LEAST_COLUMN_PX = 84, 38  # a few columns are not stretched over the page; a number needs so much
+CHAR_PX = 7  # mean width of a character of the 12 px font
+HEAD_CHARS = 22
+
+
+def heatmap(chart: Heat) -> Drawn:
+    """Lines against columns; numbers stand on cells where there is room."""
+    values, count = chart.values, len(chart.columns)
+    longest = max(map(len, chart.columns), default=0)
+    is_slanted = count > 2 and longest > SHORT_CHARS
+    below = BELOW_PX if chart.axis else BELOW_PX - 22
+    if is_slanted:
+        below += round(CHAR_PX * min(longest, HEAD_CHARS) * math.sin(math.radians(SLANT_DEGREES)))
+    tall = LINE_PX * len(chart.lines) + below
+    made = layout(min(MAX_HEIGHT_PX, tall), chart.axis)
+    names, heads = [label(line) for line in chart.lines], [label(c) for c in chart.columns]
+    beside = CHAR_PX * max(map(len, names), default=0) + 40
+    written = values.size <= MAX_CELLS_WITH_TEXT and tall <= MAX_HEIGHT_PX
+    places = {"type": "category", "showgrid": False, "zeroline": False}
+    made["xaxis"] |= {**places, "range": [-0.5, count - 0.5], "tickangle": 0}
+    made["yaxis"] |= {**places, "range": [len(names) - 0.5, -0.5]}
+    if tall <= MAX_HEIGHT_PX:
+        made["yaxis"]["dtick"] = 1  # each line has room for its name
+    if is_slanted:
+        short = [label(c, HEAD_CHARS) for c in chart.columns]
+        made["xaxis"] |= {"tickmode": "array", "tickvals": heads, "ticktext": short, "tickangle": -SLANT_DEGREES}
+    cells = {
+        "type": "heatmap",
+        "x": heads,
+        "y": names,
+        "z": _plain(strengths(chart)),
+        "customdata": _plain(values),
+        "colorscale": [[0.0, var("heat-less")], [0.5, var("ground")], [1.0, var(_most(chart))]],
+        "zmin": -1.0,
+        "zmax": 1.0,
+        "showscale": False,
+        "hovertemplate": "%{y}, %{x}: %{customdata:.4g} " + chart.unit + "<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 1,
+        "ygap": 1,
+    }
+    return Drawn(
+        [cells, _numbers(values, heads, names)] if written else [cells],
+        made,
+        _key(chart),
+        min(MOST_WIDTH_PX, beside + max(COLUMN_PX, CHAR_PX * len(chart.axis) // max(1, count)) * count),
+        beside + LEAST_COLUMN_PX * count if written else None,
+    )
+
+
+def _numbers(values: Array, heads: list[str], names: list[str]) -> dict[str, Any]:
+    """Texts on the cells."""
+    digits = cell_digits(values)
+    lines, columns = np.nonzero(np.isfinite(values))
+    x, y = [heads[j] for j in columns.tolist()], [names[i] for i in lines.tolist()]
+    # A zero below zero is written as zero.
+    text = [f"{round(value, digits) + 0.0:.{digits}f}" for value in values[lines, columns].tolist()]
+    return scatter("text", x, y, text=text, textfont={"size": 12, "color": var("text")}, hoverinfo="skip")
+
+
+def _plain(values: Array) -> list[list[float | None]]:
+    return [[float(f"{v:.5g}") if np.isfinite(v) else None for v in row] for row in values.tolist()]
+
+
+def _most(chart: Heat) -> str:
+    return "heat-less" if chart.is_amount else "heat-more"
+
+
+def _key(chart: Heat) -> tuple[Key, ...]:
+    """Legend of the colours."""
+    unit = "points from the typical rank" if chart.shade is not None else chart.unit
+    ends = [("heat-less", -1.0), ("ground", 0.0), ("heat-more", 1.0)] if chart.diverging else [("ground", 0.0)]
+    ends += [] if chart.diverging else [(_most(chart), 1.0)]
+    sign = "+" if chart.diverging else ""
+    words = [f"{strength * chart.critical:{sign if strength else ''}.3g} {unit}" for _, strength in ends]
+    words[-1] += " or more"
+    words[0] += " or less" if chart.diverging else ""
+    return tuple(Key(color, "", text) for (color, _), text in zip(ends, words, strict=True))

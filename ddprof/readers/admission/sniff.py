@@ -19,7 +19,7 @@ _RUN_FILE = re.compile(
     rb'\{[^{]{0,400}"findings":.{0,4000}"expected_bound":',
     re.S,
 )
-_SIZE_BYTES = 8  # before the header of kept facts (analyzers/facts/cache/entries.py)
+_SIZE_BYTES = 8  # before the header of kept facts (analyzers/facts/cache.py)
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"

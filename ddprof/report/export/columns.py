@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ddprof.causes import CAUSES
-from ddprof.report.model import Report
-from ddprof.report.step_causes import step_causes
+from ddprof.report.model import Report, step_causes
 from ddprof.tables import Column, Schema, Table, to_parquet
 from ddprof.untrusted.plain_text import clean
 

@@ -17,8 +17,7 @@ import numpy as np
 from ddprof._version import __version__
 from ddprof.model import Kind
 from ddprof.report import phrases
-from ddprof.report.export.pftrace import write_packets
-from ddprof.report.export.slices import Arrow, RankSlices, rank_label, track_label
+from ddprof.report.export.pftrace import Arrow, RankSlices, rank_label, track_label, write_packets
 from ddprof.report.model import Report
 
 FINDINGS_PROCESS = 1_000_000  # beyond any rank

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,8 +39,9 @@ from ddprof.report.model import (
     Steps,
     Training,
     WhatIf,
+    step_causes,
 )
-from ddprof.report.step_causes import step_causes
+from ddprof.untrusted.regular_files import open_regular, read_bounded
 from ddprof.untrusted.secrets import masked_data
 
 REPORTS_SCHEMA = "ddprof.reports/1"
@@ -245,3 +247,33 @@ def _plain(value: Any, digits: int = _DIGITS) -> Any:
         value = value.item()
     is_time = digits == _US_DIGITS and isinstance(value, int)
     return _finite(value, digits) if isinstance(value, float) or is_time else value
+
+
+# Saved reports: the JSON documents that `ddprof analyze --format json` writes, told apart from traces by content.
+
+MAX_BYTES = 64 << 20  # 4,096 ranks are some 5 MB
+_HEAD_BYTES = 400
+_MARK = b'"ddprof.report'
+
+
+def is_saved_report(path: str) -> bool:
+    """True where the first bytes of the file state the schema of a report."""
+    if not path.endswith(".json"):
+        return False
+    try:
+        with open_regular(path) as stream:
+            return _MARK in stream.read(_HEAD_BYTES)
+    except (OSError, ValueError):  # whoever reads it as a trace will say why
+        return False
+
+
+def read_saved(file: Path) -> list[Report]:
+    """The reports in a saved document. Raises NoUsableInput, naming the file, where it cannot be read."""
+    try:
+        return from_document(msgspec.json.decode(read_bounded(file, MAX_BYTES), type=dict[str, Any]))
+    except OSError as error:
+        raise NoUsableInput(f"{file}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NoUsableInput(f"{file}: damaged ddprof report: {error}") from error
+    except NoUsableInput as error:
+        raise NoUsableInput(f"{file}: {error}") from error

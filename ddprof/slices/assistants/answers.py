@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddprof.analyzers.bottleneck import bottleneck
+from ddprof.analyzers.bottleneck import bottleneck, prediction_text
 from ddprof.analyzers.catalogue import page
 from ddprof.analyzers.engine import LoadedRun, Options, load_runs
 from ddprof.analyzers.failure import why
 from ddprof.analyzers.kernel_table.of_run import kernels_of
-from ddprof.analyzers.prediction_text import prediction_text
 from ddprof.analyzers.settings.knobs import parse_setting
 from ddprof.analyzers.settings.predict import predict
 from ddprof.analyzers.settings.present import parse_now, present
@@ -22,8 +21,7 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers.admission.discover import discover
 from ddprof.report.comparison.compare import compare as compare_reports
 from ddprof.report.comparison.text import render_text as render_comparison
-from ddprof.report.json.contract import to_contract
-from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.json.contract import is_saved_report, read_saved, to_contract
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
 from ddprof.untrusted.secrets import masked

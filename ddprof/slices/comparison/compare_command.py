@@ -15,12 +15,11 @@ from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import NoUsableInput
 from ddprof.report import phrases
-from ddprof.report.comparison.compare import Comparison, compare, to_json
-from ddprof.report.comparison.limit import parse_limit, regressions
+from ddprof.report.comparison.compare import Comparison, compare, parse_limit, regressions, to_json
 from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text, row_words, step_rows
 from ddprof.report.html.markup import Markup, join, table, tag
-from ddprof.report.html.page import embedded, page
-from ddprof.report.html.svg import legend, step_bar
+from ddprof.report.html.parts import legend, step_bar
+from ddprof.report.html.style import embedded, page
 from ddprof.report.model import Report
 
 

@@ -17,8 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare
-from ddprof.report.comparison.timed import timed_step_us
+from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare, timed_step_us
 from ddprof.report.model import Report
 from ddprof.significance import TAIL, is_none_of, trend
 

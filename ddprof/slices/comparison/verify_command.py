@@ -23,8 +23,7 @@ from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.finding_ids import HOST_LAUNCH_BOUND
 from ddprof.findings import Recoverable
 from ddprof.report import calibration
-from ddprof.report.comparison.compare import compare
-from ddprof.report.comparison.timed import timed_mean_interval, timed_step_us
+from ddprof.report.comparison.compare import compare, timed_mean_interval, timed_step_us
 from ddprof.report.model import Calibration, Report
 from ddprof.report.phrases import calibration_words
 from ddprof.significance import mean_interval

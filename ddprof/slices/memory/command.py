@@ -17,7 +17,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.admission.discover import files_of
 from ddprof.readers.source import Source
 from ddprof.report.html.markup import Markup, join, tag
-from ddprof.report.html.page import embedded, page
+from ddprof.report.html.style import embedded, page
 from ddprof.slices.memory.content import read_snapshot
 from ddprof.slices.memory.exhibits import device_exhibits
 from ddprof.slices.memory.explain import explain

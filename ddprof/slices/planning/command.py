@@ -21,9 +21,7 @@ from ddprof.units import MIB, format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:
     from ddprof.analyzers.engine import LoadedRun
-    from ddprof.analyzers.settings.buckets import BucketPlan
-    from ddprof.analyzers.settings.curve import SettingCurve
-    from ddprof.analyzers.settings.loader import LoaderPlan
+    from ddprof.analyzers.settings.curves import BucketPlan, LoaderPlan, SettingCurve
     from ddprof.analyzers.settings.present import Present
 
 _KINDS = {
@@ -63,7 +61,7 @@ def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
 @_of_a_run
 def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
     """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
-    from ddprof.analyzers.settings.buckets import plan_buckets
+    from ddprof.analyzers.settings.curves import plan_buckets
 
     loaded, present = _loaded(run, now, reading)
     plan = plan_buckets(loaded.pricer, present)
@@ -75,7 +73,7 @@ def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readi
 @_of_a_run
 def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
     """Plan num_workers and prefetch_factor from the cost of a batch."""
-    from ddprof.analyzers.settings.loader import plan_loader
+    from ddprof.analyzers.settings.curves import plan_loader
 
     loaded, present = _loaded(run, now, reading)
     plan = plan_loader(loaded.pricer, present)
@@ -85,7 +83,7 @@ def loader(run: str, now: tuple[str, ...], fixes: Path | None, form: str, readin
 
 def _write(path: Path | None, loaded: LoadedRun, values: Mapping[str, bool | float | int | str], same: bool) -> None:
     """Write the advice as FIXES.toml for the lines that create its objects. Raises UsageError where it has none."""
-    from ddprof.analyzers.fix_lines import lines_for
+    from ddprof.analyzers.summarise import lines_for
     from ddprof.settings.fixes_file import write_fixes
     from ddprof.settings.wanted import WantedFix
 

@@ -19,7 +19,7 @@ from ddprof.analyzers.facts.extract import rank_facts
 from ddprof.analyzers.facts.memory import peak_parts, recomputed
 from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING, PHASES, Phase, RankFacts
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.stepping.device_marks import host_steps
+from ddprof.analyzers.facts.stepping.steps import host_steps
 from ddprof.analyzers.facts.work import step_of_launch
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.model import Kind, RankTrace

@@ -22,7 +22,7 @@ from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.matching import Matched, match
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.slowdown import compute_slowdown, interference
-from ddprof.analyzers.trust.ledger_price import levelled_us
+from ddprof.analyzers.trust.believed import levelled_us
 from ddprof.causes import CAUSE_CODE, HOST_CAUSES
 from ddprof.model import HealthNote
 from ddprof.sidecar import Sidecar, TracedWindow

@@ -9,8 +9,7 @@ from labelled_runs import Runs, candidates, run_of
 from msgspec import structs
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.facts.cpu.cores import shared_cores
-from ddprof.analyzers.job.oversubscription import oversubscribed, oversubscription_note
+from ddprof.analyzers.job.oversubscription import oversubscribed, oversubscription_note, shared_cores
 from ddprof.sidecar import CpuTime, CpuWaits, PrecisionSettings, Processors, RankDevice, Sidecar
 
 

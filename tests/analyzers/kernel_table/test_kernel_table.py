@@ -13,7 +13,7 @@ from labelled_runs import Runs, only_run, sample_run
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.kernels import operator_flops
-from ddprof.analyzers.kernel_table.merged import by_step_us, inclusive_us, merged
+from ddprof.analyzers.kernel_table.model import by_step_us, inclusive_us, merged
 from ddprof.analyzers.kernel_table.named_tables import named_tables
 from ddprof.analyzers.kernel_table.of_run import kernels_of, least_bytes, path_of
 from ddprof.causes import CAUSES

@@ -28,8 +28,7 @@ from ddprof.analyzers.replay.critical import critical_path
 from ddprof.analyzers.replay.graph.program import write_program
 from ddprof.analyzers.replay.host_time import Scaled, by_level, on_top
 from ddprof.analyzers.replay.model import Graph, Scenario
-from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.replay.shared_cores import hosts_sharing_cores
+from ddprof.analyzers.replay.price import Pricer, hosts_sharing_cores
 from ddprof.analyzers.replay.simulate import simulate
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Change

@@ -9,7 +9,7 @@ from captured import on_hosts, with_sidecars, with_traffic
 from labelled_runs import Labelled, abstains, candidate, fires, on_every_rank, run_of
 from msgspec import structs
 
-from ddprof.analyzers.execution.cpu import CpuExecution
+from ddprof.analyzers.execution.choose import CpuExecution
 from ddprof.analyzers.job.efficiency import bus_bandwidth
 from ddprof.findings import Basis, Candidate
 from ddprof.sidecar import DeepSpeedSettings
@@ -22,7 +22,7 @@ def test_blames_volume_and_tells_devices_alone_to_compress(faulty: Labelled, mon
     assert any("compress" in f"{fix.setting} {fix.suggested} {fix.patch}" for fix in said.fixes)
     assert any(fix.applies == (("gradient_compression", "bf16"),) for fix in said.fixes)
     # Over gloo 16 bit gradients made a job 45 % slower.
-    monkeypatch.setattr("ddprof.analyzers.rules.evidence.saturated.execution_of", lambda _: CpuExecution())
+    monkeypatch.setattr("ddprof.analyzers.rules.comm_bandwidth_bound.execution_of", lambda _: CpuExecution())
     (fix,) = fires(faulty, ID).fixes
     assert "compress" not in f"{fix.setting} {fix.suggested} {fix.patch}" and "no_sync" in str(fix.patch)
 

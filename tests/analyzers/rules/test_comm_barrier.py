@@ -9,9 +9,9 @@ from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof.analyzers.facts.model import COMMS, MEETINGS
-from ddprof.analyzers.facts.script.barriers import called_name, is_meeting
+from ddprof.analyzers.facts.script.calls import called_name, is_meeting
 from ddprof.analyzers.job.host_costs import held_in_meetings_us
-from ddprof.analyzers.replay.changes.communication.fewer_calls import drop_meetings
+from ddprof.analyzers.replay.changes.communication.retiming import drop_meetings
 from ddprof.analyzers.rules.comm_barrier import _is_usual
 from ddprof.findings import Change
 

@@ -10,7 +10,7 @@ from kineto_run import Script, in_step, loaded
 from labelled_runs import abstains, candidate, candidates, on_every_rank, run_of
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.speedups import LOOPED_SHARE
+from ddprof.analyzers.replay.changes.work import LOOPED_SHARE
 
 ID = "host.launch_bound"
 

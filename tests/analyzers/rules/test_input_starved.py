@@ -13,7 +13,7 @@ from sampled_stacks import totals, with_stacks
 from step_timers import LOAD_US, STEP_US, STEPS, loaded, records
 
 from ddprof.analyzers.engine import analyze
-from ddprof.analyzers.rules.evidence.loader_times import made_us
+from ddprof.analyzers.rules.evidence.loader_cost import made_us
 from ddprof.analyzers.rules.input_starved import workers_fix
 from ddprof.findings import Basis
 from ddprof.sidecar import TimedFetches

@@ -7,9 +7,8 @@ import pytest
 from captured import with_sidecars
 from labelled_runs import Labelled, abstains, candidate
 
-from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.catalogue import catalogue, remarks
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.training.catalogue import remarks
 from ddprof.findings import Basis
 
 ID = "input.unsharded"

@@ -15,7 +15,7 @@ from labelled_runs import Labelled, Runs, abstains, candidate, candidates, fires
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.rules.evidence.sharded.unit_costs import unit_costs
+from ddprof.analyzers.rules.evidence.sharded import unit_costs
 from ddprof.findings import Abstention, Candidate
 
 NOT_RECORDED = {"host.script", "input.unsharded", "memory.headroom"}  # stacks, samplers, memory events

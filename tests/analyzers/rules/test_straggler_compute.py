@@ -10,8 +10,7 @@ from labelled_runs import Labelled, Runs, candidate, candidates, fires
 
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.rules.evidence.device_state import of_slow_device
-from ddprof.analyzers.rules.straggler_compute import slow_positions
+from ddprof.analyzers.rules.straggler_compute import of_slow_device, slow_positions
 from ddprof.findings import Candidate
 
 ID = "straggler.compute"

@@ -14,12 +14,9 @@ from benchmarks.oracle.spec import Parallel
 from ddprof.analyzers import diagnose
 from ddprof.analyzers.bottleneck import bottleneck
 from ddprof.analyzers.settings import advised
-from ddprof.analyzers.settings.buckets import plan_buckets
-from ddprof.analyzers.settings.curve import Point, SettingCurve
+from ddprof.analyzers.settings.curves import Point, SettingCurve, plan_buckets, plan_loader
 from ddprof.analyzers.settings.knobs import BY_KEY, KNOBS, Setting, parse_setting
-from ddprof.analyzers.settings.loader import plan_loader
-from ddprof.analyzers.settings.offers import applied_as, offers, remedies, text_of
-from ddprof.analyzers.settings.predict import Prediction, predict
+from ddprof.analyzers.settings.predict import Prediction, applied_as, offers, predict, remedies, text_of
 from ddprof.analyzers.settings.present import Present, parse_now, present
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.findings import Abstention, Change

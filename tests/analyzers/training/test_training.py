@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from captured import sidecar_of
 
-from ddprof.analyzers.catalogue import page
+from ddprof.analyzers.catalogue import page, training_checks
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.summarise import training_of
-from ddprof.analyzers.training.catalogue import training_checks
 from ddprof.findings import Remark
 
 STEPS = 5

@@ -10,8 +10,7 @@ from labelled_runs import Runs
 from ddprof.analyzers import rules
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.model import HostClock, JobFacts
-from ddprof.analyzers.trust.confidence import WORDS, confidence, doubts_of
-from ddprof.analyzers.trust.precision import NOTHING_KNOWN, Precision, Tally, measured
+from ddprof.analyzers.trust.confidence import NOTHING_KNOWN, WORDS, Precision, Tally, confidence, doubts_of, measured
 from ddprof.findings import Basis, Doubt
 from ddprof.model import HealthNote
 

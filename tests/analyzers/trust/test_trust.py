@@ -14,12 +14,11 @@ from labelled_runs import Runs
 
 from ddprof.analyzers import rules
 from ddprof.analyzers.job.charged import waited_us
-from ddprof.analyzers.job.host_parts import COMPILING
+from ddprof.analyzers.job.host_costs import COMPILING
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.replay.price import Pricer
-from ddprof.analyzers.trust.believed import believed, of_candidate, of_step
-from ddprof.analyzers.trust.ledger_price import LedgerPrice, ledger_price
+from ddprof.analyzers.trust.believed import LedgerPrice, believed, ledger_price, of_candidate, of_step
 from ddprof.findings import Basis, Candidate, Change, Recoverable
 
 CHANGES = (Change("no_sync"),)

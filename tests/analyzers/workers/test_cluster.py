@@ -24,7 +24,7 @@ from benchmarks.oracle.spec import Model
 from ddprof.analyzers.engine import Options, RankResult, analyze, read_facts
 from ddprof.analyzers.workers import cluster as mapping_cluster
 from ddprof.analyzers.workers.cluster import TASK, connected
-from ddprof.analyzers.workers.engine_name import parse_engine
+from ddprof.analyzers.workers.local import parse_engine
 from ddprof.errors import DdprofError, NoUsableInput, UsageError
 from ddprof.readers import Source, discover
 from ddprof.report.json.contract import to_contract

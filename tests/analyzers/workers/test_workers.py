@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ddprof.analyzers.workers import local
-from ddprof.analyzers.workers.engine_name import parse_engine
-from ddprof.analyzers.workers.local import WORKER_BYTES, chunk, in_processes, is_networked, processes
+from ddprof.analyzers.workers.local import WORKER_BYTES, chunk, in_processes, is_networked, parse_engine, processes
 from ddprof.errors import UsageError
 from ddprof.readers import Source
 

@@ -9,14 +9,13 @@ import pytest
 from ddprof.analyzers.job.charged import waited_for_us
 from ddprof.analyzers.job.traffic.matrix import Pairs
 from ddprof.causes import CAUSE_CODE
-from ddprof.dashboard.exhibits import memory, overview
+from ddprof.dashboard.exhibits import memory, overview, places
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, rank_steps_us, step_count
 from ddprof.dashboard.exhibits.pipeline import stage_schedule
-from ddprof.dashboard.exhibits.places import pairs
-from ddprof.dashboard.exhibits.places.by_host import by_host
+from ddprof.dashboard.exhibits.places import by_host
 from ddprof.dashboard.figures.charts import Dots, Heat, Stacked, StageChart
-from ddprof.dashboard.figures.scales import spread
+from ddprof.dashboard.figures.plotly.points import spread
 from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.hardware import device_link
 from ddprof.report.model import Report
@@ -108,7 +107,7 @@ def test_the_table_has_the_ledgers_bubble_the_picture_every_pass_and_what_is_uns
 
 
 def shown(opened: OpenRun, **query: str) -> dict[str, Exhibit]:
-    return {exhibit.id: exhibit for exhibit in pairs.pair_exhibits(alone(opened, **query))}
+    return {exhibit.id: exhibit for exhibit in places.pair_exhibits(alone(opened, **query))}
 
 
 def heat_of(exhibit: Exhibit) -> Heat:
@@ -131,7 +130,7 @@ def test_hosts_are_blocks_or_cells_of_many_ranks(straggler: OpenRun, monkeypatch
     assert chart.lines == ["node0", *(f"rank {n}" for n in range(4)), "node1", *(f"rank {n}" for n in range(4, 8))]
     assert len(chart.columns) == len(chart.lines) == len(chart.values)
     assert np.isnan(chart.values[[0, 5]]).all() and np.isnan(chart.values[:, [0, 5]]).all()
-    monkeypatch.setattr(pairs, "MOST_RANKS", 7)
+    monkeypatch.setattr(places, "MOST_RANKS", 7)
     by_two = on_hosts(straggler, 2)
     assert heat_of(shown(by_two)["waits"]).lines == ["node0", "node1", "node2", "node3"]
     assert heat_of(shown(by_two, ranks="0-3")["waits"]).lines[1] == "rank 0"
@@ -168,6 +167,6 @@ def test_rates_known_within_hosts_alone_are_told_of_their_ranks(
     straggler: OpenRun, monkeypatch: pytest.MonkeyPatch, slow_gbps: float, said: str
 ) -> None:
     rate_gbps = np.array([[100.0, np.nan], [np.nan, slow_gbps]])
-    monkeypatch.setattr(pairs, "MOST_RANKS", 3)
-    monkeypatch.setattr(pairs, "pairs_of", lambda *_: replace(PAIRS, rate_gbps=rate_gbps))
+    monkeypatch.setattr(places, "MOST_RANKS", 3)
+    monkeypatch.setattr(places, "pairs_of", lambda *_: replace(PAIRS, rate_gbps=rate_gbps))
     assert shown(on_hosts(straggler, 4))["rates"].reading.startswith(said)

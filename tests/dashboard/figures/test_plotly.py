@@ -16,7 +16,7 @@ from ddprof.dashboard.assets import PLOTLY_FILE, PLOTLY_SHA256, PLOTLY_VERSION
 from ddprof.dashboard.figures import charts as c
 from ddprof.dashboard.figures.plotly.base import LINE_CHARS, MAX_LABEL_CHARS, themed
 from ddprof.dashboard.figures.plotly.draw import draw
-from ddprof.dashboard.figures.scales import forecast_range, log_ticks, short_number, strengths
+from ddprof.dashboard.figures.plotly.points import forecast_range, log_ticks, short_number, strengths
 from ddprof.report.html.style import DARK, LIGHT
 
 EVIL = "<script>alert(1)</script>&"

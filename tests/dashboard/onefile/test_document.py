@@ -92,7 +92,7 @@ def test_the_timeline_is_in_the_file(file: File, straggler: OpenRun) -> None:
 
 
 def test_many_slices_are_merged_and_said_so(straggler: OpenRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddprof.dashboard.onefile.timeline.EXACT_SLICES", 200)
+    monkeypatch.setattr("ddprof.dashboard.onefile.document.EXACT_SLICES", 200)
     text = render(straggler)
     header = _header(File(text))
     assert sum(header["counts"]) <= 200 and len(header["binned"]) > 0

@@ -12,8 +12,7 @@ from ddprof.dashboard.http import make_server
 from ddprof.dashboard.runs import open_run
 from ddprof.dashboard.runs.open_run import KeptTimelines, OpenRun
 from ddprof.dashboard.runs.served import Runs
-from ddprof.dashboard.server.boundary import _VALUES
-from ddprof.dashboard.server.guard import Access
+from ddprof.dashboard.server.guard import _VALUES, Access
 from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import UsageError
 

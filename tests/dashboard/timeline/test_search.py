@@ -11,8 +11,8 @@ import pytest
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
-from ddprof.dashboard.timeline.overview import spots
 from ddprof.dashboard.timeline.search import MAX_HITS, Sought, places, search, sought
+from ddprof.dashboard.timeline.tiles import spots
 from ddprof.tables import NULL
 from tests.dashboard.browsing import ENTER, PIXELS, SHIFT, Page
 from tests.dashboard.made import lanes_of

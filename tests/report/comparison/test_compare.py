@@ -10,12 +10,10 @@ import pytest
 
 from ddprof.dashboard.exhibits.compare import kernel_deltas
 from ddprof.errors import NoUsableInput
-from ddprof.report.comparison.compare import compare, to_json
-from ddprof.report.comparison.limit import regressions
+from ddprof.report.comparison.compare import compare, regressions, to_json
 from ddprof.report.comparison.text import comparison_headline, render_markdown, render_text
 from ddprof.report.json.contract import from_contract, to_contract
-from ddprof.report.model import Ledger, Report, Steps, Training
-from ddprof.report.step_causes import step_causes
+from ddprof.report.model import Ledger, Report, Steps, Training, step_causes
 from ddprof.significance import difference_interval
 from ddprof.slices.comparison.compare_command import render_html
 from ddprof.tables import Column, Schema

@@ -15,7 +15,7 @@ from ddprof.causes import CAUSES
 from ddprof.cli.export import command
 from ddprof.report.export.columns import report_tables, write_tables
 from ddprof.report.export.perfetto import FINDINGS_PROCESS, _flow
-from ddprof.report.export.slices import Arrow
+from ddprof.report.export.pftrace import Arrow
 from ddprof.report.model import Report
 
 

@@ -13,9 +13,8 @@ import pytest
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.readers import read
 from ddprof.report.export.perfetto import write_perfetto
-from ddprof.report.export.pftrace import _crossing, _lanes
+from ddprof.report.export.pftrace import Arrow, RankSlices, _crossing, _lanes
 from ddprof.report.export.protobuf import ZERO_NS, stamps, varint
-from ddprof.report.export.slices import Arrow, RankSlices
 from ddprof.report.model import Report
 
 empty_pb2 = pytest.importorskip("google.protobuf.empty_pb2")

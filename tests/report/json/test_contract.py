@@ -13,8 +13,14 @@ import pytest
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
-from ddprof.report.json.contract import from_contract, from_document, to_contract, to_document
-from ddprof.report.json.saved import is_saved_report, read_saved
+from ddprof.report.json.contract import (
+    from_contract,
+    from_document,
+    is_saved_report,
+    read_saved,
+    to_contract,
+    to_document,
+)
 from ddprof.report.model import Report
 from ddprof.report.text import render_text
 

@@ -20,9 +20,7 @@ from ddprof.findings import Evidence
 from ddprof.report.html.parts import render_summary
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import ClockInfo, HealthItem, HostClockInfo, Report
-from ddprof.report.redaction.names import is_public, renamed
-from ddprof.report.redaction.prose import hidden
-from ddprof.report.redaction.redact import Redaction, redacted, redacted_data, redaction_key
+from ddprof.report.redaction.redact import Redaction, hidden, is_public, redacted, redacted_data, redaction_key, renamed
 
 KEY = b"a key of the tests"
 SECRETS = ("node-a", "node-b", "mnist", "rank0.json", "secret_kernel", "/home/alice", "train_gpt9", "10.1.2.3")

@@ -12,8 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.unit_latency import unit_latency
-from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_passes
+from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_latency, unit_passes
 from ddprof.analyzers.replay.changes.communication.retiming import Retimed
 from ddprof.analyzers.replay.model import Graph, RankGraph
 from ddprof.findings import Change

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.analyzers.facts.script.barriers import is_meeting
+from ddprof.analyzers.facts.script.calls import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.stage_links import message_ends
-from ddprof.analyzers.job.waiting.members import members_of
-from ddprof.analyzers.replay.changes.ranks import scaled
-from ddprof.analyzers.replay.graph.backward import backward_compute_ns
-from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario
-from ddprof.findings import Change
+from ddprof.analyzers.job.waiting.waits import members_of
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import backward_compute_ns
+from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario, scaled
+from ddprof.findings import Alters, Change, Fix
 from ddprof.tables import NULL, Array
 
 FEWEST_TO_OVERLAP = 4  # buckets per step: with fewer there is next to nothing to overlap
+ENOUGH_COMPUTE = 0.3  # of the transfer, in forward and backward compute: a good part of it could be hidden
+BY_HOOKS = Fix(
+    setting="when gradients are reduced",
+    suggested="during the backward pass, by DDP's hooks; no manual reduction after it",
+    patch="model = DistributedDataParallel(model)  # and no all_reduce of gradients after loss.backward()",
+    alters=Alters.MEAN,
+    why="replayed with buckets of other sizes, the step is not clearly shorter",
+    source="PyTorch DDP (VLDB'20); ddprof plan buckets",
+)
 
 
 def scale_transfer(change: Change, graph: Graph, measures: Measures) -> Scenario:

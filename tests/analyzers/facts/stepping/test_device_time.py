@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ddprof.analyzers.facts.model import DEVICE_OPS, Work
-from ddprof.analyzers.facts.stepping.device_marks import host_steps
 from ddprof.analyzers.facts.stepping.device_time import in_device_time
+from ddprof.analyzers.facts.stepping.steps import host_steps
 from ddprof.tables import NULL, Table
 
 MS = 1_000_000

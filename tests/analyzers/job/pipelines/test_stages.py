@@ -15,8 +15,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.pipelines import stages
-from ddprof.analyzers.job.pipelines.messages import Messages, confirmed, step_messages
-from ddprof.analyzers.job.pipelines.passes import NO_PASSES, Passes
+from ddprof.analyzers.job.pipelines.messages import NO_PASSES, Messages, Passes, confirmed, step_messages
 from ddprof.analyzers.job.pipelines.stages import Rounds, Seen, _goes_around, count_rounds
 from ddprof.sidecar import PipelineSettings
 

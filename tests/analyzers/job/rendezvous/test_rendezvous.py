@@ -10,11 +10,10 @@ from labelled_runs import Runs, only_run, run_of
 
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.groups.groups import comm_group_ids
+from ddprof.analyzers.job.assemble import NOT_THE_SAME, disagreeing, job_facts
+from ddprof.analyzers.job.groups import comm_group_ids
 from ddprof.analyzers.job.matching import match
 from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends
-from ddprof.analyzers.job.rendezvous.possible import NOT_THE_SAME, disagreeing
 from ddprof.tables import NULL, Array
 
 

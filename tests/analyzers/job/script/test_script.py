@@ -11,9 +11,8 @@ from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.script.lines import has_frames, lines_in
+from ddprof.analyzers.job.script.lines import has_frames, lines_in, shown_place
 from ddprof.analyzers.job.script.occupying import calls_beside, seen_evaluating
-from ddprof.analyzers.job.script.places import shown_place
 from ddprof.analyzers.job.script.threads import busy_threads, threads_alone
 from ddprof.model import SCRIPT_TOTALS
 from ddprof.sidecar import HostWait, Sidecar

@@ -12,10 +12,10 @@ from labelled_runs import Labelled, Runs
 from retold import Events
 
 from ddprof.analyzers.facts.kernels import with_steps
-from ddprof.analyzers.job.groups.groups import comm_group_ids
+from ddprof.analyzers.job.groups import comm_group_ids
 from ddprof.analyzers.job.model import LeftOut
-from ddprof.analyzers.job.steps.left_out import left_out_note
-from ddprof.analyzers.job.steps.paired import paired_steps
+from ddprof.analyzers.job.rendezvous.by_time import paired_steps
+from ddprof.analyzers.job.scope import left_out_note
 from ddprof.analyzers.rules.straggler_compute import onset
 
 

@@ -16,11 +16,9 @@ from ddprof.analyzers.execution.choose import DEVICE
 from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.model import INSTANCES, MEMBERS, JobFacts, Pipeline
-from ddprof.analyzers.job.traffic.cost import fit_cost
-from ddprof.analyzers.job.traffic.links import slow_groups
-from ddprof.analyzers.job.traffic.stage_links import message_ends, stage_links
+from ddprof.analyzers.job.traffic.cost import fit_cost, transfer_curve
+from ddprof.analyzers.job.traffic.stage_links import message_ends, slow_groups, stage_links
 from ddprof.analyzers.job.traffic.statistics import comm_stats, takes_its_bytes, with_known_transfer
-from ddprof.analyzers.job.traffic.transfer_curve import transfer_curve
 from ddprof.analyzers.job.traffic.units import Units, first_of_block, typical, unit_passes, units_per_block
 from ddprof.tables import NULL
 

@@ -11,8 +11,8 @@ from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.model import MEMBERS
 from ddprof.analyzers.job.waiting.lateness import chance_of_most, latest_ranks, recurring
-from ddprof.analyzers.job.waiting.members import members_of
-from ddprof.analyzers.job.waiting.unread import unread_wait_ns
+from ddprof.analyzers.job.waiting.waits import members_of
+from ddprof.analyzers.sampling import unread_wait_ns
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.tables import NULL
 

@@ -13,7 +13,7 @@ from labelled_runs import Runs
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
-from ddprof.analyzers.rules.evidence.script.now_and_then import script_now_and_then, seen_in_backward
+from ddprof.analyzers.rules.evidence.script import script_now_and_then, seen_in_backward
 from ddprof.finding_ids import HOST_SCRIPT
 
 MS, STEP_MS, MORE_MS = 1_000_000, 20.0, 8.0

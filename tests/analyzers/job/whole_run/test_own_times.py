@@ -8,12 +8,12 @@ import pytest
 from captured import meeting_in_backward, timed_steps, with_sidecars
 from labelled_runs import Runs, candidates
 
-from ddprof.analyzers.attribution.own_time import takes_longer
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, missing_rank_notes
 from ddprof.analyzers.job.whole_run.own_times import late_shares
+from ddprof.analyzers.rules.straggler_host import takes_longer
 from ddprof.findings import Abstention, Basis, Candidate
 from ddprof.sidecar import StepMedians
 

@@ -10,7 +10,7 @@ from labelled_runs import Runs
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.replay.graph.backward import backward_compute_ns, backward_start_ns
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import backward_compute_ns, backward_start_ns
 from ddprof.analyzers.replay.graph.build import DEFAULT_QUEUE_LAG_NS, _lags, build_graph
 from ddprof.analyzers.replay.graph.dependencies import OVERLAP_NS, OVERLAP_WITHOUT_HOST_NS, _coincident
 from ddprof.tables import Array

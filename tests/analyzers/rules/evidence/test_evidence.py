@@ -17,18 +17,16 @@ from sampled_stacks import totals, with_stacks
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.assemble import job_facts
-from ddprof.analyzers.job.host_parts import UNIT_HOOKS
+from ddprof.analyzers.job.host_costs import UNIT_HOOKS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.redundant import METRICS
-from ddprof.analyzers.job.traffic.unit_latency import UnitLatency
-from ddprof.analyzers.rules.evidence import examples
-from ddprof.analyzers.rules.evidence.occurrences import occurrences
+from ddprof.analyzers.job.traffic.units import UnitLatency
+from ddprof.analyzers.rules.evidence import spans
+from ddprof.analyzers.rules.evidence.loader_fixes import taken_cores, taking
 from ddprof.analyzers.rules.evidence.present import is_new, present_in
-from ddprof.analyzers.rules.evidence.redundant.candidates import share_on_gathered
-from ddprof.analyzers.rules.evidence.redundant.lines import line_of_pass
-from ddprof.analyzers.rules.evidence.sharded.unit_costs import UnitCosts
-from ddprof.analyzers.rules.evidence.spans import largest_wait
-from ddprof.analyzers.rules.evidence.worker_cores import taken_cores, taking
+from ddprof.analyzers.rules.evidence.redundant import line_of_pass, share_on_gathered
+from ddprof.analyzers.rules.evidence.sharded import UnitCosts
+from ddprof.analyzers.rules.evidence.spans import largest_wait, occurrences
 from ddprof.analyzers.rules.host_stalled import threads_take_cores
 from ddprof.findings import Change, Evidence, Fix
 
@@ -81,7 +79,7 @@ def test_the_culprit_works_from_its_first_step_on_while_the_other_waits(labelled
 def test_the_example_of_a_transfer_is_one_and_is_exposed(labelled: Runs) -> None:
     measures = labelled("comm.bandwidth_bound").measures
     traffic = measures.comm.traffic[0]
-    (said,) = examples.exposed_transfer(measures, traffic)
+    (said,) = spans.exposed_transfer(measures, traffic)
     position, start, end = _own_clock_ns(measures, said)
     members = measures.job.members
     mine = (members["rank"] == position) & (abs(members["ready_ns"] - start) < 2) & (abs(members["end_ns"] - end) < 2)
@@ -100,7 +98,7 @@ def test_examples_are_the_slow_the_waiting_the_longest_and_the_steps_own_events(
     _, start, end = _own_clock_ns(run.measures, said)
     assert end - start > 1.3 * np.median(transfers_ns[run.job.instances["op"] == COLLECTIVE_OPS.index(str(said.event))])
     measures = labelled("pipeline.bubble").measures
-    (said,) = examples.longest_stage_wait(measures)
+    (said,) = spans.longest_stage_wait(measures)
     position, start, end = _own_clock_ns(measures, said)
     members = measures.job.members
     rows = np.flatnonzero((members["rank"] == position) & (abs(members["start_ns"] - start) < 2))
@@ -108,20 +106,20 @@ def test_examples_are_the_slow_the_waiting_the_longest_and_the_steps_own_events(
     waits = (members["ready_ns"] - members["start_ns"])[measures.job.instances["is_message"][members["instance"]]]
     assert end - start == pytest.approx(waits.max(), abs=2)
     measures = labelled("compute.precision").measures
-    (said,) = examples.longest_fp32_gemm(measures)
+    (said,) = spans.longest_fp32_gemm(measures)
     position, start, end = _own_clock_ns(measures, said)
     facts = measures.job.ranks[position]
     assert said.event in {facts.strings[n] for n in facts.kernel_groups["name"][facts.kernel_groups["is_fp32"]]}
     assert end - start >= facts.kernel_groups["median_ns"][facts.kernel_groups["is_fp32"]].max()
     measures = labelled("compute.unfused_optimizer").measures
-    (said,) = examples.optimizer_step(measures)
+    (said,) = spans.optimizer_step(measures)
     position, start, end = _own_clock_ns(measures, said)
     ops = measures.job.ranks[position].device_ops
     inside = ((ops["start_ns"] >= start - 1) & (ops["end_ns"] <= end + 1)).sum()
     assert inside >= measures.optimizer_kernels[position] * 0.9
     measures = labelled("clean.ddp").measures
-    assert examples.longest_stage_wait(measures) == [] and examples.longest_fp32_gemm(measures) == []
-    assert examples.slowest_transfer(measures, (0,), rank=99) == []
+    assert spans.longest_stage_wait(measures) == [] and spans.longest_fp32_gemm(measures) == []
+    assert spans.slowest_transfer(measures, (0,), rank=99) == []
 
 
 OF_WORKERS, WORLD = "input.starved", 4
@@ -272,7 +270,7 @@ def test_only_a_call_that_gathers_goes_with_what_it_gathers(tmp_path: Path, monk
     assert share_on_gathered(measures, 0) == 0.0
     needless: Any = {METRICS: None}
     lines = ["train.py:50 gather_all(), in all_gather_object()"]
-    monkeypatch.setattr("ddprof.analyzers.rules.evidence.redundant.candidates.called_at", lambda *_: lines)
+    monkeypatch.setattr("ddprof.analyzers.rules.evidence.redundant.called_at", lambda *_: lines)
     assert share_on_gathered(replace(measures, needless=needless), 0) == pytest.approx(0.75, abs=0.01)
 
 

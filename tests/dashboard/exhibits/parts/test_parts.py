@@ -14,15 +14,15 @@ from selenium.webdriver.support.ui import Select
 
 from ddprof.analyzers.engine import Options, load_runs
 from ddprof.analyzers.job.model import GROUPS, JobFacts
-from ddprof.analyzers.kernel_table.merged import Merged, merged
+from ddprof.analyzers.kernel_table.model import Merged, merged
 from ddprof.analyzers.kernel_table.of_run import kernels_of
 from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
+from ddprof.dashboard.exhibits.kernels import BY, LEAST_SHARE, TreeFrame, frames
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
-from ddprof.dashboard.exhibits.parts.flame import BY, LEAST_SHARE, TreeFrame, frames
 from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times, step_name
-from ddprof.dashboard.exhibits.parts.trials import short_names
+from ddprof.dashboard.exhibits.parts.try_it import short_names
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report.model import HealthItem
 from tests.dashboard.browsing import Page, PageOf, Sample, serious

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 from labelled_runs import Runs
 
-from ddprof.analyzers.job.traffic.cost import CostModel
-from ddprof.analyzers.job.traffic.transfer_curve import TransferCurve
-from ddprof.analyzers.replay.changes.communication.ddp_buckets import Reduction, planned, scheduled_end_ns
+from ddprof.analyzers.job.traffic.cost import CostModel, TransferCurve
+from ddprof.analyzers.replay.changes.communication.ddp_buckets import Gradients, Reduction, planned, scheduled_end_ns
 from ddprof.analyzers.replay.changes.communication.sharded_units import scheduled
-from ddprof.analyzers.replay.graph.backward import Gradients
 from ddprof.findings import Change
 from ddprof.tables import Array
 

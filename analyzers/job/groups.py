@@ -1,0 +1,405 @@
+"""Process groups of the job: one identity for all ranks, and the parallelism each serves."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts
+from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
+from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.job.model import GROUPS
+from ddprof.model import ProcessGroup
+from ddprof.tables import NULL, Array, Table
+
+# Groups of communications whose trace does not name them (old profilers, no arguments).
+#
+# Each communicator has a stream of its own, so a stream is a channel. Streams of two ranks are one channel if they
+# carry the same: their order in the files depends on where the window opened. Two ranks belong to one group on a
+# channel if their nth operations end together up to one constant, the difference of their clocks: members of a
+# synchronising collective leave together. The nth of a step, where steps are numbered: windows may have opened a step
+# apart, and files may lack some.
+
+# Ends of members agree within tens of microseconds; those of strangers drift apart by whole kernels.
+TOGETHER_NS = 60_000
+ALWAYS_TOGETHER_NS = 10_000  # jitter of the ends of one collective; below it nobody is a stranger
+SPREADS_OF_CLOSEST = 4.0  # a member's distance may vary so much more than that of the closest one
+MIN_SHARED = 3  # operations before coincidence means anything
+
+
+def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[int, ...]]:
+    """(rank position, track) -> rank numbers of the inferred group, for channels on which inference succeeds."""
+    groups: dict[tuple[int, int], tuple[int, ...]] = {}
+    channels = [_channels(facts) for facts in ranks]
+    if len(ranks) < 3 or not channels[0] or len({len(c) for c in channels}) > 1:
+        return groups
+    for index in range(len(channels[0])):
+        ends = _shared([channels[p][index][1:] for p in range(len(ranks))])
+        fewest = min(map(len, ends))
+        if fewest < MIN_SHARED:
+            continue
+        # Windows open and close apart: the first or the last that all recorded are the same.
+        hosts = [f.identity.host for f in ranks]
+        ways = ([each[:fewest] for each in ends], [each[len(each) - fewest :] for each in ends])
+        clusters = min((_clusters(np.stack(way), hosts) for way in ways), key=len)
+        if len(clusters) == len(ranks):
+            continue  # nobody coincides with anybody: the channel tells nothing
+        for cluster in clusters:
+            numbers = tuple(sorted(ranks[p].identity.rank or 0 for p in cluster))
+            for p in cluster:
+                groups[p, channels[p][index][0]] = numbers
+    return groups
+
+
+def _channels(facts: RankFacts) -> list[tuple[int, Array, Array]]:
+    """(track, sorted ends, step number of each) of every stream with nameless collectives, sorted by kinds of
+    operations, their number in the usual step, and stream order.
+
+    Numbers are NULL outside all steps and where the profiler has not numbered them.
+    """
+    comms = facts.comms
+    rows = np.flatnonzero((comms["group"] == NO_STRING) & (comms["device_op"] != NULL))
+    rows = rows[~np.isin(comms["op"][rows], POINT_TO_POINT)] if len(rows) else rows
+    if not len(rows):
+        return []
+    rows = rows[np.argsort(comms["end_ns"][rows], kind="stable")]
+    track, step = comms["track"][rows], _numbers(facts, rows)
+    carried = {
+        int(t): (tuple(np.unique(comms["op"][rows[track == t]]).tolist()), _usual_count(step[track == t]), int(t))
+        for t in np.unique(track)
+    }
+    return [(t, comms["end_ns"][rows[track == t]], step[track == t]) for t in sorted(carried, key=carried.__getitem__)]
+
+
+def _usual_count(step: Array) -> float:
+    """Operations of a stream in its most usual numbered step; 0 without any."""
+    counts = np.unique(step[step != NULL], return_counts=True)[1]
+    return float(np.median(counts)) if len(counts) else 0.0
+
+
+def _numbers(facts: RankFacts, rows: Array) -> Array:
+    """Number of the step that launched each communication; NULL where unknown."""
+    if facts.step_source != "profiler_step":
+        return np.full(len(rows), NULL)
+    step = intervals.row_at(facts.marks, facts.comms["launch_ns"][rows])
+    return np.append(facts.steps["index"], NULL)[step]  # row -1 is none
+
+
+def _shared(channels: Sequence[tuple[Array, Array]]) -> list[Array]:
+    """Ends of one channel's operations, (ends, steps) per rank, in the steps with equal counts on all ranks; all
+    operations where there is no such step.
+    """
+    counts = [dict(zip(*np.unique(step[step != NULL], return_counts=True), strict=True)) for _, step in channels]
+    alike = [n for n, count in counts[0].items() if all(other.get(n) == count for other in counts[1:])]
+    if not alike:
+        return [ends for ends, _ in channels]
+    return [ends[np.isin(step, alike)] for ends, step in channels]
+
+
+def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
+    """Clusters of ranks whose ends (shape (ranks, operations)) differ by a constant, 0 on one host.
+
+    The closest join first, and every member must fit every other: of two ranks on another host at a constant distance,
+    only one leaves at the same time.
+    """
+    left = list(range(len(ends)))
+    clusters = []
+    while left:
+        first = left[0]
+        members = [first]
+        closest = sorted(left[1:], key=lambda p: _spread(ends[p] - ends[first]))
+        limit = float(TOGETHER_NS)
+        if closest:
+            limit = min(limit, max(ALWAYS_TOGETHER_NS, SPREADS_OF_CLOSEST * _spread(ends[closest[0]] - ends[first])))
+        for p in closest:
+            if all(_together(ends[p] - ends[q], hosts[p], hosts[q], limit) for q in members):
+                members.append(p)
+        clusters.append(sorted(members))
+        left = [p for p in left if p not in members]
+    return _of_one_size(clusters)
+
+
+def _of_one_size(clusters: list[list[int]]) -> list[list[int]]:
+    """Clusters made rows of one mesh: where some coincide only as another dimension keeps them in step, the smallest
+    gives the size, and rows of a mesh are strided.
+    """
+    size = min(len(c) for c in clusters)
+    if size < 2 or any(len(c) % size for c in clusters):
+        return clusters
+    return [c[k :: len(c) // size] for c in clusters for k in range(len(c) // size)]
+
+
+def _spread(difference_ns: Array) -> float:
+    return float(np.median(np.abs(difference_ns - np.median(difference_ns))))
+
+
+def _together(difference_ns: Array, host: str | None, other: str | None, limit_ns: float) -> bool:
+    if _spread(difference_ns) > limit_ns:
+        return False
+    return abs(float(np.median(difference_ns))) <= limit_ns or host is None or host != other
+
+
+GroupKey = tuple[tuple[int, ...], str]
+_MembersOf = Callable[[ProcessGroup], tuple[int, ...]]
+
+ACTIVATIONS = 0.25  # of the summed bytes of a group; with tensor parallel layers about half are in forward passes
+SUMS = tuple(OP_CODE[name] for name in ("all_reduce", "reduce_scatter"))
+
+_ROLE_BY_NAME = (
+    ("pp", PIPELINE_GROUP),
+    ("tp", re.compile(r"(^|[_\W])(tp|tensor)([_\W\d]|$)|tensor_(model_)?parallel|TENSOR_MODEL", re.I)),
+    ("ep", re.compile(r"(^|[_\W])(ep|expert)([_\W\d]|$)|EXPERT", re.I)),
+    ("cp", re.compile(r"(^|[_\W])(cp|sp|context|sequence)([_\W\d]|$)|CONTEXT_PARALLEL", re.I)),
+    ("replicate", re.compile(r"replicate", re.I)),
+    ("fsdp_shard", re.compile(r"shard|fsdp", re.I)),
+    ("dp", re.compile(r"(^|[_\W])(dp|data|ddp)([_\W\d]|$)|data_parallel|DATA_PARALLEL", re.I)),
+)
+
+
+def world_size_of(ranks: Sequence[RankFacts]) -> int:
+    """Number of ranks of the job, read or not: as any of these states, or as their numbers and groups show.
+
+    The number of a lone file is no evidence of other ranks.
+    """
+    stated = [f.identity.world_size for f in ranks if f.identity.world_size]
+    stated += [group.size for f in ranks for group in f.process_groups if group.size and len(ranks) > 1]
+    numbers = [f.identity.rank for f in ranks if f.identity.rank is not None]
+    return max([*stated, max(numbers, default=0) + 1 if len(ranks) > 1 else 1])
+
+
+def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
+    """For each rank, the job-wide key of each of its process groups (by the rank's own group index).
+
+    Members identify a group; several groups over the same members differ by name if all ranks agree on it.
+    """
+    members_of = _members_of(ranks)
+    alike = {id(f.process_groups): f.process_groups for f in ranks}  # ranks of the same groups hold one tuple of them
+    times = Counter(id(f.process_groups) for f in ranks)
+    names: dict[tuple[int, ...], Counter[str]] = defaultdict(Counter)
+    for which, groups in alike.items():
+        for group in groups:
+            names[group.ranks or ()][group.name] += times[which]
+    keys = {which: _keys_of(groups, names, members_of) for which, groups in alike.items()}
+    return [keys[id(f.process_groups)] for f in ranks]
+
+
+def _keys_of(
+    groups: Sequence[ProcessGroup], names: Mapping[tuple[int, ...], Counter[str]], members_of: _MembersOf
+) -> list[GroupKey]:
+    keys: list[GroupKey] = []
+    position: Counter[tuple[int, ...]] = Counter()
+    for group in groups:
+        members = members_of(group)
+        if not group.ranks:
+            keys.append((members, group.name))
+            continue
+        shared = names[group.ranks][group.name] > 1 or len(members) == 1
+        keys.append((members, group.name if shared else f"#{position[members]}"))
+        position[members] += 1
+    return keys
+
+
+def _members_of(ranks: Sequence[RankFacts]) -> _MembersOf:
+    """Function from a group to the rank numbers of its members, sorted.
+
+    Long lists are abbreviated: a group as large as the world is of all its ranks, read or not, and the members of any
+    other are (), unknown. A group that states neither list nor size is taken to be of the ranks read.
+    """
+    everyone, world = _numbers_read(ranks), tuple(range(world_size_of(ranks)))
+
+    def members_of(group: ProcessGroup) -> tuple[int, ...]:
+        if group.ranks:
+            return tuple(sorted(group.ranks))
+        if group.size is None:
+            return everyone
+        return world if group.size == len(world) else ()
+
+    return members_of
+
+
+def _numbers_read(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
+    return tuple(sorted(f.identity.rank for f in ranks if f.identity.rank is not None))
+
+
+def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
+    """For each rank, the job-wide group id of every row of its comms table (shape (rows,)), and the key of each id.
+
+    A communication without a named group counts as the world's (old traces carry no arguments).
+    """
+    keys = group_keys(ranks)
+    everyone: GroupKey = (_numbers_read(ranks), "world")
+    ids: dict[GroupKey, int] = {}
+    id_of: dict[tuple[int, int], int] = {}  # by the list of keys, which ranks of the same groups share, and the group
+    inferred = nameless_groups(ranks)
+    result = []
+    for position, (facts, of_rank) in enumerate(zip(ranks, keys, strict=True)):
+        column = facts.comms["group"]
+        mapped = np.empty(len(column), np.int64)
+        for group in np.unique(column):
+            of_group = column == group
+            if group == NO_STRING or group >= len(of_rank):
+                mapped[of_group] = _nameless(position, facts, np.flatnonzero(of_group), inferred, everyone, ids)
+            else:
+                which = id(of_rank), int(group)
+                if which not in id_of:
+                    id_of[which] = ids.setdefault(of_rank[int(group)], len(ids))
+                mapped[of_group] = id_of[which]
+        result.append(mapped)
+    return result, list(ids)
+
+
+def _nameless(
+    position: int,
+    facts: RankFacts,
+    rows: np.ndarray,
+    inferred: Mapping[tuple[int, int], tuple[int, ...]],
+    everyone: GroupKey,
+    ids: dict[GroupKey, int],
+) -> np.ndarray:
+    """Group ids of communications without a named group: their channel where it was inferred, else the world."""
+    mapped = np.empty(len(rows), np.int64)
+    tracks = facts.comms["track"][rows]
+    for track in np.unique(tracks):
+        members = inferred.get((position, int(track)))
+        key = everyone if members is None else (members, f"channel {len(members)}")
+        mapped[tracks == track] = ids.setdefault(key, len(ids))
+    return mapped
+
+
+def group_sizes(keys: Sequence[GroupKey], ranks: Sequence[RankFacts]) -> np.ndarray:
+    """Number of members of each group, shape (keys,): of their list, else as stated; 0 where it is not known."""
+    alike = {id(f.process_groups): f.process_groups for f in ranks}
+    stated = {g.name: g.size or 0 for groups in alike.values() for g in groups if not g.ranks}
+    return np.array([len(members) or stated.get(name, 0) for members, name in keys], np.int64)
+
+
+def groups_table(
+    keys: Sequence[GroupKey],
+    ranks: Sequence[RankFacts],
+    ids: Sequence[np.ndarray],
+    world_size: int,
+    has_stages: bool = True,
+) -> Table:
+    """GROUPS, one row per id, with the role from the group's name, else from its use. `has_stages`: False where the
+    messages of all ranks are known to be no pipeline's.
+    """
+    used: dict[int, Counter[str]] = defaultdict(Counter)
+    for facts, column in zip(ranks, ids, strict=True):
+        for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
+            used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
+    alike = {id(f.process_groups): f.process_groups for f in reversed(ranks)}  # the last rank's word counts
+    members_of = _members_of(ranks)
+    described = {(members_of(g), g.name): g.description for groups in reversed(alike.values()) for g in groups}
+    # Parameters are gathered and gradients scattered where something is trained. Without a sign of training the same
+    # calls may serve any parallelism: then only the size of the group is known.
+    trains = any(
+        "Optimizer" in s or "FSDP" in s or "FullySharded" in s or "Backward" in s for f in ranks[:1] for s in f.strings
+    )
+    sizes = group_sizes(keys, ranks).tolist()
+    named = [role_by_name(described.get(key, "")) or role_by_name(key[1]) for key in keys]
+    sums = in_steps = np.zeros(len(keys), bool)
+    if trains and not all(named):
+        sums, in_steps = _sums_activations(ranks, ids, len(keys)), _sums_in_steps(ranks, ids, len(keys))
+    roles = [
+        name or _role(used[i], size, world_size, trains, bool(sums[i]), bool(in_steps[i]), has_stages)
+        for i, (name, size) in enumerate(zip(named, sizes, strict=True))
+    ]
+    return GROUPS.table(
+        {
+            "size": sizes,
+            "ranks": [",".join(map(str, members)) for members, _ in keys],
+            "role": roles,
+            "name": [name for _, name in keys],
+        }
+    )
+
+
+def global_peers(peer: Array, group: Array, keys: Sequence[GroupKey], me: int) -> Array:
+    """Global rank numbers of the other ends of a rank's messages; `group`: the job-wide group id of each.
+
+    Traces number them globally or within the group, as the group's members and this rank, `me`, show.
+    """
+    result = peer.copy()
+    for g in np.unique(group):
+        members = keys[int(g)][0]
+        of_group = group == g
+        values = np.unique(peer[of_group][peer[of_group] != NULL])
+        is_global = bool(np.all(np.isin(values, members))) and me not in values.tolist()
+        is_relative = bool(len(values)) and values.max() < len(members) and all(members[int(v)] != me for v in values)
+        if not is_global and is_relative:
+            result[of_group] = np.array([members[int(v)] if v != NULL else NULL for v in peer[of_group]], np.int64)
+    return result
+
+
+def role_by_name(text: str) -> str | None:
+    """The parallelism that a group's name or description states; None where there is none."""
+    return next((role for role, pattern in _ROLE_BY_NAME if pattern.search(text)), None)
+
+
+def _sums_activations(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups: int) -> Array:
+    """True for each group a good part of whose bytes are summed in forward passes: gradients are in backward passes.
+
+    Sums of statistics (SyncBatchNorm) and losses in a forward pass are few bytes beside the gradients. Ranks without a
+    known backward pass say nothing.
+    """
+    in_forward, everywhere = np.zeros(groups), np.zeros(groups)
+    for facts, column in zip(ranks, ids, strict=True):
+        comms = facts.comms
+        is_sum = np.isin(comms["op"], SUMS)
+        summed = np.where(is_sum & (comms["size_bytes"] != NULL), comms["size_bytes"], 0)
+        passes = [facts.phase_time(phase) for phase in (Phase.FORWARD, Phase.BACKWARD)]
+        if not all(len(times[0]) for times in passes):
+            continue
+        forward, backward = (intervals.contains(times, issued_ns(comms)) for times in passes)
+        everywhere += np.bincount(column, weights=summed, minlength=groups)
+        in_forward += np.bincount(column, weights=summed * (forward & ~backward), minlength=groups)
+    return in_forward > ACTIVATIONS * everywhere
+
+
+def _sums_in_steps(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups: int) -> Array:
+    """True for each group most of whose all-gathers come between the backward pass and the optimizer: what they gather
+    are summed gradients, as of an all-reduce in steps (inside the host, across hosts), and no parameters.
+    """
+    between, everywhere = np.zeros(groups), np.zeros(groups)
+    for facts, column in zip(ranks, ids, strict=True):
+        gathers = facts.comms["op"] == OP_CODE["all_gather"]
+        at_ns = issued_ns(facts.comms)[gathers]
+        forward, backward, update = (facts.phase_time(p) for p in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
+        if not all(len(times[0]) for times in (forward, backward, update)):
+            continue
+        never = np.iinfo(np.int64).max
+        last_ns = np.append(backward[1], -1)[np.searchsorted(backward[1], at_ns, side="right") - 1]
+        next_ns = [np.append(start, never)[np.searchsorted(start, at_ns)] for start, _ in (forward, backward, update)]
+        updated = np.searchsorted(update[0], last_ns) < np.searchsorted(update[0], at_ns)
+        is_free = (last_ns >= 0) & ~updated & (next_ns[2] < np.minimum(next_ns[0], next_ns[1]))
+        is_free &= ~intervals.contains(intervals.merge(forward, backward), at_ns)
+        everywhere += np.bincount(column[gathers], minlength=groups)
+        between += np.bincount(column[gathers][is_free], minlength=groups)
+    return between > 0.5 * everywhere
+
+
+def _role(
+    used: Counter[str],
+    size: int,
+    world_size: int,
+    trains: bool,
+    sums_activations: bool,
+    sums_in_steps: bool,
+    has_stages: bool,
+) -> str:
+    """The parallelism of a group by its use."""
+    if used["send_recv"] and used["send_recv"] >= sum(used.values()) / 2:
+        return "pp" if has_stages else ""
+    if sums_activations:
+        return "tp"
+    if used["all_gather"] and used["reduce_scatter"] and trains and not sums_in_steps:
+        return "fsdp_shard"
+    if used["all_to_all"] > used["all_reduce"]:
+        return "ep"
+    if not trains:
+        return f"group of {size}" if used else ""
+    return "dp" if size == world_size else ""

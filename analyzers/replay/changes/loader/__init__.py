@@ -1,1 +1,0 @@
-"""The data loader with other settings: cost of a batch, the workers' queue, and the resulting step."""

@@ -1,1 +1,0 @@
-"""Avoidable communication in words: its cost, its line, and the replacement."""

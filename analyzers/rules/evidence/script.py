@@ -1,0 +1,375 @@
+"""Findings on script Python that runs in some steps, mostly outside the trace, and models called beside the passes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from msgspec import Struct
+
+from ddprof import intervals
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
+from ddprof.analyzers.facts.work import computes, host_work
+from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
+from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
+from ddprof.analyzers.job.script.idle import MIN_TIMES
+from ddprof.analyzers.job.script.lines import has_frames, lines_of, shown_place
+from ddprof.analyzers.job.script.occupying import calls_beside
+from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
+from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
+from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
+from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
+from ddprof.averages import typical
+from ddprof.derived_once import remembered
+from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
+from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
+from ddprof.tables import Array
+from ddprof.units import format_share, format_us
+from ddprof.whose import whose
+
+# Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
+BESIDE, IN_FORWARD = 0.06, 0.12
+LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
+IN_ALL = 0.25  # of `beyond_us`, half of what the traced steps hold: as much in the quiet steps is in every step
+OUTLASTING = 2.0  # times what operators take: most of such samples are in none
+
+
+def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+    """Finding where step timers of CPU ranks show extra time beyond chance in some steps, on all ranks or alternating,
+    with the script line that samples saw most. None otherwise. Forward time counts as the script's where samples saw it
+    call libraries other than torch. `beyond_us`: twice what the traced steps show.
+    """
+    ranks = measures.job.ranks
+    if not all(computes(facts) for facts in ranks):
+        return None
+    timed, seen, words = _with_line(ranks, _occasional(measures, False), _seen(ranks, REST))
+    if timed is None or timed.cost < BESIDE:
+        seen = _seen(ranks, FORWARD, of_libraries=True)
+        timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
+        timed = None if timed is None or timed.cost < IN_FORWARD else timed
+    # What few ranks alone take or run is said with what makes them late.
+    if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
+        return None
+    summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
+    summary += ", on one rank at a time" if timed.in_turn else ""
+    cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
+    if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
+        return None
+    if timed.usual * measures.step_us >= IN_ALL * beyond_us and cost_us <= beyond_us:  # and scatters
+        return None
+    samples, every = sum(seen[words]), sum(map(sum, seen.values()))
+    when = "now and then" if timed.since is None else f"since step {timed.since}"
+    evidence = (
+        Evidence(f"{when}, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
+        Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
+    )
+    fix = _less_often(
+        words, f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step"
+    )
+    return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
+
+
+@remembered
+def _occasional(measures: Measures, in_forward: bool) -> NowAndThen | None:
+    return now_and_then(measures.job.ranks, in_forward)
+
+
+def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+    """Finding on the line that samples of the run see most beside the phases, where steps of devices are clearly longer
+    outside the trace and its samples explain at least half of that. No line that waits for the device."""
+    ranks = measures.job.ranks
+    outside_us = longer_outside_us(ranks, measures.step_us)
+    if outside_us is None or not all(map(has_frames, ranks)):
+        return None
+    waits = tuple(f"{shown_place(facts, wait.source_line)} " for facts in ranks for wait in facts.sidecar.syncs)
+    seen = {words: of for words, of in _seen(ranks, REST).items() if not words.startswith(waits)}
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(np.array(seen[words]))):
+        return None
+    samples, every = sum(seen[words]), [sum(run_samples(facts).values()) for facts in ranks]
+    shares = np.array(seen[words]) / np.maximum(1.0, every)
+    cost, longer = typical(shares), 1.0 - measures.step_us / outside_us
+    if cost < longer / 2 or cost * measures.step_us <= beyond_us:
+        return None
+    evidence = (
+        Evidence(f"steps outside the trace take {format_us(outside_us)}, traced ones {format_us(measures.step_us)}"),
+        Evidence(f"{samples:.0f} of {sum(every):.0f} samples of the run are in {words}"),
+    )
+    fix = _less_often(words, f"{format_share(cost)} of the run is spent in it, mostly outside the traced steps")
+    summary = f"Python code of the script takes {format_share(cost)} of the run, mostly {words}"
+    return _timed(measures, rule_id, cost, shares, summary, evidence, fix)
+
+
+def _less_often(words: str, why: str) -> Fix:
+    return Fix(
+        setting=words,
+        current="Python",
+        suggested="less often, for all tensors at once, or outside the training thread",
+        why=why,
+        source="PyTorch performance tuning guide",
+        alters=Alters.CHORE,
+    )
+
+
+def _with_line(
+    ranks: Sequence[RankFacts], timed: NowAndThen | None, seen: dict[str, list[float]]
+) -> tuple[NowAndThen | None, dict[str, list[float]], str]:
+    """The line with most samples, and what the timers show: at least what samples saw in that line is no wait for a
+    CPU, which falls anywhere in what a rank runs."""
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    if timed is None or not words or not all(map(has_frames, ranks)):
+        return timed, seen, words
+    share = np.array(seen[words]) / [max(1.0, sum(run_samples(facts).values())) for facts in ranks]
+    own = np.minimum(timed.times, share).sum() / (timed.times.sum() or 1.0)
+    return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
+
+
+class CalledBeside(Struct, frozen=True):
+    """Time of each rank in it per step (us), and so many of all samples (`called` of `every`)."""
+
+    times_us: Array
+    called: float
+    every: float
+
+    @property
+    def lost_us(self) -> float:
+        """Time that all ranks have alike: what one has beyond makes that rank late."""
+        return typical(self.times_us)
+
+
+def called_beside(measures: Measures) -> CalledBeside | None:
+    """The time in such calls; None where it is little, or one rank's more than others'."""
+    called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
+    if called.sum() < FEWEST_SAMPLES or not called.all():
+        return None
+    beside = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
+    is_large = beside.lost_us >= LARGE_SHARE * measures.step_us
+    return beside if is_large and not measures.theirs(beside.times_us) else None
+
+
+def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
+    """A finding where the timers of CPU ranks show that they have long forward passes in turn, and samples do not say
+    in which line (`script_now_and_then`); else None."""
+    ranks = measures.job.ranks
+    timed = _occasional(measures, True) if all(computes(facts) for facts in ranks) else None
+    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or len(whose(timed.times)):
+        return None
+    if script_now_and_then(measures, rule_id) is not None:
+        return None
+    summary = f"ranks have long forward passes in turn: {format_share(timed.cost)} of the steps outside the trace"
+    often = f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"
+    fix = Fix(
+        setting="work of single ranks in forward",
+        suggested="the same for all ranks in every step, or in no rank's forward pass",
+        why="the longest rank of each step is waited for",
+        source="OSDI'25 section 5.3",
+        alters=Alters.CHORE,
+    )
+    return _timed(measures, rule_id, timed.cost, timed.times, summary, (Evidence(often),), fix)
+
+
+def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+    """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
+    of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
+    between both."""
+    ranks = measures.job.ranks
+    if not all(computes(facts) and has_frames(facts) for facts in ranks):
+        return None
+    seen = _seen(ranks, BACKWARD, of_libraries=True)
+    words = max(seen, key=lambda one: sum(seen[one]), default="")
+    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(seen[words])):
+        return None
+    every = [sum(run_samples(facts).values()) for facts in ranks]
+    shares = np.array(seen[words]) / np.maximum(1.0, every)
+    at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
+    if at_once < IN_FORWARD or (at_once + in_turn) / 2 * measures.step_us <= beyond_us:
+        return None
+    summary = f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}"
+    seen_most = Evidence(f"{sum(seen[words]):.0f} of {sum(every):.0f} samples of the run are in {words}")
+    fix = Fix(
+        setting=words,
+        current="Python in a hook",
+        suggested="less often, for all tensors at once, or after the backward pass",
+        why="gradients are reduced later, and all ranks wait for the last",
+        source="PyTorch performance tuning guide",
+        alters=Alters.CHORE,
+    )
+    band, cost = (in_turn - at_once) / (in_turn + at_once), (at_once + in_turn) / 2
+    return _timed(measures, rule_id, cost, shares, summary, (seen_most,), fix, band)
+
+
+def _timed(
+    measures: Measures,
+    rule_id: str,
+    cost: float,
+    times: Array,
+    summary: str,
+    evidence: tuple[Evidence, ...],
+    fix: Fix,
+    band: float = 0.25,
+) -> Candidate:
+    """The finding on what timers or samples of the run show; `cost`, and `times` of each rank: shares of the step."""
+    cost_us = cost * measures.step_us
+    return Candidate(
+        id=rule_id,
+        summary=summary,
+        lost_us=cost_us,
+        basis=Basis.TIMED,
+        evidence=evidence,
+        fixes=(fix,),
+        ceiling_us=cost_us,
+        band=band,
+        times_us=tuple((times * measures.step_us).tolist()),
+    )
+
+
+def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
+    """Mask of the script's own lines in passes of a phase, where samples there are far more than its operators take:
+    a call in C (an operator, a socket) has no frame of its own. Shape (stacks,)."""
+    is_line = tree.folded == np.arange(len(tree))
+    of_lines = sum(samples for stack, samples in run_samples(facts, phase).items() if is_line[stack])
+    passes = facts.phase_time(Phase.BACKWARD if phase == BACKWARD else Phase.FORWARD)
+    operators = intervals.intersect(host_work(facts), passes)
+    computing = intervals.overlap(operators, *facts.steps.bounds).sum() / intervals.length(facts.steps.bounds)
+    return np.asarray(is_line & (of_lines > OUTLASTING * computing * sum(run_samples(facts).values())))
+
+
+def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, list[float]]:
+    """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
+    counts; none of torch's own code where samples of libraries are asked for, and none that may be in an operator."""
+    by_words, called = dict[str, list[float]](), dict[str, tuple[float, str]]()
+    framed = list(filter(has_frames, ranks))
+    for position, facts in enumerate(framed):
+        tree = call_tree(facts)
+        is_own = own_stacks(facts, tree) & ~tree.is_loss
+        if of_libraries:
+            is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
+            is_own &= is_called | _outlasts_operators(facts, tree, phase)
+        seen = np.zeros(len(tree))
+        for stack, samples in run_samples(facts, phase).items():
+            caller = stack
+            while tree.in_phase[caller] and tree.outer[caller] >= 0 and not of_libraries:
+                caller = int(tree.outer[caller])
+            seen[caller] += samples * is_own[stack]
+        for line in filter(lambda line: line.file, lines_of(facts, seen)):
+            words = written(line.file, line.line, line.function)
+            by_words.setdefault(words, [0.0] * len(framed))[position] += line.time_ns
+            called[words] = max(called.get(words, (0.0, "")), (line.time_ns, line.call))
+    return {f"{words}, in {called[words][1]}" if called[words][1] else words: n for words, n in by_words.items()}
+
+
+# The script line that a finding's late rank runs and its peers do not.
+
+_GUESSES = (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED, STRAGGLER_IMBALANCE)
+_PLACE = re.compile(r"\.py:\d+ ")  # a line of the script in words
+
+
+def with_line(measures: Measures, candidate: Candidate) -> Candidate:
+    """The candidate with the line in which one of its ranks alone spends the time: in the summary, with its cost as the
+    first evidence, and as the first fix. Unchanged where frames show none, or the finding is on a thread.
+    """
+    if any(thread.line in candidate.summary for thread in threads_alone(measures.job.ranks).values()):
+        return candidate
+    longest = _longest(measures, candidate)
+    if longest is None:
+        return _with_thread(measures, candidate)
+    position, line = longest
+    beside = threads_alone(measures.job.ranks).get(position)
+    if beside is not None and beside.share >= MOST_SHARE:  # beside a thread that has the interpreter all lines are long
+        return _with_thread(measures, candidate)
+    rank = measures.job.rank_ids[position]
+    late_us = float(measures.late_us[position])
+    if late_us < MOST_SHARE * candidate.lost_us:
+        return candidate  # what it is late by in the traced steps is not what the finding is of
+    share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
+    meanwhile = "do not run it" if line.peers_us < 1 else f"take at most {format_us(line.peers_us)}"
+    source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
+    is_timed = measures.timed_us[position] >= late_us
+    waited = "by which it is late over the whole run" if is_timed else "that the others wait for it"
+    seen = Evidence(
+        f"rank {rank}: {line.words}, {share} {waited}; it takes {format_us(line.time_us)} there, its "
+        f"peers {meanwhile}{source}",
+        rank,
+    )
+    is_told = _PLACE.search(candidate.summary) is not None  # one place to open is enough, the first fix has the other
+    who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
+    # A rule that names the place, and guesses no cause, has the fix for what is done there.
+    is_fixed = (is_told and candidate.id not in _GUESSES) or any(fix.setting == line.line for fix in candidate.fixes)
+    fixes = candidate.fixes if is_fixed else (_fix(line, rank),)
+    return replace(
+        candidate,
+        summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
+        evidence=(seen, *candidate.evidence),
+        fixes=fixes + tuple(fix for fix in _others(candidate, rank, line.peers_us < 1) if fix not in fixes),
+    )
+
+
+def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
+    """The candidate with a thread that computes beside training on one of its ranks and on no other."""
+    threads = {measures.job.rank_ids[at]: thread for at, thread in threads_alone(measures.job.ranks).items()}
+    of_ranks = [(rank, thread) for rank, thread in threads.items() if rank in candidate.ranks]
+    if not of_ranks:
+        return candidate
+    rank, thread = max(of_ranks, key=lambda pair: pair[1].share)
+    who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
+    seen = Evidence(
+        f"rank {rank}: a thread in {thread.line} is on a CPU for {format_share(thread.share)} of the traced time; "
+        "if it runs Python, it shares the interpreter (GIL) with the training thread",
+        rank,
+    )
+    is_maker = makes_batches(measures.job.ranks, thread)
+    fix = thread_fix(thread.line) if is_maker else _polls(thread.line, rank)
+    return replace(
+        candidate,
+        summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
+        evidence=(seen, *candidate.evidence),
+        fixes=(fix, *_others(candidate, rank, is_alone=False)),
+    )
+
+
+def _polls(line: str, rank: int) -> Fix:
+    return Fix(
+        setting=line,
+        current=f"a thread of rank {rank} that computes",
+        suggested="sleep between polls (time.sleep, Event.wait), or run in a separate process",
+        patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
+        why="a thread that computes in Python keeps the GIL for 5 ms at a time",
+        source="Python documentation: sys.setswitchinterval",
+    )
+
+
+def _others(candidate: Candidate, rank: int, is_alone: bool) -> tuple[Fix, ...]:
+    """The candidate's own fixes; none where they are guesses about a late rank whose cause is known here. `is_alone`:
+    its peers do not run that at all.
+    """
+    is_guess = candidate.id in _GUESSES and (is_alone or candidate.id != STRAGGLER_IMBALANCE)
+    return () if is_guess and candidate.ranks == (rank,) else candidate.fixes
+
+
+def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | None:
+    """The rank with the longest line that it runs alone, and that line; without what saves where the host is late."""
+    lines = []
+    for at, alone in measures.alone.items():
+        is_whole = candidate.id != STRAGGLER_HOST or alone.beside_saves is None
+        if measures.job.rank_ids[at] in candidate.ranks:
+            lines += [(at, line) for line in ((alone,) if is_whole else alone.beside_saves or ())]
+    return max(lines, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
+
+
+def _fix(line: Alone, rank: int) -> Fix:
+    """The fix for a function that one rank runs alone, or far longer than its peers."""
+    is_alone = line.peers_us < 1
+    return Fix(
+        setting=line.line,
+        current=f"runs on rank {rank} while the others wait" if is_alone else f"runs longer on rank {rank}",
+        suggested=("on every rank alike" if is_alone else "as much of it on every rank")
+        + ", less often, or in a thread or process that no collective waits for",
+        why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers "
+        f"{'' if is_alone else 'at most '}{format_us(line.peers_us)}",
+        source="OSDI'25 section 5",
+        alters=Alters.CHORE,
+    )

@@ -1,1 +1,0 @@
-"""The user's code in findings: by file, line and function."""

@@ -1,1 +1,0 @@
-"""Sharded parameters: the cost of their units, and prefetching."""

@@ -1,1 +1,0 @@
-"""Exhibits of places in a job: its hosts, pairs of ranks, stages of its pipeline."""

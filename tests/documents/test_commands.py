@@ -79,6 +79,7 @@ NOT_RUN = {
     'git tag --sign v0.1.0 --message "ddprof 0.1.0"': _FORGE,
     **dict.fromkeys(("git tag --verify v0.1.0", "git push origin v0.1.0"), _FORGE),
     "python -m benchmarks.strangers run --seed 314159 --count 15 --rounds 2": _BENCHMARK,
+    "python -m benchmarks.peers": _BENCHMARK,
     "python -m benchmarks.gpu_scripts judge DIR": "wants recordings from a GPU; tests/bench has made ones",
     **dict.fromkeys(("python -m benchmarks.workload_pairs", "python -m benchmarks.workload_pairs --quick"), _BENCHMARK),
     "python -m benchmarks.workload_pairs --only gpt_fsdp2.slow-host --repeat 3": _BENCHMARK,

@@ -10,7 +10,7 @@ from kineto_run import Script, loaded
 from labelled_runs import Runs, abstains, only_run, run_of, sample_run
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.groups import nameless_groups
+from ddprof.analyzers.job.channels import nameless_groups
 from ddprof.report.phrases import run_words
 
 

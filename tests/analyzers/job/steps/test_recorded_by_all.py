@@ -52,7 +52,7 @@ def test_steps_that_some_rank_lacks_in_whole_or_in_part_are_left_out_on_all(labe
     a, b, c, d = labelled("straggler.imbalance").job.ranks  # five steps
     found = comparable([with_steps(a, 0, 1, 2, 3), b, with_steps(c, 1, 2, 3, 4), d])
     assert kept(found) == [(rank, [0, 1, 2]) for rank in range(4)]
-    assert "the 3 that all ranks recorded" in found.notes[0].effect
+    assert "3 steps that all ranks recorded" in found.notes[0].effect
     for table, share in (("comms", 0.3), ("device_ops", 0.1)):
         found = comparable([a, without(b, table, 4, share), c, d])
         assert kept(found) == [(rank, [0, 1, 2, 3]) for rank in range(4)]

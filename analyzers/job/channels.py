@@ -36,10 +36,11 @@ def nameless_groups(ranks: Sequence[RankFacts]) -> dict[tuple[int, int], tuple[i
         fewest = min(map(len, ends))
         if fewest < MIN_SHARED:
             continue
-        # Windows open and close apart: the first or the last that all recorded are the same.
         hosts = [f.identity.host for f in ranks]
-        ways = ([each[:fewest] for each in ends], [each[len(each) - fewest :] for each in ends])
-        clusters = min((_clusters(np.stack(way), hosts) for way in ways), key=len)
+        clusters = _clusters(np.stack([each[:fewest] for each in ends]), hosts)
+        if any(len(each) > fewest for each in ends):  # windows opened apart: the last that all recorded are the same
+            closing = _clusters(np.stack([each[len(each) - fewest :] for each in ends]), hosts)
+            clusters = min(clusters, closing, key=len)
         if len(clusters) == len(ranks):
             continue  # nobody coincides with anybody: the channel tells nothing
         for cluster in clusters:

@@ -76,8 +76,8 @@ def test_backward_passes_that_one_rank_has_more_of_are_counted(tmp_path: Path) -
                 layers(script, 200.0, count=5)
             script.idle(10.0)
 
-    report = loaded(in_step(4, 5, work), tmp_path).report
-    assert [f.summary for f in report.findings if f.id == ID] == ["rank 0 runs 5 backward passes per step, its peers 3"]
+    said = [f.summary for f in loaded(in_step(4, 5, work), tmp_path).report.findings if f.id == ID]
+    assert said == ["rank 0 runs 5 backward passes per step, its peers 3"]
 
 
 def test_work_of_one_rank_alone_in_one_step_is_named_and_priced(tmp_path: Path) -> None:

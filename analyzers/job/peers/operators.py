@@ -19,7 +19,7 @@ from ddprof.intervals import Intervals
 from ddprof.tables import Array, distinct
 
 # Of a rank's time: one that spends more on what its peers do not run runs another program (slowdown.py).
-MOST_SHARE = 0.9
+MOST_SHARE, MUCH_SHARE = 0.9, 0.5
 MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: it runs another program
 LEAST_EQUAL = 0.1  # of a rank's time in operators that its peers run too, by which its pace is judged
 Tensor = tuple[int, ...]  # its shape
@@ -145,8 +145,8 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     """Elements of operators' tensors per step, without tensors that all ranks have (weights); float, shape (ranks,
     steps).
 
-    None where a rank clearly runs operators that a peer lacks, or all have equal shapes. Enlarging a batch may add an
-    operator, and longer sequences repeat those of a recurrent layer: only what all ranks run equally often is compared.
+    None where ranks have little in common, or all have equal shapes. Enlarging a batch may add an operator, and longer
+    sequences repeat those of a recurrent layer: only what all ranks run equally often is compared.
     """
     steps = min(len(facts.steps) for facts in ranks)
     ran = [operators_run(facts, steps) for facts in ranks]
@@ -155,7 +155,10 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     counts = [_by_name(one) for one in ran]
     common = set[str].intersection(*map(set, counts))
     shared = [{key: each for key, each in one.items() if key[0] in common} for one in ran]
-    if any(_time_ns(some) < MOST_SHARE * _time_ns(every) for some, every in zip(shared, ran, strict=True)):
+    # Enlarging a batch takes time: it has to be most of what the least busy rank runs, and much of what others do.
+    every_ns = np.array([max(1.0, _time_ns(every)) for every in ran])
+    in_common = np.array([_time_ns(some) for some in shared]) / every_ns
+    if in_common.min() < MUCH_SHARE or in_common[np.argmin(every_ns)] < MOST_SHARE:
         return None
     alike = {name for name in common if len({one[name] for one in counts}) == 1}
     ran = [{key: each for key, each in one.items() if key[0] in alike} for one in shared]

@@ -41,13 +41,13 @@ def test_a_larger_batch_explains_longer_work(
     assert input_size.is_fed_more(ranks, np.array(slower)).tolist() == is_more
 
 
-def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts:
-    """The rank with operators on samples of these lengths, one of each step, and on weights that do not change."""
+def computing(facts: RankFacts, lengths: list[int], calls: int = 1, alone: int = 0) -> RankFacts:
+    """The rank with operators on samples of these lengths, one of each step, on weights, and some of its own."""
     first = len(facts.strings)
     shapes = [f"[[8, {length}], [8, 64]]" for length in lengths]
     start = [int(ns) + 10 for ns in facts.steps["start_ns"][: len(lengths)]]
     rows = [(ns, first, first + 2 + at) for at, ns in enumerate(start) for _ in range(calls)]
-    rows += [(ns + 1, first + 1, first + 1) for ns in start]
+    rows += [(ns + 1, first + kind, first + 1) for ns in start for kind in (1, *[-1] * alone)]
     columns = dict(zip(("start_ns", "name", "shape"), map(list, zip(*rows, strict=True)), strict=True))
     table = HOST_OPERATORS.table({**columns, "dur_ns": [5] * len(rows)})
     return replace(facts, strings=(*facts.strings, "aten::linear", "[[64, 64]]", *shapes), host_operators=table)
@@ -55,14 +55,14 @@ def computing(facts: RankFacts, lengths: list[int], calls: int = 1) -> RankFacts
 
 def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path) -> None:
     plain = [rank(tmp_path, n, 0) for n in range(2)]
-    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240])]
+    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], alone=1)]
     assert input_size.fed_ratio(ranks) == pytest.approx([1.0, 720 / 330])  # the weights are the same on both
     assert input_size.fed_more_each_step(ranks, 0.3).tolist() == [False, True]
-    as_large_as_the_weight = [computing(plain[0], [32] * 3), computing(plain[1], [64] * 3)]
-    assert input_size.fed_ratio(as_large_as_the_weight) == pytest.approx([1.0, 2.0])
+    assert input_size.fed_ratio([computing(plain[0], [32] * 3), computing(plain[1], [64] * 3)]) == pytest.approx([1, 2])
     assert not input_size.fed_more_each_step([ranks[0], computing(plain[1], [220, 90, 240])], 0.3).any()
-    ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls=2)]
-    assert np.isnan(input_size.fed_ratio(ranks)).all() and not input_size.fed_more_each_step(ranks, 0.3).any()
+    for calls, alone in ((2, 0), (1, 3)):
+        ranks = [computing(plain[0], [100, 120, 110]), computing(plain[1], [220, 260, 240], calls, alone)]
+        assert np.isnan(input_size.fed_ratio(ranks)).all() and not input_size.fed_more_each_step(ranks, 0.3).any()
 
 
 def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_elements(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ GroupKey = tuple[tuple[int, ...], str]
 _MembersOf = Callable[[ProcessGroup], tuple[int, ...]]
 
 ACTIVATIONS = 0.25  # of the summed bytes of a group; with tensor parallel layers about half are in forward passes
+MOST_GATHERS = 0.5  # of a group's all-gathers: their usual place in the step tells what they gather
 SUMS = tuple(OP_CODE[name] for name in ("all_reduce", "reduce_scatter"))
 
 _ROLE_BY_NAME = (
@@ -253,7 +254,7 @@ def _sums_in_steps(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups
         is_free &= ~intervals.contains(intervals.merge(forward, backward), at_ns)
         everywhere += np.bincount(column[gathers], minlength=groups)
         between += np.bincount(column[gathers][is_free], minlength=groups)
-    return between > 0.5 * everywhere
+    return between > MOST_GATHERS * everywhere
 
 
 def _role(

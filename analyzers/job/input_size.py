@@ -11,7 +11,7 @@ from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
 from ddprof.analyzers.facts.work import computes, host_work
 from ddprof.analyzers.job.peers.operators import tensor_elements, usual_work_us
-from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
+from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
@@ -52,20 +52,18 @@ def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
     return np.asarray((elements >= (1 + least) * averages.typical_row(elements)).all(axis=1))
 
 
-def fed_in_turn(ranks: Sequence[RankFacts], work: Array) -> Array | None:
-    """Positions that the whole run gives the largest batch of a step in turn; None unless that rank computes longest in
-    the traced steps. `work`: relative time to compute, shape (ranks, traced steps).
+def fed_in_turn(ranks: Sequence[RankFacts], work: Array) -> int:
+    """Number of ranks that the whole run gives the largest batch of a step in turn; 0 unless that rank computes longest
+    in the traced steps. `work`: relative time to compute, shape (ranks, traced steps).
     """
     traced, run = fed_elements(ranks), fed_elements(ranks, is_traced=False)
     if traced is None or run is None or traced.shape != work.shape or not np.isfinite(work).all():
-        return None
+        return 0
     excess = work.max(axis=0) - work.mean(axis=0)
     follows = (traced.argmax(axis=0) == work.argmax(axis=0)) & _is_uneven(traced)
     if excess[follows].sum() < MOST_SHARE * excess.sum():
-        return None
-    often = np.bincount(run.argmax(axis=0)[_is_uneven(run)], minlength=len(ranks))
-    order = np.argsort(-often, kind="stable")
-    return np.sort(order[: int(np.searchsorted(np.cumsum(often[order]), MOST_SHARE * often.sum())) + 1])
+        return 0
+    return len(making_most(np.bincount(run.argmax(axis=0)[_is_uneven(run)], minlength=len(ranks))))
 
 
 def _is_uneven(fed: Array) -> Array:

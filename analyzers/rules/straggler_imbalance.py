@@ -41,7 +41,7 @@ from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, usual_work_us
 from ddprof.analyzers.job.redundant.between import passes_of
 from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
-from ddprof.analyzers.job.waiting.lateness import MOST_SHARE
+from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence.input_size import feeding_fix, hot_evidence, hot_fix, hot_words
 from ddprof.analyzers.rules.evidence.script import turns_in_forward
@@ -87,9 +87,7 @@ def rotating_spread(work: Slowdown, culprits: list[int], least: float) -> tuple[
         return 0.0, 0
     kept = steps[usable]
     spread = kept.max(axis=0) - kept.mean(axis=0)
-    order = np.argsort(-spread, kind="stable")
-    reach = np.cumsum(spread[order])
-    counted = order[: int(np.searchsorted(reach, MOST_SHARE * reach[-1])) + 1]
+    counted = making_most(spread)
     return float(spread.mean()), len(np.unique(np.argmax(kept, axis=0)[counted[spread[counted] >= least]]))
 
 
@@ -190,15 +188,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
-    in_run = None if turns > 1 or len(slow) else fed_in_turn(measures.job.ranks, measures.work.per_step)
-    turns = turns if in_run is None else len(in_run)
+    in_run = 0 if turns > 1 or len(slow) else fed_in_turn(measures.job.ranks, measures.work.per_step)
+    turns = in_run or turns
     is_busier = np.nansum(measures.work.per_step - 1.0, axis=1) > 0  # who runs more of some runs less of others, too
     extra = np.flatnonzero(slowdown.has_more & is_busier)
     fed = np.flatnonzero(fed_more_each_step(measures.job.ranks, least))
     if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
     else:
-        candidates = [_in_turns(measures, spread, turns, in_run is None)] if spread >= least else []
+        candidates = [_in_turns(measures, spread, turns, not in_run)] if spread >= least else []
     timed = turns_in_forward(measures, RULE.id)
     yield from candidates or ([] if timed is None else [timed])
 
@@ -280,9 +278,10 @@ def _one_sided(measures: Measures, extra: Array, heavy: Array) -> Iterator[Candi
     longer += f"{np.nanmax(per_step):.2f}x; the same {noun} take {measures.compute.factor[worst]:.2f}x as long"
     is_fed = bool(fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[heavy].all())
     shard = next((s for s in measures.hot if s.position == worst), None)
-    summary, fix = _words(measures, extra, heavy, worst, is_fed)
     if shard is not None:
         summary, fix = hot_words(shard, numbers), hot_fix(shard, numbers)
+    else:
+        summary, fix = _words(measures, extra, heavy, worst, is_fed)
     yield Candidate(
         id=RULE.id,
         summary=summary,

@@ -135,9 +135,13 @@ def comes_again(per_step: Array, least: float | Array) -> Array:
 
 def _most_of(blame: Table) -> Array:
     """The instances, longest wait first, that together hold MOST_SHARE of the waiting."""
-    waits = np.bincount(blame["instance"], weights=blame["dur_ns"])
-    order = np.argsort(-waits, kind="stable")
-    reach = np.cumsum(waits[order])
+    return making_most(np.bincount(blame["instance"], weights=blame["dur_ns"]))
+
+
+def making_most(amounts: Array) -> Array:
+    """Indices of the largest amounts, these first, that together make MOST_SHARE of all."""
+    order = np.argsort(-amounts, kind="stable")
+    reach = np.cumsum(amounts[order])
     return order[: int(np.searchsorted(reach, MOST_SHARE * reach[-1])) + 1]
 
 

@@ -153,9 +153,7 @@ def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tup
 
 # Time to make batches on each rank, timed by capture, and whether workers keep up.
 
-WAITED_PART = (
-    0.5  # of what batches take longer: waiting for a CPU that is more than this explains it (trust/busy_machine.py)
-)
+WAITED_PART = 0.5  # of what batches take longer: more waiting for a CPU explains it (trust/busy_machine.py)
 
 
 @remembered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,18 +83,38 @@ def fed_more_us(ranks: Sequence[RankFacts], step_us: float) -> Array:
     return np.where(fed & (more_us >= LEAST_SHARE * step_us), more_us, 0.0)
 
 
-def batch_words(ranks: Sequence[RankFacts], position: int) -> str | None:
-    """Size of a rank's batches in the traced steps against its typical peer's, in words; None where not counted."""
-    samples, elements = _samples(ranks), _elements(ranks)
+class LargerInput(NamedTuple):
+    """Input of a rank that is larger than its typical peer's: `kind` is what of it is, `words` by how much."""
+
+    kind: str
+    words: str
+
+
+SAMPLES, ELEMENTS, BY_SCRIPT, PARAMETERS, OPERANDS = "samples", "elements", "by script", "parameters", "operands"
+
+
+def larger_input(ranks: Sequence[RankFacts], position: int) -> LargerInput | None:
+    """Input of a rank in the traced steps against its typical peer's; None where it was not counted."""
+    samples, elements, loaded = _samples(ranks), _elements(ranks), fed_elements(ranks)
     others = np.delete(np.arange(len(ranks)), position)
     if samples is not None and samples[position] != averages.typical(samples[others]):
-        return f"batches of {samples[position]:.0f} samples against {averages.typical(samples[others]):.0f}"
+        words = f"batches of {samples[position]:.0f} samples against {averages.typical(samples[others]):.0f}"
+        return LargerInput(SAMPLES, words)
     if elements is None or not len(others):
         return None
-    each = elements.mean(axis=1)
-    ratio = f"{each[position] / averages.typical(each[others]):.2f}x"
-    by_script = enlarged_by_script(ranks)
-    return f"the script makes its batches {ratio} as large" if by_script else f"batches of {ratio} the elements"
+    if loaded is not None and not enlarged_by_script(ranks):
+        return LargerInput(ELEMENTS, f"batches of {_times_typical(elements.mean(axis=1), position)} the elements")
+    parameters = np.array([facts.sidecar.parameters.count or 0 for facts in ranks], float)
+    if parameters.all() and parameters[position] >= (1 + MIN_FED_SPREAD) * averages.typical(parameters[others]):
+        return LargerInput(PARAMETERS, f"its model has {_times_typical(parameters, position)} the parameters")
+    ratio = _times_typical(elements.mean(axis=1), position)
+    if loaded is not None:
+        return LargerInput(BY_SCRIPT, f"the script makes its batches {ratio} as large")
+    return LargerInput(OPERANDS, f"its operators work on {ratio} the elements")
+
+
+def _times_typical(each: Array, position: int) -> str:
+    return f"{each[position] / averages.typical(np.delete(each, position)):.2f}x"
 
 
 def enlarged_by_script(ranks: Sequence[RankFacts]) -> bool:

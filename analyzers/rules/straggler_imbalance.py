@@ -30,11 +30,11 @@ from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.host_costs import STEPPING, part_of
 from ddprof.analyzers.job.input_size import (
     MIN_FED_SPREAD,
-    batch_words,
     enlarged_by_script,
     fed_in_turn,
     fed_more_each_step,
     is_fed_more,
+    larger_input,
 )
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, usual_work_us
@@ -317,8 +317,8 @@ def _words(measures: Measures, extra: Array, heavy: Array, worst: int, is_fed: b
             times_us.append(np.array([usual_work_us(facts) for facts in measures.job.ranks]))
         more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
         summary = f"{who} {does} {more:.2f}x the work of {whose} peers"
-        words = batch_words(measures.job.ranks, worst)
-        summary += "" if words is None else f": {words}"
+        larger = larger_input(measures.job.ranks, worst)
+        summary += "" if larger is None else f": {larger.words}"
         return summary, feeding_fix(measures, numbers, worst) or _fix(numbers)
     if len(extra):
         return f"{who} {runs} {execution_of(measures.job).work_noun} that the peers do not", _elsewhere(numbers)

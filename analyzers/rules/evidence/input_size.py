@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.job.input_size import batch_words, enlarged_by_script, is_fed_more
+from ddprof.analyzers.job.input_size import (
+    BY_SCRIPT,
+    ELEMENTS,
+    OPERANDS,
+    PARAMETERS,
+    SAMPLES,
+    is_fed_more,
+    larger_input,
+)
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.hot_shards import HotShard
 from ddprof.analyzers.job.slowdown import peers
@@ -36,43 +45,49 @@ def fed_longer(measures: Measures, time_us: Array) -> Array:
     return np.asarray(explained & has_peer & (longer | execution.computes_on_host))
 
 
-def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """The fix for batches with more samples, or more elements, on some ranks in every step; None where they were not
-    counted. `position`: the rank with the largest batches.
-    """
-    words = batch_words(measures.job.ranks, position)
-    if words is None:
-        return None
-    if "samples" not in words:
-        return (_as_loaded if enlarged_by_script(measures.job.ranks) else _of_all_lengths)(numbers, words)
-    return Fix(
-        setting="batch size of " + format_ranks(numbers),
+_BATCHES = "batches of {}"
+_LONGER = "larger batches take longer to compute, and the others wait"
+_SPREAD_LOADS = "OSDI'25 section 5.3"
+_FIXES = {
+    SAMPLES: Fix(
+        setting="batch size of {}",
         suggested="the same on every rank: shards of equal size, and one batch size",
         patch="DataLoader(data, batch_size=B, sampler=DistributedSampler(data))  # one data set, split evenly",
-        why=f"{words}: larger batches take longer to fetch, collate and compute, and the others wait",
+        why="larger batches take longer to fetch, collate and compute, and the others wait",
         source="PyTorch documentation: torch.utils.data.distributed.DistributedSampler",
-    )
-
-
-def _as_loaded(numbers: tuple[int, ...], words: str) -> Fix:
-    """The fix for batches that the script enlarges after loading."""
-    return Fix(
-        f"batches of {format_ranks(numbers)}",
-        "as the loader gives them, or the same change on every rank",
-        f"{words} in every step: larger batches take longer to compute, and the others wait",
-        "OSDI'25 section 5.3",
-    )
-
-
-def _of_all_lengths(numbers: tuple[int, ...], words: str) -> Fix:
-    """The fix for batches of longer samples."""
-    return Fix(
-        f"batches of {format_ranks(numbers)}",
+    ),
+    ELEMENTS: Fix(
+        _BATCHES,
         "as large as on the other ranks: the same batch size, and samples of all lengths on every rank",
-        f"{words} in every step: larger batches take longer to compute, and the others wait",
-        "OSDI'25 section 5.3",
+        _LONGER,
+        _SPREAD_LOADS,
         patch="DistributedSampler(data, shuffle=True)  # no rank gets the long ones",
-    )
+    ),
+    BY_SCRIPT: Fix(_BATCHES, "as the loader gives them, or the same change on every rank", _LONGER, _SPREAD_LOADS),
+    PARAMETERS: Fix(
+        "parameters of {}",
+        "equal shards of each layer on every rank, or layers split by the time they take",
+        "larger layers take longer to compute, and the others wait",
+        _SPREAD_LOADS,
+    ),
+    OPERANDS: Fix(
+        "input of {}",
+        "as large as on the other ranks: equal batches, samples of all lengths, tokens spread evenly over experts",
+        "larger inputs take longer to compute, and the others wait",
+        _SPREAD_LOADS,
+    ),
+}
+
+
+def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
+    """The fix for input that is larger on some ranks in every step; None where it was not counted. `position`: the
+    rank with the largest.
+    """
+    larger = larger_input(measures.job.ranks, position)
+    if larger is None:
+        return None
+    fix = _FIXES[larger.kind]
+    return replace(fix, setting=fix.setting.format(format_ranks(numbers)), why=f"{larger.words}: {fix.why}")
 
 
 # A hot expert or embedding shard in words: the rank's load, and the fix that spreads it.

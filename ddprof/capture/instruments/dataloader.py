@@ -161,6 +161,7 @@ class DataLoading(Instrumentor):
     def saw_batch(self, iterator: Any, batch: Any) -> None:
         """Book a batch to the open step."""
         journal = self.hub.journal
+        size: Any = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
         if self._trains is None:
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
         if journal.batch is None:
@@ -169,8 +170,8 @@ class DataLoading(Instrumentor):
         for item in batch if type(batch) is list else _items(batch):
             if isinstance(item, tensor):
                 elements += item.numel()
-                if not samples and item.dim():
-                    samples = item.size(0)
+                if not samples and item.dim():  # of sequences the first dimension may be the time
+                    samples = size if not item.is_nested and size in item.shape else item.size(0)
                 seen += 1
                 if seen == _MAX_TENSORS:
                     break

@@ -8,10 +8,12 @@ import pytest
 from captured import counted
 from gloo_traces import TENSOR, Events, annotation, in_steps, operator, transfer
 from kineto_run import Script
+from msgspec import structs
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import HOST_OPERATORS, RankFacts
 from ddprof.analyzers.job import input_size
+from ddprof.sidecar import ModelParameters
 
 STEPS, PASS_US, UPDATE_US = 5, 20_000.0, 2_000.0
 
@@ -67,11 +69,19 @@ def test_longer_samples_are_seen_in_the_shapes_of_equal_operators(tmp_path: Path
 
 def test_larger_batches_are_told_by_their_samples_and_longer_ones_by_their_elements(tmp_path: Path) -> None:
     plain = [rank(tmp_path, n, 1_000) for n in range(3)]
-    assert input_size.batch_words(plain, 1) is None
+    assert input_size.larger_input(plain, 1) is None
     more = [counted(facts, samples, 10 * samples) for facts, samples in zip(plain, (64, 128, 64), strict=True)]
-    assert input_size.batch_words(more, 1) == "batches of 128 samples against 64"
+    assert input_size.larger_input(more, 1) == ("samples", "batches of 128 samples against 64")
     longer = [counted(facts, 64, elements) for facts, elements in zip(plain, (640, 1_280, 640), strict=True)]
-    assert input_size.batch_words(longer, 1) == "batches of 2.00x the elements"
+    assert input_size.larger_input(longer, 1) == ("elements", "batches of 2.00x the elements")
+    ranks = [computing(facts, [length] * 3) for facts, length in zip(plain, (100, 220, 100), strict=True)]
+    assert input_size.larger_input(ranks, 1) == ("operands", "its operators work on 2.20x the elements")
+    held = [ModelParameters(count) for count in (1_000, 2_000, 1_000)]
+    ranks = [
+        replace(facts, sidecar=structs.replace(facts.sidecar, parameters=each))
+        for facts, each in zip(ranks, held, strict=True)
+    ]
+    assert input_size.larger_input(ranks, 1) == ("parameters", "its model has 2.00x the parameters")
 
 
 def two_ranks(folder: Path, passes: float, update: float, shapes: bool = False) -> LoadedRun:

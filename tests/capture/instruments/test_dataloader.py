@@ -18,11 +18,11 @@ def hub_of_a_loader(**timers: Any) -> Any:
     return make_hub(observed=Observed(Guard()), tracker=SimpleNamespace(index=0), **timers)
 
 
-def seen(batch: Any) -> Any:
+def seen(batch: Any, batch_size: int | None = None) -> Any:
     """The journal after a batch was handed out."""
     hub = hub_of_a_loader()
     with installed(DataLoading(hub), torch) as loading:
-        loading.saw_batch(None, batch)
+        loading.saw_batch(SimpleNamespace(_index_sampler=SimpleNamespace(batch_size=batch_size)), batch)
     return hub.journal
 
 
@@ -70,6 +70,7 @@ def test_samples_and_elements_of_lists_and_mappings() -> None:
         journal = seen(batch)
         assert journal.batches() == [{"step": 0, "batches": 1, "samples": 4, "elements": 16}]
         assert [tensor["shape"] for tensor in (journal.batch or {})["tensors"]] == [[4, 3], [4]]
+    assert seen([torch.zeros(58, 8, 40)], 8).batches()[0]["samples"] == 8  # sequences whose first dimension is the time
 
 
 @pytest.mark.parametrize("layout", ["strided", "jagged"])

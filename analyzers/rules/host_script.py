@@ -41,6 +41,7 @@ from ddprof.analyzers.job.script.beside import (
     MIN_SAMPLES,
     REST,
     is_sampled,
+    run_samples,
     sampled_beside,
     times_called,
     times_seen,
@@ -142,7 +143,7 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
             Evidence(
                 f"total {format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}) on a typical rank"
             ),
-            *_basis(facts, job.rank_ids[worst]),
+            *_basis(job.ranks, first),
             at(measures, worst, start, end, f"longest wait: {format_us((end - start) / 1e3)}", first.words),
         ),
         fixes=tuple(_fix(line, what, steps) for line, what in zip(shown, kind, strict=True)),
@@ -194,12 +195,12 @@ def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
     return bool(len(whose(seen))) and chance_of_most(max(seen), sum(seen), len(ranks)) < MAX_CHANCE
 
 
-def _basis(facts: RankFacts, rank: int) -> Iterator[Evidence]:
-    """Evidence on the number of samples behind the lines."""
-    if is_sampled(facts) and sampled_beside(facts):
-        yield Evidence(
-            f"lines from {format_count(sampled_beside(facts), 'sample')} between the phases over the whole run", rank
-        )
+def _basis(ranks: Sequence[RankFacts], line: ScriptLine) -> Iterator[Evidence]:
+    """Evidence on the number of samples behind a line."""
+    every = sum(sum(run_samples(facts).values()) for facts in ranks if is_sampled(facts))
+    if every:
+        seen = sum(times_called(facts, line, (REST, FORWARD, BACKWARD)) for facts in ranks)
+        yield Evidence(f"{seen} of {format_count(int(every), 'sample')} of the whole run are in {line.function}()")
 
 
 def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:

@@ -44,7 +44,7 @@ from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence.input_size import feeding_fix, hot_evidence, hot_fix, hot_words
-from ddprof.analyzers.rules.evidence.script import turns_in_forward
+from ddprof.analyzers.rules.evidence.script import called_beside, turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -181,7 +181,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     in_turn = _operators_in_turn(measures)
     if in_turn is not None:
-        yield in_turn
+        beside = called_beside(measures)  # what host.evaluation tells
+        yield from [] if beside is not None and beside.in_turn else [in_turn]
         return
     least = execution_of(measures.job).limits.min_work_spread
     slow = slow_positions(slowdown, STEADY_EXCESS)

@@ -21,6 +21,8 @@ _BACKWARD = r"torch/(?:_tensor|autograd/(?:__init__|graph))\.py (?:backward|grad
 # Emptying gradients is no update, and needs no time where they are dropped.
 _OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_scheduler|swa_utils|\S+ zero_grad$)"
 _BACKWARD_FRAME = re.compile(_BACKWARD + r"|deepspeed/runtime/\S+ backward$")
+# What calls a hook of the script; torch's own frames come between for a Function's backward, or what is computed anew.
+_HOOKED_BY = re.compile(r"torch/autograd/graph\.py _engine_run_backward$|run_backward|torch/utils/hooks\.py ")
 _FORWARD_FRAME = re.compile(_MODULE_CALL + r"|deepspeed/runtime/\S+ forward$")
 _OPTIMIZER_FRAME = re.compile(_OPTIMIZER + r"|deepspeed/runtime/\S+ step$")
 # What PyTorch keeps its compiler out of (an optimizer's zero_grad, and more) passes through the compiler's frame, and
@@ -165,6 +167,13 @@ class CallTree:
     def is_backward(self) -> Array:
         """Mask of stacks inside a backward pass."""
         return self.within(self.matching(_BACKWARD_FRAME))
+
+    @cached_property
+    def in_hook(self) -> Array:
+        """Mask of stacks in hooks of the script that a backward pass calls, and not in an optimizer there."""
+        by_torch = (self.outer >= 0) & self.matching(_HOOKED_BY)[self.frame[np.maximum(self.outer, 0)]]
+        is_hook = by_torch & self.is_user[self.frame] & self.is_backward
+        return np.asarray((self._outermost_in(is_hook) >= 0) & ~self._under_optimizer)
 
     @cached_property
     def trains(self) -> Array:

@@ -17,7 +17,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
-from ddprof.analyzers.job.script.lines import has_frames, lines_of, shown_place
+from ddprof.analyzers.job.script.lines import has_frames, lines_of, shown_place, training_spans
 from ddprof.analyzers.job.script.occupying import calls_beside
 from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
@@ -35,6 +35,7 @@ from ddprof.whose import whose
 BESIDE, IN_FORWARD = 0.06, 0.12
 LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
 IN_ALL = 0.25  # of `beyond_us`, half of what the traced steps hold: as much in the quiet steps is in every step
+LEAST_BAND = 0.25  # of a cost by timers or samples of the run
 OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 
 
@@ -129,16 +130,18 @@ def _with_line(
 
 
 class CalledBeside(Struct, frozen=True):
-    """Time of each rank in it per step (us), and so many of all samples (`called` of `every`)."""
+    """Time of each rank in it per step (us), so many of all samples (`called` of `every`), and whether one rank at a
+    time is in it."""
 
     times_us: Array
     called: float
     every: float
+    in_turn: bool
 
     @property
     def lost_us(self) -> float:
-        """Time that all ranks have alike: what one has beyond makes that rank late."""
-        return typical(self.times_us)
+        """Time that all ranks have alike, as what one has beyond makes that rank late; in turn others wait for each."""
+        return float(self.times_us.sum()) if self.in_turn else typical(self.times_us)
 
 
 def called_beside(measures: Measures) -> CalledBeside | None:
@@ -146,7 +149,10 @@ def called_beside(measures: Measures) -> CalledBeside | None:
     called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
     if called.sum() < FEWEST_SAMPLES or not called.all():
         return None
-    beside = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
+    times_us, extra = measures.step_us * called / every, measures.compute.extra
+    of_one_us = extra.extra_ns.sum(axis=0).mean() / 1e3 if extra and len(measures.compute.turns) else 0.0
+    in_turn = bool(of_one_us >= MOST_SHARE * times_us.sum())
+    beside = CalledBeside(times_us, float(called.sum()), float(every.sum()), in_turn)
     is_large = beside.lost_us >= LARGE_SHARE * measures.step_us
     return beside if is_large and not measures.theirs(beside.times_us) else None
 
@@ -175,7 +181,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
 def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
     """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
     of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
-    between both."""
+    between both, where no step was seen in which two ranks run a hook."""
     ranks = measures.job.ranks
     if not all(computes(facts) and has_frames(facts) for facts in ranks):
         return None
@@ -186,6 +192,9 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
     every = [sum(run_samples(facts).values()) for facts in ranks]
     shares = np.array(seen[words]) / np.maximum(1.0, every)
     at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
+    hooked = np.concatenate([_hooked_steps(facts) for facts in ranks])
+    if len(np.unique(hooked)) < len(hooked):
+        in_turn = at_once
     if at_once < IN_FORWARD or (at_once + in_turn) / 2 * measures.step_us <= beyond_us:
         return None
     summary = f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}"
@@ -198,8 +207,17 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
         source="PyTorch performance tuning guide",
         alters=Alters.CHORE,
     )
-    band, cost = (in_turn - at_once) / (in_turn + at_once), (at_once + in_turn) / 2
+    cost = (at_once + in_turn) / 2
+    band = max(LEAST_BAND, (in_turn - at_once) / (in_turn + at_once))
     return _timed(measures, rule_id, cost, shares, summary, (seen_most,), fix, band)
+
+
+def _hooked_steps(facts: RankFacts) -> Array:
+    """Numbers of the traced steps in which samples saw the rank in a hook of the script."""
+    spans = training_spans(facts)
+    begun = spans["start_ns"][call_tree(facts).in_hook[spans["stack"]]]
+    step = intervals.row_at(facts.steps.bounds, begun)
+    return np.unique(facts.steps["index"][step[step >= 0]])
 
 
 def _timed(
@@ -210,7 +228,7 @@ def _timed(
     summary: str,
     evidence: tuple[Evidence, ...],
     fix: Fix,
-    band: float = 0.25,
+    band: float = LEAST_BAND,
 ) -> Candidate:
     """The finding on what timers or samples of the run show; `cost`, and `times` of each rank: shares of the step."""
     cost_us = cost * measures.step_us
@@ -240,7 +258,8 @@ def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
 
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, list[float]]:
     """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
-    counts; none of torch's own code where samples of libraries are asked for, and none that may be in an operator."""
+    counts; where samples of libraries are asked for none of torch's own code, and none that may be in an operator, but
+    in hooks."""
     by_words, called = dict[str, list[float]](), dict[str, tuple[float, str]]()
     framed = list(filter(has_frames, ranks))
     for position, facts in enumerate(framed):
@@ -248,7 +267,7 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         is_own = own_stacks(facts, tree) & ~tree.is_loss
         if of_libraries:
             is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
-            is_own &= is_called | _outlasts_operators(facts, tree, phase)
+            is_own &= is_called | tree.in_hook | _outlasts_operators(facts, tree, phase)
         seen = np.zeros(len(tree))
         for stack, samples in run_samples(facts, phase).items():
             caller = stack

@@ -23,6 +23,7 @@ TRAINING = 0  # number of the training thread
 # A step has at least three parts (forward, backward, and what comes between): with fewer samples than parts, a sample
 # stands for time of its neighbours.
 MIN_PER_STEP = 3
+MOMENT_NS = 500  # half of a microsecond, the resolution of most traces
 _ELSEWHERE = "?"
 _CAPTURE = "/ddprof/capture/"
 
@@ -40,7 +41,7 @@ def with_samples(
     traced: Script, processes: Sequence[SampledProcess], tracks: Table, step_ns: int | None = None
 ) -> SampledScript:
     """Add samples to the frames of a trace. A trace with frames of its own keeps its spans; samples too far apart for
-    its steps (`step_ns`) go to the sums only.
+    its steps (`step_ns`) stand for their own moment alone.
     """
     frames, stacks, spans, totals = [traced.frames], [traced.stacks], [traced.spans], [SCRIPT_TOTALS.empty()]
     held_frames, held_stacks = len(traced.frames), len(traced.stacks)
@@ -61,7 +62,7 @@ def with_samples(
         )
         totals.append(_totals(process, row))
         track = _track(process, tracks)
-        if track is not None and not len(traced.spans) and not is_coarse(process, step_ns):
+        if track is not None and not len(traced.spans):
             spans.append(_spans(process, row, track, step_ns))
         held_frames += len(named)
         held_stacks += int(used.sum())
@@ -136,19 +137,18 @@ def _track(process: SampledProcess, tracks: Table) -> int | None:
 
 def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None) -> Table:
     """SCRIPT_SPANS of the training thread. A sample stands for the time halfway to its neighbours, unless these are
-    over two periods away. Samples taken too rarely because of their cost are left out where they stand for more than a
-    part of a step (MIN_PER_STEP).
+    over two periods away. One that would stand for more than a part of a step (MIN_PER_STEP), as samples are rare where
+    they cost much, says what ran at its moment and not for how long.
     """
-    samples = process.samples
-    if step_ns is not None:
-        samples = samples[samples[:, 3] * MIN_PER_STEP <= step_ns]
-    at, late, stack, period = samples.T
+    at, late, stack, period = process.samples.T
     if not len(at):
         return SCRIPT_SPANS.empty()
     until = at + late  # to here it was in this stack
     until[:-1] = np.minimum(until[:-1], at[1:])
-    start, end = at - period // 2, until + period // 2
-    is_near = at[1:] - until[:-1] <= 2 * period[1:]
+    is_rare = np.zeros(len(at), bool) if step_ns is None else period * MIN_PER_STEP > step_ns
+    half = np.where(is_rare, MOMENT_NS, period // 2)
+    start, end = at - half, np.where(is_rare, at, until) + half
+    is_near = (at[1:] - until[:-1] <= 2 * period[1:]) & ~(is_rare[1:] | is_rare[:-1])
     middle = (until[:-1] + at[1:]) // 2
     end[:-1] = np.where(is_near, middle, np.minimum(end[:-1], middle))
     start[1:] = np.where(is_near, middle, np.maximum(start[1:], middle))

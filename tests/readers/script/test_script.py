@@ -12,7 +12,7 @@ from reading import trace_of, written_rank
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, TRACKS
 from ddprof.readers import discover, read
 from ddprof.readers.script.frames import Frame, frame_of, is_library, is_library_at
-from ddprof.readers.script.sampled import SampledScript, with_samples, worker_lines
+from ddprof.readers.script.sampled import MOMENT_NS, SampledScript, with_samples, worker_lines
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.tables import NULL
@@ -240,10 +240,11 @@ def test_samples_come_with_the_trace_of_their_rank(tmp_path: Path, tid: int) -> 
     assert (len(trace.script_totals), len(trace.script_spans)) == (len(STACKS), int(tid == TID))
 
 
-@pytest.mark.parametrize(("step_ns", "placed"), [(None, True), (300, True), (299, False)])
-def test_samples_too_far_apart_are_only_summed(tmp_path: Path, step_ns: int | None, placed: bool) -> None:
-    script = tables(tmp_path, side_file([[0, 100, 0, 0, 1, 1]]), step_ns=step_ns)
-    assert (len(script.spans) > 0) == placed and len(script.totals) == len(STACKS)
+@pytest.mark.parametrize(("step_ns", "length_ns"), [(None, 4000), (12_000, 4000), (11_999, 2 * MOMENT_NS)])
+def test_a_sample_far_from_others_stands_for_its_moment(tmp_path: Path, step_ns: int | None, length_ns: int) -> None:
+    side = side_file([[0, 100, 0, 0, 1, 1]]).replace('"period_ns": 100,', '"period_ns": 4000,')
+    script = tables(tmp_path, side, step_ns=step_ns)
+    assert [end - start for start, end, _ in spans(script)] == [length_ns] and len(script.totals) == len(STACKS)
 
 
 LIB = "/usr/lib/python3.11"

@@ -67,3 +67,16 @@ def test_what_a_wrapped_pass_calls_of_the_users_is_neither_the_profilers_nor_tor
     )
     assert {name for name, stack in at.items() if tree.is_profiler[stack]} == {"timed", "_wrapped_call_impl", "step"}
     assert {name for name, stack in at.items() if tree.in_torch[stack]} == {"_wrapped_call_impl", "linear", "step"}
+
+
+def test_a_hook_is_what_a_backward_pass_calls_of_the_script_itself() -> None:
+    tree, at = tree_of(
+        (0, 100, "torch/autograd/graph.py(979): _engine_run_backward"),
+        (5, 20, "train.py(12): on_gradient"),
+        (6, 15, "torch/functional.py(1866): norm"),
+        (30, 50, "torch/utils/checkpoint.py(1100): unpack_hook"),
+        (31, 49, "model.py(7): forward"),
+        (60, 80, "train.py(20): step_early"),
+        (61, 79, "torch/optim/sgd.py(120): step"),
+    )
+    assert {name for name, stack in at.items() if tree.in_hook[stack]} == {"on_gradient", "norm", "step_early"}

@@ -3,10 +3,10 @@
 What it detects: ranges that save or load state, evaluate or log, inside the measured steps.
 Why it costs: the device is idle while the host serialises and writes.
 How the gain is priced: the run is replayed without those ranges and the copies that they launch, which is what an
-asynchronous save hides. Where all saves fall outside the traced steps: their share of the run's time as the capture
-recorded it (an upper bound, because an asynchronous save still copies). What one rank alone was seen to do over the
-whole run (samples of Python stacks): its share of the samples. Where capture recorded all saves, their share of the run
-decides, not how many fell into the traced steps.
+asynchronous save hides. Where all saves fall outside the traced steps, and on CPU ranks: their share of the run's time
+as the capture recorded it (an upper bound, because an asynchronous save still copies). What one rank alone was seen to
+do over the whole run (samples of Python stacks): its share of the samples. Where capture recorded all saves, their
+share of the run decides, not how many fell into the traced steps.
 How to fix: save asynchronously, less often, sharded over the ranks.
 Limits: in a run that ddprof did not capture, a save in the traced steps is priced for those steps.
 Sources: torch.distributed.checkpoint.async_save documentation; Daly-Young interval.
@@ -99,8 +99,8 @@ def _doing(line: str | None) -> str:
 
 
 def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
-    """Candidate for saves that all fell outside the traced steps."""
-    words = "saving and loading state takes", f", outside the traced steps{_called_by(measures, outside.position)}"
+    """Candidate for saves as the run's timers price them."""
+    words = "saving and loading state takes", _called_by(measures, outside.position)
     return over_the_run(RULE.id, words, measures, outside, "saves and loads", FIX)
 
 

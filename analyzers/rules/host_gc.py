@@ -5,9 +5,9 @@ Why it costs: a pause on one rank delays all ranks at the next collective. With 
 nearly every step is hit.
 Who: collections that the interpreter starts come on every rank, now here, now there. A rank calls them, and is named,
 where it alone has them more often than chance: over the whole run, or in the traced steps of a short one.
-How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps: their
-share of the run's time as the capture recorded it, on the rank that lost most; where it recorded all of them, that
-share decides, not how many fell into the traced steps.
+How the gain is priced: the run is replayed without the pauses. Where all of them fall outside the traced steps, and on
+CPU ranks, which no queue of a device hides them from: their share of the run's time as the capture recorded it, on the
+rank that lost most, and on all ranks that pause in turn.
 How to fix: collect on all ranks at the same step, every N steps, and freeze long-lived objects.
 Limits: pauses are seen where the profiler records them or ddprof captured the run. Where neither names them, hosts may
 pause once in a step, in few steps and on another rank each time. They are said to do so as collections make them.
@@ -155,8 +155,8 @@ def _in_line(line: str) -> str:
 
 
 def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
-    """Candidate for collections that all fell outside the traced steps."""
-    words = "Python garbage collection takes", f", outside the traced steps{_in_line(line)}"
+    """Candidate for collections as the run's timers price them."""
+    words = "Python garbage collection takes", _in_line(line)
     is_chance = _is_chance(measures, outside.count, line)
     return over_the_run(RULE.id, words, measures, outside, "collections", _fix(measures, line), is_chance)
 

@@ -1,9 +1,10 @@
-"""Pauses outside the traced steps, as capture recorded or sampled them, priced by their share of the run."""
+"""Pauses over the whole run, as capture recorded or sampled them, priced by their share of its time."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, TIMES_PEERS
 from ddprof.analyzers.job.script.occupying import SeenSaving
@@ -17,11 +18,13 @@ MIN_SHARE = 0.01  # of the run's time, before pauses outside the trace are worth
 
 
 def is_told_by_the_run(measures: Measures, pauses: Pauses, traced_us: Array) -> bool:
-    """True where the worst rank pauses over the run for a share worth a finding, and its traced steps hold less.
+    """True where the worst rank pauses over the run for a share worth a finding, and the traced steps do not price it:
+    they hold less, or are few of those in which a CPU rank, that has no device to hide a pause, was timed.
 
     `traced_us`: pauses of each rank per traced step, shape (ranks,). The replay of so little would price nothing.
     """
-    return pauses.share >= MIN_SHARE and float(traced_us[pauses.position]) < MIN_SHARE * measures.step_us
+    is_little = float(traced_us[pauses.position]) < MIN_SHARE * measures.step_us
+    return pauses.share >= MIN_SHARE and (is_little or execution_of(measures.job).computes_on_host)
 
 
 def over_the_run(
@@ -33,7 +36,7 @@ def over_the_run(
     fix: Fix,
     is_chance: bool = False,
 ) -> Candidate:
-    """The candidate for pauses outside the traced steps. `words`: of the summary, before and after the share of the
+    """The candidate for pauses priced by the run's timers. `words`: of the summary, before and after the share of the
     run; `what`: the pauses in words, plural; `is_chance`: they may be on one rank alone by chance.
     """
     numbers = () if is_chance else measures.theirs(pauses.shares)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import steps, with_sidecars
+from captured import on_cpu, steps, with_sidecars
 from kineto_run import Script, in_step, loaded
 from labelled_runs import Labelled, candidate, candidates, fires, serious
 
@@ -83,6 +83,14 @@ def test_who_collects_is_told_by_the_whole_run(faulty: Labelled, counts: tuple[i
     (found,) = candidates(ID, measures)
     assert found.ranks == tuple(measures.job.rank_ids[at] for at in who)
     assert all(change.ranks == found.ranks for change in found.changes)
+
+
+def test_the_run_prices_what_no_device_hides(faulty: Labelled) -> None:
+    """Collections of 4 ms in 40 of 50 steps of 20 ms, whatever the few traced steps hold."""
+    records = list(map(collecting, (40,) * 4))
+    measures, with_devices = on_cpu(faulty, *records), with_sidecars(faulty, *records)
+    assert candidate(ID, measures).lost_us == pytest.approx(0.16 * measures.step_us, rel=0.01)
+    assert candidate(ID, with_devices).changes and not candidate(ID, measures).changes
 
 
 @pytest.mark.parametrize(("ranks", "who"), [([1], (1,)), ([0, 1, 2, 3], ())])

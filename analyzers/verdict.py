@@ -19,7 +19,7 @@ from ddprof.analyzers.job.scope import (
     out_of_scope,
 )
 from ddprof.analyzers.job.steps.steady import MOSTLY
-from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced
+from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced, takes_its_own_cpus
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import WARNING_SHARE, Abstention, Finding, culprit, severity, severity_of, told_gain
@@ -27,6 +27,7 @@ from ddprof.report.model import Steps, Verdict
 from ddprof.units import format_range, format_ranks, format_share, format_us, names_ranks
 
 _QUIET = "run the job on a quiet machine, or give it cores of its own (taskset, a cgroup)"
+_MORE_CORES = "its own threads and workers compete for them: give it more cores, or fewer workers"
 CLEAR_SHARE = 0.03  # of the step: what a headline need not mention
 TELLING_STEPS = 12  # what comes in every third step is in just one of so many once in 20 recordings
 MOSTLY_COMPUTE = 0.9  # of the step: what an upper bound might still save does not bound it
@@ -99,7 +100,12 @@ def _too_busy(abstentions: Sequence[Abstention], measures: Measures) -> Verdict 
     if len(withheld) > 1:
         what = f"{len(withheld)} findings, up to {largest} of the step,"
     words = f"Not judged: the machine is busy, and {what} may be chance"
-    return Verdict("none", f"{words}; {_QUIET}")
+    return Verdict("none", f"{words}; {_remedy(measures)}")
+
+
+def _remedy(measures: Measures) -> str:
+    """The remedy for ranks that lack CPUs, by whose threads take them."""
+    return _MORE_CORES if takes_its_own_cpus(measures.job.ranks) else _QUIET
 
 
 def _other_reading(measures: Measures) -> str:
@@ -178,7 +184,7 @@ def _lacking_cpus(measures: Measures, share: float) -> str:
     lacked = lacked_when_traced(measures.job.ranks)
     if lacked < max(share / 2, WARNING_SHARE):
         return ""
-    return f"ranks had no CPU for {format_share(lacked)} of the time: {_QUIET}; "
+    return f"ranks had no CPU for {format_share(lacked)} of the time: {_remedy(measures)}; "
 
 
 def _longest(measures: Measures, where: str = "") -> str:

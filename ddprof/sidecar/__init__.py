@@ -198,13 +198,16 @@ class ThreadTime(Struct, frozen=True):
 
 class CpuTime(Struct, frozen=True):
     """Time of a rank's process: elapsed, on a CPU (the training thread), and ready to run without a CPU. `beside`: the
-    script's own threads that compute at least half as long as the training thread.
+    script's own threads that compute at least half as long as the training thread. `process_ns`, `machine_ns`: CPU time
+    of the process with its children, and of all that ran on the CPUs it may use.
     """
 
     dur_ns: Count
     cpu_ns: Whole = 0
     waited_ns: Whole = 0
     beside: tuple[ThreadTime, ...] = ()
+    process_ns: Whole | None = None
+    machine_ns: Whole | None = None
 
 
 class CpuWaits(Struct, frozen=True):

@@ -14,6 +14,7 @@ from ddprof.sidecar import CpuTime, CpuWaits
 from ddprof.tables import Array
 from ddprof.units import format_share
 
+MOST = 0.5  # of what ranks lacked
 BUSY_SHARE = 0.05  # of the traced time, mean over ranks: as much as the floor of a finding on named ranks
 
 
@@ -125,6 +126,22 @@ def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> C
     return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), cores)
 
 
+def takes_its_own_cpus(ranks: Sequence[RankFacts]) -> bool | None:
+    """True where other processes took less than half of the CPU time that the ranks lacked over the run: their own
+    threads and workers compete. None where it was not recorded."""
+    lacked_ns = others_ns = 0
+    by_cores: dict[object, list[CpuTime]] = {}
+    for facts, where in zip(ranks, run_shares(ranks).cores, strict=True):
+        run = facts.sidecar.cpu_waits.run
+        if run is None or run.process_ns is None or run.machine_ns is None or where is None:
+            return None
+        by_cores.setdefault(where, []).append(run)
+        lacked_ns += run.waited_ns
+    for times in by_cores.values():
+        others_ns += max(time.machine_ns or 0 for time in times) - sum(time.process_ns or 0 for time in times)
+    return others_ns < MOST * lacked_ns
+
+
 def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """A note where ranks waited for a CPU for a good part of the traced time."""
     lacked, shares = lacked_when_traced(ranks), traced_shares(ranks).waited
@@ -134,5 +151,6 @@ def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     mean, longest = format_share(lacked), format_share(float(shares[worst]))
     issue = f"the machine is busy: ranks were ready to run and had no CPU for {mean} of the traced time "
     issue += f"(rank {ranks[worst].identity.rank} for {longest})"
+    issue += ", mostly as their own threads and workers compete" * bool(takes_its_own_cpus(ranks))
     effect = "steps take longer than on an idle machine; ranks may look late only because the machine is overloaded"
     return [HealthNote(issue, effect)]

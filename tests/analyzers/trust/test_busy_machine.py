@@ -178,6 +178,23 @@ def test_what_a_busy_machine_explains_is_gone(labelled: Runs, monkeypatch: pytes
     assert "; ranks had no CPU for 50 % of the time: run the job on a quiet machine" in plain.headline
 
 
+@pytest.mark.parametrize(("others_ms", "own"), [(0, True), (300, True), (350, False), (None, False)])
+def test_who_takes_the_cpus_that_ranks_lack_decides_the_advice(
+    labelled: Runs, others_ms: int | None, own: bool
+) -> None:
+    """Each rank lacks 650 ms; other processes take so much for each of them on the CPUs that all may use."""
+    measures = labelled("host.sync")
+    ranks = len(measures.job.ranks)
+    lacking = waits(0.3, 0.5, (0.6, 0.15), cores="0-1")
+    if others_ms is not None:
+        lacking["cpu_waits"]["run"] |= {"process_ns": 10**9, "machine_ns": ranks * (10**9 + others_ms * 10**6)}
+    measures = with_sidecars(measures, *[lacking] * ranks)
+    steps, nothing = Steps(5, "profiler_step", measures.step_us), Diagnosis((), (), (), ())
+    headline, (note,) = verdict(measures, nothing, steps).headline, busy_machine_note(measures.job.ranks)
+    assert ("its own threads and workers compete" in headline) is own is ("their own threads" in note.issue)
+    assert ("quiet machine" in headline) is not own
+
+
 STRAGGLER = "straggler.host"
 TRACED = range(5, 10)
 US = 1_000

@@ -3,6 +3,7 @@
 import gc
 import importlib
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -343,6 +344,14 @@ def test_the_longest_wait_of_a_thread_that_computes_counts_where_the_machine_cou
     (window,) = recorded["windows"]
     assert (window["cpu_ns"], window["waited_ns"]) == (10_000, 900)
     assert (recorded["run"]["cpu_ns"], recorded["run"]["waited_ns"]) == (10_000, 900)
+
+
+def test_cpu_time_of_the_process_its_children_and_the_machine_is_read() -> None:
+    waits, spin = watching(), "import time\nwhile time.process_time() < 0.3: pass"
+    waits.window_opened(3, 7)
+    subprocess.run([sys.executable, "-c", spin], check=True)
+    run = waits.recorded()["cpu_waits"]["run"]
+    assert 0.25e9 < run["process_ns"] <= run["machine_ns"] + TICKS_NS
 
 
 def test_threads_listed_after_one_that_has_ended_are_counted(tasks: Path, monkeypatch: pytest.MonkeyPatch) -> None:

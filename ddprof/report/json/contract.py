@@ -131,7 +131,8 @@ def _in_report(kind: Any, value: Any) -> Any:
         return math.nan if kind is float else None
     if isinstance(kind, UnionType):
         kind = get_args(kind)[0]
-    if is_dataclass(kind) and isinstance(value, dict):
+    is_row = is_dataclass(kind) and isinstance(value, dict)
+    if is_row:
         names, hints = _NAMES.get(kind, {}), _hints(kind)
         row = {names.get(key, key): item for key, item in _SHAPES.get(kind, dict)(value).items()}
         return {name: _in_report(hints[name], item) for name, item in row.items() if name in hints}

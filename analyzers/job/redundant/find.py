@@ -13,17 +13,15 @@ from ddprof import intervals
 from ddprof.analyzers.facts.gradient_tables import GradientAct
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
-from ddprof.analyzers.facts.work import between_operators, host_work, issued_ns
+from ddprof.analyzers.facts.work import HostPasses, between_operators, host_work, issued_ns, passes_of
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.redundant.between import (
     WRAPPERS,
-    HostPasses,
     call_of,
     called_by_host,
     gathered_values,
     one_by_one,
-    passes_of,
     sent_parameters,
 )
 from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES

@@ -24,8 +24,16 @@ from ddprof.analyzers.job.redundant.between import (
     one_by_one,
     sent_parameters,
 )
-from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED, Needless
+from ddprof.analyzers.job.traffic.kinds import (
+    ACCUMULATION,
+    BUFFERS,
+    GRADIENT_ROLES,
+    METRICS,
+    NORMS,
+    PARAMETERS,
+    UNUSED,
+    Needless,
+)
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.intervals import Intervals

@@ -36,7 +36,7 @@ NEARLY_ALL = 0.9  # of a time: one sample of it falls into this part in nine of 
 MIN_LATENESS = 0.01  # of the step: what is smaller gets no finding of its own
 MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain it
 # Samples in a function, before its being on one rank alone is no chance: of two ranks alike, seven in turn are of the
-# same one in less than MAX_CHANCE (job/waiting/lateness.py) of all cases. The eighth is for the choice of the rank.
+# same one in less than MAX_CHANCE (ddprof/significance.py) of all cases. The eighth is for the choice of the rank.
 FEWEST_SAMPLES = 8
 UNSEEN = 3.0  # samples: the rule of three
 APART_NS = 100_000_000  # a stop on a busy machine: samples that are nearer to one another may be of the same

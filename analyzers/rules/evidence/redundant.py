@@ -16,7 +16,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import caller_words, callers, noted_calls, noted_of_script
 from ddprof.analyzers.job.redundant.find import needless_us
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
+from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.whole_run.called import called_outside, calling_us
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES

@@ -242,7 +242,7 @@ def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
     return HostPasses(intervals.union(*marked.bounds))
 
 
-class Place(IntEnum):
+class Moment(IntEnum):
     """Place of a moment between the passes of a rank; after a micro-batch: between a backward and a forward pass."""
 
     INSIDE = 0
@@ -252,23 +252,23 @@ class Place(IntEnum):
     BEFORE_OPTIMIZER = 4
 
 
-def places_of(facts: RankFacts, at_ns: Array) -> Array:
-    """Place of each moment on the rank's host."""
+def moments_of(facts: RankFacts, at_ns: Array) -> Array:
+    """The Moment of each time of the rank's host."""
     spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
     start, end = map(np.concatenate, zip(*spans.values(), strict=True))
     phase = np.repeat(list(spans), [len(span[0]) for span in spans.values()])
     by_end, by_start = np.argsort(end, kind="stable"), np.argsort(start, kind="stable")
     last = np.append(phase[by_end], -1)[np.searchsorted(end[by_end], at_ns, side="right") - 1]
     following = np.append(phase[by_start], -1)[np.searchsorted(start[by_start], at_ns)]
-    place = np.full(len(at_ns), Place.ELSEWHERE)
-    place[(last == Phase.OPTIMIZER) & np.isin(following, (Phase.FORWARD, -1))] = Place.AFTER_OPTIMIZER
-    place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = Place.AFTER_MICRO_BATCH
-    place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = Place.BEFORE_OPTIMIZER
+    place = np.full(len(at_ns), Moment.ELSEWHERE)
+    place[(last == Phase.OPTIMIZER) & np.isin(following, (Phase.FORWARD, -1))] = Moment.AFTER_OPTIMIZER
+    place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = Moment.AFTER_MICRO_BATCH
+    place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = Moment.BEFORE_OPTIMIZER
     # An optimizer's closure holds the passes (Lightning, LBFGS): what comes after them there is before the update.
     passes = [intervals.union(*spans[phase]) for phase in (Phase.FORWARD, Phase.BACKWARD)]
     updating = intervals.contains(intervals.union(*spans[Phase.OPTIMIZER]), at_ns)
     in_closure = updating & (last == Phase.BACKWARD) & ~intervals.contains(intervals.merge(*passes), at_ns)
-    place[intervals.contains(intervals.union(start, end), at_ns)] = Place.INSIDE
-    place[in_closure] = Place.BEFORE_OPTIMIZER
-    place[intervals.contains(evaluating(facts), at_ns)] = Place.ELSEWHERE  # what an evaluation gathers is its result
+    place[intervals.contains(intervals.union(start, end), at_ns)] = Moment.INSIDE
+    place[in_closure] = Moment.BEFORE_OPTIMIZER
+    place[intervals.contains(evaluating(facts), at_ns)] = Moment.ELSEWHERE  # what an evaluation gathers is its result
     return place

@@ -11,7 +11,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
-from ddprof.analyzers.facts.work import Place, issued_ns, passes_of, places_of
+from ddprof.analyzers.facts.work import Moment, issued_ns, moments_of, passes_of
 from ddprof.analyzers.job.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 from ddprof.model import ProcessGroup
@@ -244,7 +244,7 @@ def _sums_in_steps(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups
         gathers = facts.comms["op"] == OP_CODE["all_gather"]
         if not all(len(passes_of(facts, phase)) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)):
             continue
-        is_free = places_of(facts, issued_ns(facts.comms)[gathers]) == Place.BEFORE_OPTIMIZER
+        is_free = moments_of(facts, issued_ns(facts.comms)[gathers]) == Moment.BEFORE_OPTIMIZER
         everywhere += np.bincount(column[gathers], minlength=groups)
         between += np.bincount(column[gathers][is_free], minlength=groups)
     return between > MOST_GATHERS * everywhere

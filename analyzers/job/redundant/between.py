@@ -17,7 +17,7 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.script.calls import CALLS
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.facts.work import Place, issued_ns, passes_of, places_of
+from ddprof.analyzers.facts.work import Moment, issued_ns, moments_of, passes_of
 from ddprof.analyzers.job.script.lines import lines_in, shown_file
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
@@ -61,13 +61,13 @@ def gathered_values(facts: RankFacts) -> Array:
     size, through = _bytes(facts), through_of(facts)
     package = np.array([text.partition(" ")[0] for text in through], dtype=object)
     surely = np.isin(package, METRIC_PACKAGES) | np.isin(np.array(through, dtype=object), METRIC_FUNCTIONS)
-    free = np.isin(place, (Place.AFTER_OPTIMIZER, Place.AFTER_MICRO_BATCH))
+    free = np.isin(place, (Moment.AFTER_OPTIMIZER, Moment.AFTER_MICRO_BATCH))
     is_small = (size >= 0) & (size <= _most_bytes(facts))
     is_small &= not _by_hand(facts, np.where(free & _is(calls["call"], _REDUCES), size, 0))
     perhaps = np.isin(package, ("", *_MAY_BE_METRICS)) & (
         is_small | (_is(calls["call"], _GATHERS) & _is_no_model(facts, size))
     )
-    gathers = (surely & (place != Place.INSIDE)) | (perhaps & free)
+    gathers = (surely & (place != Moment.INSIDE)) | (perhaps & free)
     gathers &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
     return gathers if _is_usual(facts, gathers) else np.zeros(len(calls), bool)
 
@@ -81,7 +81,7 @@ def sent_parameters(facts: RankFacts) -> Array:
     if not len(calls) or not any(model.kind == "ddp" for model in facts.sidecar.models):
         return none
     size = _bytes(facts)
-    sends = (_places(facts) == Place.AFTER_OPTIMIZER) & _is(calls["call"], ("broadcast", "all_reduce")) & (size > 0)
+    sends = (_places(facts) == Moment.AFTER_OPTIMIZER) & _is(calls["call"], ("broadcast", "all_reduce")) & (size > 0)
     reduces = (comms["op"] == OP_CODE["all_reduce"]) & (comms["in_bytes"] != NULL) & (call_of(facts) < 0)
     reduced = float(comms["in_bytes"][reduces].sum())
     is_all = abs(float(size[sends].sum()) - reduced) <= NEARLY * reduced
@@ -96,7 +96,7 @@ def one_by_one(facts: RankFacts) -> Array:
     if not len(calls):
         return none
     size, package = _bytes(facts), np.array([text.partition(" ")[0] for text in through_of(facts)], dtype=object)
-    reduces = (_places(facts) == Place.BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
+    reduces = (_places(facts) == Moment.BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
     is_single = reduces & (size >= 0) & (size <= _most_bytes(facts))
     if not _is_wrapped(facts) and (reduces & ~is_single).any():
         return none  # gradients are reduced so, by hand
@@ -113,7 +113,7 @@ def one_by_one(facts: RankFacts) -> Array:
 
 def _places(facts: RankFacts) -> Array:
     """Place of each row of script_calls between the passes."""
-    return places_of(facts, facts.script_calls["start_ns"])
+    return moments_of(facts, facts.script_calls["start_ns"])
 
 
 def _bytes(facts: RankFacts) -> Array:

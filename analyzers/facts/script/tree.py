@@ -196,7 +196,7 @@ class CallTree:
         return at
 
     def caller(self, inside: Array) -> Array:
-        """The same, or the root of a stack that lies in these stacks altogether."""
+        """`called_from`, or the root of a stack that lies in these stacks altogether."""
         at = self.called_from(inside)
         return np.where(at >= 0, at, self.outermost)
 

@@ -120,7 +120,7 @@ def stream_words(tracks: Table, track: int) -> str:
 
 @dataclass(frozen=True)
 class Category:
-    """What a category of slices is called and how it is drawn, as assets/timeline/ reads it."""
+    """Words and looks of a category of slices, as assets/timeline/ reads them."""
 
     words: str
     color: str  # a name of the theme

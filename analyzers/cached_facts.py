@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
@@ -76,27 +76,32 @@ class Recall:
         if sum(map(len, chunks)) > MAX_ENTRY_BYTES:
             self.failure = f"larger than {MAX_ENTRY_BYTES >> 20} MiB"
             return False
-        return self._answers() and self._asked(lambda: self.place.save(key, chunks))
+        if self._answers():
+            with self._asking():
+                self.place.save(key, chunks)
+                return True
+        return False
 
     def _facts_of(self, source: Source, key: str | None) -> RankFacts | None:
         if key is None or not self._answers():
             return None
-        contents: list[bytes | None] = []
-        self._asked(lambda: contents.append(self.place.load(key, _believed(source.path))))
-        content = next(iter(contents), None)
+        content = None
+        with self._asking():
+            content = self.place.load(key, _believed(source.path))
         return None if content is None else decode(content, key)
 
     def _answers(self) -> bool:
         return self._failures < GIVE_UP
 
-    def _asked(self, what: Callable[[], None]) -> bool:
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Count failures of the place inside, one after another; none is raised."""
         try:
-            what()
+            yield
         except (OSError, ImportError) as error:
             self._failures, self.failure = self._failures + 1, one_line(error)
-            return False
-        self._failures = 0
-        return True
+        else:
+            self._failures = 0
 
     def _key(self, source: Source, listed: Listed) -> str | None:
         beside = _in_store(source, listed) if is_url(source.path) else _here(source)

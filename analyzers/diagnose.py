@@ -13,7 +13,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import waited_for_ranks_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION
+from ddprof.analyzers.job.traffic.kinds import ACCUMULATION
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer, ToldPrice
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework

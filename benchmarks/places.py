@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -40,7 +41,8 @@ def called() -> Iterator[dict[str, set[str]]]:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(TREES):
+        is_function = code.co_flags & CO_OPTIMIZED  # and no body of a module or a class
+        if event == "call" and is_function and code.co_filename.startswith(TREES):
             found.setdefault(code.co_filename.removeprefix(f"{ROOT}/"), set()).add(code.co_qualname)
 
     threading.setprofile(note)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from ddprof.change_kinds import KindOfChange
+from ddprof.sidecar.bounded import Rank
 from ddprof.whose import whose
 
 CRITICAL_SHARE = 0.10  # of the step, recoverable (docs/verdict.md)
@@ -55,7 +56,7 @@ class Evidence:
     """
 
     text: str
-    rank: int | None = None
+    rank: Rank | None = None
     start_us: float | None = None
     end_us: float | None = None
     event: str | None = None
@@ -173,7 +174,7 @@ class Finding:
 
     id: str
     summary: str
-    ranks: tuple[int, ...]
+    ranks: tuple[Rank, ...]
     lost_us: float
     recoverable_us: Recoverable
     confidence: float
@@ -231,10 +232,10 @@ class Remark:
 
     id: str
     summary: str
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[Rank, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
-    severity: str = "info"
+    severity: Literal["critical", "warning", "info"] = "info"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The flight recorder's dump of a rank, typed: the fields that the analysis uses, by their names in the file.
 
 Missing is None or empty; times are unix nanoseconds. torch writes 0 as well as null for a time that it does not know.
-`readers.companions` parses the dumps.
+`readers.formats.flight_recorder` parses the dumps.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     **{"change_kinds": set(), "causes": {"finding_ids"}, "slice": {"untrusted"}, "flight_recorder": {"sidecar"}},
     "model": {"tables", "sidecar", "untrusted", "flight_recorder"},
     **{"errors": {"untrusted"}, "whose": {"tables"}},
-    "findings": {"whose", "change_kinds"},
+    "findings": {"whose", "change_kinds", "sidecar"},  # the last one for bounded numbers
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "untrusted"},
     "settings": {"errors", "untrusted"},

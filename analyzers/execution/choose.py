@@ -8,8 +8,7 @@ from math import inf
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.operations import BACKWARD_SHARE, NEVER, Operations, StepMarks
-from ddprof.analyzers.execution.protocol import Execution, Limits
+from ddprof.analyzers.execution.protocol import BACKWARD_SHARE, NEVER, Execution, Limits, Operations, StepMarks
 from ddprof.analyzers.facts.device import RETURNS_EARLY_NS
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE

@@ -165,7 +165,7 @@ MEETINGS = Schema(
     Column("start_ns", "int64", "the script calls a barrier or a collective of Python objects"),
     Column("end_ns", "int64", "the call returns"),
     Column("thread", "int32", "host track"),
-    Column("name", "int32", "the call; facts.script.meetings.called_name says which function it is"),
+    Column("name", "int32", "the call; facts.script.calls.called_name says which function it is"),
 )
 
 SCRIPT_CALLS = Schema(
@@ -187,7 +187,7 @@ COMM_HOOKS = Schema(
     Column("start_ns", "int64", "DistributedDataParallel calls a communication hook in Python"),
     Column("end_ns", "int64", "the hook returns"),
     Column("thread", "int32", "host track"),
-    Column("name", "int32", "the range; facts.script.comm_hooks.hook_name says which function it is"),
+    Column("name", "int32", "the range; facts.script.calls.hook_name says which function it is"),
 )
 
 SILENCES = Schema(

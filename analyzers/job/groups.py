@@ -11,7 +11,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
-from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.facts.work import Moment, issued_ns, moments_of, passes_of
 from ddprof.analyzers.job.channels import nameless_groups
 from ddprof.analyzers.job.model import GROUPS
 from ddprof.model import ProcessGroup
@@ -242,16 +242,9 @@ def _sums_in_steps(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups
     between, everywhere = np.zeros(groups), np.zeros(groups)
     for facts, column in zip(ranks, ids, strict=True):
         gathers = facts.comms["op"] == OP_CODE["all_gather"]
-        at_ns = issued_ns(facts.comms)[gathers]
-        forward, backward, update = (facts.phase_time(p) for p in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER))
-        if not all(len(times[0]) for times in (forward, backward, update)):
+        if not all(len(passes_of(facts, phase)) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)):
             continue
-        never = np.iinfo(np.int64).max
-        last_ns = np.append(backward[1], -1)[np.searchsorted(backward[1], at_ns, side="right") - 1]
-        next_ns = [np.append(start, never)[np.searchsorted(start, at_ns)] for start, _ in (forward, backward, update)]
-        updated = np.searchsorted(update[0], last_ns) < np.searchsorted(update[0], at_ns)
-        is_free = (last_ns >= 0) & ~updated & (next_ns[2] < np.minimum(next_ns[0], next_ns[1]))
-        is_free &= ~intervals.contains(intervals.merge(forward, backward), at_ns)
+        is_free = moments_of(facts, issued_ns(facts.comms)[gathers]) == Moment.BEFORE_OPTIMIZER
         everywhere += np.bincount(column[gathers], minlength=groups)
         between += np.bincount(column[gathers][is_free], minlength=groups)
     return between > MOST_GATHERS * everywhere

@@ -24,7 +24,7 @@ from ddprof.analyzers.job.redundant.find import find_needless
 from ddprof.analyzers.job.script.alone import Alone, all_lateness_us, alone_by_rank
 from ddprof.analyzers.job.script.idle import ScriptTime, script_times
 from ddprof.analyzers.job.slowdown import Slowdown, compute_slowdown, host_slowdown, work_slowdown
-from ddprof.analyzers.job.traffic.redundant import Needless
+from ddprof.analyzers.job.traffic.kinds import Needless
 from ddprof.analyzers.job.traffic.statistics import CommStats, comm_stats
 from ddprof.analyzers.job.waiting.lateness import beyond_schedule
 from ddprof.analyzers.job.whole_run.own_times import late_loading_shares, late_shares

@@ -31,7 +31,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.kinds import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm, with_known_transfer
 from ddprof.analyzers.rules.evidence.exposures import Exposure, doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.redundant import could_go

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.job.traffic.kinds import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.replay.changes.communication.transfers import BY_HOOKS, FEWEST_TO_OVERLAP
 from ddprof.analyzers.rules.comm_bandwidth_bound import saturated

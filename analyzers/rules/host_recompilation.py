@@ -77,10 +77,7 @@ def _compiled(facts: RankFacts) -> str:
     """The script line from which samples of the run saw most compiling; "" where they saw none."""
     tree = call_tree(facts)
     in_compiler = tree.within(tree.matching(_COMPILER)) & (tree.folded >= 0)
-    seen = np.zeros(len(tree))
-    for stack, samples in run_samples(facts).items():
-        seen[stack] = samples * in_compiler[stack]
-    line = next(iter(lines_of(facts, seen)), None)
+    line = next(iter(lines_of(facts, run_samples(facts) * in_compiler)), None)
     return "" if line is None else written(line.file, line.line, line.function)
 
 

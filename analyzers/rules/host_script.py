@@ -197,7 +197,7 @@ def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
 
 def _basis(ranks: Sequence[RankFacts], line: ScriptLine) -> Iterator[Evidence]:
     """Evidence on the number of samples behind a line."""
-    every = sum(sum(run_samples(facts).values()) for facts in ranks if is_sampled(facts))
+    every = sum(run_samples(facts).sum() for facts in ranks if is_sampled(facts))
     if every:
         seen = sum(times_called(facts, line, (REST, FORWARD, BACKWARD)) for facts in ranks)
         yield Evidence(f"{seen} of {format_count(int(every), 'sample')} of the whole run are in {line.function}()")

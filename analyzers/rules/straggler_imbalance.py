@@ -26,7 +26,7 @@ import numpy as np
 from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import Phase
-from ddprof.analyzers.facts.work import host_work
+from ddprof.analyzers.facts.work import host_work, passes_of
 from ddprof.analyzers.job.host_costs import STEPPING, part_of
 from ddprof.analyzers.job.input_size import (
     MIN_FED_SPREAD,
@@ -38,7 +38,6 @@ from ddprof.analyzers.job.input_size import (
 )
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import MORE_WORK_SHARE, usual_work_us
-from ddprof.analyzers.job.redundant.between import passes_of
 from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most

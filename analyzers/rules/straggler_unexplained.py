@@ -242,7 +242,7 @@ def _line_in_turn(measures: Measures, waited_us: float) -> str:
     in turn; "" for none."""
     seen, spent_us = Counter[str](), defaultdict[str, float](float)
     for paths in (RankPaths(facts, measures.step_us) for facts in measures.job.ranks if is_sampled(facts)):
-        each_us = measures.step_us / max(1.0, sum(paths.samples.values())) / len(measures.job.ranks)
+        each_us = measures.step_us / max(1.0, paths.samples.sum()) / len(measures.job.ranks)
         for phase in (FORWARD, BACKWARD):
             for line, count in paths.lines_in(phase).items():
                 seen[line] += int(count)

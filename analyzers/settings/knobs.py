@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.gradients import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.job.traffic.kinds import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import gradient_traffic
 from ddprof.analyzers.replay.changes.loader import rank_costs
 from ddprof.analyzers.replay.changes.work import (

@@ -24,10 +24,10 @@ from ddprof.dashboard.runs.view import View
 from ddprof.findings import Finding, Fix
 from ddprof.report import phrases
 from ddprof.report.bar import legend_words, shares, title_words
+from ddprof.report.html.parts import Rows, finding_rows, remark_rows
 from ddprof.report.html.style import DARK, LIGHT, colour
 from ddprof.report.model import Report
 
-Rows = Sequence[tuple[str, str]]  # name and text of facts
 MAX_TABLE_ROWS = 500
 MAX_CELL_COMPONENTS = 120  # each costs Dash milliseconds in the browser; larger tables are built there
 _ICONS = {"critical": "●", "warning": "▲", "info": "ℹ"}
@@ -166,31 +166,21 @@ def finding_card(view: View, number: int, finding: Finding, full: bool) -> Compo
     `full` adds everything known of it.
     """
     report = view.opened.report
-    severity = report.severity_of(finding)
-    rows = [("Who", phrases.who_words(finding)), ("Gain", phrases.gain_words(report, finding))]
-    rows += [("Cost", words) for words in (phrases.cost_words(report, finding),) if words]
-    fixes = finding.fixes if full else finding.fixes[:1]
-    rows += [("Do", phrases.fix_words(fix)) for fix in fixes]
-    if finding.by_ledger_us and (full or phrases.prices_differ(finding)):
-        rows.append(("But" if phrases.prices_differ(finding) else "Checked", phrases.ledger_words(finding)))
-    if full:
-        rows += [("Tried", words) for words in try_it.words_of(view.opened, finding)]
-        rows.append(("Confidence", phrases.confidence_words(finding)))
-        rows += [("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence]
-        rows += [("Source", source) for source in dict.fromkeys(fix.source for fix in finding.fixes if fix.source)]
+    tried = [("Tried", words) for words in try_it.words_of(view.opened, finding) if full]
+    sources = dict.fromkeys(fix.source for fix in finding.fixes if fix.source and full)
+    rows = [*finding_rows(report, finding, full, tried), *(("Source", source) for source in sources)]
     title = f" {number + 1}. {phrases.clean(finding.summary)} ", html.Code(finding.id)
     commands = [listing(command) for command in try_it.of_finding(view.opened, finding) if full]
     links = html.Div(_links(view, number, finding, full), className="links")
-    return _card(severity, title, rows, finding.fixes if full else (), *commands, links)
+    return _card(report.severity_of(finding), title, rows, finding.fixes if full else (), *commands, links)
 
 
 def remark_cards(report: Report) -> list[Component]:
     """Cards of remarks that may spoil the training and cost no time, under a heading; none without remarks."""
     cards = []
     for remark in report.training.remarks:
-        rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
-        rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
-        cards.append(_card(remark.severity, (f" {phrases.remark_words(remark)}",), rows, remark.fixes))
+        title = (f" {phrases.remark_words(remark)}",)
+        cards.append(_card(remark.severity, title, remark_rows(remark), remark.fixes))
     return [html.H2(phrases.TRAINING_TITLE), *cards] if cards else []
 
 

@@ -20,8 +20,7 @@ from ddprof.dashboard.pages import data, overview, what_if
 from ddprof.dashboard.pages.cards import exhibit_card, finding_card, notice, whole_run
 from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.timeline.lane_info import DIFFERENCE_LOOKS
-from ddprof.dashboard.timeline.lanes import CATEGORY_WORDS
+from ddprof.dashboard.timeline.lanes import LOOKS
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.comparison.text import comparison_headline
 from ddprof.report.phrases import clean
@@ -66,9 +65,9 @@ def _of_two(view: View, after: int) -> list[Component]:
         f"After: {view.names[after]}. Before: {view.names[view.run]}. Every step of a rank begins at the same place in "
         "both; colours say how much longer all calls of a name in a lane's kind took in that step."
     )
+    looks = [LOOKS[name] for name in ("grew_much", "grew", "unchanged", "shrank", "shrank_much", "only_here")]
     entries = [
-        html.Li([html.Span(className=f"tl-swatch {color}"), f" {letter} {CATEGORY_WORDS[name]}"])
-        for name, (color, letter) in DIFFERENCE_LOOKS.items()
+        html.Li([html.Span(className=f"tl-swatch {look.color}"), f" {look.letter} {look.words}"]) for look in looks
     ]
     legend, reading_of_two = html.Ul(entries, className="tl-legend"), html.P(clean(words), className="reading")
     return [*head, legend, *_canvas(side_by_side(view, after)), reading_of_two, back]

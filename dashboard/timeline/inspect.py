@@ -9,7 +9,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, Lane, Timeline
+from ddprof.dashboard.timeline.lanes import CATEGORIES, LOOKS, Lane, Timeline
 from ddprof.errors import UsageError
 from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table
@@ -40,7 +40,7 @@ def shown_slice(timeline: Timeline, row: int) -> tuple[Lane, dict[str, Any]]:
     lane = timeline.lanes[group // index.categories]
     return lane, {
         "name": timeline.names[int(index.name[row])],
-        "category": CATEGORY_WORDS[CATEGORIES[group % index.categories]],
+        "category": LOOKS[CATEGORIES[group % index.categories]].words,
         "rank": lane.rank,
         "lane": lane.label,
         "start_us": int(index.start_ns(at)[0]) / 1e3,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from ddprof.causes import CAUSES
 from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.index import step_count
-from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
+from ddprof.dashboard.timeline.lanes import KINDS, LOOKS, Timeline
 
 KIND_WORDS = {
     "causes": "where time goes",
@@ -17,33 +17,6 @@ KIND_WORDS = {
     "stream": "device",
     "comm": "communication",
 }
-# What is no ledger cause looks like one, so that the theme carries its colour.
-_LOOKS_LIKE = {
-    "forward": "compute",
-    "backward": "checkpoint",
-    "optimizer": "gc",
-    "step": "unknown",
-    "comm_hidden": "comm_transfer",
-    "operator": "other",
-    "range": "checkpoint",
-    "runtime": "host_sync",
-    "frame": "unknown",
-    "worker": "dataloader",
-}
-
-
-# Colours of timeline.css and letters of what became of a slice between two runs.
-DIFFERENCE_LOOKS = {
-    "grew_much": ("grew-much", "+"),
-    "grew": ("grew", "+"),
-    "unchanged": ("unchanged", "="),
-    "shrank": ("shrank", "−"),
-    "shrank_much": ("shrank-much", "−"),
-    "only_here": ("only-here", "!"),
-}
-
-
-PALE = ("grew_much", "grew", "unchanged", "shrank")  # the page's text is read on these
 
 
 def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
@@ -60,24 +33,6 @@ def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str,
         "hi_ns": timeline.index.hi_ns,
         "slices": len(timeline.index),
         "steps": step_count(timeline.steps),
-        "categories": [_category(name) for name in CATEGORIES],
+        "categories": [asdict(look) for look in LOOKS.values()],
         "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used and kind in KIND_WORDS],
-    }
-
-
-def _category(name: str) -> dict[str, str | bool | None]:
-    if name in DIFFERENCE_LOOKS:
-        color, letter = DIFFERENCE_LOOKS[name]
-        looks = {"color": color, "letter": letter, "texture": None, "idle": False}
-        return {"words": CATEGORY_WORDS[name], **looks, "pale": name in PALE}
-    look = CAUSES[_LOOKS_LIKE.get(name, name)]
-    letter = look.letter if name in CAUSES else name[0]
-    return {
-        "words": CATEGORY_WORDS[name],
-        "color": look.color_name,
-        "letter": letter,
-        # Hatching means waiting for others, and nothing else.
-        "texture": look.texture if look.texture == "hatch" else None,
-        "idle": name in CAUSES and look.is_idle,
-        "pale": False,
     }

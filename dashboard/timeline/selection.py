@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddprof.dashboard.timeline.lane_info import KIND_WORDS
-from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY_WORDS, KINDS, Timeline
+from ddprof.dashboard.timeline.lanes import CATEGORIES, KINDS, LOOKS, Timeline
 from ddprof.tables import Array
 from ddprof.units import format_ranks
 
@@ -91,7 +91,7 @@ def _by_name(timeline: Timeline, lanes: Array, window: Array, selected_ns: Array
     for i in listed[:MAX_NAMES].tolist():
         number, category = divmod(int(group[i]), index.categories)
         amounts = _Amounts(int(calls[i]), int(total[i]), int(least[i]), int(most[i]), int(cuts[i]))
-        words = timeline.names[int(name[i])], CATEGORY_WORDS[CATEGORIES[category]]
+        words = timeline.names[int(name[i])], LOOKS[CATEGORIES[category]].words
         entries.append(_row(KINDS[number], *words, amounts, int(selected_ns[number])))
     return entries + _others(group // index.categories, calls, total, cuts, listed[MAX_NAMES:], selected_ns), busy
 
@@ -130,7 +130,7 @@ def _by_cause(timeline: Timeline, ranks: Sequence[int], window: Array) -> list[d
     np.add.at(total, groups % index.categories, busy)
     first_of = {lane.rank: n for n, lane in reversed(list(enumerate(timeline.lanes)))}
     whole = int(np.diff(window[[first_of[rank] for rank in ranks]], axis=1).sum())
-    causes = [(CATEGORY_WORDS[CATEGORIES[n]], int(total[n])) for n in np.argsort(-total, kind="stable") if total[n]]
+    causes = [(LOOKS[CATEGORIES[n]].words, int(total[n])) for n in np.argsort(-total, kind="stable") if total[n]]
     outside = [("outside of the steps", whole - int(total.sum()))] if whole > total.sum() else []
     return [{"cause": words, "total_ns": ns, "share": ns / max(1, whole)} for words, ns in causes + outside]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ddprof.causes import CAUSES
 from ddprof.findings import Abstention, Finding, Remark, culprit, differs, severity_of
-from ddprof.sidecar import Rank
+from ddprof.sidecar import Count, Rank
 from ddprof.tables import Table
 
 SCHEMA = "ddprof.report/1"
@@ -26,10 +26,10 @@ class RunInfo:
     """Identity of the job. `ranks` are the analyzed ones; `missing_ranks` belong to the job but left no usable
     trace."""
 
-    world_size: int
-    ranks: tuple[int, ...]
-    missing_ranks: tuple[int, ...] = ()
-    hosts: Mapping[int, str] = field(default_factory=dict)
+    world_size: Rank
+    ranks: tuple[Rank, ...]
+    missing_ranks: tuple[Rank, ...] = ()
+    hosts: Mapping[Rank, str] = field(default_factory=dict)
     backend: str | None = None
     device: str = "unknown"
     device_name: str | None = None
@@ -48,7 +48,7 @@ class HealthItem:
     issue: str
     effect: str
     severity: str = "warning"  # "info" | "warning" | "error"
-    rank: int | None = None
+    rank: Rank | None = None
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class Steps:
     over ranks; None where it was not recorded.
     """
 
-    count: int
+    count: Count
     source: str
     wall_us: float
     per_step_us: tuple[float, ...] = ()
     unprofiled_us: float | None = None
     left_out: tuple[LeftOutStep, ...] = ()
     timed_us: tuple[float, ...] = ()
-    timed: int = 0
+    timed: Count = 0
     waited_share: float | None = None
 
     @property
@@ -115,7 +115,7 @@ class Ledger:
     `per_step`, where known: microseconds of a cause in every step of the job, mean over ranks.
     """
 
-    per_rank: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    per_rank: Mapping[Rank, Mapping[str, float]] = field(default_factory=dict)
     job: Mapping[str, float] = field(default_factory=dict)
     per_step: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -141,8 +141,8 @@ class Replay:
 class Calibration:
     """Outcomes of earlier predictions of one kind: `inside` of `total` measured steps were in the predicted range."""
 
-    inside: int
-    total: int
+    inside: Count
+    total: Count
 
 
 @dataclass(frozen=True)

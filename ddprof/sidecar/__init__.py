@@ -1,7 +1,7 @@
 """The sidecar, typed: capture's knowledge of a rank beyond its trace (docs/run-folder.md).
 
 Only what the analysis uses is here, under the names that it has in the file. Missing is None or empty; times are unix
-nanoseconds of the rank's own clock. `readers.companions` parses the files: values of another type are missing.
+nanoseconds of the rank's own clock. `readers.side_files` parses the files: values of another type are missing.
 """
 
 from __future__ import annotations

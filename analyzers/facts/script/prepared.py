@@ -188,17 +188,13 @@ def asks_model(totals: Table, tree: CallTree, frames: Array) -> bool:
     """
     function = tree.function[tree.frame]
     of_model = tree.is_forward & ~tree.is_backward & tree.is_user[tree.frame]
-    passes, beside = (np.unique(totals["stack"][totals["phase"] == phase]) for phase in ("forward", "rest"))
-    trained = function[_with_callers(tree, passes) & of_model]
-    called = _with_callers(tree, np.flatnonzero(_with_callers(tree, beside) & of_model & np.isin(function, trained)))
-    loop = _with_callers(tree, np.flatnonzero(tree.is_backward))
+    of_phase = (totals["stack"][totals["phase"] == phase] for phase in ("forward", "rest"))
+    passes, beside = (tree.around_any(np.isin(np.arange(len(tree)), stacks)) for stacks in of_phase)
+    trained = function[passes & of_model]
+    called = tree.around_any(beside & of_model & np.isin(function, trained))
+    loop = tree.around_any(tree.is_backward)
     asking = np.setdiff1d(function[called & ~tree.is_forward], function[loop])
     return bool(np.isin(tree.function[frames], asking).any())
-
-
-def _with_callers(tree: CallTree, stacks: Array) -> Array:
-    """Mask of these stacks (rows) and all around them."""
-    return tree.inclusive(np.isin(np.arange(len(tree)), stacks).astype(float)) > 0
 
 
 def _row_of(trace: RankTrace, words: str) -> int:

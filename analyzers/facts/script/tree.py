@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cached_property
 from typing import Protocol
 
@@ -80,14 +81,7 @@ class CallTree:
     @cached_property
     def folded(self) -> Array:
         """The stack that ends in each stack's innermost user frame; -1 without a user frame."""
-        is_user = self.is_user
-        at = np.arange(len(self))
-        pending = np.flatnonzero(~is_user[self.frame])
-        while len(pending):
-            at[pending] = self.outer[at[pending]]
-            outer = at[pending]
-            pending = pending[(outer >= 0) & ~is_user[self.frame[np.maximum(outer, 0)]]]
-        return at
+        return self.called_from(~self.is_user[self.frame])
 
     @cached_property
     def outermost(self) -> Array:
@@ -128,7 +122,7 @@ class CallTree:
     def is_criterion(self) -> Array:
         """Mask of stacks inside a loss: PyTorch's, or a module of the script that calls one and no layer."""
         is_layer = self.matching(_LAYER_FRAME)[self.frame]
-        has_loss, has_layer = (self.inclusive(ends.astype(float)) > 0 for ends in (self.is_loss, is_layer))
+        has_loss, has_layer = self.around_any(self.is_loss), self.around_any(is_layer)
         called = self._outermost_in(self.is_forward & self.is_user[self.frame])
         return np.asarray(self.is_loss | ((called >= 0) & (has_loss & ~has_layer)[called]))
 
@@ -160,7 +154,7 @@ class CallTree:
         inside = self._under_optimizer
         passes = inside & (self.is_forward | self.is_backward)
         is_theirs = self.matching(_OPTIMIZER_FRAME) | self.matching(_TORCH)
-        leads = (self.inclusive(passes.astype(float)) > 0) & inside & ~is_theirs[self.frame]
+        leads = self.around_any(passes) & inside & ~is_theirs[self.frame]
         return np.asarray(inside & self.within(np.isin(self.function, self.function[self.frame[leads]])))
 
     @cached_property
@@ -202,6 +196,29 @@ class CallTree:
     def around(self, is_frame: Array) -> Array:
         """The outermost ancestor of each stack that ends in one of these frames; -1 for none."""
         return self._outermost_in(is_frame[self.frame])
+
+    def called_from(self, inside: Array) -> Array:
+        """The innermost ancestor of each stack that is not one of these stacks (bool); -1 for none."""
+        at = np.where(inside, -1, np.arange(len(self)))
+        for level in self._levels:
+            at[level] = np.where(inside[level], at[self.outer[level]], level)
+        return at
+
+    def caller(self, inside: Array) -> Array:
+        """`called_from`, or the root of a stack that lies in these stacks altogether."""
+        at = self.called_from(inside)
+        return np.where(at >= 0, at, self.outermost)
+
+    def around_any(self, is_stack: Array) -> Array:
+        """Mask of these stacks (bool) and all around them."""
+        return self.inclusive(is_stack.astype(float)) > 0
+
+    def by_words(self, at: Array, amounts: Array) -> Counter[str]:
+        """Amounts of stacks summed by the frame, in words, in which the stack `at` ends; without those of -1."""
+        total: Counter[str] = Counter()
+        for stack in np.flatnonzero(amounts * (at >= 0)).tolist():
+            total[self.words(int(self.frame[at[stack]]))] += amounts[stack]
+        return total
 
     def inclusive(self, own_ns: Array) -> Array:
         """Inclusive time of each stack from the self times."""

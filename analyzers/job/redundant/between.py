@@ -17,39 +17,12 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.facts.script.calls import CALLS
 from ddprof.analyzers.facts.script.tree import written
-from ddprof.analyzers.facts.work import evaluating, issued_ns
+from ddprof.analyzers.facts.work import Moment, issued_ns, moments_of, passes_of
 from ddprof.analyzers.job.script.lines import lines_in, shown_file
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.sidecar.calls import CallingLine, ScriptCall
 from ddprof.tables import NULL, Array
-
-# Forward and backward passes and optimizer steps of a rank's host, and the communications each called.
-
-
-class HostPasses(Struct, frozen=True):
-    """Outermost passes of one phase, in order: starts and ends on the host, ns on the rank's own clock."""
-
-    spans: Intervals
-
-    def __len__(self) -> int:
-        return len(self.spans[0])
-
-    def of(self, at_ns: Array) -> Array:
-        """Index of the pass around each moment; -1 for none."""
-        return intervals.row_at(self.spans, at_ns)
-
-    def calling(self, facts: RankFacts) -> Array:
-        """Index of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
-        return self.of(issued_ns(facts.comms))
-
-
-def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
-    """The outermost passes of a phase; backward passes also from autograd's engine."""
-    marked = facts.phases.take(facts.phases["phase"] == phase)
-    if phase == Phase.BACKWARD and not len(marked):
-        return HostPasses(facts.engine_passes.bounds)
-    return HostPasses(intervals.union(*marked.bounds))
 
 
 def called_by_host(facts: RankFacts, rows: Array) -> Intervals:
@@ -88,13 +61,13 @@ def gathered_values(facts: RankFacts) -> Array:
     size, through = _bytes(facts), through_of(facts)
     package = np.array([text.partition(" ")[0] for text in through], dtype=object)
     surely = np.isin(package, METRIC_PACKAGES) | np.isin(np.array(through, dtype=object), METRIC_FUNCTIONS)
-    free = np.isin(place, (_AFTER_OPTIMIZER, _AFTER_MICRO_BATCH))
+    free = np.isin(place, (Moment.AFTER_OPTIMIZER, Moment.AFTER_MICRO_BATCH))
     is_small = (size >= 0) & (size <= _most_bytes(facts))
     is_small &= not _by_hand(facts, np.where(free & _is(calls["call"], _REDUCES), size, 0))
     perhaps = np.isin(package, ("", *_MAY_BE_METRICS)) & (
         is_small | (_is(calls["call"], _GATHERS) & _is_no_model(facts, size))
     )
-    gathers = (surely & (place != _INSIDE)) | (perhaps & free)
+    gathers = (surely & (place != Moment.INSIDE)) | (perhaps & free)
     gathers &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
     return gathers if _is_usual(facts, gathers) else np.zeros(len(calls), bool)
 
@@ -108,7 +81,7 @@ def sent_parameters(facts: RankFacts) -> Array:
     if not len(calls) or not any(model.kind == "ddp" for model in facts.sidecar.models):
         return none
     size = _bytes(facts)
-    sends = (_places(facts) == _AFTER_OPTIMIZER) & _is(calls["call"], ("broadcast", "all_reduce")) & (size > 0)
+    sends = (_places(facts) == Moment.AFTER_OPTIMIZER) & _is(calls["call"], ("broadcast", "all_reduce")) & (size > 0)
     reduces = (comms["op"] == OP_CODE["all_reduce"]) & (comms["in_bytes"] != NULL) & (call_of(facts) < 0)
     reduced = float(comms["in_bytes"][reduces].sum())
     is_all = abs(float(size[sends].sum()) - reduced) <= NEARLY * reduced
@@ -123,7 +96,7 @@ def one_by_one(facts: RankFacts) -> Array:
     if not len(calls):
         return none
     size, package = _bytes(facts), np.array([text.partition(" ")[0] for text in through_of(facts)], dtype=object)
-    reduces = (_places(facts) == _BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
+    reduces = (_places(facts) == Moment.BEFORE_OPTIMIZER) & _is(calls["call"], _REDUCES)
     is_single = reduces & (size >= 0) & (size <= _most_bytes(facts))
     if not _is_wrapped(facts) and (reduces & ~is_single).any():
         return none  # gradients are reduced so, by hand
@@ -138,30 +111,9 @@ def one_by_one(facts: RankFacts) -> Array:
     return np.asarray(is_single)
 
 
-_INSIDE, _ELSEWHERE, _AFTER_OPTIMIZER, _AFTER_MICRO_BATCH, _BEFORE_OPTIMIZER = range(5)
-
-
 def _places(facts: RankFacts) -> Array:
     """Place of each row of script_calls between the passes."""
-    at_ns = facts.script_calls["start_ns"]
-    spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
-    start, end = map(np.concatenate, zip(*spans.values(), strict=True))
-    phase = np.repeat(list(spans), [len(span[0]) for span in spans.values()])
-    by_end, by_start = np.argsort(end, kind="stable"), np.argsort(start, kind="stable")
-    last = np.append(phase[by_end], -1)[np.searchsorted(end[by_end], at_ns, side="right") - 1]
-    following = np.append(phase[by_start], -1)[np.searchsorted(start[by_start], at_ns)]
-    place = np.full(len(at_ns), _ELSEWHERE)
-    place[(last == Phase.OPTIMIZER) & np.isin(following, (Phase.FORWARD, -1))] = _AFTER_OPTIMIZER
-    place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = _AFTER_MICRO_BATCH
-    place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = _BEFORE_OPTIMIZER
-    # An optimizer's closure holds the passes (Lightning, LBFGS): what comes after them there is before the update.
-    passes = [intervals.union(*spans[phase]) for phase in (Phase.FORWARD, Phase.BACKWARD)]
-    updating = intervals.contains(intervals.union(*spans[Phase.OPTIMIZER]), at_ns)
-    in_closure = updating & (last == Phase.BACKWARD) & ~intervals.contains(intervals.merge(*passes), at_ns)
-    place[intervals.contains(intervals.union(start, end), at_ns)] = _INSIDE
-    place[in_closure] = _BEFORE_OPTIMIZER
-    place[intervals.contains(evaluating(facts), at_ns)] = _ELSEWHERE  # what an evaluation gathers is its result
-    return place
+    return moments_of(facts, facts.script_calls["start_ns"])
 
 
 def _bytes(facts: RankFacts) -> Array:

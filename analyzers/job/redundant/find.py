@@ -13,21 +13,27 @@ from ddprof import intervals
 from ddprof.analyzers.facts.gradient_tables import GradientAct
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
-from ddprof.analyzers.facts.work import between_operators, host_work, issued_ns
+from ddprof.analyzers.facts.work import HostPasses, between_operators, host_work, issued_ns, passes_of
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.redundant.between import (
     WRAPPERS,
-    HostPasses,
     call_of,
     called_by_host,
     gathered_values,
     one_by_one,
-    passes_of,
     sent_parameters,
 )
-from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED, Needless
+from ddprof.analyzers.job.traffic.kinds import (
+    ACCUMULATION,
+    BUFFERS,
+    GRADIENT_ROLES,
+    METRICS,
+    NORMS,
+    PARAMETERS,
+    UNUSED,
+    Needless,
+)
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.intervals import Intervals

@@ -36,7 +36,7 @@ NEARLY_ALL = 0.9  # of a time: one sample of it falls into this part in nine of 
 MIN_LATENESS = 0.01  # of the step: what is smaller gets no finding of its own
 MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain it
 # Samples in a function, before its being on one rank alone is no chance: of two ranks alike, seven in turn are of the
-# same one in less than MAX_CHANCE (job/waiting/lateness.py) of all cases. The eighth is for the choice of the rank.
+# same one in less than MAX_CHANCE (ddprof/significance.py) of all cases. The eighth is for the choice of the rank.
 FEWEST_SAMPLES = 8
 UNSEEN = 3.0  # samples: the rule of three
 APART_NS = 100_000_000  # a stop on a busy machine: samples that are nearer to one another may be of the same
@@ -142,7 +142,7 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
     code = _apart(often, peers, lateness_us, us_by_path)
     if code is None:
         theirs = [rank.seen for rank in others]
-        share = sum(late.samples.values()) / sum(sum(rank.samples.values()) for rank in (late, *others))
+        share = late.samples.sum() / sum(rank.samples.sum() for rank in (late, *others))
         longer = {
             path: us - late.waits_us  # who waits for a CPU longer than its peers is seen longer in whatever it runs
             for path, us in often.items()
@@ -150,26 +150,22 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
             and not _is_chance(late.seen[path], [seen.get(path, 0.0) for seen in theirs], share)
         }
         code = _apart(longer, peers, lateness_us, us_by_path, TWICE_PEERS)
-    return None if code is None else replace(code, samples=int(sum(late.samples.values())))
+    return None if code is None else replace(code, samples=int(late.samples.sum()))
 
 
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
     """The code by the samples of the whole run outside the backward passes, the loader and collectives of the script.
     The timers say that the rank is late there; the samples need only say in which line."""
     samples, *peers = (
-        {**rank.samples, **{stack: 0 for phase in _WAITING for stack in run_samples(rank.facts, phase)}}
-        for rank in (late, *others)
+        rank.samples * (sum(run_samples(rank.facts, phase) for phase in _WAITING) == 0) for rank in (late, *others)
     )
-    total = sum(samples.values())
+    total = samples.sum()
     if not total:
         return None
     each_us = own_us / total
     seen = {path: count * each_us for path, count in by_path(late.facts, late.without_operators(samples)).items()}
     often = {path: time for path, time in seen.items() if time >= MIN_SAMPLES * each_us}
-    theirs = [
-        by_path(rank.facts, {s: n * each_us for s, n in counts.items()})
-        for rank, counts in zip(others, peers, strict=True)
-    ]
+    theirs = [by_path(rank.facts, counts * each_us) for rank, counts in zip(others, peers, strict=True)]
     code = _apart(often, theirs, lateness_us, seen)
     if code is None:
         return None
@@ -183,18 +179,14 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
     with TIMES_PEERS the peers' time there runs something of its own. Samples only choose the line.
     """
     facts = late.facts
-    if late.beside is None or not is_sampled(facts):
+    if late.beside is None or not len(late.beside.stack_ns) or not is_sampled(facts):
         return None
     peers_beside_us = [us for rank in others if (us := rank.beside_us) is not None]
     if len(peers_beside_us) < len(others):
         return None  # of a rank whose phases are not known, nor is what it does beside them
     most_us = float(np.median(peers_beside_us))
-    spent = {stack: ns / 1e3 / len(facts.steps) for stack, ns in enumerate(late.beside.stack_ns.tolist()) if ns}
-    sampled = dict(run_samples(facts, REST))
-    for phase in (FORWARD, BACKWARD):
-        for stack, count in run_samples(facts, phase).items():
-            if stack in spent:
-                sampled[stack] = sampled.get(stack, 0.0) + count
+    spent = late.beside.stack_ns / 1e3 / len(facts.steps)
+    sampled = run_samples(facts, REST) + (run_samples(facts, FORWARD) + run_samples(facts, BACKWARD)) * (spent > 0)
     seen, every = by_path(facts, sampled), by_path(facts, spent)
     us_by_path = {path: time for path, time in every.items() if seen.get(path, 0.0) >= MIN_SAMPLES}
     most = dict.fromkeys(us_by_path, most_us)
@@ -205,7 +197,7 @@ def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) ->
         outer, peers_us = _hottest(us_by_path, shared, MOST_SHARE), most_us
     if outer is None:
         return None
-    return replace(_told(us_by_path, outer, peers_us, every), samples=int(sum(sampled.values())))
+    return replace(_told(us_by_path, outer, peers_us, every), samples=int(sampled.sum()))
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -216,12 +208,12 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
         every_us = late.held_us(phase)
         held_us = every_us - float(np.median([rank.held_us(phase) for rank in others]))
         samples = late.called_in(phase)
-        total = sum(samples.values())
+        total = samples.sum()
         # Where next to all that holds it is its own, so is what any sample falls into.
         fewest = 1 if held_us >= NEARLY_ALL * every_us else MIN_TIMES
         if held_us < MOST_SHARE * lateness_us or total < fewest:
             continue
-        seen = by_path(late.facts, {stack: held_us * count / total for stack, count in samples.items()})
+        seen = by_path(late.facts, held_us * samples / total)
         # The loop around it is on all ranks.
         alone = {path: us for path, us in seen.items() if not any(path in rank.seen for rank in others)}
         outer = _outermost(alone, dict.fromkeys(alone, 0.0), lateness_us)
@@ -250,7 +242,7 @@ def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: fl
     if not apart:
         return None
     outer = min(apart, key=lambda path: (len(path), -seen[path]))
-    return replace(_told(seen, outer, most[outer], seen), samples=int(sum(late.samples.values())), of_the_run=True)
+    return replace(_told(seen, outer, most[outer], seen), samples=int(late.samples.sum()), of_the_run=True)
 
 
 def _is_chance(times: float, theirs: Sequence[float], share: float) -> bool:

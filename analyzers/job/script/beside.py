@@ -6,7 +6,7 @@ exactly, is shared among stacks by the whole run's samples there, or by traced f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,10 +45,7 @@ def line_of_operators(ranks: Sequence[RankFacts], name: str) -> str:
         begun = ops["start_ns"][rows]
         in_forward = intervals.overlap(facts.phase_time(Phase.FORWARD), begun, begun + 1)
         phase = FORWARD if 2 * in_forward.sum() > len(rows) else REST
-        seen = np.zeros(len(tree))
-        for stack, samples in run_samples(facts, phase).items():
-            seen[stack] += samples * (tree.folded[stack] >= 0)
-        for line in lines_of(facts, seen):
+        for line in lines_of(facts, run_samples(facts, phase) * (tree.folded >= 0)):
             where = written(line.file, line.line, line.function)
             time_ns[where] = time_ns.get(where, 0.0) + line.time_ns
     hottest = max(time_ns, key=lambda where: time_ns[where], default="")
@@ -61,21 +58,21 @@ def is_sampled(facts: RankFacts) -> bool:
 
 
 @remembered
-def run_samples(facts: RankFacts, phase: str | None = None, column: str = "samples") -> Mapping[int, float]:
-    """Samples of the training thread in each stack after start-up, in one phase or all. `column`: "time_ns" for the
-    time that these samples stand for.
+def run_samples(facts: RankFacts, phase: str | None = None, column: str = "samples") -> Array:
+    """Samples of the training thread in each stack after start-up, in one phase or all; shape (stacks,), not to be
+    written to. `column`: "time_ns" for the time that these samples stand for.
     """
-    totals, by_stack = facts.script_totals, dict[int, float]()
+    totals = facts.script_totals
     phases = totals["phase"].astype(str)
     rows = (totals["thread"].astype(str) == TRAINING) & (phases != START_UP if phase is None else phases == phase)
-    for stack, value in zip(totals["stack"][rows].tolist(), totals[column][rows].tolist(), strict=True):
-        by_stack[stack] = by_stack.get(stack, 0.0) + value
+    by_stack = np.bincount(totals["stack"][rows], weights=totals[column][rows], minlength=len(facts.script_stacks))
+    by_stack.flags.writeable = False
     return by_stack
 
 
 def sampled_beside(facts: RankFacts) -> int:
     """Samples of the whole run in which the training thread was outside its phases."""
-    return int(sum(run_samples(facts, REST).values()))
+    return int(run_samples(facts, REST).sum())
 
 
 def times_seen(facts: RankFacts, stacks: Array) -> int | None:
@@ -92,26 +89,22 @@ def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str]) -> i
     named = np.array([name == f"{line.file} {line.function}" for name in tree.names], bool)
     named &= ~tree.trains | (tree.frames["line"] == line.line)
     is_called = named[tree.frame][np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
-    each = [(stack, samples) for phase in phases for stack, samples in run_samples(facts, phase).items()]
-    return int(sum(samples for stack, samples in each if is_called[stack]))
+    return int(sum(run_samples(facts, phase)[is_called].sum() for phase in phases))
 
 
 def time_beside(facts: RankFacts, tree: CallTree, where: Intervals) -> Array:
     """Time (ns) in each stack within stretches beside the phases, shape (stacks,); it adds up to no more than their
     length where the whole run was sampled."""
     traced = np.where(tree.in_phase, 0.0, time_by_stack(facts, where))
-    totals = facts.script_totals
-    rest = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == REST))
-    if not is_sampled(facts) or not rest["time_ns"].sum():
+    seen = run_samples(facts, REST, "time_ns")
+    if not is_sampled(facts) or not seen.any():
         return traced
-    seen = np.zeros(len(tree))
-    np.add.at(seen, rest["stack"], rest["time_ns"])
     length = intervals.length(where)
     away = _elsewhere(facts, tree, where)
     # Phases told by frames hold every call of a model; recorded ones do not hold those beside the passes.
     by_frames = not len(facts.phase_time(Phase.FORWARD)[0])
     every_ns = seen[~(away | (tree.in_phase & by_frames))].sum()
-    seen[tree.in_phase | tree.is_loss | away] = 0.0
+    seen = np.where(tree.in_phase | tree.is_loss | away, 0.0, seen)
     return seen * (length / every_ns) if seen.any() else traced
 
 
@@ -119,17 +112,13 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
     """Time (ns) in each stack in the steps of an optimizer that the user wrote, operator by operator for each tensor;
     zero where they are torch's own or few. Shape (stacks,).
     """
-    nothing = np.zeros(len(tree))
     is_own = (tree.folded >= 0) & tree.is_optimizer[np.maximum(tree.folded, 0)]
-    totals = facts.script_totals
-    stepping = totals.take((totals["thread"] == TRAINING) & (totals["phase"] == OPTIMIZER))
-    seen = time_by_stack(facts, phases.optimizer)
-    if is_sampled(facts) and stepping["time_ns"].sum():
-        seen = nothing.copy()
-        np.add.at(seen, stepping["stack"], stepping["time_ns"])
+    seen = run_samples(facts, OPTIMIZER, "time_ns")
+    if not is_sampled(facts) or not seen.any():
+        seen = time_by_stack(facts, phases.optimizer)
     seen = np.where(tree.is_optimizer, seen, 0.0)
     if seen[is_own].sum() <= MOST * seen.sum() or not LineKinds(facts).updates_each():
-        return nothing
+        return np.zeros(len(tree))
     length = intervals.length(intervals.intersect(phases.optimizer, intervals.union(*facts.marks)))
     return np.where(is_own, seen * (length / seen[is_own].sum()), 0.0)
 
@@ -137,7 +126,7 @@ def own_optimizer(facts: RankFacts, tree: CallTree, phases: HostPhases) -> Array
 def own_stacks(facts: RankFacts, tree: CallTree) -> Array:
     """Mask of stacks in the user's code, except calls whose time cannot be reduced; shape (stacks,)."""
     # A line that calls a pass, or a framework's whole training loop: what a library does around passes is its own.
-    encloses = tree.inclusive(tree.is_forward | tree.is_backward | tree.is_optimizer) > 0
+    encloses = tree.around_any(tree.in_phase)
     user = np.maximum(tree.folded, 0)
     is_library = encloses[user] & ~tree.in_phase[user] & (tree.folded != np.arange(len(tree)))
     away = is_library | takes_batches(facts, tree) | tree.is_profiler | LineKinds(facts).needed()

@@ -138,17 +138,16 @@ def _inside(
         (phases.backward, BACKWARD, tree.is_backward[called_in]),
         (phases.loss, REST, ~(tree.in_phase | tree.is_loss)),
     ):
-        calls = {stack: n for stack, n in run_samples(facts, name).items() if is_own[stack] and is_there[stack]}
+        calls = run_samples(facts, name) * (is_own & is_there)
         # What a pass calls beside torch, and the run was seen in, need not come in most steps.
-        seen_in = {stack: n for stack, n in calls.items() if tree.folded[stack] != stack and not tree.in_torch[stack]}
-        is_seen = name != REST and sum(seen_in.values()) >= MIN_TIMES
+        seen_in = calls * ((tree.folded != np.arange(len(tree))) & ~tree.in_torch)
+        is_seen = name != REST and bool(seen_in.sum() >= MIN_TIMES)
         inside = intervals.intersect(held_again(facts, is_seen), part)
         seen = np.where(is_own, time_by_stack(facts, inside), 0.0)
-        of_others = {stack: n for stack, n in calls.items() if tree.names[tree.frame[tree.folded[stack]]] in held_in}
+        of_others = calls * np.array([name in held_in for name in tree.names], bool)[tree.frame[called_in]]
         is_most = intervals.length(inside) >= MOST * intervals.length(part)
-        if not seen.any() and (is_seen or of_others or is_most):
-            for stack, samples in (seen_in if is_seen else of_others or calls).items():
-                seen[stack] = samples
+        if not seen.any() and (is_seen or of_others.any() or is_most):
+            seen = seen_in if is_seen else of_others if of_others.any() else calls
         if seen.any():
             spans = intervals.merge(spans, inside)
             total_ns += seen * (intervals.length(inside) / seen.sum())

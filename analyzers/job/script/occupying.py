@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 
 import numpy as np
 from msgspec import Struct
@@ -10,13 +10,14 @@ from msgspec import Struct
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH, saving_around, saving_frames
-from ddprof.analyzers.facts.script.tree import CallTree, call_tree
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.facts.stepping.device_time import NEVER
 from ddprof.analyzers.facts.work import running
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES
 from ddprof.analyzers.job.script.beside import COLLECTIVE, FORWARD, REST, run_samples
 from ddprof.analyzers.job.script.lines import has_frames, lines_in, time_by_stack
 from ddprof.intervals import Intervals
+from ddprof.tables import Array
 
 
 class SeenSaving(Struct, frozen=True):
@@ -68,15 +69,10 @@ def seen_saving(facts: RankFacts) -> SeenSaving | None:
     tree = call_tree(facts)
     seen = run_samples(facts)
     around = saving_around(tree)
-    by_line: dict[str, float] = {}
-    for stack, samples in seen.items():
-        if around[stack] >= 0 and tree.folded[stack] >= 0:
-            # What saves or evaluates by its own name is told by it, a call of a library by the line that calls it.
-            outer = int(around[stack])
-            named = outer if tree.is_user[tree.frame[outer]] else int(tree.folded[outer])
-            line = tree.words(int(tree.frame[named if named >= 0 else tree.folded[stack]]))
-            by_line[line] = by_line.get(line, 0.0) + samples
-    return _most_seen(by_line, seen)
+    # What saves or evaluates by its own name is told by it, a call of a library by the line that calls it.
+    named = tree.folded[np.maximum(around, 0)]
+    named = np.where(named >= 0, named, tree.folded)
+    return _most_seen(tree.by_words(named, seen * (around >= 0)), seen)
 
 
 def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
@@ -84,35 +80,29 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     without any. Where all ranks do so, it may be part of the step (a teacher): the caller decides.
     """
     tree = call_tree(facts)
-    beside, every, calling = run_samples(facts, REST), run_samples(facts), _calling(facts)
-    in_phases = [stack for stack in every if stack not in beside and tree.in_phase[stack]]
-    if not calling or not in_phases:
+    every = run_samples(facts)
+    in_phases = (every > 0) & (run_samples(facts, REST) == 0) & tree.in_phase
+    if not in_phases.any():
         return None
-    loop = {int(tree.function[frame]) for stack in in_phases for frame in _frames_to(tree, stack)}
-    by_line: dict[str, float] = {}
-    for stack, count in calling.items():
-        stack = _caller(tree, stack)  # who calls a module evaluates, not its `forward`
-        outside = [f for f in _frames_to(tree, stack) if tree.is_user[f] and int(tree.function[f]) not in loop]
-        if outside:
-            line = tree.words(outside[0])
-            by_line[line] = by_line.get(line, 0.0) + count
+    loop = tree.function[tree.frame[tree.around_any(in_phases)]]
+    outside = tree.around(tree.is_user & ~np.isin(tree.function, loop))
+    # Who calls a module evaluates, not its `forward`.
+    by_line = tree.by_words(outside[tree.caller(tree.is_forward)], _calling(facts))
     return _most_seen(by_line, every, is_evaluation=True)
 
 
-def _most_seen(
-    by_line: Mapping[str, float], every: Mapping[int, float], is_evaluation: bool = False
-) -> SeenSaving | None:
+def _most_seen(by_line: Counter[str], every: Array, is_evaluation: bool = False) -> SeenSaving | None:
     """The line with most samples, of `every` sample of the run by stack; None without any line."""
-    most = max(by_line, key=lambda line: by_line[line], default="")
-    return SeenSaving(most, int(sum(by_line.values())), int(sum(every.values())), is_evaluation) if by_line else None
+    if not by_line:
+        return None
+    return SeenSaving(max(by_line, key=by_line.__getitem__), int(by_line.total()), int(every.sum()), is_evaluation)
 
 
 def calls_beside(facts: RankFacts) -> tuple[float, float]:
     """Samples of the training thread in models called beside the step's phases, loss functions apart, and all of the
     run."""
     is_criterion = call_tree(facts).is_criterion
-    called = sum(count for stack, count in _calling(facts).items() if not is_criterion[stack])
-    return called, sum(run_samples(facts).values())
+    return float(_calling(facts)[~is_criterion].sum()), float(run_samples(facts).sum())
 
 
 def after_update(facts: RankFacts) -> Intervals:
@@ -126,67 +116,34 @@ def after_update(facts: RankFacts) -> Intervals:
     return intervals.intersect(running(facts), intervals.union(ends_ns[is_between], until_ns[is_between]))
 
 
-def _calling(facts: RankFacts) -> dict[int, float]:
-    """Samples in models called beside the step's phases, by stack.
+def _calling(facts: RankFacts) -> Array:
+    """Samples in models called beside the step's phases, shape (stacks,).
 
     The collectives of a sharded model are a phase of their own, in and beside its passes: they belong to both as the
     other samples of the calling line do.
     """
     tree = call_tree(facts)
     is_called = tree.is_forward & ~tree.is_backward & ~tree.is_profiler  # nor compiles
-    beside, inside, met = (
-        {stack: count for stack, count in run_samples(facts, phase).items() if is_called[stack]}
-        for phase in (REST, FORWARD, COLLECTIVE)
-    )
-    by_line: dict[int, list[float]] = {}
-    for part, samples in enumerate((beside, inside)):
-        for stack, count in samples.items():
-            by_line.setdefault(_caller(tree, stack), [0.0, 0.0])[part] += count
-    for stack, count in met.items():
-        rest, passes = by_line.get(_caller(tree, stack), (0.0, 0.0))
-        if rest:
-            beside[stack] = beside.get(stack, 0.0) + count * rest / (rest + passes)
-    return beside
-
-
-def _caller(tree: CallTree, stack: int) -> int:
-    """The stack, innermost, that calls the outermost model of a stack."""
-    while tree.outer[stack] >= 0 and tree.is_forward[stack]:
-        stack = int(tree.outer[stack])
-    return stack
+    beside, inside, met = (run_samples(facts, phase) * is_called for phase in (REST, FORWARD, COLLECTIVE))
+    caller = tree.caller(tree.is_forward)
+    rest, passes = (np.bincount(caller, weights=samples, minlength=len(tree))[caller] for samples in (beside, inside))
+    return np.asarray(beside + met * rest / np.maximum(rest + passes, 1.0))
 
 
 def line_that_evaluates(facts: RankFacts, during: Intervals) -> str:
     """The script line that calls a model `during` evaluation, else outside the run's phases; "" without samples."""
     tree = call_tree(facts)
-    seen = dict(enumerate(time_by_stack(facts, during).tolist())) if len(during[0]) else {}
-    for samples in (seen, run_samples(facts, REST)):
-        by_line: dict[str, float] = {}
-        for stack, amount in samples.items():
-            if not amount or not tree.is_forward[stack] or tree.is_backward[stack]:
-                continue
-            stack = _caller(tree, stack)
-            if tree.folded[stack] >= 0:
-                line = tree.words(int(tree.frame[tree.folded[stack]]))
-                by_line[line] = by_line.get(line, 0.0) + amount
-        if by_line:
-            return max(by_line, key=lambda line: by_line[line])
+    is_called, user = tree.is_forward & ~tree.is_backward, tree.folded[tree.caller(tree.is_forward)]
+    for samples in (time_by_stack(facts, during), run_samples(facts, REST)):
+        if by_line := tree.by_words(user, samples * is_called):
+            return max(by_line, key=by_line.__getitem__)
     return ""
-
-
-def _frames_to(tree: CallTree, stack: int) -> list[int]:
-    """Frames of a stack, outermost first."""
-    frames = []
-    while stack >= 0:
-        frames.append(int(tree.frame[stack]))
-        stack = int(tree.outer[stack])
-    return frames[::-1]
 
 
 def loads_for_evaluation(facts: RankFacts) -> bool:
     """True where loader samples of the training thread are mostly inside evaluation, so that no batch is awaited."""
     tree = call_tree(facts)
     loads, evaluates = tree.within(tree.matching(LOADER_FETCH)), tree.within(saving_frames(tree))
-    seen = [(count, evaluates[stack]) for stack, count in run_samples(facts).items() if loads[stack]]
-    total = sum(count for count, _ in seen)
-    return total >= FEWEST_SAMPLES and sum(count for count, inside in seen if inside) > MOST_SHARE * total
+    seen = run_samples(facts)
+    total = seen[loads].sum()
+    return bool(total >= FEWEST_SAMPLES and seen[loads & evaluates].sum() > MOST_SHARE * total)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, phases_o
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.intervals import Intervals
+from ddprof.tables import Array
 
 # The user's frames of a stack from outside in: each is two parts, (file, 0, function) and then (file, line, function).
 # So a function is told from its lines, of which samples know several.
@@ -59,8 +60,7 @@ class RankPaths:
 
     def _in_windows(self, without: Intervals) -> dict[Path, float]:
         own_ns = time_by_stack(self.facts, intervals.subtract(intervals.union(*self.facts.marks), without))
-        steps = len(self.facts.steps)
-        return by_path(self.facts, self._counted({s: ns / 1e3 / steps for s, ns in enumerate(own_ns.tolist()) if ns}))
+        return by_path(self.facts, self._counted(own_ns / 1e3 / len(self.facts.steps)))
 
     @cached_property
     def working_us(self) -> float:
@@ -74,20 +74,18 @@ class RankPaths:
         return float(time_by_stack(self.facts, marks).sum()) >= KNOWN_SHARE * intervals.length(marks)
 
     @cached_property
-    def samples(self) -> Mapping[int, float]:
-        """Whole-run samples in each stack."""
+    def samples(self) -> Array:
+        """Whole-run samples in each stack, shape (stacks,), as all amounts by stack here."""
         return self._counted(run_samples(self.facts))
 
     @cached_property
     def training_calls(self) -> frozenset[Path]:
         """Paths from which most samples in backward passes were called: where this rank trains."""
-        tree, calls = self._tree, dict[int, float]()
-        for stack, count in run_samples(self.facts, BACKWARD).items():
-            while stack >= 0 and tree.in_phase[stack]:
-                stack = int(tree.outer[stack])
-            if stack >= 0:
-                calls[stack] = calls.get(stack, 0.0) + count
-        return frozenset(p for p, count in by_path(self.facts, calls).items() if 2 * count > sum(calls.values()))
+        tree = self._tree
+        caller = tree.called_from(tree.in_phase)
+        samples = run_samples(self.facts, BACKWARD)[caller >= 0]
+        calls = np.bincount(caller[caller >= 0], weights=samples, minlength=len(tree))
+        return frozenset(p for p, count in by_path(self.facts, calls).items() if 2 * count > calls.sum())
 
     @cached_property
     def seen(self) -> dict[Path, float]:
@@ -95,7 +93,7 @@ class RankPaths:
         return by_path(self.facts, self.samples)
 
     @cached_property
-    def times_ns(self) -> Mapping[int, float]:
+    def times_ns(self) -> Array:
         """Time of the whole run that the samples of each stack represent, ns."""
         return self._counted(run_samples(self.facts, column="time_ns"))
 
@@ -114,14 +112,13 @@ class RankPaths:
     @cached_property
     def run_ns(self) -> float:
         """Time of the whole run that all samples represent, ns."""
-        return float(sum(self.times_ns.values()))
+        return float(self.times_ns.sum())
 
     @cached_property
     def over_the_run(self) -> dict[Path, float]:
         """Time in the path per step of `step_us`, by its share of the samples of the whole run, without calls that wait
         for other ranks."""
-        total = sum(run_samples(self.facts).values())
-        each_us = {stack: self.step_us * count / total for stack, count in self.samples.items()}
+        each_us = self.step_us * self.samples / max(1.0, run_samples(self.facts).sum())
         return by_path(self.facts, self._without_meetings(each_us))
 
     @cached_property
@@ -144,48 +141,42 @@ class RankPaths:
         often_ns = np.sort(each_ns)[-MIN_TIMES] if len(each_ns) >= MIN_TIMES else np.inf
         return float(np.minimum(each_ns, often_ns).sum()) / 1e3 / max(1, len(each_ns))
 
-    def called_in(self, phase: str) -> dict[int, float]:
+    def called_in(self, phase: str) -> Array:
         """Whole-run samples in user functions called by such a phase, by stack, without torch's."""
         tree, called = self._tree, self._tree.folded
         is_there = {FORWARD: tree.is_forward, BACKWARD: tree.is_backward, REST: ~(tree.in_phase | tree.is_loss)}[phase]
-        wanted = is_there[np.maximum(called, 0)] & (called >= 0) & ~tree.in_torch
-        return {stack: count for stack, count in run_samples(self.facts, phase).items() if wanted[stack]}
+        return run_samples(self.facts, phase) * (is_there[np.maximum(called, 0)] & (called >= 0) & ~tree.in_torch)
 
-    def lines_in(self, phase: str) -> dict[str, float]:
+    def lines_in(self, phase: str) -> Counter[str]:
         """Whole-run samples in the lines of `called_in`, by words."""
-        samples: dict[str, float] = {}
-        for stack, count in self.called_in(phase).items():
-            words = self._tree.words(int(self._tree.frame[self._tree.folded[stack]]))
-            samples[words] = samples.get(words, 0.0) + count
-        return samples
+        return self._tree.by_words(self._tree.folded, self.called_in(phase))
 
-    def without_operators(self, samples: Mapping[int, float]) -> dict[int, float]:
-        """Samples (by stack) but for those in torch that a model's forward functions call: all ranks do that."""
-        in_model = self._tree.is_forward & self._tree.in_torch
-        return {stack: count for stack, count in samples.items() if not in_model[stack]}
+    def without_operators(self, samples: Array) -> Array:
+        """Samples but for those in torch that a model's forward functions call: all ranks do that."""
+        return samples * ~(self._tree.is_forward & self._tree.in_torch)
 
-    def _without_meetings(self, by_stack: Mapping[int, float]) -> dict[int, float]:
-        meets = self._tree.meets
-        return {stack: amount for stack, amount in by_stack.items() if amount and not meets[stack]}
+    def _without_meetings(self, by_stack: Array) -> Array:
+        return by_stack * ~self._tree.meets
 
-    def _counted(self, by_stack: Mapping[int, float]) -> dict[int, float]:
-        left_out = np.zeros(len(self._tree.outer), bool)
+    def _counted(self, by_stack: Array) -> Array:
+        left_out = np.zeros(len(self._tree), bool)
         if self.without_phases:
             left_out |= self._tree.in_phase | self._tree.meets
         if self.without_saves:
             left_out |= saving_around(self._tree) >= 0
-        return {stack: amount for stack, amount in by_stack.items() if not left_out[stack]}
+        return by_stack * ~left_out
 
     @cached_property
     def _tree(self) -> CallTree:
         return call_tree(self.facts)
 
 
-def by_path(facts: RankFacts, self_times: Mapping[int, float]) -> dict[Path, float]:
-    """Self times of stacks (by row) summed over the user's functions, callees included."""
+def by_path(facts: RankFacts, self_times: Array) -> dict[Path, float]:
+    """Self times of stacks, shape (stacks,), summed over the user's functions, callees included."""
     paths = _paths(call_tree(facts))
     by_prefix: dict[Path, float] = {}
-    for stack, amount in self_times.items():
+    for stack in np.flatnonzero(self_times).tolist():
+        amount = float(self_times[stack])
         for length in range(1, len(paths[stack]) + 1):
             by_prefix[paths[stack][:length]] = by_prefix.get(paths[stack][:length], 0.0) + amount
     return by_prefix

@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.ledger import exposed_transfer
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.traffic.redundant import Needless
+from ddprof.analyzers.job.traffic.kinds import Needless
 from ddprof.analyzers.job.waiting.waits import members_of, ready_by_comm
 from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array

@@ -64,10 +64,8 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE
     least_ns = np.where(computes_more, AGREEING, 1.0) * LEAST_SHARE * step_ns
-    numbers = np.array([step.index for step in common[0]])
-    late_ns = np.maximum(
-        _excess_of_means(times_ns, least_ns, computes_more, numbers), _excess_of_medians(times_ns, computes_more)
-    )
+    by_means = _excess_of_means(times_ns, least_ns, computes_more, common[0])
+    late_ns = np.maximum(by_means, _excess_of_medians(times_ns, computes_more))
     # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it
     # waited for this rank anyway. One that computes more waits more often, and that is its own: there counts what it
     # waits beyond its peers, for as much.
@@ -89,8 +87,7 @@ def late_loading_shares(ranks: Sequence[RankFacts]) -> Array:
     waits_ns = np.array([[step.data_ns or 0 for step in steps] for steps in common], float)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     least_ns, every = np.full(len(ranks), LEAST_LOADING * step_ns), np.ones(len(ranks), bool)
-    numbers = np.array([step.index for step in common[0]])
-    return np.asarray(_excess_of_means(waits_ns, least_ns, every, numbers) / step_ns)
+    return np.asarray(_excess_of_means(waits_ns, least_ns, every, common[0]) / step_ns)
 
 
 def meets_elsewhere(facts: RankFacts) -> bool:
@@ -120,10 +117,10 @@ def _untimed(facts: RankFacts) -> tuple[int, int]:
     return int(is_untimed.sum()), int((is_untimed & outside).sum())
 
 
-def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array, numbers: Array) -> Array:
+def _excess_of_means(times_ns: Array, least_ns: Array, computes_more: Array, steps: Sequence[StepTimes]) -> Array:
     """Excess of each rank's mean over the typical rank's, ns; 0 below `least_ns` (ranks,), and where it may be chance.
-    What comes now and then is in the mean alone. `numbers`: of the steps."""
-    means = times_ns.mean(axis=1)
+    What comes now and then is in the mean alone. `steps`: of one rank, as numbered on all."""
+    means, numbers = times_ns.mean(axis=1), np.array([step.index for step in steps])
     usual = int(np.argsort(means, kind="stable")[(len(means) - 1) // 2])
     more = np.where(means - means[usual] >= least_ns, means - means[usual], 0.0)
     for rank in np.flatnonzero(more).tolist():

@@ -107,11 +107,9 @@ def own_line(ranks: Sequence[RankFacts]) -> tuple[str, int] | None:
     """
     seen: Counter[str] = Counter()
     for facts in ranks:
-        tree, samples = call_tree(facts), np.zeros(len(facts.script_stacks))
+        tree = call_tree(facts)
         fetched = tree.within(tree.matching(LOADER_FETCH))[np.maximum(tree.folded, 0)]  # the loop is on every stack
-        for stack, count in run_samples(facts, DATA).items():
-            samples[stack] = count if fetched[stack] and tree.folded[stack] >= 0 else 0.0
-        for line in lines_of(facts, samples):
+        for line in lines_of(facts, run_samples(facts, DATA) * (fetched & (tree.folded >= 0))):
             seen[line.words if line.file else ""] += int(line.time_ns)
     words, most = max(((words, n) for words, n in seen.items() if words), key=lambda pair: pair[1], default=("", 0))
     return (words, most) if most >= MIN_SAMPLES and most > MOST * seen.total() else None
@@ -124,12 +122,10 @@ def drawing_line(ranks: Sequence[RankFacts]) -> str | None:
     seen, total = Counter[str](), 0.0
     for facts in ranks:
         tree, samples = call_tree(facts), run_samples(facts, DATA)
-        total += sum(samples.values())
-        drawn = tree.within(tree.matching(_DRAWS))
-        for stack, count in samples.items():
-            if drawn[stack]:
-                user = int(tree.folded[stack])  # the loop, for a sampler of PyTorch
-                seen[tree.words(int(tree.frame[user if user >= 0 and drawn[user] else stack]))] += int(count)
+        total += samples.sum()
+        drawn, user = tree.within(tree.matching(_DRAWS)), tree.folded  # the loop, for a sampler of PyTorch
+        line = np.where((user >= 0) & drawn[np.maximum(user, 0)], user, np.arange(len(tree)))
+        seen += tree.by_words(line, samples * drawn)
     return seen.most_common(1)[0][0] if seen.total() >= MIN_SAMPLES and seen.total() > MOST * total else None
 
 

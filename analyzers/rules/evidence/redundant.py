@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,7 +16,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import caller_words, callers, noted_calls, noted_of_script
 from ddprof.analyzers.job.redundant.find import needless_us
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
+from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.whole_run.called import called_outside, calling_us
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
@@ -151,13 +150,9 @@ def line_of_pass(facts: RankFacts, phase: str) -> list[str]:
     if phase not in _PASSES.values():
         return []
     inside = tree.is_forward if phase == "forward" else tree.is_backward
-    seen: Counter[str] = Counter()
-    for stack, samples in run_samples(facts, phase).items():
-        caller = stack
-        while caller >= 0 and inside[caller]:
-            caller = int(tree.outer[caller])
-        if caller not in (stack, -1) and tree.folded[caller] >= 0:
-            seen[tree.words(int(tree.frame[tree.folded[caller]]))] += int(samples)
+    caller = tree.called_from(inside)
+    user = np.where(caller >= 0, tree.folded[caller], -1)
+    seen = tree.by_words(user, run_samples(facts, phase) * inside)
     return [words for words, samples in seen.most_common(1) if samples >= MIN_SAMPLES]
 
 

@@ -91,7 +91,7 @@ def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> 
     words = max(seen, key=lambda one: sum(seen[one]), default="")
     if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(np.array(seen[words]))):
         return None
-    samples, every = sum(seen[words]), [sum(run_samples(facts).values()) for facts in ranks]
+    samples, every = sum(seen[words]), [run_samples(facts).sum() for facts in ranks]
     shares = np.array(seen[words]) / np.maximum(1.0, every)
     cost, longer = typical(shares), 1.0 - measures.step_us / outside_us
     if cost < longer / 2 or cost * measures.step_us <= beyond_us:
@@ -124,7 +124,7 @@ def _with_line(
     words = max(seen, key=lambda one: sum(seen[one]), default="")
     if timed is None or not words or not all(map(has_frames, ranks)):
         return timed, seen, words
-    share = np.array(seen[words]) / [max(1.0, sum(run_samples(facts).values())) for facts in ranks]
+    share = np.array(seen[words]) / [max(1.0, run_samples(facts).sum()) for facts in ranks]
     own = np.minimum(timed.times, share).sum() / (timed.times.sum() or 1.0)
     return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
 
@@ -189,7 +189,7 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
     words = max(seen, key=lambda one: sum(seen[one]), default="")
     if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(seen[words])):
         return None
-    every = [sum(run_samples(facts).values()) for facts in ranks]
+    every = [run_samples(facts).sum() for facts in ranks]
     shares = np.array(seen[words]) / np.maximum(1.0, every)
     at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
     hooked = np.concatenate([_hooked_steps(facts) for facts in ranks])
@@ -249,11 +249,11 @@ def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
     """Mask of the script's own lines in passes of a phase, where samples there are far more than its operators take:
     a call in C (an operator, a socket) has no frame of its own. Shape (stacks,)."""
     is_line = tree.folded == np.arange(len(tree))
-    of_lines = sum(samples for stack, samples in run_samples(facts, phase).items() if is_line[stack])
+    of_lines = run_samples(facts, phase)[is_line].sum()
     passes = facts.phase_time(Phase.BACKWARD if phase == BACKWARD else Phase.FORWARD)
     operators = intervals.intersect(host_work(facts), passes)
     computing = intervals.overlap(operators, *facts.steps.bounds).sum() / intervals.length(facts.steps.bounds)
-    return np.asarray(is_line & (of_lines > OUTLASTING * computing * sum(run_samples(facts).values())))
+    return np.asarray(is_line & (of_lines > OUTLASTING * computing * run_samples(facts).sum()))
 
 
 def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, list[float]]:
@@ -268,12 +268,9 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         if of_libraries:
             is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
             is_own &= is_called | tree.in_hook | _outlasts_operators(facts, tree, phase)
-        seen = np.zeros(len(tree))
-        for stack, samples in run_samples(facts, phase).items():
-            caller = stack
-            while tree.in_phase[caller] and tree.outer[caller] >= 0 and not of_libraries:
-                caller = int(tree.outer[caller])
-            seen[caller] += samples * is_own[stack]
+        seen = run_samples(facts, phase) * is_own
+        if not of_libraries:
+            seen = np.bincount(tree.caller(tree.in_phase), weights=seen, minlength=len(tree))
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             words = written(line.file, line.line, line.function)
             by_words.setdefault(words, [0.0] * len(framed))[position] += line.time_ns

@@ -1,7 +1,8 @@
 """Uploads of a run while it goes on: its folder to a store, its figures to experiment trackers.
 
 Ranks only write files, on local disk. The launcher's process sends them, file by file, on a thread of its own, the rest
-when the job has ended: no step waits for a store. A process beside the job writes to trackers (ddprof/cli/follow.py).
+when the job has ended: no step waits for a store. A process beside the job (slices/trackers/follow.py) writes to
+trackers.
 """
 
 from __future__ import annotations

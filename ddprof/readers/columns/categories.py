@@ -20,7 +20,7 @@ _DROPPED = FLOWS - {"critical_path"}  # arrows, which say nothing that correlati
 
 
 # A shorter Python frame is part of the one around it. A host that is held for less than this is not held: waking from a
-# sleep takes as long (facts/stalls.py). With this, 1 to 14 % of the frames of real recordings are kept.
+# sleep takes as long (facts/stops.py). With this, 1 to 14 % of the frames of real recordings are kept.
 MIN_FRAME_NS = 100_000
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ddprof.causes import CAUSES
-from ddprof.findings import Finding, Fix
+from ddprof.findings import Finding, Fix, Remark
 from ddprof.report import data_notes, phrases
 from ddprof.report.bar import legend_words, shares, title_words
 from ddprof.report.html.markup import Markup, join, tag
@@ -94,9 +94,15 @@ def card(
     """A finding: cause, ranks, gain and fix. `number`: its position, by which a headline may cite it. `full` adds all
     fixes, patches and evidence; `tried`: rows on trials of its fixes; `links` end the card.
     """
-    severity = report.severity_of(finding)
+    title = (f" {number}. {finding.summary} ", tag("code", finding.id))
+    rows = finding_rows(report, finding, full, tried)
+    return _card(report.severity_of(finding), title, rows, finding.fixes if full else (), links)
+
+
+def finding_rows(report: Report, finding: Finding, full: bool, tried: Rows = ()) -> Rows:
+    """Facts on a finding for its card; `full` and `tried` as in `card`."""
     is_checked = finding.by_ledger_us is not None and (full or phrases.prices_differ(finding))
-    rows = [
+    return [
         ("Who", phrases.who_words(finding)),
         ("Gain", phrases.gain_words(report, finding)),
         *((("Cost", cost),) if (cost := phrases.cost_words(report, finding)) else ()),
@@ -106,8 +112,12 @@ def card(
         *tried,
         *(("Seen", phrases.evidence_words(evidence)) for evidence in finding.evidence if full),
     ]
-    title = (f" {number}. {finding.summary} ", tag("code", finding.id))
-    return _card(severity, title, rows, finding.fixes if full else (), links)
+
+
+def remark_rows(remark: Remark) -> Rows:
+    """Facts on a remark on the training for its card."""
+    seen = (("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence)
+    return [*seen, *(("Do", phrases.fix_words(fix)) for fix in remark.fixes)]
 
 
 def _card(
@@ -124,9 +134,8 @@ def training(report: Report) -> Markup:
     """Remarks that may spoil the training and cost no time; empty without any."""
     cards = []
     for remark in report.training.remarks:
-        rows = [("Seen", phrases.evidence_words(evidence)) for evidence in remark.evidence]
-        rows += [("Do", phrases.fix_words(fix)) for fix in remark.fixes]
-        cards.append(_card(remark.severity, (" ", phrases.remark_words(remark)), rows, remark.fixes))
+        title = (" ", phrases.remark_words(remark))
+        cards.append(_card(remark.severity, title, remark_rows(remark), remark.fixes))
     return tag("section", tag("h2", phrases.TRAINING_TITLE), *cards) if cards else Markup()
 
 

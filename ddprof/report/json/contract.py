@@ -6,47 +6,30 @@ The only place that knows the JSON names. Missing and NaN become null; times are
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
 from ddprof.causes import CAUSES
 from ddprof.errors import NoUsableInput
-from ddprof.findings import Evidence, Finding, Fix, Recoverable, Remark
+from ddprof.findings import Finding, Fix, Remark
 from ddprof.report import phrases
-from ddprof.report.json.schema import (
-    FindingDocument,
-    LedgerRow,
-    RemarkDocument,
-    ReportDocument,
-)
-from ddprof.report.model import (
-    FAILURE_SCHEMA,
-    SCHEMA,
-    Calibration,
-    ClockInfo,
-    Failure,
-    HealthItem,
-    HostClockInfo,
-    Ledger,
-    LeftOutStep,
-    Replay,
-    Report,
-    RunInfo,
-    Steps,
-    Training,
-    WhatIf,
-    step_causes,
-)
+from ddprof.report.model import FAILURE_SCHEMA, SCHEMA, Calibration, Failure, Ledger, Report, Steps, step_causes
 from ddprof.untrusted.regular_files import open_regular, read_bounded
 from ddprof.untrusted.secrets import masked_data
 
 REPORTS_SCHEMA = "ddprof.reports/1"
 _DIGITS, _US_DIGITS = 6, 3
-T = TypeVar("T")
+MAX_DEPTH = 16  # of values in a document: twice the deepest of ours, what which ranks called where a job hangs
+ROUNDED = 1.001  # causes sum to the wall to 0.1 %, says the contract
+_MAX_MAGNITUDE = 1e300  # sums of such numbers stay finite
+# Gains of a finding beside `recoverable_us`: the document's word for each, and the report's.
+_GAINS = {"untraced": "unprofiled", "by_ledger": "by_ledger", "alone": "alone"}
 
 
 def to_contract(report: Report) -> dict[str, Any]:
@@ -118,43 +101,94 @@ def from_contract(document: Mapping[str, Any]) -> Report:
     if document.get("schema") != SCHEMA:
         raise NoUsableInput(f"not a ddprof report: schema is {str(document.get('schema'))[:40]!r}, wanted {SCHEMA!r}")
     try:
-        return _report(msgspec.convert(document, ReportDocument, str_keys=True))
+        _check_values(document)
+        parts = {name: value for name, value in document.items() if name != "tables"}
+        report = msgspec.convert(_in_report(Report, parts), Report, str_keys=True)
+        _check_sums(report.ledger)
+        fared = {row["id"]: row["calibration"] for row in document.get("findings", ()) if row.get("calibration")}
+        of_ids = dict[str, Calibration]
+        return replace(report, calibration=msgspec.convert(_in_report(of_ids, fared), of_ids))
     except (msgspec.ValidationError, ValueError) as error:
         raise NoUsableInput(f"damaged ddprof report: {error}") from error
 
 
-def _report(document: ReportDocument) -> Report:
-    steps, ledger, failure = document.steps, document.ledger, None
-    if (saved := document.failure) is not None:  # without its details, which the document alone has
-        stated = {"kind": saved.kind, "sentence": saved.sentence, "ranks": [*saved.ranks], "waiting": [*saved.waiting]}
-        empty: dict[str, Any] = {"line": None, "stuck": [], "per_rank": [], "notes": []}
-        failure = Failure({"schema": FAILURE_SCHEMA, **stated, **empty})
-    return Report(
-        run=_same(RunInfo, document.run),
-        health=tuple(_same(HealthItem, item) for item in document.health),
-        clock=ClockInfo(
-            {host: _same(HostClockInfo, c) for host, c in document.clock.hosts.items()}, document.clock.method
-        ),
-        steps=_same(Steps, steps, left_out=tuple(_same(LeftOutStep, step) for step in steps.left_out)),
-        ledger=Ledger(
-            per_rank={rank: _ledger_from_json(row) for rank, row in ledger.per_rank.items()},
-            job=_ledger_from_json(ledger.job),
-            per_step={cause: tuple(map(_number, values)) for cause, values in ledger.per_step.items()},
-        ),
-        efficiency=document.efficiency,
-        findings=tuple(_finding(item) for item in document.findings),
-        what_if=tuple(_same(WhatIf, w) for w in document.what_if),
-        replay=_same(Replay, document.replay),
-        verdict=document.verdict,
-        abstentions=document.abstentions,
-        checked=document.checked,
-        training=_same(
-            Training, document.training, remarks=tuple(_shown_again(Remark, r) for r in document.training.remarks)
-        ),
-        applied=document.applied,
-        failure=failure,
-        calibration={f.id: Calibration(c.inside, c.predictions) for f in document.findings if (c := f.calibration)},
-    )
+# Keys of the document that have another name in the report.
+_NAMES: dict[Any, dict[str, str]] = {
+    Steps: {"untraced_us": "unprofiled_us"},
+    Finding: {f"recoverable_{key}_us": f"{name}_us" for key, name in _GAINS.items()},
+    Calibration: {"predictions": "total"},
+}
+
+
+_hints = cache(get_type_hints)
+
+
+def _in_report(kind: Any, value: Any) -> Any:
+    """A value of a document as the report's type has it, for msgspec to check: with the report's names and shapes, and
+    NaN where a number of the report is never missing.
+    """
+    if value is None:
+        return math.nan if kind is float else None
+    if isinstance(kind, UnionType):
+        kind = get_args(kind)[0]
+    is_row = is_dataclass(kind) and isinstance(value, dict)
+    if is_row:
+        names, hints = _NAMES.get(kind, {}), _hints(kind)
+        row = {names.get(key, key): item for key, item in _SHAPES.get(kind, dict)(value).items()}
+        return {name: _in_report(hints[name], item) for name, item in row.items() if name in hints}
+    inside = get_args(kind)
+    if isinstance(value, dict) and inside:
+        return {key: _in_report(inside[-1], item) for key, item in value.items()}
+    return [_in_report(inside[0], item) for item in value] if isinstance(value, list) and inside else value
+
+
+class _SavedFailure(msgspec.Struct):
+    """`failure`, without the details of its ranks, which the document alone has."""
+
+    kind: str
+    sentence: str
+    ranks: list[int] = []
+    waiting: list[int] = []
+
+
+def _failure(row: dict[str, Any]) -> dict[str, Any]:
+    details: dict[str, Any] = {"line": None, "stuck": [], "per_rank": [], "notes": []}
+    saved = msgspec.structs.asdict(msgspec.convert(row, _SavedFailure))
+    return {"document": {"schema": FAILURE_SCHEMA, **saved, **details}}
+
+
+def _fix(row: dict[str, Any]) -> dict[str, Any]:
+    applies = row.get("applies")
+    return {**row, "applies": list(applies.items())} if isinstance(applies, dict) else row
+
+
+_SHAPES: dict[Any, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    Finding: lambda row: {**row, "summary": row.get("id")} if row.get("summary") is None else row,
+    Fix: _fix,
+    Failure: _failure,
+}
+
+
+def _check_sums(ledger: Ledger) -> None:
+    """Raise ValueError where the causes of a row do not sum to its wall time."""
+    for row in (ledger.job, *ledger.per_rank.values()):
+        if "wall_us" not in row:
+            raise ValueError("a row of the ledger without wall_us")
+        known = {name: us for name, us in row.items() if math.isfinite(us)}
+        wall_us = known.pop("wall_us", 0.0)
+        if min(known.values(), default=0.0) < 0 or sum(known.values()) > ROUNDED * wall_us + 1:
+            raise ValueError("a row of the ledger whose causes do not sum to wall_us")
+
+
+def _check_values(value: Any, depth: int = MAX_DEPTH) -> None:
+    """Raise ValueError where a number is beyond all measure, or values are nested deeper than any of ours."""
+    if isinstance(value, dict | list | tuple):
+        if not depth:
+            raise ValueError(f"values nested more than {MAX_DEPTH} deep")
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_values(item, depth - 1)
+    elif isinstance(value, int | float) and not abs(value) <= _MAX_MAGNITUDE:
+        raise ValueError("a number beyond all measure")
 
 
 def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
@@ -166,9 +200,7 @@ def _finding_to_json(report: Report, finding: Finding) -> dict[str, Any]:
         "ranks": finding.ranks,
         "lost_us": finding.lost_us,
         "recoverable_us": finding.recoverable_us,
-        "recoverable_untraced_us": finding.unprofiled_us,
-        "recoverable_by_ledger_us": finding.by_ledger_us,
-        "recoverable_alone_us": finding.alone_us,
+        **{f"recoverable_{key}_us": getattr(finding, f"{name}_us") for key, name in _GAINS.items()},
         "waited_us": finding.waited_us,
         "predicted_step_us": report.predicted_step_us(finding),
         "confidence": finding.confidence,
@@ -188,44 +220,9 @@ def _shown(of: Finding | Remark) -> dict[str, Any]:
     return {"evidence": _plain(of.evidence), "fixes": fixes}
 
 
-def _finding(item: FindingDocument) -> Finding:
-    names = ("recoverable_us", "unprofiled_us", "by_ledger_us", "alone_us")
-    gains = {name: (gain := getattr(item, name)) and _same(Recoverable, gain) for name in names}
-    return _shown_again(Finding, item, summary=item.id if item.summary is None else item.summary, **gains)
-
-
-def _shown_again(kind: type[T], item: FindingDocument | RemarkDocument, **changed: Any) -> T:
-    """A finding or remark with its evidence and fixes."""
-    evidence = tuple(_same(Evidence, evidence) for evidence in item.evidence)
-    fixes = tuple(_same(Fix, fix, applies=tuple(fix.applies.items())) for fix in item.fixes)
-    return _same(kind, item, evidence=evidence, fixes=fixes, **changed)
-
-
-def _same(kind: type[T], item: msgspec.Struct, **changed: Any) -> T:
-    """The part of a report with the fields of a document's, but for those that are `changed`; NaN where a number of the
-    report is never missing.
-    """
-    types = {field.name: field.type for field in fields(kind)}  # type: ignore[arg-type]
-    given = {name: getattr(item, name) for name in item.__struct_fields__ if name in types} | changed
-    for name, value in given.items():
-        if types[name] == "float":
-            given[name] = _number(value)
-        elif types[name] == "tuple[float, ...]":
-            given[name] = tuple(map(_number, value))
-    return kind(**given)
-
-
 def _ledger_row(row: Mapping[str, float]) -> dict[str, float | None]:
     """Every cause of the contract, 0 where the row has none of it."""
     return {name: _finite(row.get(name, 0.0), _US_DIGITS) for name in ("wall_us", *CAUSES)}
-
-
-def _ledger_from_json(row: LedgerRow) -> dict[str, float]:
-    return {name: _number(value) for name, value in row.items()}
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
 
 
 def _finite(value: float, digits: int) -> float | None:

@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
+from ddprof.sidecar import Count
+
 UNKNOWN_OP = "collective"  # of a call whose name is not recorded
 
 
-@dataclass(frozen=True)
-class StackFrame:
-    """One frame of a Python stack; `source` is the text of the line, "" where it could not be read."""
+class StackFrame(Struct, frozen=True):
+    """One frame of a Python stack, as the files of capture have it; `source` is the text of the line, "" where it could
+    not be read.
+    """
 
-    file: str
-    line: int
+    file: str = "?"
+    line: Count = 0
     function: str = ""
     source: str = ""
 

@@ -6,8 +6,9 @@ Missing is null in the document, times are unix nanoseconds.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import structs
 
 from ddprof.report.model import FAILURE_SCHEMA
 from ddprof.slices.hangs.judging.words import line_words
@@ -138,4 +139,4 @@ def _call(call: Call) -> dict[str, Any]:
 
 
 def _line(frame: StackFrame | None) -> dict[str, Any] | None:
-    return None if frame is None else {**asdict(frame), "source": frame.source or None}
+    return None if frame is None else {**structs.asdict(frame), "source": frame.source or None}

@@ -11,8 +11,6 @@ from typing import NoReturn
 from ddprof.errors import NoUsableInput
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.source import Source
-from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, broken, of_loops, plain, wanted
-from ddprof.slices.training_logs.reading.loops import LoopLines
 
 _MARKS = re.compile(
     r"comm op: [^|\r\n]{1,200}? \| time \(ms\): [\d.]{1,20} \| msg size: "
@@ -72,6 +70,10 @@ def _recognise(sample: Sample) -> bool:
 
 
 def _is_of_training(text: bytes) -> bool:
+    # Their patterns take as long to compile as all else that an analysis of traces imports.
+    from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, broken, of_loops, plain, wanted
+    from ddprof.slices.training_logs.reading.loops import LoopLines
+
     text = broken(text)
     if any(_MARKS.search(plain(line).text) for line in wanted(text, words=OF_FRAMEWORKS)):
         return True

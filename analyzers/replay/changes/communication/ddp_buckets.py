@@ -14,12 +14,12 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.execution.operations import StepMarks
+from ddprof.analyzers.execution.protocol import StepMarks
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import TransferCurve, transfer_curve
-from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.kinds import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import Traffic, with_known_transfer
 from ddprof.analyzers.job.waiting.waits import members_of
 from ddprof.analyzers.replay.model import Graph, RankGraph

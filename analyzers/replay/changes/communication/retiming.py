@@ -12,7 +12,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.script.calls import is_meeting
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import TransferCurve, fit_cost
-from ddprof.analyzers.job.traffic.gradients import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.kinds import GRADIENT_ROLES
 from ddprof.analyzers.job.waiting.waits import members_of
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import (
     Reduction,

@@ -24,7 +24,7 @@ from ddprof.readers.side_files.manifests import RunEnd, run_end
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
-from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, frames_of, groups_of
+from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, groups_of
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
@@ -266,7 +266,7 @@ def _as_they_hung(ranks: list[RankEvidence], answered: set[int], told: bool) -> 
 
 def _told_last(of: _Gathered, asked: Left) -> tuple[StackFrame, ...]:
     """The training thread's latest stack: from the rank itself, or from a file of stacks."""
-    answered = frames_of(asked.frames)
+    answered = asked.frames
     return answered if answered and (asked.at_ns or 0) > of.frames_ns else of.frames or answered
 
 

@@ -29,16 +29,7 @@ _DTYPES = {
 _HOW = {"exit": "finished", "signal": "stopped", "watchdog": "stopped", "killed": "killed", "running": "running"}
 
 
-class LeftFrame(Struct, frozen=True):
-    """One frame of a stack; innermost first in lists."""
-
-    file: str = "?"
-    line: Count = 0
-    function: str = ""
-    source: str = ""
-
-
-Frames = Annotated[tuple[LeftFrame, ...], Meta(max_length=1024)]
+Frames = Annotated[tuple[StackFrame, ...], Meta(max_length=1024)]  # innermost first
 
 
 class LeftError(Struct, frozen=True):
@@ -72,7 +63,7 @@ class LeftCall(Struct, frozen=True):
     entered_ns: Count | None = None
     left_ns: Count | None = None
     done: bool = False
-    line: LeftFrame | None = None
+    line: StackFrame | None = None
 
 
 class LeftGroup(Struct, frozen=True):
@@ -100,11 +91,6 @@ class Left(Struct, frozen=True):
     flight_recorder: CallDump | None = None
 
 
-def frames_of(frames: tuple[LeftFrame, ...]) -> tuple[StackFrame, ...]:
-    """Frames as evidence."""
-    return tuple(StackFrame(f.file, f.line, f.function, f.source) for f in frames)
-
-
 def groups_of(left: Left) -> dict[str, Group]:
     """The groups by name."""
     return {
@@ -125,7 +111,7 @@ def calls_of(left: Left) -> tuple[Call, ...]:
             input_dtypes=(call.dtype,) if call.dtype else (),
             entered_ns=call.entered_ns,
             left_ns=call.left_ns,
-            frames=frames_of((call.line,)) if call.line else (),
+            frames=(call.line,) if call.line else (),
         )
         for call in left.calls
     )
@@ -154,5 +140,5 @@ def ending_of(left: Left) -> Ending:
     end = left.end or LeftEnd()
     if end.error is not None:
         error = end.error
-        return Ending("error", end.at_ns, error.type, error.message, frames_of(error.frames))
-    return Ending(_HOW.get(left.state, "unknown"), end.at_ns, frames=frames_of(end.frames))
+        return Ending("error", end.at_ns, error.type, error.message, error.frames)
+    return Ending(_HOW.get(left.state, "unknown"), end.at_ns, frames=end.frames)

@@ -10,7 +10,7 @@ from repeated_calls import ELEMENTS, GRADIENTS, STEPS, Loop
 from ddprof.analyzers.diagnose import CONDITIONS
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.redundant.find import find_needless, needless_us
-from ddprof.analyzers.job.traffic.redundant import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
+from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
 from ddprof.findings import Alters
 from ddprof.sidecar import ModelParameters, Sidecar
 from ddprof.sidecar.calls import WrappedModel

@@ -19,7 +19,7 @@ from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.host_costs import UNIT_HOOKS
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.traffic.redundant import METRICS
+from ddprof.analyzers.job.traffic.kinds import METRICS
 from ddprof.analyzers.job.traffic.units import UnitLatency
 from ddprof.analyzers.rules.evidence import spans
 from ddprof.analyzers.rules.evidence.loader_fixes import taken_cores, taking

@@ -1,4 +1,4 @@
-"""Avoidable communication as later stages see it: its calls, and the host time of these."""
+"""Kinds of traffic: that of gradients, and what could go, with its calls and the host time of these."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
+
+# Groups of unknown role are taken to be data parallel: most are, and DDP's own group has no telling name.
+GRADIENT_ROLES = ("dp", "replicate", "world", "")
+DEFAULT_BUCKET_MIB = 25.0  # bucket_cap_mb of torch.nn.parallel.DistributedDataParallel
+DEFAULT_FIRST_BUCKET_MIB = 1.0  # its first bucket, where the cap is left at its default
 
 ACCUMULATION = "accumulation"  # gradients reduced after micro-batches that no optimizer step follows
 BUFFERS = "buffers"  # buffers of the model sent from rank 0 before each forward pass

@@ -127,7 +127,7 @@ def _read(source: Source) -> TrainingLog:
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     joined, run = of.transports.transports(), whole.run() or _of_epochs(loop, timed)
     failed = f"its status: {whole.status}" if whole.status not in ("", "success") else ""
-    if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings or run):
+    if not (writers or timers.readings or ending.error or joined.channels or joined.warnings or run):
         raise NoUsableInput(
             f"{source.label}: a training log without a complete iteration, timer or call: print the time of "
             "each step, or `ddprof run` the job"

@@ -168,7 +168,7 @@ EPOCHS = "epochs of a training loop"
 _LEARNS = re.compile(r"loss|train|\bacc(?:uracy)?\b|\bval[_ ]")  # others count epochs, too
 _ONCE = 1.5  # lines with a time, to an epoch: more are of its iterations, or of several ranks
 _MOST_OF_USUAL = 20  # no epoch takes as long as so many others: the job was stopped in between
-_OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED, TimeKind.ALL)
+_OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED, TimeKind.ALL, TimeKind.EPOCH)
 _HEADING = re.compile(r"\W*epoch\W{0,3}\d{1,7}(?: ?/ ?\d{1,7})?\W*")  # what stands below it is of that epoch
 
 

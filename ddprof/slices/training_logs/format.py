@@ -53,6 +53,7 @@ _FAILED, _OF_TRAINING = (
         b" CANCELLED AT ",
         b".py: error: ",
         b"\nExited with exit code ",
+        b"` is detected by the operating system",
     ),
     (
         *(

@@ -224,12 +224,13 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
 
 
 def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSummary) -> Iterator[LogFinding]:
-    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in lapses]
+    lapsed_ms = sum(lapse_ms for _, lapse_ms, _ in lapses)  # none where all lines were written at once
+    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in lapses if lapsed_ms]
     usual = median(ms for _, ms in beside) if beside else 0.0
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
-    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in lapses) if pauses else 0.0
-    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in lapses) if beside else 0.0
+    share = sum(ms - usual for _, ms in pauses) / lapsed_ms if pauses else 0.0
+    unprinted = usual * len(beside) / lapsed_ms if beside else 0.0
     if unprinted > CRITICAL_SHARE:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"

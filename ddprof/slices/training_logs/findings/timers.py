@@ -20,6 +20,7 @@ from statistics import fmean, median
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DATA, DECILES_FROM, IterationSummary, TimerReading, TimerRow
+from ddprof.slices.training_logs.reading.timers import MICROSTEP
 from ddprof.units import format_share, format_us
 
 _BATCHES = ("batch-generator", "batch_input")
@@ -54,6 +55,8 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     given = {
         name: of for name, of in given.items() if DECILES_FROM * len(of) >= often
     }  # others: of the start, of saves
+    if any(name.endswith(MICROSTEP) for name in given):  # beside which those of whole steps stand less often
+        given = {name: of for name, of in given.items() if 2 * len(of) >= often}
     typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
     fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms

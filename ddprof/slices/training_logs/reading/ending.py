@@ -31,11 +31,11 @@ _CANCELLED = re.compile(
 # Of which the cancelled step is only what follows; and the check of nccl-tests, after which it exits so.
 _EXITED = re.compile(r"srun: error: (?P<host>\S{1,100}): (?P<tasks>tasks? [\d,-]{1,200}): (?P<how>[A-Z][\w ()]{1,80})")
 _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
-# What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
+# What Lightning, torchrun and Paddle say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
     r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
-    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
+    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)|^FatalError: `[\w ]{1,40}` is detected by the operating system"
 )
 # "[missing ranks: 1]", "[ready ranks: 5, 1, 4]", and since Horovod 0.19 "Missing ranks:" above a line for each rank
 _STALLED = re.compile(

@@ -23,7 +23,7 @@ TRACEBACK = "Traceback (most recent call last)"
 OF_ERRORS = ("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ")
 OF_STOPS = (
     *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
-    " got signal: ",
+    *(" got signal: ", "detected by the operating system"),
 )
 OF_STALLS = ("issing ranks:", "[ready ranks:")
 OF_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")

@@ -68,7 +68,7 @@ WORDS = (
 )
 _EACH_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3}
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
-_MICROSTEP = "_microstep"
+MICROSTEP = "_microstep"
 _DEEPSPEED = re.compile(
     r"(?:forward|backward|fwd|bwd|step|optimizer|pipe)_[a-z_]+|fwd|bwd|forward|backward|step|batch_input"
 )
@@ -205,5 +205,5 @@ def _writer(name: str) -> str:
 def without_microsteps(readings: list[TimerReading]) -> list[TimerReading]:
     """Readings without micro-step timers that exist for the whole step too."""
     names = {reading.name for reading in readings}
-    parts = {name for name in names if name.endswith(_MICROSTEP) and name.removesuffix(_MICROSTEP) in names}
+    parts = {name for name in names if name.endswith(MICROSTEP) and name.removesuffix(MICROSTEP) in names}
     return [reading for reading in readings if reading.name not in parts]

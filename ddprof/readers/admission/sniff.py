@@ -70,6 +70,10 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "the state of a Hugging Face Trainer, which holds no time of a step: the log that the Trainer prints does",
     ),
     (
+        re.compile(rb'\A\s*\[\s*\{"id":\d+,"(?:timestamps|model_name)":'),
+        "a trace of requests of Triton Inference Server, which tells of no device: `nsys profile` of the server does",
+    ),
+    (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"|\A"(?:Kind|Domain)","\w+","\w+_Id"'),
         "JSON or CSV of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "
         "torch.profiler and `ddprof run` write what it reads",

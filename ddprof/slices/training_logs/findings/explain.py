@@ -10,7 +10,7 @@ from ddprof.readers.source import Source
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.findings import communication, machine, pace, ranks, timers
 from ddprof.slices.training_logs.findings.pace import EPOCH, RUNS, summarise, unit_of
-from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
+from ddprof.slices.training_logs.model import DATA, CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
 from ddprof.slices.training_logs.reading.read import read_training_log
 from ddprof.units import format_share, format_us
 
@@ -37,10 +37,12 @@ def explain_tables(log: TrainingLog) -> LogReport:
     summary = summarise(log)
     if summary is not None and not machine.is_possible(log.devices):
         summary = replace(summary, tflops=None)
-    steps = None if unit_of(log) == EPOCH else summary  # timers are of steps
+    unit = unit_of(log)
+    of_epochs = unit == EPOCH and all(reading.name == DATA for reading in log.timers)  # other timers are of steps
+    steps = summary if unit != EPOCH or of_epochs else None
     rows = timers.rows_of(log.timers, steps)
     of_iterations = timers.is_of_iterations(rows, steps)
-    whole = "an iteration" if of_iterations or not rows else "what the timers hold"
+    whole = f"an {EPOCH if of_epochs else 'iteration'}" if of_iterations or not rows else "what the timers hold"
     outermost_ms = sum(row.longest_ms for row in rows if row.depth == 0) or None
     whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else outermost_ms
     calls = communication.rows_of(log.calls, log.sizes)

@@ -23,6 +23,7 @@ _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
 ALIKE, FEWEST_ALIKE = 0.8, 4
 _FEWEST_IN_THIRD = 3
+RHYTHMIC_SHARE = 0.01  # of the time: 36 s of each hour, as collections of garbage have cost (marin#9205)
 # Robust standard deviations beyond the median: 1.4826 times the median deviation is one of a normal distribution, and
 # beyond five lies one of three million.
 OUTLIER = 5 * 1.4826
@@ -235,10 +236,12 @@ def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSumma
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"
         yield LogFinding("pauses", "warning", text, unprinted, (), (why,))  # two readings, of which one may be wrong
-    if share < WARNING_SHARE:
+    if not pauses or share < RHYTHMIC_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(lapses)))
     period = period_of([number for number, ms in pauses if 2 * ms > longest], every)
+    if share < WARNING_SHARE and not period:
+        return
     often = f", the long ones every {period} or so" if period else ""
     verb = "costs" if len(pauses) == 1 else "cost"
     text = (

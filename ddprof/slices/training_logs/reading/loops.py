@@ -111,6 +111,7 @@ class LoopLines:
         rank = one_rank(text[slice(*shape.rank)]) if shape.rank != NOWHERE else None
         if not counters:
             self.epochs.take(shape.bare, epoch, clock, times)
+            self.epochs.note_wait(sum(waits.values()))
         of_steps = {key: time for key, time in times.items() if key[0] is not TimeKind.EPOCH}
         line_read = LoopLine(counters, epoch, self.epochs.noted, rank, clock, of_steps, waits)
         return self._note(who, line_read, shape.trains)

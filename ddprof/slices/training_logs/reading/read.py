@@ -122,7 +122,7 @@ def _read(source: Source) -> TrainingLog:
     writer, timed = _best(records, of_loop, whole.records, bars, loop)
     are_means = timed.are_means or (writer == WRITER and loop.are_means)
     if writer != WRITER:
-        waits, waits_of_ranks = [], []
+        waits, waits_of_ranks = loop.epochs.waits() if writer == EPOCHS else [], []
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     joined, run = of.transports.transports(), whole.run() or _of_epochs(loop, timed)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from json import JSONDecoder
 
 from msgspec import Struct
 
@@ -14,6 +15,8 @@ from ddprof.readers.source import Source
 
 _EVENT = re.compile(rb'"ph"\s*:')
 _EVENT_LIST = re.compile(rb'"traceEvents"\s*:')
+_JSON = re.compile(rb'\{\s*(?:["}]|$)|(?:\[\s*)+(?:[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
+_MOST_SETTINGS_BYTES = 1 << 16  # arguments of frameworks have some 20 KB
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,21 @@ class Sample:
     def is_object(self) -> bool:
         """True for JSON whose root (or first line) is an object."""
         return self.text.startswith(b"{")
+
+    @cached_property
+    def is_json(self) -> bool:
+        """True for text that begins as JSON does, and on which no other text follows: a log may begin with its
+        settings, and mpirun marks lines with "[1,0]<stderr>".
+        """
+        if _JSON.match(self.text) is None or self.has_events:
+            return self.has_events
+        text = self.text[:_MOST_SETTINGS_BYTES].decode("utf-8", "replace")
+        try:
+            _, end = JSONDecoder().raw_decode(text)
+        except (ValueError, RecursionError):  # it goes on beyond that, or is damaged
+            return True
+        rest = text[end:].lstrip().encode()
+        return not rest or rest[:1] == b"," or _JSON.match(rest) is not None
 
     @cached_property
     def has_events(self) -> bool:

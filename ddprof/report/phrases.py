@@ -308,7 +308,8 @@ def evidence_words(evidence: Evidence) -> str:
         where.append(f"rank {evidence.rank}")
     if evidence.start_us is not None:
         start, end = format_us(evidence.start_us), format_us(evidence.end_us or evidence.start_us)
-        where.append(f"at {start}" + (f" to {end}" if end != start else ""))
+        since = f"at {start}" + (f" to {end}" if end != start else "")
+        where.append(since if evidence.start_us >= 0 else f"begun before the recording, until {end}")
     if evidence.event and format_name(evidence.event).rstrip("…") not in evidence.text:
         where.append(format_name(evidence.event))
     return clean(f"{evidence.text} [{', '.join(where)}]" if where else evidence.text)

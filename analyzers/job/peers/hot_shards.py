@@ -65,14 +65,16 @@ def _hot(
     pace = max(1.0, float(ratio[order][np.searchsorted(reach, AT_PACE * reach[-1])]))
     more = some & (ratio > pace * (1 + LEAST_EXCESS))
     excess = np.where(more, times - pace * usual, 0.0)
-    # A device that lacks power runs some operators longer wherever they are: those are no shard.
+    # A device that lacks power runs some operators longer wherever they are: those are no shard, if it is sent as much.
+    received = _received(ranks, position)
+    is_sent_more = received is not None and received > 1 + LEAST_EXCESS
     operators = np.array([operator for _, operator in keys])
     lookups = np.array([bool(LOOKUP.search(operator)) for operator in operators])
     for operator in np.unique(operators[more & ~lookups]):
         of_operator = operators == operator
         if usual[of_operator & more].sum() >= CONCENTRATED * usual[of_operator].sum() and of_operator.sum() > 1:
             alike = ratio[of_operator].min() > pace * (1 + LEAST_EXCESS)
-            excess[of_operator] = 0.0 if alike else excess[of_operator]
+            excess[of_operator] = 0.0 if alike and not is_sent_more else excess[of_operator]
     total = float(excess.sum())
     if total <= 0 or total < MOST * float(np.maximum(times - usual, 0).sum()):
         return None
@@ -85,7 +87,7 @@ def _hot(
         excess_us=total / 1e3,
         ratio=float(times[counted].sum() / usual[counted].sum()),
         operator=most,
-        received=_received(ranks, position),
+        received=received,
     )
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.names import POINT_TO_POINT, ROOTED
+from ddprof.analyzers.facts.names import OP_CODE, POINT_TO_POINT, ROOTED
 from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.clock import align
@@ -40,7 +40,7 @@ class _Rows(Struct, frozen=True):
 
     position: int
     row: Array  # of the rank's comms
-    kind: Array  # same operation and bytes
+    kind: Array  # same operation and bytes, but for an all-to-all, in which each member sends its own
     end_ns: Array
     step: Array  # number of the step that launched it; NULL outside and where steps have no numbers
 
@@ -80,7 +80,8 @@ def _groups(ranks: Sequence[RankFacts], group_ids: Sequence[Array]) -> list[list
             rows = rows[np.argsort(issued[rows], kind="stable")]
             if np.isin(comms["op"][rows], unordered).any():
                 rooted.add(group)
-            kind = comms["op"][rows].astype(np.int64) * (1 << 48) + np.maximum(comms["size_bytes"][rows], -1)
+            size = np.where(comms["op"][rows] == OP_CODE["all_to_all"], -1, comms["size_bytes"][rows])
+            kind = comms["op"][rows].astype(np.int64) * (1 << 48) + np.maximum(size, -1)
             if len(rows):
                 groups[group].append(_Rows(position, rows, kind, comms["end_ns"][rows], number[rows]))
     return [members for group, members in groups.items() if group not in rooted]

@@ -24,7 +24,6 @@ _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
 _OTHER_JSON = "JSON, but not a trace"
-_JSON = re.compile(rb'\{\s*(?:["}]|$)|(?:\[\s*)+(?:[{"\]]|-?\d[\d.eE+-]*\s*[,\]]|true|false|null|$)')
 OTHER_TEXT = "not a trace (neither JSON nor SQLite), nor a log with times of training steps"
 NO_TIMES = "a log of a training without the times of three steps: print one in each line, or `ddprof run` the job"
 _OBJECT = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"')  # one in each line
@@ -71,6 +70,10 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "the state of a Hugging Face Trainer, which holds no time of a step: the log that the Trainer prints does",
     ),
     (
+        re.compile(rb'\A\s*\[\s*\{"id":\d+,"(?:timestamps|model_name)":'),
+        "a trace of requests of Triton Inference Server, which tells of no device: `nsys profile` of the server does",
+    ),
+    (
         re.compile(rb'\A\s*\{\s*"rocprofiler-sdk-tool"|\A"(?:Kind|Domain)","\w+","\w+_Id"'),
         "JSON or CSV of rocprofv3 (rocprofiler-sdk), which ddprof does not read: `rocprofv3 --output-format rocpd`, "
         "torch.profiler and `ddprof run` write what it reads",
@@ -110,7 +113,8 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     ),
     (
         re.compile(
-            rb"^Processing \[.{1,300}\] with \[.{1,300}/reports/\w+\.py|\A(?:Start \(ns\),Duration|Time \(%\),Total)",
+            rb"^(?:Processing|Exporting) \[.{1,300}/reports/\w+\.py|\A(?:Start \(ns\),Duration|Time \(%\),Total)"
+            rb"|Time ?\(%\)[ |]{1,9}Total Time \(ns\)",
             re.M,
         ),
         "a table of `nsys stats`: `nsys export --type sqlite FILE` makes of the report beside it what ddprof reads",
@@ -184,7 +188,7 @@ def _otherwise(sample: Sample) -> str:
             return what
     if _HTML.match(sample.head):
         return "an HTML page, not a trace"
-    if _JSON.match(sample.text):
+    if sample.is_json:
         first = _OBJECT.match(sample.text)
         return NO_TIMES if first is not None and _LOSS.search(first[1]) else _OTHER_JSON
     return next((what for pattern, what in _TEXTS if pattern.search(sample.text)), OTHER_TEXT)

@@ -12,7 +12,7 @@ from ddprof.slices.memory.snapshot import CodeFrame
 
 PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS = "parameters", "gradients", "optimizer", "activations"
 OPTIMIZER_STATE, OPTIMIZER_TEMPORARY = "optimizer_state", "optimizer_temporary"
-COMMUNICATION, INPUTS, TEMPORARY = "communication", "inputs", "temporary"
+COMMUNICATION, INPUTS, TEMPORARY, CACHE = "communication", "inputs", "temporary", "cache"
 BEFORE, NO_STACK, OTHER = "before", "no_stack", "other"
 UNKNOWN = (BEFORE, NO_STACK, OTHER)  # what nothing tells
 
@@ -24,6 +24,7 @@ WORDS: dict[str, tuple[str, str]] = {
     OPTIMIZER_STATE: ("optimizer state", "allocated in an optimizer's step and held after it"),
     OPTIMIZER_TEMPORARY: ("optimizer, temporary", "allocated in an optimizer's step and freed within it"),
     COMMUNICATION: ("communication", "buffers of torch.distributed: buckets, gathered shards"),
+    CACHE: ("KV cache", "allocated where keys and values of earlier tokens are kept"),
     INPUTS: ("inputs", "as the file states"),
     TEMPORARY: ("temporary", "as the file states"),
     BEFORE: ("before the recording", "allocated before the first event, without a stack"),
@@ -39,6 +40,7 @@ SMALLER = {
     OPTIMIZER_STATE: "ZeRO stage 1 (ZeroRedundancyOptimizer) divides it among the ranks, an 8-bit optimizer has less",
     ACTIVATIONS: "a smaller micro-batch, activation checkpointing in training, and attention that stores no scores "
     "(scaled_dot_product_attention) hold less",
+    CACHE: "fewer sequences at once, shorter ones, or keys and values in 8 bits hold less",
 }
 # Likewise where nothing shows that the job trains: inference keeps no activations for a backward pass.
 SMALLER_UNTRAINED = SMALLER | {
@@ -59,6 +61,10 @@ _ENGINE = re.compile(r"torch::autograd::(?:\w+::)*(?:Engine|PythonEngine|Accumul
 _NODE = re.compile(r"torch::autograd::(?:generated::)?(?P<node>\w+Backward\d*|AccumulateGrad)\b")
 _CONSTRUCTION = frozenset({"__init__", "to", "_apply", "cuda", "half", "bfloat16", "load_state_dict", "to_empty"})
 _FORWARD = frozenset({"forward", "_call_impl", "_wrapped_call_impl"})
+# transformers' cache_utils.py; init_cache of FlexGen, _allocate_kv_cache of vLLM, setup_caches of gpt-fast
+_CACHES = re.compile(
+    r"(?:^|/)(?:cache_utils|kv_?cache\w*|cache_engine)\.py$|(?:^|\s)\w*(?:kv_?cache|init_cache|setup_caches)\w*$"
+)
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|(?:^|/)torch/(?:nn|optim|autograd|cuda|utils|_\w+)/|^<")
 
 
@@ -84,6 +90,8 @@ def _of_frame(frame: CodeFrame) -> str:
         return GRADIENTS
     if "/torch/nn/parallel/distributed.py" in file and function == "_ddp_init_helper":
         return COMMUNICATION
+    if _CACHES.search(f"{file} {function}") or _CACHES.search(file):
+        return CACHE
     if function in _FORWARD or "/torch/nn/functional.py" in file:
         return ACTIVATIONS
     if "/torch/distributed/" in file:

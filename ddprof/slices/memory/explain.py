@@ -26,7 +26,7 @@ MOST_FAILURES = 20  # a job that catches them may fail a thousand times
 # The pages of an expandable segment of large blocks, kLargeBuffer of c10/core/AllocatorConfig.h: what lies free within
 # one such page stays lost with them too.
 PAGE_BYTES = 20 << 20
-_SETTING = "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"
+_SETTING = "expandable_segments:True in PYTORCH_{}_ALLOC_CONF"
 
 
 def explain(snapshot: Snapshot) -> SnapshotMemory:
@@ -69,7 +69,7 @@ def _device(snapshot: Snapshot, history: DeviceHistory) -> DeviceMemory | None:
         _curve(at, replayed),
         (
             *growth(snapshot, replayed, purpose, held),
-            *advice(apart, failures, int(replayed.reserved_bytes[top]), trains),
+            *advice(apart, failures, int(replayed.reserved_bytes[top]), trains, _setting(snapshot)),
             *_smaller(shares, trains),
         ),
         _notes(replayed, len(failures)),
@@ -177,7 +177,11 @@ def _notes(replayed: Replayed, failures: int) -> tuple[str, ...]:
 
 
 def advice(
-    apart: tuple[int, int] | None, failures: Sequence[OutOfMemory], reserved_bytes: int, trains: bool = True
+    apart: tuple[int, int] | None,
+    failures: Sequence[OutOfMemory],
+    reserved_bytes: int,
+    trains: bool = True,
+    setting: str = _SETTING.format("CUDA"),
 ) -> tuple[str, ...]:
     """Advice on fragmentation, as far as the numbers support any. `apart`: (trapped, empty) bytes at the peak, None if
     not known. `trains`: a backward pass or an optimizer was seen.
@@ -185,7 +189,7 @@ def advice(
     saved = next((failure for failure in failures if _would_fit(failure)), None)
     if saved is not None and saved.trapped_bytes is not None:
         return (
-            f"{_SETTING}: the allocation of {format_bytes(saved.asked_bytes)} failed while "
+            f"{setting}: the allocation of {format_bytes(saved.asked_bytes)} failed while "
             f"{format_bytes(saved.trapped_bytes)} lay free in pieces between blocks, beside "
             f"{format_bytes(saved.device_free_bytes)} of the device.",
         )
@@ -197,10 +201,16 @@ def advice(
         )
     if apart is not None and apart[0] > max(PAGE_BYTES, WARNING_SHARE * reserved_bytes):
         return (
-            f"{_SETTING} could give back up to {format_bytes(apart[0])} of what is reserved at the peak: it lay free "
+            f"{setting} could give back up to {format_bytes(apart[0])} of what is reserved at the peak: it lay free "
             "in pieces between blocks.",
         )
     return ()
+
+
+def _setting(snapshot: Snapshot) -> str:
+    """The setting that lets segments grow, of the allocator whose package stands in the stacks."""
+    is_npu = any("torch_npu" in frame.file for stack in snapshot.stacks for frame in stack)
+    return _SETTING.format("NPU" if is_npu else "CUDA")
 
 
 def _smaller(shares: Sequence[Share], trains: bool) -> Iterator[str]:

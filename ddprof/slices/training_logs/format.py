@@ -31,6 +31,8 @@ _MARKS = re.compile(
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
     r'|:::MLL(?:OG)? .{0,400}?"metadata": '
     r"|^\|\s{1,20}time_elapsed\s{1,40}\| \d|Total step time: \d|^(?:fwd|iter) latency: {1,80}\d"
+    r"|\bAction\s{1,200}\|\s{1,8}Mean duration \(s\)"
+    r"|(?:\d ?s \(\d[\d.]{0,6} ?%\), [A-Za-z][\w -]{0,40}: \d[\d.]{0,12} ?){2}"
     r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
 )
 # What is printed at the start by programs that print thousands of lines before the first number.
@@ -44,12 +46,25 @@ _FAILED, _OF_TRAINING = (
         b"Traceback (most recent call last)",
         b"ut of memory",
         b"Watchdog caught",
+        b"issing ranks:",
+        b"[ready ranks:",
         b" CANCELLED AT ",
         b".py: error: ",
         b"\nExited with exit code ",
+        b"` is detected by the operating system",
     ),
     (
-        *(b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
+        *(
+            b"torch",
+            b"processgroupnccl",
+            b"deepspeed",
+            b"megatron",
+            b"lightning",
+            b"transformers",
+            b"wandb",
+            b"jax",
+            b"horovod",
+        ),
         *(b"tensorflow", b"paddle", b"mxnet", b"keras"),
     ),
 )
@@ -65,7 +80,9 @@ def _refuse(source: Source) -> NoReturn:
 
 def _recognise(sample: Sample) -> bool:
     """True for text other than JSON, whose strings may hold such lines, but for an object in each line."""
-    is_json = (sample.is_object and not _OBJECTS.match(sample.text)) or (sample.is_list and sample.has_events)
+    is_json = (sample.is_object and sample.is_json and not _OBJECTS.match(sample.text)) or (
+        sample.is_list and sample.has_events
+    )
     return not is_json and b"\0" not in sample.head[:4096] and _is_of_training(sample.text)
 
 

@@ -9,8 +9,8 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.findings import communication, machine, pace, ranks, timers
-from ddprof.slices.training_logs.findings.pace import RUNS, summarise, unit_of
-from ddprof.slices.training_logs.model import CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
+from ddprof.slices.training_logs.findings.pace import EPOCH, RUNS, summarise, unit_of
+from ddprof.slices.training_logs.model import DATA, CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
 from ddprof.slices.training_logs.reading.read import read_training_log
 from ddprof.units import format_share, format_us
 
@@ -37,9 +37,12 @@ def explain_tables(log: TrainingLog) -> LogReport:
     summary = summarise(log)
     if summary is not None and not machine.is_possible(log.devices):
         summary = replace(summary, tflops=None)
-    rows = timers.rows_of(log.timers, summary)
-    of_iterations = timers.is_of_iterations(rows, summary)
-    whole = "an iteration" if of_iterations or not rows else "what the timers hold"
+    unit = unit_of(log)
+    of_epochs = unit == EPOCH and all(reading.name == DATA for reading in log.timers)  # other timers are of steps
+    steps = summary if unit != EPOCH or of_epochs else None
+    rows = timers.rows_of(log.timers, steps)
+    of_iterations = timers.is_of_iterations(rows, steps)
+    whole = f"an {EPOCH if of_epochs else 'iteration'}" if of_iterations or not rows else "what the timers hold"
     outermost_ms = sum(row.longest_ms for row in rows if row.depth == 0) or None
     whole_ms = summary.median_ms if summary is not None and (of_iterations or not rows) else outermost_ms
     calls = communication.rows_of(log.calls, log.sizes)
@@ -51,7 +54,7 @@ def explain_tables(log: TrainingLog) -> LogReport:
         *pace.findings_of(log, summary, sum(row.share or 0.0 for row in rows if row.name in timers.LOADING)),
     ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], -finding.share))
-    abstained = tuple(_abstained(log, summary, rows, calls, of_iterations))
+    abstained = tuple(_abstained(log, summary, rows, calls, of_iterations or steps is None))
     return LogReport(
         log, _sentence(log, summary, rows, calls, findings), summary, rows, calls, tuple(findings), abstained
     )

@@ -18,10 +18,12 @@ from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.slices.training_logs.reading.times import EPOCHS
 from ddprof.units import format_count, format_share, format_us
 
-RUNS = "runs"
+RUNS, EPOCH = "runs", "epoch"
 _NAMED = 5  # of slow iterations, in evidence
 # Distances between slow iterations that are the same: four in five are no chance where one in ten is slow.
 ALIKE, FEWEST_ALIKE = 0.8, 4
+_FEWEST_IN_THIRD = 3
+RHYTHMIC_SHARE = 0.01  # of the time: 36 s of each hour, as collections of garbage have cost (marin#9205)
 # Robust standard deviations beyond the median: 1.4826 times the median deviation is one of a normal distribution, and
 # beyond five lies one of three million.
 OUTLIER = 5 * 1.4826
@@ -156,20 +158,28 @@ def _slower(since: int, iterations: Sequence[LoggedIteration], unit: str) -> Ite
 
 
 def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
-    """A finding on iterations that become longer over the whole log, each third beyond the one before it."""
+    """A finding on iterations that become longer over the whole log, each third beyond the one before it: with three
+    in each, the least of them, chance does that in one log of 1,680.
+    """
     third = len(iterations) // 3
-    if third < DECILES_FROM:
+    if third < _FEWEST_IN_THIRD:
         return
     parts = [[i.mean_ms for i in iterations[at : at + third]] for at in (0, third, len(iterations) - third)]
-    deciles = [quantiles(part, n=10, method="inclusive") for part in parts]
-    (*_, first_high), middle, (last_low, *_) = deciles
+    first, _, last = [_deciles(part) for part in parts]
     paces = [median(part) for part in parts]
-    if last_low <= (1 + WARNING_SHARE) * first_high or not paces[0] < middle[4] < paces[2]:
+    if last[0] <= (1 + WARNING_SHARE) * first[-1] or not paces[0] < paces[1] < paces[2]:
         return
-    first, then, last = (format_us(ms * 1e3) for ms in paces)
-    text = f"{unit.capitalize()}s become longer: {first} in the first third of the log, then {then}, {last} in the last"
+    begun, then, ended = (format_us(ms * 1e3) for ms in paces)
+    text = (
+        f"{unit.capitalize()}s become longer: {begun} in the first third of the log, then {then}, {ended} in the last"
+    )
     evidence = ("a schedule of lengths or batches does that, and so does what grows with each iteration",)
     yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
+
+
+def _deciles(times: Sequence[float]) -> list[float]:
+    """The first to the last decile; of few times the shortest and the longest."""
+    return quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
 
 
 def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[LogFinding]:
@@ -215,20 +225,23 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
 
 
 def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSummary) -> Iterator[LogFinding]:
-    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in lapses]
+    lapsed_ms = sum(lapse_ms for _, lapse_ms, _ in lapses)  # none where all lines were written at once
+    beside = [(number, lapse_ms - ms) for number, lapse_ms, ms in lapses if lapsed_ms]
     usual = median(ms for _, ms in beside) if beside else 0.0
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
-    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in lapses) if pauses else 0.0
-    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in lapses) if beside else 0.0
+    share = sum(ms - usual for _, ms in pauses) / lapsed_ms if pauses else 0.0
+    unprinted = usual * len(beside) / lapsed_ms if beside else 0.0
     if unprinted > CRITICAL_SHARE:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"
         yield LogFinding("pauses", "warning", text, unprinted, (), (why,))  # two readings, of which one may be wrong
-    if share < WARNING_SHARE:
+    if not pauses or share < RHYTHMIC_SHARE:
         return
     longest, every = max(ms for _, ms in pauses), round(median(b - a for (a, *_), (b, *_) in pairwise(lapses)))
     period = period_of([number for number, ms in pauses if 2 * ms > longest], every)
+    if share < WARNING_SHARE and not period:
+        return
     often = f", the long ones every {period} or so" if period else ""
     verb = "costs" if len(pauses) == 1 else "cost"
     text = (
@@ -278,7 +291,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     bound = max(bound, (1 + WARNING_SHARE) * middle)
     slow = [one for one in counted if len(counted) > 2 and one.mean_ms - one.grain_ms > bound]
     steps = Counter(now.number - before.number for before, now in pairwise(iterations))
-    deciles = quantiles(times, n=10, method="inclusive") if len(times) >= DECILES_FROM else [min(times), max(times)]
+    deciles = _deciles(times)
     rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]
     batches = [iteration.batch / iteration.mean_ms * 1e3 for iteration in counted if iteration.batch is not None]
     every = max(1, steps.most_common(1)[0][0]) if steps else 1
@@ -307,7 +320,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
 
 def unit_of(log: TrainingLog) -> str:
     """The name of what the log counts: a bar that nobody labels may be of anything."""
-    return "epoch" if EPOCHS in log.writers else "bar step" if UNNAMED in log.writers else "iteration"
+    return EPOCH if EPOCHS in log.writers else "bar step" if UNNAMED in log.writers else "iteration"
 
 
 def _middle(times: Sequence[float]) -> float:

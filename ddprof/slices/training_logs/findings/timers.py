@@ -17,13 +17,18 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import fmean, median
 
-from ddprof.findings import WARNING_SHARE, severity
+from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DATA, DECILES_FROM, IterationSummary, TimerReading, TimerRow
+from ddprof.slices.training_logs.reading.timers import MICROSTEP
 from ddprof.units import format_share, format_us
 
 _BATCHES = ("batch-generator", "batch_input")
 LOADING = (*_BATCHES, DATA)
+_FORWARD = ("forward-compute", "fwd", "forward", "forward_microstep", "fwd_microstep")
+_BACKWARD = ("backward-compute", "bwd", "backward", "backward_microstep", "bwd_microstep")
+_OF_STEPS = re.compile(r"(?:forward|backward|fwd|bwd|optimizer|step|pipe|training|model)(?:[-_]|$)")
+_OPTIMIZER = ("optimizer", "step", "step_microstep")
 GENERATING = ("gen", "Generate time", "generation")  # reinforcement learning: verl's, DeepSpeed-Chat's, NeMo-RL's
 # What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
 OWN_WORK = ("forward-compute", *_BATCHES)
@@ -50,6 +55,8 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     given = {
         name: of for name, of in given.items() if DECILES_FROM * len(of) >= often
     }  # others: of the start, of saves
+    if any(name.endswith(MICROSTEP) for name in given):  # beside which those of whole steps stand less often
+        given = {name: of for name, of in given.items() if 2 * len(of) >= often}
     typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
     fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
@@ -82,6 +89,8 @@ def findings_of(rows: Sequence[TimerRow], whole: str, sizes: Mapping[str, int]) 
     """Findings on loading, pipelines, exposed communication, and unequal ranks. `whole`: the base of the shares."""
     yield from _loading(rows, whole)
     yield from _generating(rows, whole)
+    yield from _optimizing(rows, whole)
+    yield from _beside(rows, whole)
     between = _between_stages(rows)
     yield from _pipeline(between, whole, sizes)
     yield from _synchronising(rows, [row.name for row in between], whole)
@@ -109,6 +118,36 @@ def _generating(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
                 "an engine for inference, more samples at once, shorter answers, or training beside it shorten that",
             )
             yield LogFinding("generation", _grade(row.share), summary, row.share, (), evidence)
+
+
+def _optimizing(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
+    """A finding on an optimizer that takes longer than the forward pass, which reads all parameters, too."""
+    forward = sum(row.longest_ms for row in rows if row.name in _FORWARD)
+    for row in rows:
+        if (
+            row.name in _OPTIMIZER
+            and row.share is not None
+            and row.share >= WARNING_SHARE
+            and 0 < forward < row.longest_ms
+        ):
+            summary = f"The optimizer takes {format_share(row.share)} of {whole}, longer than the forward pass"
+            evidence = (
+                f"{_span(row)}, forward {format_us(forward * 1e3)}",
+                "a fused optimizer, or its state sharded over ranks, shortens that; state on the host lengthens it",
+            )
+            yield LogFinding("optimizer", _grade(row.share), summary, row.share, (), evidence)
+
+
+def _beside(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
+    """Findings on what a loop times beside its passes, optimizer, batches and communication: its own metrics, say."""
+    outer = [row for row in rows if row.depth == 0]
+    known = [row for row in outer if _OF_STEPS.match(row.name) or row.name in (*SYNCHRONISING, *LOADING, *GENERATING)]
+    if len({row.name[0] for row in outer if row.name in (*_FORWARD, *_BACKWARD)}) < 2:  # forward and backward
+        return
+    for row in outer:
+        if row not in known and row.share is not None and row.share >= CRITICAL_SHARE:
+            summary = f"{row.name} takes {format_share(row.share)} of {whole}, beside the passes and the optimizer"
+            yield LogFinding("beside_passes", "warning", summary, row.share, (), (_span(row),))
 
 
 def _between_stages(rows: Sequence[TimerRow]) -> list[TimerRow]:
@@ -208,6 +247,7 @@ def _grade(share: float) -> str:
 
 # Of starts, checkpoints and evaluation: no part of an iteration, whose clock stands still meanwhile.
 ONCE = re.compile(r"setup|^model-and-optimizer|checkpoint|^eval|iterators|^interval-time|^train/valid")
+_BATCH = "run_training_batch"  # Lightning's
 MESSAGES = re.compile(r"(?:forward|backward)-(?:send|recv)|pipe_(?:send|recv)")
 _PARTS = re.compile(
     r"^(?P<of>bwd|backward)[_-](?:inner|allreduce|backward|master-grad|clip-grad)(?P<micro>_microstep)?$"
@@ -243,9 +283,9 @@ def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
     if part is not None:
         return (f"{part['of']}{part['micro'] or ''}",)
     if name.startswith("optimizer_"):
-        return ("step", "step_microstep", "optimizer")
-    if re.match(r"(?:fwd|forward|bwd|backward)(?:_microstep)?$", name):
-        return ("forward-backward",)
+        return ("step", "step_microstep", "optimizer", _BATCH)
+    if re.match(r"(?:fwd|forward|bwd|backward)(?:_microstep)?$|(?:model|training)_", name):
+        return ("forward-backward", _BATCH)
     if name in ("generate_sequences", "reshard") or name.startswith("generation_timing"):
         return ("gen",)  # verl's, of its workers
     if "/" in name:

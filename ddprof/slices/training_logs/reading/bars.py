@@ -17,6 +17,7 @@ from collections import defaultdict
 
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
 from ddprof.slices.training_logs.reading.lines import LogLine, Stamp
+from ddprof.slices.training_logs.reading.times import EPOCHS
 
 # How far, and for how long. What is drawn and said before is looked at from there backwards: searched from the left,
 # each letter of a line could begin a label.
@@ -26,7 +27,8 @@ _BAR = re.compile(
     r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
 )
 _LABEL = re.compile(
-    r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/\d{1,7})?(?: [\[(]train(?:ing)?[\])])?:?\s{0,4}$",
+    r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/(?P<of>\d{1,7}))?"
+    r"(?: [\[(]train(?:ing)?[\])])?:?\s{0,4}$",
     re.IGNORECASE,
 )
 _OF_TRAINING = re.compile(r"^train(?:ing)?\W+(?=epoch$)")
@@ -60,8 +62,10 @@ class BarLines:
         self._is_of_lightning |= "v_num" in line.text
         begin = 0
         for match in _BAR.finditer(line.text):
-            label, epoch = _said(line.text[begin : match.start()])
+            label, epoch, epochs = _said(line.text[begin : match.start()])
             begin, at, total = match.end(), int(match["n"]), match["total"]
+            if label == _EPOCH and epochs and total == epochs:  # "Epoch 3/10: 30% 3/10": it counts these
+                label = _EPOCHS
             if label not in (_EPOCH, _ROW, _EPOCHS, _UNLABELLED, *_LABELS):
                 continue
             elapsed_s = _seconds(match["elapsed"] or match["rich"])
@@ -89,6 +93,8 @@ class BarLines:
         for label in (_EPOCH, _ROW, *_LABELS, _EPOCHS, _UNLABELLED):
             of = [drawn for (name, _), drawn in self._drawn.items() if name == label]
             if of:
+                if label == _EPOCHS:
+                    return EPOCHS, of[0]
                 other = "Hugging Face Trainer" if self.is_of_trainer else UNNAMED if label == _UNLABELLED else "tqdm"
                 return "Lightning" if self._is_of_lightning else other, max(
                     of, key=lambda drawn: max(bar.clock.s for bar in drawn if bar.clock)
@@ -96,10 +102,12 @@ class BarLines:
         return "", []
 
 
-def _said(before: str) -> tuple[str, int]:
-    """Label and number of the epoch that stand before a bar and its percentage; ("", 0) where nothing does."""
+def _said(before: str) -> tuple[str, int, str]:
+    """Label, number of the epoch and of how many that stand before a bar and its percentage; ("", 0, "") where nothing
+    does.
+    """
     if (row := _COUNTED.match(before)) is not None:
-        return _ROW, int(row["epoch"])
+        return _ROW, int(row["epoch"]), ""
     before = before.rstrip()
     if before.endswith("|"):
         before = before[: max(before.rfind("|", -_LONGEST_BAR - 2, -1), 0)].rstrip()
@@ -108,9 +116,9 @@ def _said(before: str) -> tuple[str, int]:
         before = before[:-1].rstrip("0123456789")
     match = _LABEL.search(before[-_LONGEST_LABEL:])
     if match is None:
-        return _UNLABELLED, 0
+        return _UNLABELLED, 0, ""
     label = _OF_TRAINING.sub("", match["label"].strip().lower())
-    return _EPOCHS if label == _EPOCH and not match["epoch"] else label, int(match["epoch"] or 0)
+    return _EPOCHS if label == _EPOCH and not match["epoch"] else label, int(match["epoch"] or 0), match["of"] or ""
 
 
 def _seconds(elapsed: str) -> float:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ddprof.slices.training_logs.reading.lines import OF_ERRORS, OF_KILLS, OF_STOPS, TRACEBACK, LogLine
+from ddprof.slices.training_logs.reading.lines import (
+    OF_ERRORS,
+    OF_KILLS,
+    OF_STALLS,
+    OF_STOPS,
+    TRACEBACK,
+    LogLine,
+)
 from ddprof.units import format_ranks
 
 _ERROR = re.compile(r"^[A-Za-z_][\w.]{2,80}(?:(?:\(\w+\))?:(?:\s|$)|(?<=Error|ption|rrupt)$)")
@@ -24,12 +31,18 @@ _CANCELLED = re.compile(
 # Of which the cancelled step is only what follows; and the check of nccl-tests, after which it exits so.
 _EXITED = re.compile(r"srun: error: (?P<host>\S{1,100}): (?P<tasks>tasks? [\d,-]{1,200}): (?P<how>[A-Z][\w ()]{1,80})")
 _WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
-# What Lightning and torchrun say of a signal, a script of settings it does not know, and LSF of the job
+# What Lightning, torchrun and Paddle say of a signal, a script of settings it does not know, and LSF of the job
 _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
     r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
-    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)"
+    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)|^FatalError: `[\w ]{1,40}` is detected by the operating system"
 )
+# "[missing ranks: 1]", "[ready ranks: 5, 1, 4]", and since Horovod 0.19 "Missing ranks:" above a line for each rank
+_STALLED = re.compile(
+    r"\[(?:missing ranks: (?P<missing>\d[\d, ]{0,4000})|ready ranks: (?P<ready>\d[\d, ]{0,4000}))\]"
+    r"|(?P<above>^Missing ranks:\s*$)"
+)
+_STALL = "Missing ranks"
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": "SIGTERM"}
 # The last words of a shell on a program, and Slurm's
 _KILLED = re.compile(
@@ -37,7 +50,7 @@ _KILLED = re.compile(
     r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$"
     r"|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
 )
-WORDS = (*OF_ERRORS, "# Out of bounds", "ut of memory", *OF_STOPS, *OF_KILLS)
+WORDS = (*OF_STALLS, *OF_ERRORS, "# Out of bounds", "ut of memory", *OF_STOPS, *OF_KILLS)
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
 _THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
@@ -59,7 +72,9 @@ class LastError:
 
     def __init__(self) -> None:
         self._error = ""
-        self._timed_out: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)  # call -> (rank, ms) of it
+        self._timed_out: dict[str, list[tuple[int, int, str]]] = defaultdict(
+            list
+        )  # operation -> (rank, ms, call) of it
         self.nan_lines = 0  # of iterations, the last ones, whose loss, or gradients' norm, is not a number
         self._exited = ""  # the first task that srun saw fail
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
@@ -76,12 +91,15 @@ class LastError:
     def _named(self) -> str:
         if self._error or not self._timed_out:
             return self._error
-        calls = [
-            format_ranks(sorted({rank for rank, _ in at}))
-            + (f" waited {max(ms for _, ms in at) / 1e3:.0f} s in {op}" if op else " waited")  # its line is cut
-            + f" (call {number})" * bool(number)
-            for (op, number), at in self._timed_out.items()
-        ]
+        calls = []
+        for op, late in self._timed_out.items():
+            ranks = format_ranks(sorted({rank for rank, _, _ in late}))
+            numbers = sorted({int(number) for _, _, number in late if number})
+            waited = (
+                f" waited {max(ms for _, ms, _ in late) / 1e3:.0f} s in {op}" if op else " waited"
+            )  # its line is cut
+            told = f"calls {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"call {(numbers or [0])[0]}"
+            calls.append(f"{ranks}{waited}" + f" ({told})" * bool(numbers))
         return f"a timeout of NCCL: {'; '.join(calls[:_MOST_CALLS])}"
 
     @property
@@ -96,9 +114,16 @@ class LastError:
         elif TRACEBACK in line.text:
             self.open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
         elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
-            self._timed_out[late["op"] or "", late["number"] or ""].append(
-                (int(late["rank"] or late["of_group"]), int(late["ms"] or 0))
-            )
+            rank = int(late["rank"] or late["of_group"])
+            self._timed_out[late["op"] or ""].append((rank, int(late["ms"] or 0), late["number"] or ""))
+        elif " ranks:" in line.text and (stall := _STALLED.search(line.text)) is not None:
+            ranks = sorted({int(rank) for rank in re.findall(r"\d+", stall["missing"] or stall["ready"] or "")})
+            if stall["above"]:
+                self.open[_STALL] = 0, 0
+            else:
+                self._stall(bool(stall["missing"]), ranks)
+        elif self.open.pop(_STALL, None) and line.who[:-1].isdigit():  # "1: [Allreduce_103, ...", of which it has none
+            self._stall(True, [int(line.who[:-1])])
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             (job, before), exited = self._cancelled, self._exited
             if end["job"] != job and self._named == before:
@@ -123,6 +148,16 @@ class LastError:
         elif "ut of memory" in line.text and "running out" not in line.text and not self._named:  # which is advice
             match = _OUT_OF_MEMORY.search(line.text)
             self._name(match[0] if match else line.text)
+
+    def _stall(self, is_missing: bool, ranks: list[int]) -> None:
+        """Name a stall that Horovod states: the ranks that did not submit what others wait for, or those that did."""
+        who = format_ranks(ranks)
+        did = "has not submitted" if len(ranks) == 1 else "have not submitted"
+        self._name(
+            f"a stall of Horovod: {who} {did} what the others wait for"
+            if is_missing
+            else f"a stall of Horovod: only {who} submitted what they wait for"
+        )
 
     def iteration(self, is_nan: bool) -> None:
         """Note that an iteration was logged."""

@@ -45,6 +45,7 @@ _PART = re.compile(
 _OF_ALL = re.compile(
     r"\b(?:train time|total time|elapsed(?: time)?|elapsedtime|time elapsed|(?<!train )wall(?: time)?)$"
 )
+_OF_EPOCH = re.compile(r"\b(?:epoch (?:time|duration|took|elapsed)|time per epoch)$")
 _MEAN = re.compile(r"\b(?:step avg|(?:avg|average|mean) (?:step |iter |batch )?time)$")
 _OF_ONE = re.compile(
     rf"\b(?:{_ITERATION}|train step) (?:time|timing|duration|cost|latency|dt|t)$|\btime per {_ITERATION}$|\blast time$"
@@ -63,10 +64,10 @@ _UPDATE = "updt"  # LeRobot's: an iteration without the wait for its batch
 
 class TimeKind(IntEnum):
     """Kinds of times by preference: a unit per iteration, a name of one, a rate, any time, a unit alone, all since the
-    start, a mean.
+    start, a mean; of an epoch, which is of no iteration.
     """
 
-    EACH, ONE, RATE, ANY, UNNAMED, ALL, MEAN, WAIT, NONE = range(9)
+    EACH, ONE, RATE, ANY, UNNAMED, ALL, MEAN, EPOCH, WAIT, NONE = range(10)
 
 
 class Meaning(NamedTuple):
@@ -196,8 +197,10 @@ def _time(key: str, unit: str) -> Meaning:
         return Meaning(TimeKind.ALL, name, each_ms)
     if _MEAN.search(name):
         return Meaning(TimeKind.MEAN, name, each_ms)
-    if _PART.search(name) or _PER_SECOND.search(name):
+    if _PART.search(of_epoch := _OF_EPOCH.sub("", name)) or _PER_SECOND.search(name):
         return Meaning(TimeKind.NONE)
+    if of_epoch != name:
+        return Meaning(TimeKind.EPOCH, name, each_ms)
     if _OF_ONE.search(name) or (unit and _COUNTED.search(name)):
         return Meaning(TimeKind.ONE, name, each_ms)
     if _TIME.search(name) or (unit and _ENDED.search(name)):

@@ -23,8 +23,9 @@ TRACEBACK = "Traceback (most recent call last)"
 OF_ERRORS = ("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ")
 OF_STOPS = (
     *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
-    " got signal: ",
+    *(" got signal: ", "detected by the operating system"),
 )
+OF_STALLS = ("issing ranks:", "[ready ranks:")
 OF_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
 # One or the other stands in every line that begins something we read. Colours are put around them, never inside.
 OF_FRAMEWORKS = (
@@ -33,6 +34,8 @@ OF_FRAMEWORKS = (
     *(
         b"across ranks (ms)",
         b"time (ms) |",
+        b"Mean duration (s)",
+        b"%), ",
         b"comm op: ",
         b"Comm. Op",
         b"world size: ",
@@ -43,7 +46,7 @@ OF_FRAMEWORKS = (
     *(b"allocation retries", b"allocator cache flushes", b", skipped="),
     *(b"out of memory", b"# Out of bounds values", b" latency: "),
     *(b"= Step ", b"Total step time: ", "• ".encode(), b":::MLL", b"time_elapsed"),
-    *(word.encode() for word in (*OF_ERRORS, *OF_STOPS, *OF_KILLS)),
+    *(word.encode() for word in (*OF_ERRORS, *OF_STOPS, *OF_STALLS, *OF_KILLS)),
 )
 OF_NCCL = (
     b"NCCL INFO Channel ",

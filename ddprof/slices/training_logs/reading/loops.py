@@ -109,9 +109,11 @@ class LoopLines:
         counters = numbers_of(text, shape.counters)
         times, waits = times_at(text, shape.timed)
         rank = one_rank(text[slice(*shape.rank)]) if shape.rank != NOWHERE else None
-        line_read = LoopLine(counters, epoch, self.epochs.noted, rank, clock, times, waits)
         if not counters:
             self.epochs.take(shape.bare, epoch, clock, times)
+            self.epochs.note_wait(sum(waits.values()))
+        of_steps = {key: time for key, time in times.items() if key[0] is not TimeKind.EPOCH}
+        line_read = LoopLine(counters, epoch, self.epochs.noted, rank, clock, of_steps, waits)
         return self._note(who, line_read, shape.trains)
 
     def _note(self, who: str, line: LoopLine, trains: bool) -> bool:

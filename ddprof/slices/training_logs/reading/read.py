@@ -122,12 +122,12 @@ def _read(source: Source) -> TrainingLog:
     writer, timed = _best(records, of_loop, whole.records, bars, loop)
     are_means = timed.are_means or (writer == WRITER and loop.are_means)
     if writer != WRITER:
-        waits, waits_of_ranks = [], []
+        waits, waits_of_ranks = loop.epochs.waits() if writer == EPOCHS else [], []
     calls, straggling = communication.calls, communication.straggling
     writers = timers.writers | ({"DeepSpeed"} if calls or straggling else set()) | ({writer} if writer else set())
     joined, run = of.transports.transports(), whole.run() or _of_epochs(loop, timed)
     failed = f"its status: {whole.status}" if whole.status not in ("", "success") else ""
-    if not (writers or timers.by_rank or ending.error or joined.channels or joined.warnings or run):
+    if not (writers or timers.readings or ending.error or joined.channels or joined.warnings or run):
         raise NoUsableInput(
             f"{source.label}: a training log without a complete iteration, timer or call: print the time of "
             "each step, or `ddprof run` the job"

@@ -37,6 +37,7 @@ _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(
 _DIGITS, _NO_DIGITS = re.compile(r"\d+"), re.compile(rb"[^\d\n]+")
 _OWN_BYTES = 20  # longer than rules and headings ("=======", "INFO: "), which stand in other places, too
 _NAME = re.compile(r"[A-Za-z#][\w#./-]*\d[\w#./-]*")  # with a digit: fields are named so
+_OPTION, _OPTIONS = re.compile(r"[ '\"]--[a-z][\w-]*"), 3
 _HUGE = re.compile(r"\de[+-]?\d{3}", re.IGNORECASE)  # a float, or none, by its digits
 
 
@@ -78,6 +79,8 @@ def loop_shape(text: str, who: str) -> LoopShape:
     """The shape of a line's whole text, prefix and all: "Epoch:" before a bracket looks like the name of a host."""
     if ("<" in text or " • " in text) and ("it/s" in text or "s/it" in text):
         return LoopShape(text, is_bar=True)  # whose rate is of its last few iterations
+    if len(_OPTION.findall(text)) >= _OPTIONS:  # a command, which a launcher repeats when its workers have failed
+        return LoopShape(text, is_bar=True)
     stamps = stamps_of(text)
     bare, where = _without(text, who, stamps)
     fields = fields_of(bare)

@@ -14,6 +14,8 @@ phases of reinforcement learning as DeepSpeed-Chat, verl and NeMo-RL write them.
       • generation: 32.82s (73.4%)
     bwd latency:                                                  458.55 ms
     step:3 - ... - timing_s/gen:40.1 - timing_s/update_actor:31.0 - timing_s/step:98.5
+    Data time: 0.00s (0.19%), forward time: 0.920s (52.18%), backward time: 0.292s (16.56%), metrics time: ...
+    get_train_batch           |  0.0094398            |  28.329      (Lightning's SimpleProfiler: mean and total, in s)
 
 `max` writes the same heading as `minmax` in the releases of 2023, so that the rows alone tell them apart.
 """
@@ -25,7 +27,7 @@ from collections import defaultdict
 from functools import lru_cache
 
 from ddprof.readers.numbers import one_rank
-from ddprof.slices.training_logs.model import RankReading, TimerReading
+from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
 from ddprof.slices.training_logs.reading.lines import LogLine, time_ms
 
 _HEAD = re.compile(r"(?:\(min, max\)|max) time across ranks \(ms\):")
@@ -43,11 +45,30 @@ _PHASE = re.compile(
     r"|\btiming_s/(?P<verl>(?!step\b)\w{1,60}):(?P<verl_s>[\d.]{1,20})"
     r"|• (?P<nemo>[\w/]{1,80}): (?P<nemo_s>[\d.]{1,20})s \([\d.]{1,6}%\)"
 )
+_PART = re.compile(
+    r"(?:^|(?<=, ))(?P<name>[A-Za-z][\w -]{0,40}?)(?: time)?: (?P<s>\d[\d.]{0,12}) ?s \(\d[\d.]{0,6} ?%\)"
+)
+_FEWEST_PARTS = 3
+# Beside hooks, and what holds an epoch or the whole fit
+_LIGHTNING = re.compile(
+    r"^\|?\s{0,4}(?:\[\w{1,40}\][\w.]{0,60}\.)?(?P<name>get_train_batch|train_dataloader_next|run_training_batch|training_step"
+    r"|training_step_and_backward|model_forward|model_backward|backward|optimizer_step)\w{0,40}\s{1,200}\|\s{1,8}(?P<s>\d[\d.e-]{0,20})\s{1,40}\|"
+)
+_LIGHTNING_NAMES = dict.fromkeys(("get_train_batch", "train_dataloader_next"), DATA)
 _PROFILED = re.compile(r"^(?P<name>fwd|bwd|step) latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>[mu]?s)\b")
-WORDS = ("across ranks (ms)", "time (ms) |", "timing_s/", "|E2E latency=", "• ", " latency: ")
+WORDS = (
+    "%), ",
+    "Mean duration (s)",
+    "across ranks (ms)",
+    "time (ms) |",
+    "timing_s/",
+    "|E2E latency=",
+    "• ",
+    " latency: ",
+)
 _EACH_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3}
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
-_MICROSTEP = "_microstep"
+MICROSTEP = "_microstep"
 _DEEPSPEED = re.compile(
     r"(?:forward|backward|fwd|bwd|step|optimizer|pipe)_[a-z_]+|fwd|bwd|forward|backward|step|batch_input"
 )
@@ -86,8 +107,25 @@ class TimerLines:
                 block = self._next("profile", profiled["name"])
                 self.readings.append(TimerReading(profiled["name"], block, ms, None, False))
                 self.writers.add("DeepSpeed")
+        elif "Mean duration (s)" in text:
+            self.open[who] = "actions", self._next("actions", "")
+            self._since = 0
         elif who in self.open:
             self._go_on(who, text)
+        elif "%)" in text:
+            self._parts(text)
+
+    def _add(self, writer: str, name: str, ms: float | None) -> None:
+        if ms is not None:
+            self.readings.append(TimerReading(name, self._next(writer, name), ms, None, False))
+            self.writers.update({writer} - {""})
+
+    def _parts(self, text: str) -> None:
+        """Add the parts of one iteration, each with its share."""
+        parts = list(_PART.finditer(text))
+        for part in parts if len(parts) >= _FEWEST_PARTS else ():
+            name = part["name"].lower().replace(" ", "-")
+            self._add("", DATA if name.startswith("data") else name, time_ms(part["s"], 1e3))
 
     def _begin(self, who: str, text: str) -> None:
         kind = "rows" if _HEAD.search(text) else "ranks" if _ALL_HEAD.search(text) else ""
@@ -107,6 +145,9 @@ class TimerLines:
         if kind == "rows":
             if not self._rows(block, text) and " iteration " in text:
                 del self.open[who]
+        elif kind == "actions":
+            if (row := _LIGHTNING.match(text)) is not None:
+                self._add("Lightning", _LIGHTNING_NAMES.get(row["name"], row["name"]), time_ms(row["s"], 1e3))
         elif (match := _RANK.match(text)) is not None and who in self._timer:
             rank, ms = one_rank(match["rank"]), time_ms(match["ms"])
             self._since = 0
@@ -164,5 +205,5 @@ def _writer(name: str) -> str:
 def without_microsteps(readings: list[TimerReading]) -> list[TimerReading]:
     """Readings without micro-step timers that exist for the whole step too."""
     names = {reading.name for reading in readings}
-    parts = {name for name in names if name.endswith(_MICROSTEP) and name.removesuffix(_MICROSTEP) in names}
+    parts = {name for name in names if name.endswith(MICROSTEP) and name.removesuffix(MICROSTEP) in names}
     return [reading for reading in readings if reading.name not in parts]

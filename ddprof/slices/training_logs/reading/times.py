@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from ddprof.slices.training_logs.model import LoggedIteration
+from ddprof.slices.training_logs.model import DATA, LoggedIteration, TimerReading
 from ddprof.slices.training_logs.reading.counting import FEWEST, rises
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
 from ddprof.slices.training_logs.reading.kinds import TimeKind, Times
@@ -168,7 +168,7 @@ EPOCHS = "epochs of a training loop"
 _LEARNS = re.compile(r"loss|train|\bacc(?:uracy)?\b|\bval[_ ]")  # others count epochs, too
 _ONCE = 1.5  # lines with a time, to an epoch: more are of its iterations, or of several ranks
 _MOST_OF_USUAL = 20  # no epoch takes as long as so many others: the job was stopped in between
-_OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED, TimeKind.ALL)
+_OF_EPOCHS = (TimeKind.ONE, TimeKind.ANY, TimeKind.UNNAMED, TimeKind.ALL, TimeKind.EPOCH)
 _HEADING = re.compile(r"\W*epoch\W{0,3}\d{1,7}(?: ?/ ?\d{1,7})?\W*")  # what stands below it is of that epoch
 
 
@@ -188,6 +188,7 @@ class EpochLines:
         self._risen = 0
         self._learns = False
         self._is_new = False
+        self._waits: dict[float, list[float]] = {}  # epoch -> times that its lines call a wait for data, ms
 
     def take(self, text: str, epoch: float | None, clock: Stamp | None, times: Times) -> None:
         """Read the next line without a counter of iterations."""
@@ -207,6 +208,17 @@ class EpochLines:
         if epoch is not None and epoch % 1 == 0:
             self._is_new |= epoch != self.noted
             self.noted = epoch
+
+    def note_wait(self, ms: float) -> None:
+        """Note a time that a line of the epoch calls a wait for its data."""
+        if ms > 0 and self.noted is not None:
+            self._waits.setdefault(self.noted, []).append(ms)
+
+    def waits(self) -> list[TimerReading]:
+        """What each epoch waits for its data, where it says so once."""
+        alone = [ms for ms in self._waits.values() if len(ms) == 1]
+        each = enumerate(alone if 2 * len(alone) > len(self._waits) else ())
+        return [TimerReading(DATA, block, ms, None, False) for block, (ms,) in each]
 
     def has_begun(self) -> bool:
         """True once where another epoch was named since this was asked."""

@@ -99,6 +99,13 @@ def test_slow_devices_are_no_hot_shards(labelled: Runs, name: str) -> None:
     assert hot_shards(labelled(name).job.ranks) == ()
 
 
+def test_a_rank_that_is_sent_more_is_hot_although_all_its_experts_take_longer(labelled: Runs) -> None:
+    ranks = list(labelled("device short of power among experts").job.ranks)
+    comms = ranks[1].comms
+    ranks[1] = replace(ranks[1], comms=comms.replace(in_bytes=comms["in_bytes"] * 3 // 2))
+    assert [shard.position for shard in hot_shards(ranks)] == [1]
+
+
 def stops_of(folder: Path, in_operator: Held = never, in_python: Held = never) -> CpuStops:
     found = cpu_stops(only_run(busy_ranks(folder, in_operator, in_python)).job.ranks)
     assert found is not None

@@ -10,6 +10,7 @@ from labelled_runs import Runs, only_run, run_of
 
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.assemble import NOT_THE_SAME, disagreeing, job_facts
 from ddprof.analyzers.job.groups import comm_group_ids
 from ddprof.analyzers.job.matching import match
@@ -47,6 +48,11 @@ def test_single_records_that_were_lost_move_nothing_behind_them(labelled: Runs, 
 def test_equal_counts_odd_files_and_a_few_lost_collectives_leave_ranks_as_they_are(labelled: Runs) -> None:
     ranks = tuple(told(f, np.ones(len(f.comms), bool)) for f in labelled("clean.fsdp").job.ranks)
     assert all(a is b for a, b in zip(renumbered(ranks), ranks, strict=True))
+    sent = [np.arange(len(f.comms)) + p for p, f in enumerate(ranks)]  # in an all-to-all each its own number of bytes
+    op = OP_CODE["all_to_all"]
+    uneven = [f.comms.replace(op=np.full(len(n), op), size_bytes=n) for f, n in zip(ranks, sent, strict=True)]
+    uneven = tuple(replace(f, comms=comms) for f, comms in zip(ranks, uneven, strict=True))
+    assert all(a is b for a, b in zip(renumbered(uneven), uneven, strict=True))
     rng = np.random.default_rng(2)
     ranks = [told(f, rng.uniform(size=len(f.comms)) < 0.9) for f in labelled("clean.fsdp").job.ranks]
     by = rng.integers(-20_000_000, 20_000_000, len(ranks[1].comms))

@@ -193,21 +193,6 @@ def test_of_two_jobs_that_write_one_log_the_longer_is_read(tmp_path: Path) -> No
     assert (report.iterations.median_ms, report.iterations.high_ms) == (30_000.0, 30_000.0)
 
 
-def test_the_phases_of_reinforcement_learning_say_whether_generation_is_the_longest(tmp_path: Path) -> None:
-    chat = "[2023-04-18 09:{n:02d}:00,000] [INFO] {n}/9, RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec=1.0\n"
-    chat += "|E2E latency=60.00s |Gather latency=0.00s (0.00%) |Generate time=40.00s (66.67%) |Training time=18.00s"
-    chat += " (30.00%) |Others=2.00 (3.33%)|CurrSamplesPerSec=16.65 |AvgSamplesPerSec=16.78\n"
-    verl = "step:{n} - timing_s/gen:40.0 - timing_s/generate_sequences:39.0 - timing_s/update_actor:18.0"
-    verl += " - timing_s/step:60.0\n"
-    nemo = "=== Step {n}/9 ===\n  • Total step time: 60.00s\n  • generation: 40.00s (66.7%)\n"
-    nemo += "  • policy_training: 18.0s (30.0%)\n  • prep/total: 1.00s (1.7%)\n  • prep/io: 0.50s (0.8%)\n"
-    for lines in (chat, verl, nemo):
-        report = explained(tmp_path, "".join(lines.format(n=n) for n in range(1, 9)))
-        (finding,) = report.findings
-        assert (finding.id, finding.share) == ("generation", pytest.approx(2 / 3)) and report.timers[0].depth == 0
-    assert explained(tmp_path, "".join(verl.format(n=n).replace("18.0", "48.0") for n in range(1, 9))).findings == ()
-
-
 def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path: Path) -> None:
     slow = tuple(LoggedIteration(n, 10_000.0 + n % 7 + 5000.0 * (n > 950)) for n in range(1, 1001))
     report = explain_tables(TrainingLog("a.log", ("Megatron",), slow))

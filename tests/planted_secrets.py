@@ -14,7 +14,6 @@ KINDS = {
     "s3://b/x?X-Amz-Signature=amzsig12&X-Amz-Expires=1": "amzsig12", "--db-password=with space and & sign": "space and",
     "npm_plantednodevalue0123456789": "plantednodevalue0123456789", '{"client_secret": "clientvalue5"}': "clientvalue5",
     "wandb login 0123456789abcdef0123456789abcdef01": "89abcdef01", "LTAI5tAbcdefghijklmn69": "bcdefghijklmn69",
-    "gs://b/x?GoogleAccessId=a&Signature=gsvalue15": "gsvalue15", "git+https://onlytoken18@github.com/x": "onlytoken18",
     "s3://b/x?a=1&X-Amz-Credential=amzcred13%2Fus": "amzcred13", "Authorization: Bearer bearervalue21": "bearervalue21",
     "abc8Q~abcdefghijklmnopqrstuvwxyz123456": "mnopqrstuvwxyz1", "sk-proj-abcdefghijklmnop1234": "abcdefghijklmnop1234",
     "AIzaSyA1234567890abcdefghijklmnopqrstuv": "SyA1234567890", "glpat-abcdefgh1234567890ab": "abcdefgh1234567890ab",

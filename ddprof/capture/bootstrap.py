@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import parent_process, util
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ddprof.capture.files.config import CaptureConfig
 from ddprof.capture.hub import Hub
@@ -107,7 +107,7 @@ def follow_children(session: Session) -> None:
     Forked children inherit the parent's hooks, and must either begin a capture of their own or do nothing. A child of
     multiprocessing leaves by `os._exit`, so `atexit` never runs there; finalizers of `multiprocessing.util` do
     (CPython: multiprocessing/popen_fork.py, process.py). A script that ends by `os._exit` itself, so as not to wait for
-    threads that hang, loses neither its last step nor an open window.
+    threads that hang, or that `os.execv` replaces, loses neither its last step nor an open window.
     """
     # Where capture is off, too: a signal to the child would go on to the parent's watchdog, which ends the parent.
     os.register_at_fork(after_in_child=session.guard.shield(session.restart_in_child))
@@ -117,6 +117,9 @@ def follow_children(session: Session) -> None:
     # of the child.
     util.register_after_fork(session, _flush_at_end)
     _flush_before_hard_exit(session)
+    os.execv, os.execve = (
+        _flushed_before(session, replace) for replace in (os.execv, os.execve)
+    )  # the others call them
     atexit.register(_end_threads, session)
 
 
@@ -144,6 +147,17 @@ def _finish_child(session: Session) -> None:
     if error is not None and not isinstance(error, SystemExit):
         sys.last_value = error
     session.finish("exit")
+
+
+def _flushed_before(session: Session, replace: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+    @functools.wraps(replace)
+    def replaced(path: Any, *rest: Any) -> NoReturn:
+        if os.path.exists(path):  # else it raises, and the script goes on
+            session.journal.note(f"the script replaced itself by {path}: of that nothing is recorded here")
+            _end_threads(session)
+        replace(path, *rest)
+
+    return replaced
 
 
 def _flush_before_hard_exit(session: Session) -> None:

@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ddprof.untrusted.plain_text import clean
+from ddprof.untrusted.secrets import masked
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -149,7 +150,7 @@ class Guard:
         if _is_of_a_handler(error):
             raise error
         if len(self.faults) < _MAX_KEPT:
-            message = " ".join(str(error).split())[:300]
+            message = masked(" ".join(str(error).split()))[:300]
             self.faults.append(f"{where}: {type(error).__name__}: {message}")
 
 

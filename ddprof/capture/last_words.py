@@ -21,6 +21,7 @@ from ddprof.capture.files.layout import END_SUFFIX, SCHEMA
 from ddprof.capture.files.storage import write_json
 from ddprof.capture.guard import handler_codes
 from ddprof.capture.identity import identify
+from ddprof.untrusted.secrets import masked
 
 # Of launchers: their own end is their ranks'. Of whoever ends a job by Ctrl-C.
 _NOT_OWN = ("ChildFailedError", "KeyboardInterrupt", "CalledProcessError")
@@ -44,7 +45,7 @@ def note_exit(status: Any, caller: FrameType, function: str = "sys.exit") -> Non
     _, before, _ = getattr(sys, "_ddprof_exit", (0, None, None))
     if before == status and is_library(caller.f_code.co_filename):
         return
-    message = f"exit code {status & 255}" if isinstance(status, int) else str(status)[:2000]
+    message = f"exit code {status & 255}" if isinstance(status, int) else masked(str(status)[:16_000])[:2000]
     handled = sys.exc_info()[1]
     if handled is not None and not isinstance(handled, SystemExit):
         cause = error_of(handled)

@@ -20,39 +20,53 @@ _KEPT_CHARACTERS = 512  # of a text whose masked form is remembered
 WORDS_KEY = "argv_base64"  # of a manifest: base64 looks like a generated key, and holds the command
 MASK = "MASKED"  # a plain word: it needs no quotes in a shell, and says what to fill in
 _KEYS = "api access secret private account auth encryption signing license ssh service storage shared master session "
-_KEYS += (
-    "app application client subscription webhook redact deploy consumer hmac openai anthropic wandb comet kaggle hf"
-)
-_NAME = (
-    rf"(?:(?:passw(?:or)?d|passwd|passphrase|secret|credential|(?:{'|'.join(_KEYS.split())})[-_ ]?key)(?:s(?:\.\w+)?)?"
-    r"|passcode|authorization|signature|cookie|bearer|dsn|connection[-_]?string|access[-_]?key[-_]?id|token"
-    r"|webhook(?:[-_]url)?|(?<![a-z])(?:creds?|(?P<short>pass|pwd|pw|auth)))"
-)
+_KEYS += "app application client subscription webhook redact deploy consumer hmac openai anthropic wandb comet kaggle "
+_KEYS += "hf routing write integration instrumentation admin"
 # Tokens that a tokenizer calls so (transformers, SPECIAL_TOKENS_ATTRIBUTES), and places and kinds of tokens.
 _TEXT_TOKENS = r"(?<!pad.)(?<!eos.)(?<!bos.)(?<!unk.)(?<!sep.)(?<!cls.)(?<!mask.)(?<!image.)(?<!next.)(?<!per.)"
+_NAME = (
+    r"(?:(?:pass[-_ ]?(?:w(?:or[dt]|d)|phrase)|secret|credential"
+    rf"|(?:{'|'.join(_KEYS.split())})[-_ .]?key)(?:s(?:\.\w+)?)?"
+    r"|pass(?:code|key)|pswd|kennwort|senha|contrase\w{1,2}a|mot[-_ ]?de[-_ ]?passe|identified\s+by|jwt|sess(?:ion)?id"
+    r"|(?:db|ssh|ftp|smtp|user|root|admin)[-_]?(?:pass|pwd|pw)\b|authorization|signature|cookie|bearer|dsn"
+    rf"|{_TEXT_TOKENS}token|connection[-_]?string|access[-_]?key[-_]?id|webhook(?:[-_]url)?"
+    r"|(?<![a-z])(?:creds?|(?P<short>pass|pwd|pw|auth|(?-i:(?<=[A-Z0-9]_)KEY))))"
+)
 _INSIDE = r"""[^"'\n\\]*(?:\\(?!["'])[^"'\n\\]*)*"""  # of quotes; \" is a quote inside a text of JSON
+_WEB = r"(?:%22|&quot;)"
+_TYPE = r":\s?(?:str|bytes|SecretStr|(?:Optional|Union)\[[^\]\n]{1,40}\])(?:\s?\|\s?\w+)*"
 _NAMED = re.compile(
-    # NAME=VALUE, "NAME": "VALUE", NAME = "VALUE"; --NAME VALUE
-    rf"(?P<name>{_TEXT_TOKENS}{_NAME}\d*)(?P<verb>\s(?:provided|given|used))?"
-    r"(?P<sign>\\*[\"']?\]?\s?(?:=>|[!:=]?=|:|%3[AD])\s?|(?<=\w)\s+(?=[^\s=:-]))"
+    # NAME=VALUE, "NAME": "VALUE", NAME = "VALUE", NAME: str = "VALUE", NAME: | VALUE, <NAME>VALUE</NAME>; --NAME VALUE
+    rf"(?P<name>{_NAME}(?:_?\d+)?)(?P<verb>\s(?:provided|given|used|is))?"
+    rf"(?P<sign>(?:{_TYPE})?\s{{0,8}}=\s{{0,8}}\(?\s{{0,8}}(?=[bru]{{0,2}}[\"'])|:\s?[|>][-+]?\s*\n\s*"
+    rf"|(?:\\*[\"']|{_WEB})?\]?\s?(?:=>|[!:=]?=|:|%3[AD])\s?{_WEB}?"
+    r"|>(?=[^<>\s]+</)|</\w+>\s{0,8}<\w+>|[\"']\s{1,8}value="
+    r"|(?P<weak>(?<=\w)\s+(?=[^\s=:-])|[\"']\s?,\s?(?=[bru]{0,2}[\"'])|:\s*\n\s+))"
     r"(?P<kind>(?:Bearer|Basic|Token|ApiKey)\s+)?"
-    rf"(?:(?P<quote>[bru]{{0,2}}(?:\"{{3}}|'{{3}}|\\*[\"'])){_INSIDE}|(?P<bare>(?:[^\s\"'&,;)\]}}>\\]|\\(?![\"']))+))",
+    rf"(?:(?P<quote>[bru]{{0,2}}(?:\"{{3}}|\\*\"))[^\"\n\\]*(?:\\(?!\")[^\"\n\\]*)*"
+    rf"|(?P<tick>[bru]{{0,2}}(?:'{{3}}|\\*'))(?:{_INSIDE})|[\w.]*[\[(][^\])\n]{{0,400}}"
+    r"|(?:[^\s\"'&,;)\]}>\\]|\\(?![\"'])|[,;](?=[^\s\"'=,;]+(?:\s|\Z)))+)",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[\w.-]{1,200}")  # an option, a variable, a key
 _OPTION = re.compile(r"(?:^|[\s\"'.])--?(?:[A-Za-z0-9_.]+-)*[A-Za-z0-9_.]*$")
 _HARMLESS = re.compile(r"|none|null|true|false|str|bytes|optional|\$[\w{(].*|<[\w/| ]*>?|\.{3}|masked.*", re.IGNORECASE)
-_USERINFO = re.compile(r"(?<=://)[^/\s\"'@?#\\]+(?=@)")
+# Up to the last @ of a host's part; a password may hold a slash, and `host:80/x@y` is none.
+_USERINFO = re.compile(
+    r"(?<=://)(?:[^/\s\"':@\[]*:(?!\d{1,5}/)(?:[^/\s\"'\\]{0,256}|[^@\s\"'\\]{0,256})|[^/\s\"'@?#\\]+)(?=@)"
+)
 _QUERY = re.compile(
-    r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth)=)[^&\s\"'#;\\]+",
+    r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth|jwt)=)[^&\s\"'#;\\]+",
     re.IGNORECASE,
 )
-_LOGIN = re.compile(r"(?<=login\()(?=[^\"'\n)]*[\"'])[^\n)]*")  # its one text is a key (wandb, huggingface_hub)
+# Texts are a key (wandb, huggingface_hub) or a user and a password (requests).
+_LOGIN = re.compile(r"((?:login|HTTP\w+Auth|\bauth\s?=\s?)\()(?=[^\"'\n)]*[\"'])[^\n)]*")
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/-]{8,}=*", re.IGNORECASE)
-# Words of a Cookie header, a .netrc, `wandb login`, `curl --user`; there `1000:1000` is a user and a group.
+# Words of a Cookie header, a .netrc, kaggle.json, `wandb login`, `curl --user`; `1000:1000` is a user and a group.
 _PLACED = re.compile(
-    r"(\bcookie:\s|\blogin\s+\S+\s+password\s+(?=\S)|\blogin\s+(?=[0-9a-f]{32})"
-    r"|(?<!\S)(?:-u|--user)[ =][^\s:\"']+:(?!\d+(?!\w)|/))(?:(?<=cookie:.)[^\"'\n\\]+|[^\s\"'\\]+)",
+    r"(\bcookie:\s|\blogin\s+\S+\s+password\s+(?=\S)|\bpassword\s+(?=\S+\s+login\s)|\blogin\s+(?=[0-9a-f]{32})"
+    r"|\"username\":\s?\"[^\"\n]*\",\s?\"key\":\s?\""
+    r"|(?<!\S)(?:-u|--(?:proxy-)?user)[ =][^\s:\"']+:(?!\d+(?!\w)|/))(?:(?<=cookie:.)[^\"'\n\\]+|[^\s\"'\\]+)",
     re.IGNORECASE,
 )
 _LEADS = ("login", "-u", "--user")  # words of a command before such a one
@@ -67,7 +81,11 @@ _ISSUED = re.compile(
     r"|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?|hv[sbr]\.[\w-]{16,}|dapi[a-f0-9]{24,}|glsa_\w{16,}|lin_api_\w{16,}"
     r"|nvapi-[\w-]{16,}|r8_\w{16,}|gsk_\w{16,}|pplx-\w{16,}|xai-\w{16,}|sntry[su]_[\w=+/-]{16,}|ATATT3[\w=-]{16,}"
     r"|local-[a-f0-9]{32,}|wandb_v1_\w{16,}|dckr_pat_[\w-]{16,}|PMAK-[\w-]{16,}|NRAK-\w{16,}|SK[0-9a-f]{32}"
-    r"|AGE-SECRET-KEY-1\w{16,}|[\w.~]{3}\dQ~[\w.~-]{31,34}|https://(?:hooks\.[\w.-]+|[\w./-]+/webhook\w*)/[\w/@.-]+|\d{8,10}:AA[\w-]{30,}"
+    r"|AGE-SECRET-KEY-1\w{16,}|[\w.~]{3}\dQ~[\w.~-]{31,34}|(?:bot)?\d{8,10}:AA[\w-]{30,}|dp\.(?:pt|st|ct|sa)\.\w{16,}"
+    r"|lsv2_[ps][tk]_\w{16,}|(?:pcsk|pnu|tgp_v1|jina|glc|ntn|sbp|KGAT|pscale_\w{2,5}|sm_[aps]at)_\w{16,}"
+    r"|(?:fw|rpa|secret|rubygems)_[A-Za-z0-9]{16,}|(?:tvly|csk|pul|HRKU|NRII|xkeysib|sq0[ac]tp)-[\w-]{16,}"
+    r"|(?:LTAI|AKID|AKLT|ATBB|ATCTT3|ABSK)[A-Za-z0-9+/]{16,}|EAA[A-Za-z0-9]{26,}|(?:fm[12][ar]?|fo1)_[\w+/-]{30,}"
+    r"|https://(?:hooks\.[\w.-]+|[\w./-]+/(?:webhook\w*|with/key)|conda[\w.-]+/t)/[\w/@.-]+"
     r")"
 )
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[^\"]*?(?:-----END [A-Z ]*-----|(?=\")|\Z)")
@@ -75,10 +93,12 @@ _RUN = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LEAST_ISSUED = 12  # characters, of the shortest that `_ISSUED` tells
 _LEAST_RANDOM = 20  # characters
 _WITH_DIGIT = re.compile(r"(?=\D*\d)\S{8,}")
+_LIKELY = re.compile(r"(?=\D*\d)[A-Za-z][\w+/=!#$%^*@~-]{5,}")  # as a word: letters and digits
 _PARTS = re.compile(r"[_/=-]")
 _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _HINTS: tuple[str, ...] = ("pass", "secret", "key", "token", "cred", "auth", "signature", "cookie", "bearer", "basic")
-_HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login", "cred", "pw=", "pw ", "-u ", "--user")
+_HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login", "pw", "-u ", "-user")
+_HINTS += ("jwt", "pswd", "kennwort", "senha", "contrase", "identified", "sessid", "sessionid")
 
 
 def masked(text: str) -> str:
@@ -99,7 +119,7 @@ def _mask(text: str) -> str:
         text = _QUERY.sub(rf"\g<1>{MASK}", text)
         text = _PLACED.sub(rf"\g<1>{MASK}", text)
         text = _NAMED.sub(_named, text)
-        text = _LOGIN.sub(MASK, text)
+        text = _LOGIN.sub(rf"\g<1>{MASK}", text)
         text = _SCHEME.sub(rf"\g<1> {MASK}", text)
     if len(text) < _LEAST_ISSUED:
         return text
@@ -109,14 +129,15 @@ def _mask(text: str) -> str:
 
 def _named(match: re.Match[str]) -> str:
     name, sign = match["name"] + (match["verb"] or ""), match["sign"]
-    quote, kind = match["quote"] or "", match["kind"] or ""
+    quote, kind = match["quote"] or match["tick"] or "", match["kind"] or ""
     is_option = _OPTION.search(match.string, max(match.start() - 40, 0), match.start()) is not None
     before = match.string[: match.start()]
-    # DB_PASS, and PASS=X; PWD is a folder
-    is_variable = name.isupper() and (before.endswith("_") or (sign == "=" and name != "PWD"))
+    # DB_PASS, PASS=X and X_KEY=X; PWD is a folder
+    is_variable = name.isupper() and ((before.endswith("_") and name != "KEY") or (sign == "=" and name != "PWD"))
     value = match[0][len(name) + len(sign) + len(kind) + len(quote) :]
-    is_told = bool(quote) and _WITH_DIGIT.fullmatch(value) is not None  # invalid token 'abc12345'
-    if not is_option and (match["short"] and not is_variable if sign.strip() else not is_told):
+    # invalid token 'abc12345', API key abc123
+    is_told = _LIKELY.fullmatch(value) is not None or (bool(quote) and _WITH_DIGIT.fullmatch(value) is not None)
+    if not (is_option or is_told) and (match["weak"] is not None or (match["short"] and not is_variable)):
         return match[0]  # two words of a sentence; `forward_pass = f(x)`
     return match[0] if _is_harmless(name, value) else f"{name}{sign}{kind}{quote}{MASK}"
 
@@ -138,7 +159,7 @@ def masked_words(words: Iterable[str]) -> list[str]:
             shown.append(MASK)
         else:
             before = next(iter(shown[-1:]), "")
-            lead = f"{before} " if before in _LEADS else ""
+            lead = f"{before} " if before in _LEADS or is_secret_name(before) else ""
             shown.append(masked(lead + word).removeprefix(lead))
         option = word if word.startswith("-") and not sign and is_secret_name(word) else ""
     return shown

@@ -61,12 +61,12 @@ def test_a_profiler_of_the_script_sees_its_modules_from_the_first_step_on(tmp_pa
     assert run.code == 0 and "modules 12\n" in run.output, run.output
 
 
-EARLY_ENDS = {"exception": (1, 1, "exit"), "SIGTERM": (0, -15, "signal"), "exit": (0, 7, "exit")}  # rank, code, state
+ENDS = {"exception": (1, 1, "exit"), "SIGTERM": (0, -15, "signal"), "exit": (0, 7, "exit"), "replaced": (0, 7, "exit")}
 
 
-@pytest.mark.parametrize("name", EARLY_ENDS)
+@pytest.mark.parametrize("name", ENDS)
 def test_an_early_end_loses_no_step_and_no_open_window(tmp_path: Path, name: str) -> None:
-    rank, code, state = EARLY_ENDS[name]
+    rank, code, state = ENDS[name]
     run = incident(tmp_path, name, rank)
     assert f"rank {rank} ended: {code}\n" in run.output
     assert ("the script's own defect" in run.output) == (name == "exception")

@@ -19,6 +19,7 @@ from ddprof.capture.describe import environment
 from ddprof.capture.files.call_log import CallLog
 from ddprof.capture.guard import Guard
 from ddprof.capture.identity import RankIdentity
+from ddprof.untrusted.secrets import masked
 
 _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "/ddprof/capture/", "/torchinductor_")
 _MAX_FRAMES = 128  # of one thread
@@ -69,7 +70,7 @@ def place(frame: FrameType) -> str:
 
 def source_line(file: str, line: int) -> str:
     """The text of a line of a file, "" where it cannot be read."""
-    return linecache.getline(file, line).strip()[:_MAX_SOURCE_CHARACTERS]
+    return masked(linecache.getline(file, line).strip())[:_MAX_SOURCE_CHARACTERS]
 
 
 def main_frames() -> list[dict[str, Any]]:
@@ -130,7 +131,8 @@ def error_of(error: BaseException, trace: TracebackType | None = None) -> dict[s
     """An exception; of a long message its two ends, as one that quotes a traceback has its reason last."""
     text = Guard().attempt("its text", lambda: str(error))  # the script's own code
     text, half = "<exception str() failed>" if text is None else text, _MAX_MESSAGE_CHARACTERS // 2
-    text = text if len(text) <= 2 * half else f"{text[:half]} ... {text[-half:]}"
+    if len(text) > 2 * half:  # masked before, as a part of a secret looks like none
+        text = f"{masked(text[: 8 * half])[:half]} ... {masked(text[-8 * half :])[-half:]}"
     return {"type": type(error).__name__, "message": text, "frames": _raised(error.__traceback__ or trace)}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ddprof._version import __version__
 from ddprof.capture.files.layout import SCHEMA, host_label
 from ddprof.capture.files.storage import text_of
+from ddprof.capture.launcher.monitor import USUAL_MOST
 from ddprof.capture.launcher.run_folder import SharedJob
 from ddprof.capture.launcher.summary import RunSummary
 from ddprof.untrusted.secrets import WORDS_KEY, encoded_words, masked_words
@@ -85,7 +86,7 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     cost = "" if own_frac is None else f", overhead {100 * own_frac:.2f} % of a step"
     pause_ns = summary.overhead["export_pause_ns"]
     then = f", then {pause_ns / 1e9:.2g} s to write it" if pause_ns else ""
-    cost += "" if window is None else f" ({_of_window(window)}{then})"
+    cost += "" if window is None else f" ({_of_window(window, summary.overhead['window_range'])}{then})"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
         steps = f"{summary.steps} step{'s' * (summary.steps != 1)}"
         by_hand = "" if summary.steps else ", or call ddprof.step() at the end of each step"
@@ -97,8 +98,13 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
     return f"{windows} of {ranks} in {shown}{cost}; next: ddprof analyze {shlex.quote(shown)}"
 
 
-def _of_window(share: float) -> str:
-    """Cost of tracing in words; where traced steps were shorter, the others spent time on something else."""
+def _of_window(share: float, between: Sequence[float] | None) -> str:
+    """Cost of tracing in words; where traced steps were shorter, the others spent time on something else. A few steps,
+    or unequal ones, say no more than `between` which shares it is.
+    """
+    low, high = between or (share, share)
+    if high - low > USUAL_MOST:
+        return f"{100 * low:+.0f} to {100 * high:+.0f} % inside the trace window, by its few or unequal steps"
     if share < 0:
         return f"steps inside the trace window were {-100 * share:.0f} % shorter: the others were disturbed"
     return f"{100 * share:+.0f} % inside the trace window"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, TypeAlias
@@ -52,6 +53,8 @@ class _Overhead(Struct):
     own_ns_per_step: _Cost | None = None
     stacks_frac: _Share | None = None
     stacks_window_frac: _Share | None = None
+    bare_range_ns: tuple[_Cost, _Cost] | None = None
+    profiled_range_ns: tuple[_Cost, _Cost] | None = None
 
 
 class AppliedRow(Struct, frozen=True):
@@ -176,12 +179,18 @@ def _overhead(read: list[_SidecarExtract]) -> dict[str, Any]:
     worst = {
         name: max((value for one in overheads if (value := getattr(one, name)) is not None), default=None)
         for name in _Overhead.__struct_fields__
+        if not name.endswith("range_ns")
     }
-    timed = [(one.bare_step_ns, one.profiled_step_ns, one.own_ns_per_step) for one in overheads if one.bare_step_ns]
+    timed = [(one.bare_step_ns, one) for one in overheads if one.bare_step_ns]
+    windows = [(one.profiled_step_ns / bare - 1, one) for bare, one in timed if one.profiled_step_ns]
+    window_frac, dearest = max(windows, key=itemgetter(0), default=(None, _Overhead()))
+    own_ns = [(bare, one.own_ns_per_step) for bare, one in timed if one.own_ns_per_step is not None]
+    bare, profiled = dearest.bare_range_ns, dearest.profiled_range_ns
     return {
         **worst,
-        "window_frac": max(((profiled - bare) / bare for bare, profiled, _ in timed if profiled), default=None),
-        "own_frac": max((own_ns / bare for bare, _, own_ns in timed if own_ns is not None), default=None),
+        "window_frac": window_frac,
+        "window_range": bare and profiled and [profiled[0] / max(bare[1], 1) - 1, profiled[1] / max(bare[0], 1) - 1],
+        "own_frac": max((spent / bare for bare, spent in own_ns), default=None),
         "export_pause_ns": max(pauses_ns, default=None),
     }
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import median
 from time import time_ns
+from typing import Any
 
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import BACKWARD, COLLECTIVE, DATA, FORWARD, OPTIMIZER, PHASE_NAMES, REST, Step
@@ -235,8 +236,8 @@ class StepTracker:
             self._ring.write(step)
 
 
-def step_medians(logged: Sequence[tuple[Step, bool]]) -> dict[str, int | None]:
-    """Median length of unprofiled and of profiled steps, ns; None without one."""
+def step_medians(logged: Sequence[tuple[Step, bool]]) -> dict[str, Any]:
+    """Median length of unprofiled and of profiled steps, ns, and the range of either; None without one."""
     bare_ns, profiled_ns = [], []
     after_window = False
     for step, disturbed in logged:
@@ -245,8 +246,11 @@ def step_medians(logged: Sequence[tuple[Step, bool]]) -> dict[str, int | None]:
         elif not disturbed and not after_window and step.number >= _WARM_STEPS:
             bare_ns.append(step.end_ns - step.start_ns)
         after_window = step.profiled  # the step after a window still waits for peers whose export took longer
-    return {"bare_step_ns": _median_ns(bare_ns), "profiled_step_ns": _median_ns(profiled_ns)}
-
-
-def _median_ns(durations_ns: Sequence[int]) -> int | None:
-    return int(median(durations_ns[-_COMPARED_STEPS:])) if durations_ns else None
+    medians: dict[str, Any] = {}
+    for name, steps_ns in (("bare", bare_ns), ("profiled", profiled_ns)):
+        kept = sorted(steps_ns[-_COMPARED_STEPS:])
+        medians[f"{name}_step_ns"] = int(median(kept)) if kept else None
+        # Between these steps the median lies, 95 of 100 times; of fewer than six steps the shortest and the longest.
+        beyond = max(0, int((len(kept) - 1.96 * len(kept) ** 0.5) / 2))
+        medians[f"{name}_range_ns"] = [kept[beyond], kept[-1 - beyond]] if kept else None
+    return medians

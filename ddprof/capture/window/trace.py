@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -202,12 +203,12 @@ def warm_import() -> None:
 
 _BLOCK_BYTES = 1 << 18
 _EVENT = b"\n  {"  # how Kineto begins one
-# Words that are found at the speed of memory -> the names behind them, whose quotes Kineto leaves as they are.
+# Words that are found at the speed of memory -> what follows them: names, whose quotes Kineto leaves as they are.
 _NAMED = {
-    b"user_annotation": re.compile(rb'(user_annotation",\s*"name": ")([^\n]*?)(?=",\s*"(?:pid|tid|ts)":)'),
-    b"Process Group Desc": re.compile(rb'("Process Group Description": ")([^\n]*?)(?="\s*[,}\n])'),
+    b"user_annotation": re.compile(rb'",\s*"name": "([^"\n]*(?:"(?!,\s*"(?:pid|tid|ts)":)[^"\n]*)*)(?=")'),
+    b'"Process Group Description': re.compile(rb'": "([^"\n]*(?:"(?!\s*[,}\n])[^"\n]*)*)(?=")'),
 }
-_FIRST = {**_NAMED, b"pg_desc": re.compile(rb'("pg_desc": ")([^\n]*?)(?=", ")')}
+_FIRST = {**_NAMED, b'"pg_desc': re.compile(rb'": "([^\n]*?)(?=", ")')}
 
 
 def masked_blocks(source: BinaryIO) -> Iterator[bytes]:
@@ -225,11 +226,16 @@ def masked_blocks(source: BinaryIO) -> Iterator[bytes]:
 
 def _masked(text: bytes, named: Mapping[bytes, re.Pattern[bytes]]) -> bytes:
     for word, pattern in named.items():
-        if word in text:
-            text = pattern.sub(lambda match: match[1] + _name(match[2]), text)
+        at = text.find(word)
+        while at >= 0:
+            match = pattern.match(text, at + len(word))
+            if match is not None and (name := _name(match[1])) != match[1]:
+                text = text[: match.start(1)] + name + text[match.end() :]
+            at = text.find(word, at + len(word))
     return text
 
 
+@lru_cache(maxsize=1 << 13)
 def _name(name: bytes) -> bytes:
     text = name.decode("utf-8", "replace")
     return name if masked(text) == text else masked(text).encode()

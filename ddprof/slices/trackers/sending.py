@@ -62,8 +62,8 @@ class Sending:
         try:
             return work()
         except (Exception, SystemExit) as error:
-            reason = " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
-            self._say(f"{name}: not written: {clean(reason)}")
+            reason = clean(" ".join(str(error).split()))[:_MAX_REASON] or type(error).__name__
+            self._say(f"{name}: not written: {reason}")
             self._open.pop(name, None)
             self.failed.append(name)
             return None

@@ -120,10 +120,7 @@ def test_the_name_is_what_the_launcher_shares(command: str, environment: dict[st
 
 def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
     phases = ("data_ns", "forward_ns", "backward_ns")
-    steps = [
-        {"start_ns": 100 * n, "end_ns": 100 * n + 30, **{name: 29 * (n % 3 == i) for i, name in enumerate(phases)}}
-        for n in range(12)
-    ]
+    steps = [{"start_ns": 100 * n, "end_ns": 100 * n + 30, phases[n % 3]: 29} for n in range(12)]
     write_json(tmp_path / "rank0.h.7.0.sidecar.json", {"rank": 0, "host": "h", "steps": steps})
     times = summarize(tmp_path).step_times[0]
     assert (times["step_ns"], times["data_ns"], times["rest_ns"]) == (30, 0, 1)
@@ -131,10 +128,12 @@ def test_time_outside_phases_is_taken_step_by_step(tmp_path: Path) -> None:
 
 def test_the_overhead_is_that_of_the_rank_where_it_is_largest(tmp_path: Path) -> None:
     for rank, (bare, profiled, own) in enumerate(((100, 150, 5), (200, 210, 2))):
-        overhead = {"bare_step_ns": bare, "profiled_step_ns": profiled, "own_ns_per_step": own}
+        ranges = {"bare_range_ns": [bare, 2 * bare], "profiled_range_ns": [bare, 2 * profiled]}
+        overhead = {"bare_step_ns": bare, "profiled_step_ns": profiled, "own_ns_per_step": own, **ranges}
         write_json(tmp_path / f"rank{rank}.h.7.0.sidecar.json", {"rank": rank, "host": "h", "overhead": overhead})
-    worst = summarize(tmp_path).overhead
-    assert (worst["window_frac"], worst["own_frac"], worst["bare_step_ns"]) == (0.5, 0.05, 200)
+    summary = summarize(tmp_path)
+    assert [summary.overhead[name] for name in ("window_frac", "own_frac", "bare_step_ns")] == [0.5, 0.05, 200]
+    assert "-50 to +200 % inside the trace window, by its few" in manifest.last_line(tmp_path, summary, None)
 
 
 def test_every_field_of_a_sidecar_may_be_damaged_and_none_says_how_many_ranks_there_are(tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def event() -> None:
         time.sleep(30)
     elif options.incident == "exit":
         os._exit(7)
+    elif options.incident == "replaced":
+        os.execvp("sh", ["sh", "-c", "exit 7"])
     elif options.incident == "hang":
         print("hanging", flush=True)
         time.sleep(3600)
@@ -73,8 +75,7 @@ for step, (x, y) in enumerate(itertools.chain.from_iterable(itertools.repeat(loa
         break
     if step == AT and rank == options.rank:
         event()
-    if options.sleep:
-        time.sleep(options.sleep)
+    time.sleep(options.sleep)
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(model(x), y)
     loss.backward()

@@ -26,8 +26,8 @@ def test_medians_leave_out_warm_up_and_what_follows_a_window() -> None:
     steps = [step(number, dur_ns) for number, dur_ns in enumerate([900, 800, 100, 100, 100])]
     steps += [step(5, 120, profiled=True), step(6, 999), step(7, 100)]
     logged = [*((each, False) for each in steps), (step(8, 999), True)]
-    assert step_medians(logged) == {"bare_step_ns": 100, "profiled_step_ns": 120}
-    assert step_medians([]) == {"bare_step_ns": None, "profiled_step_ns": None}
+    ranges = {"bare_range_ns": [100, 100], "profiled_range_ns": [120, 120]}
+    assert step_medians(logged) == {"bare_step_ns": 100, "profiled_step_ns": 120, **ranges}
 
 
 HOOK_NS, HOOKS = 2_000_000, 3  # of a step; the first one holds the boundary

@@ -160,10 +160,10 @@ def reason(log: Path, code: int | None) -> str:
         lines = []
     memory_line = next((line for line in reversed(lines) if _MEMORY.search(line)), None)
     if memory_line is not None:
-        return clean(f"out of memory: {' '.join(memory_line.split())[-160:]}")
+        return f"out of memory: {clean(' '.join(memory_line.split()))[-160:]}"
     errors = [match.group(1) for line in lines if (match := _ERROR.match(line))]
     own_errors = [error for error in errors if "ChildFailedError" not in error]
     if own_errors:
-        return clean(f"exit code {code}: {own_errors[0][:200]}")
+        return f"exit code {code}: {clean(own_errors[0])[:200]}"
     killed = " (killed: out of memory?)" if code in (137, -9) else ""
     return f"exit code {code}{killed}"

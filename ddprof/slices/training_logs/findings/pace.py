@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import inf
 from statistics import median, median_low, quantiles
 
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
@@ -219,8 +220,8 @@ def _between(lapses: Sequence[tuple[int, float, float]], summary: IterationSumma
     usual = median(ms for _, ms in beside) if beside else 0.0
     bound = usual + max(OUTLIER * median(abs(ms - usual) for _, ms in beside), summary.median_ms) if beside else 0.0
     pauses = [(number, ms) for number, ms in beside if ms > bound]
-    share = sum(ms - usual for _, ms in pauses) / sum(lapse_ms for _, lapse_ms, _ in lapses) if pauses else 0.0
-    unprinted = usual * len(beside) / sum(lapse_ms for _, lapse_ms, _ in lapses) if beside else 0.0
+    all_ms = sum(lapse_ms for _, lapse_ms, _ in lapses) or inf  # of a clock that stands still
+    share, unprinted = sum(ms - usual for _, ms in pauses) / all_ms, usual * len(beside) / all_ms
     if unprinted > CRITICAL_SHARE:
         text = f"{format_share(unprinted)} of the time by the lines' clock is in no time that they print"
         why = "each printed time is of one iteration: those between may be longer, or other work lies there"

@@ -24,7 +24,7 @@ from statistics import median
 import numpy as np
 
 from ddprof.readers.numbers import one_rank
-from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
+from ddprof.slices.training_logs.model import RankReading, TimerReading
 from ddprof.slices.training_logs.reading.counting import (
     FEWEST,
     MOST_FALLS,
@@ -55,6 +55,7 @@ from ddprof.slices.training_logs.reading.kinds import (
 from ddprof.slices.training_logs.reading.lines import NOWHERE, LogLine, Stamp, stamp_at
 from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
 from ddprof.slices.training_logs.reading.times import GRAINS, EpochLines
+from ddprof.slices.training_logs.reading.waits import waits_of
 from ddprof.tables import Array
 
 WRITER = "lines of a training loop"
@@ -236,7 +237,7 @@ class LoopLines:
             lines = _of_training(self._clocked)
         lines, counter = counted_by(lines)
         if kind is TimeKind.NONE:
-            return (none[0], *_waits(lines, counter, math.inf)) if counter else none
+            return (none[0], *waits_of(lines, counter, math.inf)) if counter else none
         lines = with_time(lines, kind, name)
         ended = ended_at(lines, counter)
         if not ended and (not self.is_training or (not counter and kind > TimeKind.RATE)):
@@ -248,17 +249,17 @@ class LoopLines:
         _, ms, _ = lines.times[kind, name]
         _, numbers, ends = lines.counters[counter]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
-            return _since_the_start(lines, counter, (kind, name)), *_waits(lines, counter, middle(ms))
+            return _since_the_start(lines, counter, (kind, name)), *waits_of(lines, counter, middle(ms))
         if np.isnan(lines.clock_s).all() and (each := since_epoch_began(numbers.tolist(), ms.tolist())) is not None:
             self.are_means = True
-            return _records(lines, counter, np.array(each)), *_waits(lines, counter, middle(ms))
+            return _records(lines, counter, np.array(each)), *waits_of(lines, counter, middle(ms))
         holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
             return _records(lines, counter), [], []
         self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or max(holds, ended) > 1
         again = (numbers[1:] < numbers[:-1]).any()
         self.in_epoch = int(ends[0]) if ends[0] > 0 and again and (ends == ends[0]).all() and holds == 1 else 0
-        waits = _waits(lines, counter, middle(ms), parts)
+        waits = waits_of(lines, counter, middle(ms), parts)
         return _records(lines, counter, ms / ((holds or 1) * parts), samples), *waits
 
     def clocked(self) -> Array:
@@ -356,43 +357,3 @@ def _records(lines: LoopTable, counter: str, ms: Array | None = None, samples: i
         table["goes_on"][at + 1] = True
         table["left"][at + 1] = np.nan if of is None else max(0, int(of) - last) // samples
     return table if ms is None else table[ms > 0]
-
-
-def _waits(
-    lines: LoopTable, counter: str, most_ms: float, parts: float = 1
-) -> tuple[list[TimerReading], list[RankReading]]:
-    """Time until the batch is there: one reading an iteration, of all ranks that write, and each rank's own. The first
-    line of each epoch is left out, as it is of the iterations: there the workers start.
-    """
-    # No wait is longer than its iteration: such a time is of a worker.
-    often = [name for name, (rows, ms) in lines.waits.items() if 2 * len(rows) >= lines.lines and middle(ms) <= most_ms]
-    data = min(often, key=lambda name: ("last" not in name, "wait" not in name), default="")
-    if not data:
-        return [], []
-    waits_ms = np.full(lines.lines, np.nan)
-    waits_ms[lines.waits[data][0]] = lines.waits[data][1] / parts
-    own = [None if rank != rank else int(rank) for rank in lines.rank.tolist()]
-    ranks = set(own)
-    times: list[dict[int | None, float]] = []
-    starts: set[int] = set()
-    before = -1.0
-    for number, rank, ms in zip(lines.counters[counter][1].tolist(), own, waits_ms.tolist(), strict=True):
-        if number != before or rank in times[-1]:
-            if number < before:
-                starts.add(len(times))
-            times.append({})
-            before = number
-        if not math.isnan(ms) and len(times) - 1 not in starts:
-            times[-1][rank] = ms
-    is_of_ranks = len(ranks) > 1 and None not in ranks
-    readings = [
-        TimerReading(DATA, block, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)
-        for block, of in enumerate(times)
-        if of
-    ]
-    return readings, [
-        RankReading(DATA, block, rank, ms)
-        for block, of in enumerate(times)
-        for rank, ms in of.items()
-        if is_of_ranks and rank is not None
-    ]

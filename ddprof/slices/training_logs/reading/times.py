@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, repeat
 from math import isnan
 from statistics import median
@@ -144,7 +145,8 @@ def _rows(numbers: Array, before: Array, behind: Array, mask: Array) -> Iterator
 def _iterations(records: Array, ms: Array, printed_ms: Array, grain_ms: Array) -> Iterator[LoggedIteration]:
     tflops, printed = (_given(column, float) for column in (records["tflops"], printed_ms))
     of = records["number"].tolist(), ms.tolist(), tflops, _given(records["batch"], int), printed
-    return map(LoggedIteration, *of, records["goes_on"].tolist(), grain_ms.tolist())
+    columns = *of, records["goes_on"].tolist(), grain_ms.tolist()
+    return map(partial(tuple.__new__, LoggedIteration), zip(*columns, strict=False))  # a third of the time of a call
 
 
 def _given(values: Array, kind: type[int | float]) -> Iterable[Any]:

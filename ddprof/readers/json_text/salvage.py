@@ -1,4 +1,6 @@
-"""Salvage of sound events from text that the strict decoder rejects: each object alone, the next where one breaks."""
+"""Salvage of sound events from text that the strict decoder rejects: each object alone, and where one breaks those in
+it that are whole, in time linear in the text.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,9 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
+
+from ddprof.readers.json_text.structure import structure
 
 T = TypeVar("T")
 _START = re.compile(rb'\{(?=\s*["}])')
@@ -26,7 +31,6 @@ _LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
 _ESCAPE = re.compile(
     r"(?P<pair>\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F]..|\\.", re.S
 )
-_EVENT = re.compile(r'\{\s*"ph"\s*:')
 # Keys of Chrome's trace format that open an event; after a bracket none of them is a value of the root.
 _OF_EVENTS = frozenset(b"ph cat name pid tid ts dur tts tdur args id id2 s bp cname sf".split())
 # Values that profilers write behind the list: believed even where the event before them is broken.
@@ -74,14 +78,21 @@ class Salvager(Generic[T]):
         """
         saved: Salvage[T] = Salvage()
         chars = text.decode("latin-1")  # a character for each byte
-        at = 0
+        at, broken = 0, set[int]()  # objects that stand open where one breaks break there, too
         while self._vain_bytes < MOST_VAIN_BYTES and (start := _START.search(text, at)) is not None:
             saved.close = _list_end(text, saved.end, at, start.start())
             if saved.close is not None:
                 break
-            end, at, is_whole = _end_of_object(chars, start.start())
+            at = start.start() + 1
+            if start.start() in broken:
+                continue
+            end, is_whole = _end_of_object(chars, start.start())
             if is_whole is None and not is_last:
                 return saved
+            if is_whole:
+                at = end
+            else:
+                broken.update((structure(text[start.start() : end]).open() + start.start()).tolist())
             if not (is_whole and self._keep(saved, text, start.start(), end)):
                 self._vain_bytes += end - start.start() + _PIECE_BYTES
         if saved.close is None and is_last:
@@ -158,24 +169,23 @@ def _fraction(digits: str) -> Decimal | None:
     return Decimal(digits) if len(digits) <= _LONGEST_FRACTION else None
 
 
-def _end_of_object(chars: str, start: int) -> tuple[int, int, bool | None]:
-    """The end of the object that begins at `start`, or of what was read of it, the place to go on at, and True where it
-    is whole; False where it breaks, None where the text ends first.
+def _end_of_object(chars: str, start: int) -> tuple[int, bool | None]:
+    """The end of the object that begins at `start`, or the place where it breaks, and True where it is whole; False
+    where it breaks, None where the text ends first.
     """
     size = _WINDOW  # an error costs as much as the text that was given, and most objects are small
     while True:
         part = chars[start : start + size]
         try:
-            end = start + _FINDER.raw_decode(part)[1]
-            return end, end, True
-        except RecursionError:  # of thousands of objects in one another each would be read
-            event = _EVENT.search(chars, start + 1)
-            return start + len(part), start + 1 if event is None else event.start(), False
+            return start + _FINDER.raw_decode(part)[1], True
+        except RecursionError:  # thousands in one another: none that holds half of them is an event
+            shape = structure(part.encode("latin-1"))
+            return start + int(shape.brackets[np.argmax(2 * shape.depth >= shape.depth.max())]), False
         except json.JSONDecodeError as error:
             if not error.msg.startswith("Unterminated") and error.pos <= len(part) - _LONGEST_WORD:
-                return start + error.pos, start + 1, False
+                return start + error.pos, False
             if start + size >= len(chars):
-                return len(chars), start + 1, None
+                return len(chars), None
             size *= 4
 
 

@@ -34,6 +34,11 @@ class Structure:
         ends = np.flatnonzero(self.depth == 0)
         return int(self.brackets[ends[-1]]) + 1 if len(ends) else None
 
+    def open(self) -> Array:
+        """Offsets of the brackets that stand open at the end of the piece."""
+        least = np.minimum.accumulate(self.depth[::-1])[::-1]  # from there on
+        return np.compress((self.depth == least) & (np.diff(self.depth, prepend=0) > 0), self.brackets)
+
     def depth_at(self, offset: int) -> int:
         """Nesting depth just before `offset`."""
         row = int(np.searchsorted(self.brackets, offset))

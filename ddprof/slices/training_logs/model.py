@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ddprof.report.log_reading import LogFinding
 
@@ -18,8 +19,7 @@ DATA = "data"  # the wait for the next batch, whatever a loop calls it
 DECILES_FROM = 10  # lines about iterations: a tenth of fewer is none
 
 
-@dataclass(frozen=True)
-class LoggedIteration:
+class LoggedIteration(NamedTuple):
     """One line about iterations: the time of one, or with `every` above 1 the mean since the last such line."""
 
     number: int
@@ -31,8 +31,7 @@ class LoggedIteration:
     grain_ms: float = 0.0  # of a time by the lines' clock: so much it may be off
 
 
-@dataclass(frozen=True)
-class TimerReading:
+class TimerReading(NamedTuple):
     """One timer at one logged iteration: shortest and longest time of any rank, or that of one rank.
 
     `block`: which logged group of timers it stands in. `shortest_ms` is None where only the longest is written.
@@ -45,8 +44,7 @@ class TimerReading:
     of_all_ranks: bool
 
 
-@dataclass(frozen=True)
-class RankReading:
+class RankReading(NamedTuple):
     """One timer of one named rank at one logged iteration."""
 
     name: str

@@ -88,7 +88,7 @@ SPAN = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1,"dur":1},'
 
 @pytest.mark.parametrize("piece", PIECES)
 def test_time_is_linear_in_text_that_is_no_events(tmp_path: Path, piece: bytes) -> None:
-    """Each text takes a tenth of a second, nested objects two; in quadratic time it would be minutes."""
+    """Each text takes a tenth of a second at most; in quadratic time it would be seconds, or minutes."""
     odd = piece * (BOMB_BYTES // len(piece))
     texts = (b'{"traceEvents": [' + SPAN + odd + SPAN + b"]}", b"{" + odd, b'{"traceEvents": [], ' + odd)
     for text in (*texts, b"[" + SPAN + odd, b"[" + SPAN[:-1] + odd):

@@ -4,18 +4,21 @@ beside iterations, and printed means.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median, median_low, quantiles
+
+import numpy as np
 
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
+from ddprof.slices.training_logs.reading.counting import middle as middle_of
 from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.slices.training_logs.reading.times import EPOCHS
+from ddprof.tables import Array
 from ddprof.units import format_count, format_share, format_us
 
 RUNS, EPOCH = "runs", "epoch"
@@ -98,9 +101,10 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
     """A finding on a log that begins again with its first iteration, and then at another pace: no time is typical of
     both. Parts (epochs, too) are told apart where the deciles of one lie beyond those of another, by what is worth it.
     """
-    starts = [
-        at for at, (a, b) in enumerate(pairwise(log.iterations), 1) if b.number <= min(a.number, 2 * summary.every)
-    ]
+    numbers = np.array([iteration.number for iteration in log.iterations])
+    starts = (np.flatnonzero(numbers[1:] <= np.minimum(numbers[:-1], 2 * summary.every)) + 1).tolist()
+    if not starts:
+        return
     anew = [at for at in starts if not log.iterations[at].goes_on]
     starts = anew or starts  # each time in the next epoch
     parts = [log.iterations[a:b] for a, b in pairwise((0, *starts, len(log.iterations)))]
@@ -136,6 +140,8 @@ def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
 
 def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> int | None:
     """Place of the first slow iteration that nearly all are slow after, to the end of the log; None without one."""
+    if len(summary.slow) < FEWEST_ALIKE:
+        return None
     slowest = {id(iteration) for iteration in summary.slow}  # numbers come again in each epoch
     since, slow, of_them = None, 0, 0
     for at in range(len(iterations) - 1, -1, -1):
@@ -281,21 +287,28 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
     iterations = log.iterations
     if not iterations:
         return None
-    later = [now for before, now in pairwise(iterations) if now.number > before.number]
-    counted = later or list(iterations)
-    bound = _usual_ms(counted)
-    warm = next((at for at, iteration in enumerate(counted) if iteration.mean_ms <= bound), 0) if later else 0
-    counted = counted[warm:]
-    times = [iteration.mean_ms for iteration in counted]
-    middle, bound = _middle(times), _usual_ms(counted)
-    bound = max(bound, (1 + WARNING_SHARE) * middle)
-    slow = [one for one in counted if len(counted) > 2 and one.mean_ms - one.grain_ms > bound]
-    steps = Counter(now.number - before.number for before, now in pairwise(iterations))
+    numbers = np.array([iteration.number for iteration in iterations])
+    ms = np.array([iteration.mean_ms for iteration in iterations])
+    steps = np.diff(numbers)
+    later = np.flatnonzero(steps > 0) + 1
+    rows = later if len(later) else np.arange(len(ms))
+    warm = int(np.argmax(ms[rows] <= _usual_ms(ms[rows]))) if len(later) else 0
+    rows = rows[warm:]
+    counted, times_ms = [iterations[row] for row in rows.tolist()], np.sort(ms[rows])
+    times = times_ms.tolist()
+    middle = _middle(times)
+    bound = max(_usual_ms(times_ms), (1 + WARNING_SHARE) * middle)
+    slow = (
+        [one for one in counted if one.mean_ms - one.grain_ms > bound] if len(times) > 2 and times[-1] > bound else []
+    )
     deciles = _deciles(times)
     rates = [iteration.tflops for iteration in counted if iteration.tflops is not None]
     batches = [iteration.batch / iteration.mean_ms * 1e3 for iteration in counted if iteration.batch is not None]
-    every = max(1, steps.most_common(1)[0][0]) if steps else 1
-    apart = {b.number: max(1, b.number - a.number) if log.are_means else 1 for a, b in pairwise(iterations)}
+    kinds, first, often = np.unique(steps, return_index=True, return_counts=True)
+    every = max(1, int(kinds[np.lexsort((first, -often))[0]])) if len(steps) else 1
+    apart = {}
+    if log.are_means:
+        apart = {b.number: max(1, b.number - a.number) for a, b in pairwise(iterations)}
     is_of_one = WRITER in log.writers and not log.are_means  # however few are printed
     excess_ms = sum((iteration.mean_ms - middle) * apart.get(iteration.number, 1) for iteration in slow)
     # Where slow iterations come at a distance of their own, a multiple of the lines', all between lines are usual.
@@ -308,7 +321,7 @@ def summarise(log: TrainingLog) -> IterationSummary | None:
         median_ms=middle,
         low_ms=deciles[0],
         high_ms=deciles[-1],
-        mean_ms=sum(times) / len(times),
+        mean_ms=sum(one.mean_ms for one in counted) / len(times),
         slow=tuple(slow),
         slow_share=excess_ms / (sum(one.mean_ms * apart.get(one.number, 1) for one in counted) + unlogged_ms),
         printed_mean_ms=sum(iteration.printed_ms or iteration.mean_ms for iteration in counted) / len(counted),
@@ -341,8 +354,7 @@ def period_of(numbers: Sequence[int], every: int) -> int | None:
     return usual if alike >= max(FEWEST_ALIKE, ALIKE * len(apart)) and usual > every else None
 
 
-def _usual_ms(iterations: Sequence[LoggedIteration]) -> float:
+def _usual_ms(times_ms: Array) -> float:
     """Upper limit of a usual iteration, ms; longer ones are outliers."""
-    times = [iteration.mean_ms for iteration in iterations]
-    middle = median(times)
-    return middle + OUTLIER * median(abs(time - middle) for time in times)
+    usual = middle_of(times_ms)
+    return usual + OUTLIER * middle_of(np.abs(times_ms - usual))

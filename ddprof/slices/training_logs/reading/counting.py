@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ddprof.slices.training_logs.reading.kinds import Numbers, TimeKind, Times, preference
 from ddprof.slices.training_logs.reading.lines import Stamp
+from ddprof.tables import Array
 
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
@@ -18,9 +21,15 @@ _HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
 
-def rises(numbers: Sequence[float]) -> bool:
+def rises(numbers: Array) -> bool:
     """True where nearly no number is below the one before."""
-    return sum(after < before for before, after in pairwise(numbers)) <= MOST_FALLS * len(numbers)
+    return bool(np.count_nonzero(numbers[1:] < numbers[:-1]) <= MOST_FALLS * len(numbers))
+
+
+def middle(numbers: Array) -> float:
+    """The median."""
+    ordered, at = np.sort(numbers), len(numbers) // 2
+    return float((ordered[(len(numbers) - 1) // 2] + ordered[at]) / 2)
 
 
 class LoopLine(NamedTuple):
@@ -37,31 +46,176 @@ class LoopLine(NamedTuple):
     waits: dict[str, float]
 
 
-def with_time(line: LoopLine, kind: TimeKind, name: str) -> LoopLine | None:
-    """The line with such a time, None without one: bars print s/it, and it/s where that is more than one."""
-    if len(line.times) == 1 and (kind, name) in line.times:
-        return line
+class LoopTable(NamedTuple):
+    """Such lines in columns, nan where there is none. Counters, times and waits by key, as rows of the lines that have
+    one and their values: number and that behind its slash; ms and the worth of the last digit; ms.
+    """
+
+    epoch: Array
+    under: Array
+    rank: Array
+    clock_s: Array
+    grain_s: Array
+    counters: dict[str, tuple[Array, ...]]
+    times: dict[tuple[TimeKind, str], tuple[Array, ...]]
+    waits: dict[str, tuple[Array, ...]]
+
+    @property
+    def lines(self) -> int:
+        """Number of lines."""
+        return len(self.epoch)
+
+    @property
+    def plain(self) -> tuple[Array, ...]:
+        """Columns with a value, or nan, for each line."""
+        return self[:5]
+
+    @property
+    def keyed(self) -> tuple[dict[Any, tuple[Array, ...]], ...]:
+        """Counters, times and waits."""
+        return self.counters, self.times, self.waits
+
+    def at(self, mask: Array) -> LoopTable:
+        """The lines of a mask."""
+        if mask.all():
+            return self
+        place = np.cumsum(mask) - 1
+
+        def kept(columns: dict[Any, tuple[Array, ...]]) -> dict[Any, tuple[Array, ...]]:
+            of = {key: (mask[rows], rows, *values) for key, (rows, *values) in columns.items()}
+            return {
+                key: (place[rows[keep]], *(value[keep] for value in values))
+                for key, (keep, rows, *values) in of.items()
+                if keep.any()
+            }
+
+        return _table((column[mask] for column in self.plain), map(kept, self.keyed))
+
+    def part(self, begin: int, end: int) -> LoopTable:
+        """Some lines of a table all of whose lines have all columns."""
+        rows = np.arange(end - begin)
+        of = (
+            {key: (rows, *(value[begin:end] for value in values)) for key, (_, *values) in columns.items()}
+            for columns in self.keyed
+        )
+        return _table((column[begin:end] for column in self.plain), of)
+
+    def by(self, numbers: Array) -> LoopTable:
+        """The lines in the order of these numbers of theirs."""
+        order = np.argsort(numbers, kind="stable")
+        if (numbers[1:] >= numbers[:-1]).all():
+            return self
+        place = np.argsort(order)
+
+        def placed(columns: dict[Any, tuple[Array, ...]]) -> dict[Any, tuple[Array, ...]]:
+            of = {key: (np.argsort(place[rows]), place[rows], *values) for key, (rows, *values) in columns.items()}
+            return {key: tuple(value[row] for value in values) for key, (row, *values) in of.items()}
+
+        return _table((column[order] for column in self.plain), map(placed, self.keyed))
+
+    def line(self, at: int) -> LoopLine:
+        """One line."""
+        plain = [None if np.isnan(column[at]) else float(column[at]) for column in self.plain]
+        epoch, under, rank, clock_s, grain_s = plain
+        of: list[dict[Any, list[Any]]] = [{}, {}, {}]
+        for columns, into in zip(self.keyed, of, strict=True):
+            for key, (rows, *values) in columns.items():
+                row = int(np.searchsorted(rows, at))
+                if row < len(rows) and rows[row] == at:
+                    into[key] = [float(value[row]) for value in values]
+        numbers = {key: (int(number), None if np.isnan(of) else of) for key, (number, of) in of[0].items()}
+        clock = None if clock_s is None or grain_s is None else Stamp(clock_s, grain_s)
+        times = {key: (ms, grain) for key, (ms, grain) in of[1].items()}
+        waits = {key: ms for key, (ms,) in of[2].items()}
+        return LoopLine(numbers, epoch, under, None if rank is None else int(rank), clock, times, waits)
+
+
+def table_of(parts: Iterable[LoopLine | LoopTable]) -> LoopTable:
+    """The table of lines and tables, one below the other."""
+    tables: list[LoopTable] = []
+    alone: list[LoopLine] = []
+    for part in (*parts, None):
+        if isinstance(part, LoopLine):
+            alone.append(part)
+            continue
+        tables += [_of_lines(alone)] if alone else []
+        tables += [part] if part is not None else []
+        alone = []
+    at = 0
+    columns: list[dict[Any, list[tuple[Array, ...]]]] = [defaultdict(list) for _ in range(3)]
+    for table in tables:
+        for of, into in zip(table.keyed, columns, strict=True):
+            for key, (rows, *values) in of.items():
+                into[key].append((rows + at, *values))
+        at += table.lines
+    plain = zip(*(table.plain for table in tables), strict=True) if tables else [()] * 5
+    joined = ({key: tuple(map(_joined, zip(*of, strict=True))) for key, of in into.items()} for into in columns)
+    return _table(map(_joined, plain), joined)
+
+
+def _table(plain: Iterable[Array], keyed: Iterable[dict[Any, tuple[Array, ...]]]) -> LoopTable:
+    columns: list[Any] = [*plain, *keyed]
+    return LoopTable(*columns)
+
+
+def _joined(columns: Sequence[Array]) -> Array:
+    return np.concatenate(columns) if columns else np.empty(0)
+
+
+def _of_lines(lines: Sequence[LoopLine]) -> LoopTable:
+    columns: list[dict[Any, list[tuple[Any, ...]]]] = [defaultdict(list) for _ in range(3)]
+    for at, line in enumerate(lines):
+        for key, number in line.counters.items():
+            columns[0][key].append((at, *number))
+        for of, time in line.times.items():
+            columns[1][of].append((at, *time))
+        for name, ms in line.waits.items():
+            columns[2][name].append((at, ms))
+    plain = [(line.epoch, line.under, line.rank, *(line.clock or (None, None))) for line in lines]
+    numbers = ({key: _columns(of) for key, of in into.items()} for into in columns)
+    return _table(np.array(plain, np.float64).T, numbers)
+
+
+def _columns(cells: Sequence[tuple[Any, ...]]) -> tuple[Array, ...]:
+    rows, *values = np.array(cells, np.float64).T
+    return rows.astype(np.intp), *values
+
+
+def with_time(table: LoopTable, kind: TimeKind, name: str) -> LoopTable:
+    """The lines with such a time: bars print s/it, and it/s where that is more than one."""
     other = {TimeKind.EACH: TimeKind.RATE, TimeKind.RATE: TimeKind.EACH}.get(kind, kind)
-    time = line.times.get((kind, name), line.times.get((other, name)))
-    return None if time is None else line._replace(times={(kind, name): time})
+    printed = np.full((2, table.lines), np.nan)
+    for of in ((other, name), (kind, name)):
+        if of in table.times:
+            rows, *time = table.times[of]
+            printed[:, rows] = time
+    has_time = ~np.isnan(printed[0])
+    ms, grain_ms = printed[:, has_time]
+    return table.at(has_time)._replace(times={(kind, name): (np.arange(len(ms)), ms, grain_ms)})
 
 
-def ended_at(lines: Sequence[LoopLine], counter: str) -> int:
+def ended_at(table: LoopTable, counter: str) -> int:
     """The number that most lines count to, each in another epoch, as they are written at its end; 0 without one."""
-    counter = counter or min({key for line in lines for key in line.counters}, key=preference, default="")
-    numbers = [line.counters[counter][0] for line in lines if counter in line.counters]
-    number, often = Counter(numbers).most_common(1)[0] if numbers else (0, 0)
-    epochs = [epoch_at(line) for line in lines if counter in line.counters and line.counters[counter][0] == number]
-    apart = sum(a != b for a, b in pairwise(epochs))
-    return number if 2 * often > len(lines) and None not in epochs and 2 * apart >= often >= FEWEST else 0
+    rows, numbers, _ = table.counters.get(
+        counter or min(table.counters, key=preference, default=""), (np.empty(0),) * 3
+    )
+    if not len(numbers):
+        return 0
+    values, first, times = np.unique(numbers, return_index=True, return_counts=True)
+    most = np.lexsort((first, -times))[0]
+    number, often = int(values[most]), int(times[most])
+    epochs = epoch_at(table)[rows[numbers == number]]
+    apart = np.count_nonzero(epochs[1:] != epochs[:-1])
+    is_so = 2 * often > table.lines and 2 * apart >= often >= FEWEST and not np.isnan(epochs).any()
+    return number if is_so else 0
 
 
-def epoch_at(line: LoopLine) -> float | None:
-    """The epoch of a line: its own, or that of the heading above it."""
-    return line.under if line.epoch is None else line.epoch
+def epoch_at(table: LoopTable) -> Array:
+    """The epoch of each line: its own, or that of the heading above it."""
+    return np.where(np.isnan(table.epoch), table.under, table.epoch)
 
 
-def since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> list[float] | None:
+def since_epoch_began(numbers: Sequence[float], ms: Sequence[float]) -> list[float] | None:
     """Times of an iteration since the line before, where each of `ms` is the mean since its epoch began; None where
     they are not. Such a mean keeps of a first iteration beyond the usual as much as it has iterations; a time of one
     keeps nothing: what is nearer to the one decides.
@@ -84,36 +238,43 @@ def since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> list[float
     return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
 
 
-def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:
+def by_epochs(table: LoopTable, ended: int) -> LoopTable:
     """Lines with a number of their own: of the epoch that each ends, after `ended` iterations, or of their place."""
-    epochs = [epoch_at(line) for line in lines]
-    rise = None not in epochs and 2 * sum(a != b for a, b in pairwise(epochs)) >= len(lines)  # once in each
-    for at, (line, epoch) in enumerate(zip(lines, epochs, strict=True), 1):
-        if not ended and not rise:
-            yield line._replace(counters={"": (at, None)}, clock=None)  # how many iterations lie between is not known
-        elif not ended and epoch is not None:  # of its iterations one or all may be timed
-            yield line._replace(counters={"": (int(epoch), None)}, clock=None)
-        elif epoch is not None and any(number == ended for number, _ in line.counters.values()):
-            yield line._replace(counters={"": (int(epoch) * ended, None)})
+    epochs = epoch_at(table)
+    if ended:
+        counts = np.zeros(table.lines, bool)
+        for rows, numbers, _ in table.counters.values():
+            counts[rows[numbers == ended]] = True
+        counts &= ~np.isnan(epochs)
+        return _numbered(table.at(counts), np.floor(epochs[counts]) * ended)
+    rise = not np.isnan(epochs).any() and 2 * np.count_nonzero(epochs[1:] != epochs[:-1]) >= table.lines  # once in each
+    nowhere = np.full(table.lines, np.nan)  # how many iterations lie between is not known; one or all may be timed
+    numbers = np.floor(epochs) if rise else np.arange(1.0, table.lines + 1)
+    return _numbered(table._replace(clock_s=nowhere, grain_s=nowhere), numbers)
 
 
-def of_training(lines: Sequence[LoopLine]) -> list[LoopLine]:
+def _numbered(table: LoopTable, numbers: Array) -> LoopTable:
+    return table._replace(counters={"": (np.arange(table.lines), numbers, np.full(table.lines, np.nan))})
+
+
+def of_training(table: LoopTable) -> LoopTable:
     """Lines that name an epoch, or name none, as most do: others are of settings or an evaluation."""
-    names_epoch = 2 * sum(line.epoch is not None for line in lines) >= len(lines)
-    return [line for line in lines if (line.epoch is not None) == names_epoch]
+    names_epoch = ~np.isnan(table.epoch)
+    return table.at(names_epoch == (2 * np.count_nonzero(names_epoch) >= table.lines))
 
 
-def counted_by(lines: Sequence[LoopLine]) -> tuple[Sequence[LoopLine], str]:
+def counted_by(table: LoopTable) -> tuple[LoopTable, str]:
     """Lines with a counter, and which: by its name, of those that rise; all lines and "" where none does."""
-    rising: Counter[str] = Counter()
-    last: dict[str, int] = {}
-    for line in lines:
-        for key, (number, _) in line.counters.items():
-            if number > last.get(key, number):
-                rising[key] += 1
-            last[key] = number
-    counting = [line for line in lines if not rising.keys().isdisjoint(line.counters)]
-    printed = Counter(key for line in counting for key in line.counters)
-    common = [key for key in rising if 2 * printed[key] >= len(counting)]
-    counter = min(common, key=lambda key: (preference(key), -rising[key]), default="")
-    return [line for line in lines if not counter or counter in line.counters], counter
+    rising: dict[str, tuple[int, int]] = {}  # how often, and where first
+    counts = np.zeros(table.lines, bool)
+    for key, (rows, numbers, _) in table.counters.items():
+        above = np.flatnonzero(numbers[1:] > numbers[:-1])
+        if len(above):
+            rising[key] = len(above), int(rows[above[0] + 1])
+            counts[rows] = True
+    common = [key for key in rising if 2 * len(table.counters[key][0]) >= np.count_nonzero(counts)]
+    counter = min(common, key=lambda key: (preference(key), -rising[key][0], rising[key][1]), default="")
+    if counter:
+        counts[:] = False
+        counts[table.counters[counter][0]] = True
+    return (table.at(counts) if counter else table), counter

@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
 from ddprof.readers.numbers import one_float
+from ddprof.slices.training_logs.reading.counting import middle
 from ddprof.slices.training_logs.reading.lines import (
     MOST_MS,
+    NOWHERE,
     LogLine,
     Span,
     Stamp,
@@ -31,6 +33,7 @@ from ddprof.slices.training_logs.reading.lines import (
     stamp_at,
     stamps_of,
 )
+from ddprof.tables import Array
 
 _LINE = re.compile(r"iteration(?:[ =]|: )\s*(?P<number>\d{1,12})\s*(?:/\s*\d{1,12}\s*)?\|")
 _ELAPSED = re.compile(
@@ -49,7 +52,6 @@ _TFLOPS = re.compile(
     re.IGNORECASE,
 )
 _BATCH = re.compile(r"global[ _]batch[ _]size\s*[:=]\s*(?P<value>\d{1,12})")
-NOWHERE = (0, 0)
 WHOLE_RUN = "Hugging Face Trainer, whole run"
 _UNITS = {"ms": 1.0, "s": 1e3, "rate": 0.0, "time": 1.0}  # a rate is of iterations per second
 _SEVERAL = ("NeMo", "DeepSpeed")  # in a line; where they print a time it has no clock
@@ -108,6 +110,50 @@ class LoggedRecord(NamedTuple):
     batch: int | None = None
     goes_on: bool = False
     left: int | None = None
+
+
+# Of a table of records; nan, and -1 of `left`, where there is none
+_COLUMNS = np.dtype(
+    [("number", "i8"), *((name, "f8") for name in ("ms", "s", "grain_s", "tflops", "batch", "left")), ("goes_on", "?")]
+)
+
+
+def table_of_records(parts: Sequence[LoggedRecord | Array]) -> Array:
+    """The table of records and tables, one below the other, with their clock in `s` and `grain_s`."""
+    tables, alone = [records_table([])], list[LoggedRecord]()
+    for part in (*parts, None):
+        if isinstance(part, LoggedRecord):
+            alone.append(part)
+            continue
+        tables += [_of_records(alone)] if alone else []
+        tables += [part] if part is not None else []
+        alone = []
+    return np.concatenate(tables)
+
+
+def records_table(
+    number: Array | Sequence[int],
+    ms: Array | float = np.nan,
+    clock: tuple[Array | float, Array | float] = (np.nan, np.nan),
+    tflops: Array | float = np.nan,
+    batch: Array | float = np.nan,
+) -> Array:
+    """A table of records by columns."""
+    table = np.empty(len(number), _COLUMNS)
+    columns = (number, ms, *clock, tflops, batch, np.nan, False)
+    for name, column in zip(_COLUMNS.names or (), columns, strict=True):
+        table[name] = column
+    return table
+
+
+def _of_records(records: Sequence[LoggedRecord]) -> Array:
+    numbers = [record.number for record in records]
+    nothing = None, None
+    cells = [(of.ms, *(of.clock or nothing), of.tflops, of.batch, of.left) for of in records]
+    ms, s, grain_s, tflops, batch, left = np.array(cells, np.float64).T
+    table = records_table(numbers, ms, (s, grain_s), tflops, batch)
+    table["left"], table["goes_on"] = left, [record.goes_on for record in records]
+    return table
 
 
 class RecordPlace(NamedTuple):
@@ -207,7 +253,8 @@ def _iterations(text: str, starts: list[re.Match[str]]) -> Iterator[RecordPlace]
             yield RecordPlace("Megatron", match.span("number"), elapsed.span("time"), each_ms, stamps, *of)
 
 
-def stride(numbers: Sequence[int]) -> int:
+def stride(numbers: Sequence[float] | Array) -> int:
     """Usual number of iterations from one line to the next, by the iterations' `numbers`; 1 where it is not known."""
-    apart = [now - before for before, now in pairwise(numbers) if now > before]
-    return round(median(apart)) if apart else 1
+    apart = np.diff(numbers)
+    apart = apart[apart > 0]
+    return round(middle(apart)) if len(apart) else 1

@@ -15,7 +15,7 @@ from ddprof.slices.training_logs.reading.lines import MOST_MS, Stamp
 Numbers = dict[str, tuple[int, float | None]]  # counter -> its number, and that behind its slash
 Times = dict[tuple["TimeKind", str], tuple[float, float]]  # (kind, name) -> ms, and the worth of its last digit
 
-_MOST_COUNTED = 2.0**53  # which a float holds exactly
+MOST_COUNTED = 2.0**53  # which a float holds exactly
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 _CLOCK = re.compile(r"(?:^|[ .])(?:timestamp|ts)$")
 _FIRST_S, _LAST_S = 1e9, 4e9  # 2001 and 2096, since 1970
@@ -59,7 +59,7 @@ _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"
 )
-_UPDATE = "updt"  # LeRobot's: an iteration without the wait for its batch
+UPDATE = "updt"  # LeRobot's: an iteration without the wait for its batch
 
 
 class TimeKind(IntEnum):
@@ -86,7 +86,7 @@ def counting(text: str, fields: Sequence[Field]) -> tuple[list[Field], int]:
         is_path = field.key.endswith("/")  # "runs/12", "100it/200kit"
         if field.grain != 1 or field.unit or is_path or not is_counter(field.key):
             continue
-        if value_at(text, field.spans) < _MOST_COUNTED:
+        if value_at(text, field.spans) < MOST_COUNTED:
             end = end or field.end
             counters.setdefault(field.key, field)
     return list(counters.values()), end
@@ -98,7 +98,7 @@ def numbers_of(text: str, counters: Sequence[Field]) -> Numbers:
     for field in counters:
         of = value_at(text, field.of) if field.of else None
         numbers[field.key] = int(value_at(text, field.spans)), of
-        if of is not None and of < _MOST_COUNTED:
+        if of is not None and of < MOST_COUNTED:
             numbers[f"{field.key}/"] = int(of), None  # WeNet's "Batch 0/120": the epoch, the batch
     return numbers
 
@@ -160,14 +160,19 @@ def times_at(text: str, timed: Sequence[tuple[Field, Meaning]]) -> tuple[Times, 
         ms, grain = value * each_ms, field.grain * each_ms
         if kind is TimeKind.RATE:
             ms, grain = (1e3 / value if value else 0.0), 0.0
-        if 0 <= ms < (_MOST_TOTAL_MS if kind is TimeKind.ALL else MOST_MS):
+        if 0 <= ms < most_ms(kind):
             if kind is TimeKind.WAIT:
                 waits.setdefault(name, ms)
             else:
                 times.setdefault((kind, name), (ms, grain))
-    if waits and (update := times.get((TimeKind.ONE, _UPDATE))) is not None:
-        times[TimeKind.ONE, _UPDATE] = update[0] + sum(waits.values()), update[1]
+    if waits and (update := times.get((TimeKind.ONE, UPDATE))) is not None:
+        times[TimeKind.ONE, UPDATE] = update[0] + sum(waits.values()), update[1]
     return times, waits
+
+
+def most_ms(kind: TimeKind) -> float:
+    """The bound of a time: what is longer is none."""
+    return _MOST_TOTAL_MS if kind is TimeKind.ALL else MOST_MS
 
 
 @lru_cache(maxsize=4096)
@@ -191,8 +196,8 @@ def _time(key: str, unit: str) -> Meaning:
     each_ms = _SECONDS[unit or "s"] * 1e3
     if _DATA.match(name):
         return Meaning(TimeKind.WAIT, name, each_ms)
-    if name.endswith(_UPDATE):
-        return Meaning(TimeKind.ONE, _UPDATE, each_ms)
+    if name.endswith(UPDATE):
+        return Meaning(TimeKind.ONE, UPDATE, each_ms)
     if _OF_ALL.search(name):
         return Meaning(TimeKind.ALL, name, each_ms)
     if _MEAN.search(name):

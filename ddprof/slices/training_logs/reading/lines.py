@@ -123,6 +123,7 @@ MOST_MS = 1e9  # twelve days: no iteration, and no part of one
 
 
 Span = tuple[int, int]  # in a text
+NOWHERE = (0, 0)
 
 
 class LogLine(NamedTuple):
@@ -133,31 +134,23 @@ class LogLine(NamedTuple):
     text: str
 
 
-def log_lines(
-    path: str,
-    member: str | None,
-    reads_on: Callable[[], bool],
-    is_known: Callable[[bytes], bool],
-    begins: Callable[[bytes], tuple[bytes, ...]],
-) -> Iterator[bytes]:
-    """The relevant lines, whole; while `reads_on`, all lines. `is_known`: true of lines that are relevant as they were;
-    `begins`: words of the log's own, by its first block. Raises NoUsableInput where the file cannot be opened.
+def log_blocks(path: str, member: str | None) -> Iterator[tuple[bytes, bool]]:
+    """Whole lines of a log, block by block, and True for the last, if it counts. Raises NoUsableInput where the file
+    cannot be opened.
 
     What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
     line counts only if it ends as the lines that are read do: one that was cut has cut numbers.
     """
     rest = b""
-    words: tuple[bytes, ...] = ()
     with open_blocks(path, member) as blocks:
         for block in blocks:
             whole, _, rest = broken(rest + block).rpartition(b"\n")
-            words = words or (*WORDS, *begins(whole))
-            yield from wanted(whole, reads_on, words, is_known)
+            yield whole, False
             if len(rest) > MAX_LINE_BYTES:
                 rest = rest[-MAX_LINE_BYTES:]
     # A crash can end a log in an unfinished error.
     if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
-        yield from wanted(rest, reads_on)
+        yield rest, True
 
 
 def broken(text: bytes) -> bytes:
@@ -175,34 +168,49 @@ def of_loops(text: bytes, reads_on: Callable[[], bool]) -> Iterator[bytes]:
 
 
 def wanted(
-    text: bytes,
-    reads_on: Callable[[], bool] = lambda: False,
-    words: tuple[bytes, ...] = WORDS,
-    is_known: Callable[[bytes], bool] = lambda _: False,
+    text: bytes, reads_on: Callable[[], bool] = lambda: False, words: tuple[bytes, ...] = WORDS
 ) -> Iterator[bytes]:
     """Lines with one of some words; every line while `reads_on` is true."""
-    words = _least((*words, *OF_NCCL) if b" NCCL " in text else words)
-    places: dict[bytes, int] | None = None  # of words, once a line has none
-    at = 0
-    while at < len(text):
-        end = text.find(b"\n", at)
-        end = len(text) if end < 0 else end
-        line = text[at:end]
-        if not is_known(line) and not reads_on() and not any(word in line for word in words):
-            places = dict.fromkeys(words, end) if places is None else places
-            for word in [word for word, before in places.items() if before <= end]:
-                places[word] = text.find(word, end)
-                if places[word] < 0:
-                    del places[word]
-            if not places:
-                return
-            at = text.rfind(b"\n", end, min(places.values())) + 1
-            end = text.find(b"\n", at)
-            end = len(text) if end < 0 else end
+    for at, end in WantedLines(text, words).between(0, len(text), reads_on, lambda _: False):
+        yield text[at:end]
+
+
+class WantedLines:
+    """The lines of a text that hold one of some words."""
+
+    def __init__(self, text: bytes, words: tuple[bytes, ...]) -> None:
+        self._text, self._words = text, _least((*words, *OF_NCCL) if b" NCCL " in text else words)
+        self._next: dict[bytes, int] | None = None  # places of words, once a line has none
+
+    def between(
+        self, at: int, stop: int, reads_on: Callable[[], bool], is_known: Callable[[bytes], bool]
+    ) -> Iterator[Span]:
+        """The places of such lines between two; every line that is known, or read on."""
+        text = self._text
+        while at < stop:
+            end = self._end(at)
             line = text[at:end]
-        if at < end <= at + MAX_LINE_BYTES:
-            yield line
-        at = end + 1
+            if not is_known(line) and not reads_on() and not any(word in line for word in self._words):
+                at = self._behind(end)
+                if at >= stop:
+                    return
+                end = self._end(at)
+            if at < end <= at + MAX_LINE_BYTES:
+                yield at, end
+            at = end + 1
+
+    def _end(self, at: int) -> int:
+        end = self._text.find(b"\n", at)
+        return len(self._text) if end < 0 else end
+
+    def _behind(self, end: int) -> int:
+        """The begin of the next line with a word, or the end of the text."""
+        places = self._next = dict.fromkeys(self._words, end) if self._next is None else self._next
+        for word in [word for word, before in places.items() if before <= end]:
+            places[word] = self._text.find(word, end)
+            if places[word] < 0:
+                del places[word]
+        return self._text.rfind(b"\n", end, min(places.values())) + 1 if places else len(self._text)
 
 
 @lru_cache(maxsize=8)
@@ -262,16 +270,16 @@ def stamps_of(text: str) -> tuple[StampPlace, ...]:
 def stamp_at(text: str, places: Sequence[StampPlace]) -> Stamp | None:
     """The last time stamp at some places; None without one that can be."""
     for begin, minute, (second, end), (first, last), _ in reversed(places):
-        minute_s = _minute_s(text[begin:second], text[slice(*minute[-1])], begin, minute)
-        if minute_s is not None:
+        whole_s = minute_s(text[begin:second], text[slice(*minute[-1])], begin, minute)
+        if whole_s is not None:
             part = text[first:last]
-            whole = minute_s + int(text[second:end])
+            whole = whole_s + int(text[second:end])
             return Stamp(whole + (int(part) / 10 ** len(part) if part else 0.0), 10.0 ** -len(part))
     return None
 
 
 @lru_cache(maxsize=4096)
-def _minute_s(text: str, half: str, begin: int, places: tuple[Span, ...]) -> int | None:
+def minute_s(text: str, half: str, begin: int, places: tuple[Span, ...]) -> int | None:
     """Seconds since 1970 at a minute whose text begins there in its line; None where there is no such day."""
     year, month, name, day, hour, minute = (text[max(0, a - begin) : max(0, b - begin)] for a, b in places[:-1])
     y, m, d = int(year or 1970), _MONTHS.index(name) + 1 if name else int(month or 1), int(day or 1)

@@ -17,27 +17,32 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from collections.abc import Sequence
+from itertools import product
 from statistics import median
 
+import numpy as np
+
 from ddprof.readers.numbers import one_rank
-from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
+from ddprof.slices.training_logs.model import RankReading, TimerReading
 from ddprof.slices.training_logs.reading.counting import (
     FEWEST,
     MOST_FALLS,
     LoopLine,
+    LoopTable,
     by_epochs,
     counted_by,
     ended_at,
     epoch_at,
+    middle,
     of_training,
     rises,
     since_epoch_began,
+    table_of,
     with_time,
 )
 from ddprof.slices.training_logs.reading.fields import value_at
-from ddprof.slices.training_logs.reading.iterations import NOWHERE, LoggedRecord, stride
+from ddprof.slices.training_logs.reading.iterations import records_table, stride
 from ddprof.slices.training_logs.reading.kinds import (
     PLACES,
     Numbers,
@@ -47,9 +52,11 @@ from ddprof.slices.training_logs.reading.kinds import (
     numbers_of,
     times_at,
 )
-from ddprof.slices.training_logs.reading.lines import LogLine, Stamp, stamp_at
+from ddprof.slices.training_logs.reading.lines import NOWHERE, LogLine, Stamp, stamp_at
 from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
 from ddprof.slices.training_logs.reading.times import GRAINS, EpochLines
+from ddprof.slices.training_logs.reading.waits import waits_of
+from ddprof.tables import Array
 
 WRITER = "lines of a training loop"
 _DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0
@@ -67,7 +74,7 @@ class LoopLines:
     """Collects such lines of one log."""
 
     def __init__(self) -> None:
-        self._timed: list[LoopLine] = []
+        self._timed: list[LoopLine | LoopTable] = []
         # Whose time stands in a line below, above the counter's
         self._apart: tuple[list[LoopLine], list[LoopLine]] = [], []
         self._above: LoopLine | None = None
@@ -147,6 +154,15 @@ class LoopLines:
         self._values = {name: value}
         return self.take_text(f"train {said}", "")
 
+    def _on_their_days(self, clock_s: Array) -> Array:
+        rows = np.flatnonzero(clock_s < _DAY_S)
+        s = clock_s[rows] + self._days_s
+        if (np.diff(s, prepend=self._undated_s) < -_OUT_OF_ORDER_S).any():
+            s = np.array([self._on_its_day(Stamp(of, 0.0)).s for of in clock_s[rows].tolist()])
+        clock_s[rows] = s
+        self._undated_s = s[-1] if len(s) else self._undated_s
+        return clock_s
+
     def _on_its_day(self, stamp: Stamp) -> Stamp:
         """A clock without a date, which midnight sets back; lines of other writers are a little out of order."""
         s = stamp.s + self._days_s
@@ -200,116 +216,116 @@ class LoopLines:
         """True where enough lines follow one another."""
         return self._trains and (max(self._rising.values(), default=0) >= FEWEST - 1 or self._explicit >= FEWEST)
 
-    def times(self) -> tuple[list[LoggedRecord], list[TimerReading], list[RankReading]]:
+    def take_all(self, lines: LoopTable, last: dict[str, int]) -> None:
+        """Read lines of a training that have counters and times, and are the next; the `last` of each writer."""
+        self._trains, self._above = True, None
+        self._heads += lines.lines
+        explicit = [rows for (kind, _), (rows, *_) in lines.times.items() if kind <= TimeKind.RATE]
+        self._explicit += len(set().union(*(rows.tolist() for rows in explicit)))
+        lines = lines._replace(clock_s=self._on_their_days(lines.clock_s), under=self.epochs.note_all(lines.epoch))
+        self._timed.append(lines)
+        self._head.update({who: lines.line(at) for who, at in last.items()})
+        for key, (_, numbers, _) in lines.counters.items():
+            self._rising[key] += int(np.count_nonzero(np.diff(numbers, prepend=self._last.get(key, numbers[0])) > 0))
+            self._last[key] = int(numbers[-1])
+
+    def times(self) -> tuple[Array, list[TimerReading], list[RankReading]]:
         """The iterations, and the time that each waited for its batch, on each rank that says it."""
         apart = [lines for lines in self._apart if 2 * len(lines) >= self._heads]
-        (kind, name), lines = min(
-            ((_choice(lines), lines) for lines in map(of_training, (self._timed, *apart))),
-            key=lambda of: (of[0][0], -len(of[1])),
-        )
+        tables = [_of_training(self._timed), *map(_of_training, apart)]
+        (kind, name), lines = min(((_choice(of), of) for of in tables), key=lambda of: (of[0][0], -of[1].lines))
+        none: tuple[Array, list[TimerReading], list[RankReading]] = records_table([]), [], []
         if kind is TimeKind.NONE:
-            lines = of_training(self._clocked)
-        counted, counter = counted_by(lines)
+            lines = _of_training(self._clocked)
+        lines, counter = counted_by(lines)
         if kind is TimeKind.NONE:
-            return [], *(_waits(counted, counter, math.inf) if counter else ([], []))
-        lines = [timed for line in counted if (timed := with_time(line, kind, name)) is not None]
+            return (none[0], *waits_of(lines, counter, math.inf)) if counter else none
+        lines = with_time(lines, kind, name)
         ended = ended_at(lines, counter)
         if not ended and (not self.is_training or (not counter and kind > TimeKind.RATE)):
-            return [], [], []
+            return none
         if ended or not counter:
-            counter, lines = "", list(by_epochs(lines, ended))
-        if not lines:
-            return [], [], []
-        ms = [line.times[kind, name][0] for line in lines]
-        numbers = [line.counters[counter][0] for line in lines]
+            counter, lines = "", by_epochs(lines, ended)
+        if not lines.lines:
+            return none
+        _, ms, _ = lines.times[kind, name]
+        _, numbers, ends = lines.counters[counter]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
-            return _since_the_start(lines, counter, (kind, name)), *_waits(lines, counter, median(ms))
-        if not any(line.clock for line in lines) and (each := since_epoch_began(numbers, ms)) is not None:
+            return _since_the_start(lines, counter, (kind, name)), *waits_of(lines, counter, middle(ms))
+        if np.isnan(lines.clock_s).all() and (each := since_epoch_began(numbers.tolist(), ms.tolist())) is not None:
             self.are_means = True
-            return list(_records(lines, counter, each)), *_waits(lines, counter, median(ms))
+            return _records(lines, counter, np.array(each)), *waits_of(lines, counter, middle(ms))
         holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
-            return list(_records(lines, counter, [None] * len(lines))), [], []
+            return _records(lines, counter), [], []
         self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or max(holds, ended) > 1
-        times_ms = [time / ((holds or 1) * parts) for time in ms]
-        (of, often), *_ = Counter(line.counters[counter][1] for line in lines).most_common(1)
-        again = sum(after < before for before, after in pairwise(numbers))
-        self.in_epoch = int(of) if of and again and often == len(lines) and holds == 1 else 0
-        waits = _waits(lines, counter, median(ms), parts)
-        return list(_records(lines, counter, times_ms, samples)), *waits
+        again = (numbers[1:] < numbers[:-1]).any()
+        self.in_epoch = int(ends[0]) if ends[0] > 0 and again and (ends == ends[0]).all() and holds == 1 else 0
+        waits = waits_of(lines, counter, middle(ms), parts)
+        return _records(lines, counter, ms / ((holds or 1) * parts), samples), *waits
 
-    def clocked(self) -> list[LoggedRecord]:
+    def clocked(self) -> Array:
         """The iterations of lines that hold no time, by their clock."""
-        lines, counter = counted_by(of_training(self._clocked))
-        return list(_records(lines, counter, [None] * len(lines))) if self.is_training and counter else []
+        lines, counter = counted_by(_of_training(self._clocked))
+        return _records(lines, counter) if self.is_training and counter else records_table([])
 
 
-def _choice(lines: Sequence[LoopLine]) -> tuple[TimeKind, str]:
+def _of_training(parts: Sequence[LoopLine | LoopTable]) -> LoopTable:
+    return of_training(table_of(parts))
+
+
+def _choice(lines: LoopTable) -> tuple[TimeKind, str]:
     """Kind and name of the time that lines print; of several of a kind the longest, which holds the others."""
-    printed = Counter(key for line in lines for key in line.times)
-    often = [key for key in printed if 2 * printed[key] >= len(lines)]
+    often = [key for key, (rows, *_) in lines.times.items() if 2 * len(rows) >= lines.lines]
 
     def place(key: tuple[TimeKind, str]) -> tuple[TimeKind, bool, float]:
-        kind, name = key
-        ms = [line.times[key][0] for line in lines if key in line.times]
+        (kind, name), (_, ms, _) = key, lines.times[key]
         of_iteration = kind is TimeKind.ALL and not (rises(ms) and ms[-1] > ms[0])  # the total of an iteration's parts
-        return TimeKind.ONE if of_iteration else kind, not name.startswith("last"), -median(ms)
+        return TimeKind.ONE if of_iteration else kind, not name.startswith("last"), -middle(ms)
 
     return min(often, key=place, default=(TimeKind.NONE, ""))
 
 
-def _are_totals(ms: Sequence[float], kind: TimeKind) -> bool:
+def _are_totals(ms: Array, kind: TimeKind) -> bool:
     """True for times since the start: they rise from line to line, to twice the first and more where the name does not
     say it, but where the clock starts again (after warm-up, in each epoch).
     """
-    runs = [[ms[0]]]
-    for shorter, longer in pairwise(ms):
-        if longer < shorter:
-            runs.append([])
-        runs[-1].append(longer)
-    longest = max(runs, key=len)
-    is_longer = longest[-1] > longest[0] if kind is TimeKind.ALL else longest[-1] >= 2 * longest[0]
-    if len(longest) < _FEWEST_RISING:
-        return kind is TimeKind.ALL and rises(ms) and ms[-1] > ms[0]
-    return is_longer and len(runs) - 1 <= MOST_FALLS * len(ms)
+    starts = np.flatnonzero(np.diff(ms, prepend=np.inf) < 0)
+    lengths = np.diff(starts, append=len(ms))
+    longest = int(np.argmax(lengths))
+    first, last = ms[starts[longest]], ms[starts[longest] + lengths[longest] - 1]
+    if lengths[longest] < _FEWEST_RISING:
+        return kind is TimeKind.ALL and rises(ms) and bool(ms[-1] > ms[0])
+    is_longer = last > first if kind is TimeKind.ALL else last >= 2 * first
+    return bool(is_longer and len(starts) - 1 <= MOST_FALLS * len(ms))
 
 
-def _since_the_start(lines: Sequence[LoopLine], counter: str, key: tuple[TimeKind, str]) -> list[LoggedRecord]:
+def _since_the_start(lines: LoopTable, counter: str, key: tuple[TimeKind, str]) -> Array:
     """Records whose clock is the time since the start, as printed or from its mean, but where the lines' is finer."""
-    grain_ms = max(line.times[key][1] for line in lines)
-    if all(line.clock and line.clock.grain_s * 1e3 < grain_ms for line in lines):
-        return list(_records(lines, counter, [None] * len(lines)))
-    timed = []
-    for line in lines:
-        of = line.counters[counter][0] if key[0] is TimeKind.MEAN else 1
-        ms, grain = line.times[key]
-        timed.append(line._replace(clock=Stamp(ms * of / 1e3, grain * of / 1e3)))
-    return list(_records(timed, counter, [None] * len(timed)))
+    _, ms, grain_ms = lines.times[key]
+    if not (lines.grain_s * 1e3 < grain_ms.max()).all():
+        of = lines.counters[counter][1] if key[0] is TimeKind.MEAN else 1
+        lines = lines._replace(clock_s=ms * of / 1e3, grain_s=grain_ms * of / 1e3)
+    return _records(lines, counter)
 
 
-def _by_clock(
-    lines: Sequence[LoopLine], counter: str, numbers: Sequence[int], ms: Sequence[float]
-) -> tuple[int, float, int]:
+def _by_clock(lines: LoopTable, counter: str, numbers: Array, ms: Array) -> tuple[int, float, int]:
     """(iterations that a printed time holds, parts of a second that it counts, counts of one iteration), by the lines'
     clock: no iterations where nothing fits. Without a clock a time is of all iterations since the line before where
     times of one would be a longer run than any.
     """
-    each = stride(numbers)
-    clocks = [line.clock for line in lines]
-    grain_s = max((clock.grain_s for clock in clocks if clock), default=0.0)
-    spans = [
-        (b.s - a.s, after - before, time / 1e3)
-        for (a, b), (before, after), time in zip(pairwise(clocks), pairwise(numbers), ms[1:], strict=True)
-        if a and b and b.s > a.s and after > before
-    ]
+    each, has_clock = stride(numbers), ~np.isnan(lines.clock_s)
+    grain_s = lines.grain_s[has_clock].max(initial=0.0)
+    apart_s, steps = np.diff(lines.clock_s), np.diff(numbers)
+    spans = (apart_s > 0) & (steps > 0)
     ratios, span_s, held_s = [], 0.0, 0.0
-    for span, steps, time in spans:
-        span_s, held_s = span_s + span, held_s + time * steps
+    for span, held in zip(apart_s[spans].tolist(), (ms[1:] / 1e3 * steps)[spans].tolist(), strict=True):
+        span_s, held_s = span_s + span, held_s + held
         if span_s >= GRAINS * grain_s:
             ratios.append(held_s / span_s)
             span_s = held_s = 0.0
     if not ratios:
-        is_whole_run = not any(clocks) and each * sum(ms) > _MOST_RUN_MS
+        is_whole_run = not has_clock.any() and each * ms.sum() > _MOST_RUN_MS
         return (each if is_whole_run else 1), (1e3 if _outlasts(lines, numbers, ms) else 1), 1
     ratios.sort()
     for parts, holds in product((1, 1e3), (1, each)):  # a time without a unit may be ms
@@ -322,68 +338,24 @@ def _by_clock(
     return (1, 1, max(1, round(median(ratios)))) if is_steady else (0, 1, 1)  # it counts samples
 
 
-def _outlasts(lines: Sequence[LoopLine], numbers: Sequence[int], ms: Sequence[float]) -> bool:
+def _outlasts(lines: LoopTable, numbers: Array, ms: Array) -> bool:
     """True for times that are longer, each, than all lines lie apart: they count parts of a second."""
-    first, last = lines[0].clock, lines[-1].clock
-    if first is None or last is None or len(lines) < FEWEST or numbers[-1] <= numbers[0]:
+    if lines.lines < FEWEST or numbers[-1] <= numbers[0]:
         return False
-    span_s, grain_s = last.s - first.s, last.grain_s + first.grain_s
-    return grain_s < span_s < min(ms[1:]) / 1e3 - grain_s
+    span_s, grain_s = lines.clock_s[-1] - lines.clock_s[0], lines.grain_s[-1] + lines.grain_s[0]
+    return bool(grain_s < span_s < ms[1:].min() / 1e3 - grain_s)  # of a clock
 
 
-def _records(
-    lines: Sequence[LoopLine], counter: str, ms: Sequence[float | None], samples: int = 1
-) -> Iterator[LoggedRecord]:
-    before: LoopLine | None = None
-    for line, time in zip(lines, ms, strict=True):
-        number, _ = line.counters[counter]
-        goes_on, left = False, None
-        ended = None if before is None else epoch_at(before)
-        if before is not None and ended is not None and number < (last := before.counters[counter][0]):
-            goes_on = epoch_at(line) == ended + 1
-            of = next((of for at, of in before.counters.values() if at == last and of is not None), None)
-            left = max(0, int(of) - last) // samples if goes_on and of is not None else None
-        if time is None or time > 0:
-            yield LoggedRecord(number // samples, time, line.clock, goes_on=goes_on, left=left)
-        before = line
-
-
-def _waits(
-    lines: Sequence[LoopLine], counter: str, most_ms: float, parts: float = 1
-) -> tuple[list[TimerReading], list[RankReading]]:
-    """Time until the batch is there: one reading an iteration, of all ranks that write, and each rank's own. The first
-    line of each epoch is left out, as it is of the iterations: there the workers start.
-    """
-    printed: dict[str, list[float]] = {}
-    for line in lines:
-        for name, ms in line.waits.items():
-            printed.setdefault(name, []).append(ms)
-    # No wait is longer than its iteration: such a time is of a worker.
-    often = [name for name, ms in printed.items() if 2 * len(ms) >= len(lines) and median(ms) <= most_ms]
-    data = min(often, key=lambda name: ("last" not in name, "wait" not in name), default="")
-    lines = lines if data else []
-    ranks = {line.rank for line in lines}
-    times: list[dict[int | None, float]] = []
-    starts: set[int] = set()
-    before = -1
-    for line in lines:
-        number, _ = line.counters[counter]
-        if number != before or line.rank in times[-1]:
-            if number < before:
-                starts.add(len(times))
-            times.append({})
-            before = number
-        if data in line.waits and len(times) - 1 not in starts:
-            times[-1][line.rank] = line.waits[data] / parts
-    is_of_ranks = len(ranks) > 1 and None not in ranks
-    readings = [
-        TimerReading(DATA, block, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)
-        for block, of in enumerate(times)
-        if of
-    ]
-    return readings, [
-        RankReading(DATA, block, rank, ms)
-        for block, of in enumerate(times)
-        for rank, ms in of.items()
-        if is_of_ranks and rank is not None
-    ]
+def _records(lines: LoopTable, counter: str, ms: Array | None = None, samples: int = 1) -> Array:
+    _, numbers, _ = lines.counters[counter]
+    table = records_table(
+        (numbers // samples).astype(np.int64), np.nan if ms is None else ms, (lines.clock_s, lines.grain_s)
+    )
+    epochs = epoch_at(lines)
+    for at in np.flatnonzero((numbers[1:] < numbers[:-1]) & (epochs[1:] == epochs[:-1] + 1)).tolist():
+        last = int(numbers[at])
+        ends = lines.line(at).counters.values()
+        of = next((of for number, of in ends if number == last and of is not None), None)
+        table["goes_on"][at + 1] = True
+        table["left"][at + 1] = np.nan if of is None else max(0, int(of) - last) // samples
+    return table if ms is None else table[ms > 0]

@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from statistics import median
+from collections.abc import Sequence
+
+import numpy as np
 
 from ddprof.readers.numbers import one_float, one_int
 from ddprof.slices.training_logs.model import LoggedDevices, LoggedTransports
-from ddprof.slices.training_logs.reading.lines import LogLine
+from ddprof.slices.training_logs.reading.counting import middle
+from ddprof.slices.training_logs.reading.lines import NOWHERE, LogLine, Span
 
 _MFU = re.compile(
     r"\bmfu(?:[:=]? ?(?P<after>\d[\d.]{0,12}) ?%|\(%\)\"?: ?(?P<of>\d[\d.]{0,12}))"
@@ -37,6 +40,23 @@ _SKIPPED = re.compile(r"\bstep=(?P<steps>\d{1,12}), skipped=(?P<skipped>\d{1,12}
 OF_DEVICES = ("mfu", "MFU", "memory: ", ", skipped=", "alloca")
 
 
+def rates_of(line: LogLine) -> tuple[Span, Span] | None:
+    """The places of mfu and memory in use, in per cent, in the whole text of a line; None where it holds more."""
+    if ", skipped=" in line.text or "alloca" in line.text:
+        return None
+    places = []
+    for match, names in zip(_rates(line.text), (("after", "of", "before"), ("percent",)), strict=True):
+        begin, end = max(map(match.span, names)) if match else NOWHERE
+        places.append((begin + len(line.prefix), end + len(line.prefix)) if match else NOWHERE)
+    return places[0], places[1]
+
+
+def _rates(text: str) -> tuple[re.Match[str] | None, re.Match[str] | None]:
+    at, of_memory = text.lower().find("mfu"), text.find("memory: ")
+    mfu = _MFU.search(text, max(0, at - _BEFORE_MFU)) if at >= 0 else None
+    return mfu, _MEMORY.search(text, of_memory) if of_memory >= 0 else None
+
+
 class DeviceLines:
     """Collects such values from the lines of one log."""
 
@@ -49,11 +69,11 @@ class DeviceLines:
     def take(self, line: LogLine) -> None:
         """Read the next line."""
         text = line.text
-        at = text.lower().find("mfu")
-        if at >= 0 and (mfu := _MFU.search(text, max(0, at - _BEFORE_MFU))) is not None:
-            self._mfu.append(one_float(mfu["after"] or mfu["of"] or mfu["before"]) or 0.0)
-        if (at := text.find("memory: ")) >= 0 and (memory := _MEMORY.search(text, at)) is not None:
-            self._memory = max(self._memory, one_float(memory["percent"]) or 0.0)
+        mfu, memory = _rates(text)
+        self.note(
+            [one_float(mfu["after"] or mfu["of"] or mfu["before"]) or 0.0] if mfu else [],
+            [one_float(memory["percent"]) or 0.0] if memory else [],
+        )
         if ", skipped=" in text and (skipped := _SKIPPED.search(text)) is not None:
             self._skipped = one_int(skipped["skipped"]), one_int(skipped["steps"])
         if "alloca" in text and (retries := _RETRIES.search(text)) is not None:
@@ -64,9 +84,14 @@ class DeviceLines:
             self._retries += number - (self._since_start if number >= self._since_start else 0)
             self._since_start = number
 
+    def note(self, mfu: Sequence[float], memory: Sequence[float]) -> None:
+        """Note shares in per cent."""
+        self._mfu.extend(mfu)
+        self._memory = max(self._memory, *memory, 0.0)
+
     def devices(self) -> LoggedDevices:
         """The values of the whole log."""
-        mfu = median(self._mfu) / 100 if self._mfu else None
+        mfu = middle(np.array(self._mfu)) / 100 if self._mfu else None
         return LoggedDevices(mfu, self._memory / 100 or None, self._retries, self._skipped)
 
 

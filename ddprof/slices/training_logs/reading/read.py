@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from collections import defaultdict
+from math import isnan
 from statistics import fmean
 
 from ddprof.errors import NoUsableInput
@@ -16,10 +17,11 @@ from ddprof.slices.training_logs.reading import communication as of_communicatio
 from ddprof.slices.training_logs.reading import ending as of_ending
 from ddprof.slices.training_logs.reading import timers as of_timers
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
+from ddprof.slices.training_logs.reading.blocks import AlikeLines, Plan, loop_of, plan_of, records_of
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
-from ddprof.slices.training_logs.reading.iterations import WHOLE_RUN, LoggedRecord, whole_run
-from ddprof.slices.training_logs.reading.lines import log_lines
+from ddprof.slices.training_logs.reading.iterations import WHOLE_RUN, LoggedRecord, table_of_records, whole_run
+from ddprof.slices.training_logs.reading.lines import WORDS, WantedLines, log_blocks, wanted
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, OF_TRANSPORTS, DeviceLines, TransportLines
 from ddprof.slices.training_logs.reading.shapes import KnownShapes
@@ -34,6 +36,9 @@ from ddprof.slices.training_logs.reading.times import (
     once_each,
 )
 from ddprof.slices.training_logs.reading.whole_runs import BENCHMARK, RunLines
+from ddprof.tables import Array
+
+_MOST_PLANS = 256  # each compares the lines of a block that are as long as its own
 
 # "using world size: 8, data-parallel size: 4, context-parallel size: 1, ..." and, of the arguments,
 # "  tensor_model_parallel_size ...................... 2"
@@ -63,11 +68,12 @@ class _Readers:
     """All that read the lines of one log."""
 
     def __init__(self) -> None:
-        self.records: dict[str, list[LoggedRecord]] = defaultdict(list)
+        self.records: dict[str, list[LoggedRecord | Array]] = defaultdict(list)
         self.timers, self.communication, self.ending = TimerLines(), CommunicationLines(), LastError()
         self.bars, self.loop, self.whole = BarLines(), LoopLines(), RunLines()
         self.devices, self.transports = DeviceLines(), TransportLines()
         self.sizes: dict[str, int] = {}
+        self.plans: list[Plan] = []  # of the lines that are read at once
         self._of_blocks = self.timers, self.communication, self.ending
         self.shapes = KnownShapes(
             (
@@ -88,6 +94,42 @@ class _Readers:
     def begins(self, text: bytes) -> tuple[bytes, ...]:
         """The words that tell where the job starts again, by the log's first block."""
         return self.shapes.begins(text, lambda _: self.ending.went_on())
+
+    def take_block(self, text: bytes, words: tuple[bytes, ...]) -> None:
+        """Read the next lines: those that are alike at once, others one by one."""
+        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, words), 0
+        while at < block.lines:
+            end = block.alike_until(at)
+            if end > at and not self._is_open:
+                for writer, records in records_of(block, at, end).items():
+                    self.records[writer].append(records)
+                lines, last = loop_of(block, at, end)
+                if lines.lines:
+                    self.loop.take_all(lines, last)
+                for _, _, own, columns in block.parts(at, end):
+                    self.devices.note(*(rates[own].tolist() for rates in columns.rates))
+                self.ending.iteration(False)
+                at = end
+            else:
+                at = self._take_alone(block, at, wanted_lines)
+        self.plans = block.plans
+
+    @property
+    def _is_open(self) -> bool:
+        return self.loop.reads_on or any(reader.open for reader in self._of_blocks)
+
+    def _take_alone(self, block: AlikeLines, begin: int, lines: WantedLines) -> int:
+        """Read lines one by one, as far as others are alike or turn out to be; the place of the next line."""
+        is_open = self._is_open
+        end = block.lines if is_open else block.alone_until(begin)
+        for first, last in lines.between(*block.span(begin, end), self.reads_on, self.shapes.is_known):
+            self.take(block.text[first:last])
+            plan = plan_of(*self.shapes.often) if self.shapes.often and len(block.plans) < _MOST_PLANS else None
+            if plan is not None:
+                block.add(plan, block.line_behind(first))
+            if plan is not None or (is_open and not self._is_open):
+                return block.line_behind(first)
+        return end
 
     def take(self, raw: bytes) -> None:
         """Read the next line."""
@@ -114,9 +156,16 @@ class _Readers:
 
 def _read(source: Source) -> TrainingLog:
     of = _Readers()
-    for raw in log_lines(source.path, source.member, of.reads_on, of.shapes.is_known, of.begins):
-        of.take(raw)
-    records, timers, communication, ending = of.records, of.timers, of.communication, of.ending
+    words: tuple[bytes, ...] = ()
+    for text, is_rest in log_blocks(source.path, source.member):
+        words = words or (*WORDS, *of.begins(text))
+        if is_rest:
+            for line in wanted(text, of.reads_on):
+                of.take(line)
+        else:
+            of.take_block(text, words)
+    records = {writer: table_of_records(parts) for writer, parts in of.records.items()}
+    timers, communication, ending = of.timers, of.communication, of.ending
     bars, loop, whole = of.bars, of.loop, of.whole
     of_loop, waits, waits_of_ranks = loop.times()
     writer, timed = _best(records, of_loop, whole.records, bars, loop)
@@ -145,7 +194,7 @@ def _read(source: Source) -> TrainingLog:
         tuple(timed.lapses),
         ending.error or failed,
         of.devices.devices(),
-        [len(job) for job in jobs_at_once(records.get(writer, ()))],
+        [len(job) for job in jobs_at_once(records.get(writer, table_of_records([])))],
         joined,
         run,
         ending.nan_lines,
@@ -165,8 +214,8 @@ def _of_epochs(loop: LoopLines, timed: Timed) -> LoggedRun | None:
 
 
 def _best(
-    records: dict[str, list[LoggedRecord]],
-    of_loop: list[LoggedRecord],
+    records: dict[str, Array],
+    of_loop: Array,
     benchmark: list[LoggedRecord],
     bars: BarLines,
     loop: LoopLines,
@@ -174,26 +223,27 @@ def _best(
     """Iterations of one writer from the best source: printed times, those `of_loop`, those of a `benchmark`, clocks,
     bars, lines of a loop that only a clock times, the run's mean, epochs.
     """
-    printed = {of: lines for of, lines in records.items() if lines[0].ms is not None and of != WHOLE_RUN}
+    printed = {of: lines for of, lines in records.items() if not isnan(lines["ms"][0]) and of != WHOLE_RUN}
     if printed:
         writer = max(printed, key=lambda of: len(printed[of]))
         return writer, by_lines(once_each(printed[writer]))
-    drawn_by, drawn = bars.longest()
-    if of_loop:
-        timed = (by_clock if of_loop[0].ms is None else by_lines)(once_each(of_loop))
+    drawn_by, bar = bars.longest()
+    drawn = table_of_records(bar)
+    if len(of_loop):
+        timed = (by_clock if isnan(of_loop["ms"][0]) else by_lines)(once_each(of_loop))
         of_bar = by_clock(once_each(drawn)) if drawn_by not in ("", UNNAMED) and not timed.lapses else Timed()
         # A bar is the clock of lines that have none
         return (drawn_by, of_bar) if len(of_bar.iterations) > len(timed.iterations) else (WRITER, timed)
     if benchmark:
-        return BENCHMARK, by_lines(benchmark)
-    stamped = {of: lines for of, lines in records.items() if lines[0].ms is None}
+        return BENCHMARK, by_lines(table_of_records(benchmark))
+    stamped = {of: lines for of, lines in records.items() if isnan(lines["ms"][0])}
     for writer, lines in (*stamped.items(), (drawn_by, drawn), (WRITER, loop.clocked())):
         if (timed := by_clock(once_each(lines))).iterations:
             return writer, timed
     if WHOLE_RUN in records:
         return WHOLE_RUN, by_lines(records[WHOLE_RUN][-1:])
-    if drawn and drawn_by != UNNAMED:
-        return drawn_by, by_rate(drawn)
+    if bar and drawn_by != UNNAMED:
+        return drawn_by, by_rate(bar)
     return (EPOCHS, loop.epochs.timed()) if loop.epochs.are_there else ("", Timed())
 
 

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from ddprof.slices.training_logs.reading.ending import is_nan
 from ddprof.slices.training_logs.reading.fields import Field, fields_of
-from ddprof.slices.training_logs.reading.iterations import NOWHERE, RecordPlace, record_places
+from ddprof.slices.training_logs.reading.iterations import RecordPlace, record_places
 from ddprof.slices.training_logs.reading.kinds import Meaning, clocks_of, counting, epoch_of, timed_of
 from ddprof.slices.training_logs.reading.lines import (
     EVALUATION,
+    NOWHERE,
     OF_TRAINING,
     TRAINED,
     WORDS,
@@ -26,11 +27,13 @@ from ddprof.slices.training_logs.reading.lines import (
     stamps_of,
     uncoloured,
 )
+from ddprof.slices.training_logs.reading.machine import OF_DEVICES, rates_of
 
 Takers = Sequence[tuple[tuple[str, ...], Callable[[LogLine], object]]]
 
 OF_RUNS = (":::MLL", "Total time: ", " train_wall=", "'train_runtime'")  # in lines on the whole of one
-_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_OFTEN = 4  # lines, before those like them are read at once
 _MOST_SHAPES = 4096  # some MB; a log of more has few lines of each
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
@@ -67,6 +70,7 @@ class LineShape(NamedTuple):
     loop: LoopShape | None
     takers: tuple[Callable[[LogLine], object], ...]
     is_nan: bool
+    rates: tuple[Span, Span] | None  # of devices, where their taker reads nothing else
     is_of_run: bool  # as a whole
     is_of_nccl: bool
 
@@ -145,13 +149,24 @@ def _rank(text: str) -> Span:
     return NOWHERE if rank is None else rank.span("named" if rank["named"] else "prefixed")
 
 
+class _Known:
+    """A shape, and how often it was read."""
+
+    __slots__ = ("seen", "shape")
+
+    def __init__(self, shape: LineShape) -> None:
+        self.shape, self.seen = shape, 0
+
+
 class KnownShapes:
     """The shapes of one log's lines. `takers`: words, and what reads the lines that hold one of them."""
 
     def __init__(self, takers: Takers) -> None:
         self._takers, self._shapes, self._asked = takers, 0, (b"", b"")
         # By the text with zeros: the places of digits that are part of a shape, and shapes by these digits
-        self._known: dict[bytes, tuple[tuple[Span, ...], dict[str, LineShape]]] = {}
+        self._known: dict[bytes, tuple[tuple[Span, ...], dict[str, _Known]]] = {}
+        # The last line, its text with zeros and its shape, where that was often read
+        self.often: tuple[bytes, bytes, tuple[Span, ...], LineShape] | None = None
 
     def begins(self, text: bytes, again: Callable[[LogLine], object]) -> tuple[bytes, ...]:
         """The words by which a log's first line is found when it stands there again: the job was started `again`."""
@@ -161,25 +176,28 @@ class KnownShapes:
         is_read = of.takers or of.records or (of.loop is not None and (of.loop.counters or of.loop.timed))
         if len(longest) < _OWN_BYTES or is_read:
             return ()
-        self._known[first.translate(_ZEROS)] = (), {"": of._replace(loop=None, takers=(again,), is_of_nccl=True)}
+        self._known[first.translate(ZEROS)] = (), {"": _Known(of._replace(loop=None, takers=(again,), is_of_nccl=True))}
         return (longest,)
 
     def is_known(self, raw: bytes) -> bool:
         """True for a line like one that was relevant."""
-        self._asked = raw, uncoloured(raw).translate(_ZEROS)
+        self._asked = raw, uncoloured(raw).translate(ZEROS)
         return self._asked[1] in self._known
 
     def of(self, raw: bytes) -> tuple[str, LineShape]:
         """The text of a line, and its shape."""
-        asked, key = self._asked
+        (asked, key), self.often = self._asked, None
         line = uncoloured(raw)
-        key = key if asked is raw else line.translate(_ZEROS)
+        key = key if asked is raw else line.translate(ZEROS)
         text, of_key = line.decode("utf-8", "replace"), self._known.get(key)
         if of_key is not None:
             places, shapes = of_key
-            shape = shapes.get("".join([text[begin:end] for begin, end in places]) if places else "")
-            if shape is not None:
-                return text, shape
+            known = shapes.get("".join([text[begin:end] for begin, end in places]) if places else "")
+            if known is not None:
+                known.seen += 1
+                if known.seen >= _OFTEN and known.seen & (known.seen - 1) == 0:  # and then after twice as many
+                    self.often = raw, key, places, known.shape
+                return text, known.shape
         shape = self._made(text)
         if (fixed := _fixed(text, shape)) is not None and any(word in line for word in WORDS):
             self._shapes += 1
@@ -187,7 +205,7 @@ class KnownShapes:
                 self._known.clear()
                 self._shapes = 1
             digits = "".join([text[begin:end] for begin, end in fixed])
-            self._known.setdefault(key, (fixed, {}))[1][digits] = shape
+            self._known.setdefault(key, (fixed, {}))[1][digits] = _Known(shape)
         return text, shape
 
     def _made(self, text: str) -> LineShape:
@@ -196,7 +214,9 @@ class KnownShapes:
         is_of_nccl, is_of_run = " NCCL " in line.text, any(word in line.text for word in OF_RUNS)
         loop = None if records or is_of_nccl or not _DIGITS.search(text) else loop_shape(text, line.who)
         takers = tuple(take for words, take in self._takers if any(word in line.text for word in words))
-        return LineShape(line.who, len(line.prefix), records, loop, takers, is_nan(line.text), is_of_run, is_of_nccl)
+        rates = rates_of(line) if any(word in line.text for word in OF_DEVICES) else None
+        is_nan_line = is_nan(line.text)
+        return LineShape(line.who, len(line.prefix), records, loop, takers, is_nan_line, rates, is_of_run, is_of_nccl)
 
 
 def _fixed(text: str, shape: LineShape) -> tuple[Span, ...] | None:

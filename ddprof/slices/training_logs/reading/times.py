@@ -13,17 +13,22 @@ Of a loop whose lines count nothing but epochs, the times of these:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, repeat
+from math import isnan
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ddprof.slices.training_logs.model import DATA, LoggedIteration, TimerReading
 from ddprof.slices.training_logs.reading.counting import FEWEST, rises
-from ddprof.slices.training_logs.reading.iterations import LoggedRecord
+from ddprof.slices.training_logs.reading.iterations import LoggedRecord, table_of_records
 from ddprof.slices.training_logs.reading.kinds import TimeKind, Times
 from ddprof.slices.training_logs.reading.lines import Stamp
+from ddprof.tables import Array
 
 # A clock that is written in grains tells a span of so many of them to 5 %, as well as one decimal of most timers.
 GRAINS = 20
@@ -44,117 +49,147 @@ class Timed:
     are_means: bool = False
 
 
-def once_each(records: Sequence[LoggedRecord]) -> list[LoggedRecord]:
+def once_each(records: Array) -> Array:
     """The records of one job, without duplicates of an iteration from another rank or a second logger."""
-    kept: list[LoggedRecord] = []
-    seen: dict[int, float | None] = {}
+    records = max(jobs_at_once(records), key=len)
+    numbers = records["number"]
+    if (numbers[1:] > numbers[:-1]).all():
+        return records
+    kept: list[int] = []
+    seen: dict[int, float] = {}
     last = -1
-    for record in max(jobs_at_once(records), key=len):
-        if record.number < last - 1 and _is_again(record, kept[-1], seen):
+    clocks, times = records["s"], records["ms"]
+    for at, number in enumerate(numbers.tolist()):
+        if number < last - 1 and _is_again(number, times[at], clocks[at] - clocks[kept[-1]], seen):
             seen = {}  # started again, from an earlier checkpoint
-        if record.number in seen:
-            continue
-        seen[record.number] = record.ms
-        last = record.number
-        kept.append(record)
-    return kept
+        if number not in seen:
+            seen[number] = times[at]
+            last = number
+            kept.append(at)
+    return records[kept]
 
 
-def _is_again(record: LoggedRecord, before: LoggedRecord, seen: Mapping[int, float | None]) -> bool:
+def _is_again(number: int, ms: float, since_s: float, seen: Mapping[int, float]) -> bool:
     """True for an iteration that is done a second time: later than the line before. Another rank's lines are as old as
     those of the first, and without a clock as long.
     """
-    if record.clock and before.clock:
-        return record.clock.s > before.clock.s
-    return seen.get(record.number, 0.0) != record.ms
+    if not isnan(since_s):
+        return since_s > 0
+    before_ms = seen.get(number, 0.0)
+    return before_ms != ms and not (isnan(before_ms) and isnan(ms))
 
 
-def jobs_at_once(records: Sequence[LoggedRecord]) -> list[Sequence[LoggedRecord]]:
+def jobs_at_once(records: Array) -> list[Array]:
     """The records by job: where several write one file at the same time, numbers go back and come back past where they
     were, which restarts do not.
     """
-    numbers = [record.number for record in records]
-    crossed = sum(b < a - 1 and c > a for a, b, c in zip(numbers, numbers[1:], numbers[2:], strict=False))
-    if crossed < FEWEST_CROSSED:
+    numbers = records["number"]
+    crossed = (numbers[1:-1] < numbers[:-2] - 1) & (numbers[2:] > numbers[:-2])
+    if np.count_nonzero(crossed) < FEWEST_CROSSED:
         return [records]
-    jobs: list[list[LoggedRecord]] = []  # by their last line
-    for record in records:
-        behind = [at for at, job in enumerate(jobs) if job[-1].number < record.number]
-        job = jobs.pop(max(reversed(behind), key=lambda at: jobs[at][-1].number)) if behind else []
-        job.append(record)
+    jobs: list[list[int]] = []  # by their last line
+    of = numbers.tolist()
+    for at, number in enumerate(of):
+        behind = [row for row, job in enumerate(jobs) if of[job[-1]] < number]
+        job = jobs.pop(max(reversed(behind), key=lambda row: of[jobs[row][-1]])) if behind else []
+        job.append(at)
         jobs.append(job)
-    return list(jobs)
+    return [records[job] for job in jobs]
 
 
-def by_lines(records: Sequence[LoggedRecord]) -> Timed:
+def by_lines(records: Array) -> Timed:
     """Iterations of lines that print a time."""
-    timed = Timed()
-    before: LoggedRecord | None = None
-    spent_ms, ran = 0.0, 0  # since the start, by the clock
-    last = 0, 0.0  # iterations and ms between the last two lines
-    is_mean = False
-    for record in records:
-        ms, printed_ms = record.ms or 0.0, None
-        steps = 0 if before is None else record.number - before.number
-        lapse_ms = error_ms = None
-        if before is not None and steps > 0 and record.clock is not None and before.clock is not None:
-            lapse_ms = (record.clock.s - before.clock.s) * 1e3 / steps
-            error_ms = (record.clock.grain_s + before.clock.grain_s) * 1e3 / steps
-        if steps <= 0:
-            spent_ms, ran, is_mean = ms, 1, False
-            timed.lapses.extend(_between_epochs(before, record, last))
-        elif lapse_ms is not None and error_ms is not None and (lapse_ms > 0 or 0 <= lapse_ms <= ms <= error_ms):
-            spent_ms, ran = spent_ms + lapse_ms * steps, ran + steps
-            is_too_long = ms > lapse_ms / (1 - 1 / GRAINS) + error_ms
-            is_mean = is_too_long or (is_mean and abs(ms - spent_ms / ran) <= _SAME * ms)
-            if is_mean and abs(ms - lapse_ms) > error_ms:
-                timed.means.append((record.number, ms, lapse_ms))
-                ms, printed_ms = lapse_ms, ms
-            timed.lapses.append((record.number, lapse_ms * steps, ms * steps))
-        told = LoggedIteration(record.number, ms, record.tflops, record.batch, printed_ms, record.goes_on)
-        timed.iterations.append(told)
-        last = (steps, (lapse_ms or 0.0) * steps) if steps > 0 else last
-        before = record
+    numbers, s, grains_s = records["number"], records["s"], records["grain_s"]
+    ms = np.nan_to_num(records["ms"])
+    steps = np.diff(numbers, prepend=numbers[:1])
+    apart = np.where(steps > 0, steps, np.nan)
+    lapse_ms = np.diff(s, prepend=np.nan) * 1e3 / apart
+    error_ms = (grains_s + np.concatenate(([np.nan], grains_s[:-1]))) * 1e3 / apart
+    holds = (lapse_ms > 0) | ((lapse_ms == 0) & (ms >= 0) & (ms <= error_ms))
+    are_means = _are_means(ms, steps, lapse_ms, holds, ms > lapse_ms / (1 - 1 / GRAINS) + error_ms)
+    are_means &= np.abs(ms - lapse_ms) > error_ms
+    printed_ms, ms = np.where(are_means, ms, np.nan), np.where(are_means, lapse_ms, ms)
+    timed = Timed(list(_iterations(records, ms, printed_ms, np.zeros(len(ms)))))
+    timed.means = list(_rows(numbers, printed_ms, ms, are_means))
+    risen = np.flatnonzero(steps > 0)
+    for first, end in pairwise((*np.flatnonzero(steps <= 0).tolist(), len(records))):
+        if row := int(np.searchsorted(risen, first)):
+            before = risen[row - 1]
+            last = int(steps[before]), float(np.nan_to_num(lapse_ms[before]) * steps[before])
+            timed.lapses.extend(_between_epochs(records, first - 1, first, last))
+        own = slice(first, end)
+        timed.lapses.extend(_rows(numbers[own], (lapse_ms * steps)[own], (ms * steps)[own], holds[own]))
     return timed
 
 
-def _between_epochs(
-    before: LoggedRecord | None, record: LoggedRecord, last: tuple[int, float]
-) -> list[tuple[int, float, float]]:
-    """The lapse from the last line of an epoch to the first of the next, and what iterations take of it at most: those
-    that end the one are those left, no more than lie between the `last` two lines (their number and ms).
+def _are_means(ms: Array, steps: Array, lapse_ms: Array, holds: Array, are_too_long: Array) -> Array:
+    """Mask of times that are means since the start: they are longer than their lapse, which `holds`, or follow such a
+    one and are the mean by the clock.
+    """
+    are_means = holds & are_too_long
+    spent_ms, ran, is_mean = 0.0, 0, False  # since the start, by the clock
+    for at in range(len(ms)) if are_means.any() else ():
+        if steps[at] <= 0:
+            spent_ms, ran, is_mean = ms[at], 1, False
+        elif holds[at]:
+            spent_ms, ran = spent_ms + lapse_ms[at] * steps[at], ran + steps[at]
+            is_mean = are_means[at] or (is_mean and abs(ms[at] - spent_ms / ran) <= _SAME * ms[at])
+            are_means[at] = is_mean
+    return are_means
+
+
+def _rows(numbers: Array, before: Array, behind: Array, mask: Array) -> Iterator[tuple[int, float, float]]:
+    return zip(*(column[mask].tolist() for column in (numbers, before, behind)), strict=True)
+
+
+def _iterations(records: Array, ms: Array, printed_ms: Array, grain_ms: Array) -> Iterator[LoggedIteration]:
+    tflops, printed = (_given(column, float) for column in (records["tflops"], printed_ms))
+    of = records["number"].tolist(), ms.tolist(), tflops, _given(records["batch"], int), printed
+    columns = *of, records["goes_on"].tolist(), grain_ms.tolist()
+    return map(partial(tuple.__new__, LoggedIteration), zip(*columns, strict=False))  # a third of the time of a call
+
+
+def _given(values: Array, kind: type[int | float]) -> Iterable[Any]:
+    """The values, None for nan."""
+    return repeat(None) if np.isnan(values).all() else [None if value != value else kind(value) for value in values]
+
+
+def _between_epochs(records: Array, before: int, at: int, last: tuple[int, float]) -> list[tuple[int, float, float]]:
+    """The lapse from the last line of an epoch, `before`, to the first of the next, and what iterations take of it at
+    most: those that end the one are those left, no more than lie between the `last` two lines (their number and ms).
     """
     steps, ms = last
-    if before is None or not (record.goes_on and ms and record.clock and before.clock):
+    number, left = int(records["number"][at]), records["left"][at]
+    lapse_ms = float(records["s"][at] - records["s"][before]) * 1e3
+    if not (records["goes_on"][at] and ms and lapse_ms > 0):
         return []
-    lapse_ms = (record.clock.s - before.clock.s) * 1e3
-    ended = steps if record.left is None else min(record.left, steps)
-    trained_ms = ms / steps * (ended + min(record.number, steps))
-    return [(record.number, lapse_ms, min(trained_ms, lapse_ms))] if lapse_ms > 0 else []
+    ended = steps if np.isnan(left) else min(int(left), steps)
+    trained_ms = ms / steps * (ended + min(number, steps))
+    return [(number, lapse_ms, min(trained_ms, lapse_ms))]
 
 
-def by_clock(records: Sequence[LoggedRecord]) -> Timed:
+def by_clock(records: Array) -> Timed:
     """Iterations of lines with only a clock, in spans long enough for its resolution."""
     timed = Timed(are_means=True)
-    anchor: LoggedRecord | None = None
-    last = 0, 0.0  # iterations and ms between the last two lines
-    goes_on = False
-    for record in records:
-        if record.clock is None:
-            continue
-        if anchor is None or anchor.clock is None or record.number <= anchor.number or record.clock.s < anchor.clock.s:
-            timed.lapses.extend(_between_epochs(anchor, record, last))
-            anchor, goes_on = record, record.goes_on
-            continue
-        span_s = record.clock.s - anchor.clock.s
-        if span_s >= GRAINS * max(record.clock.grain_s, anchor.clock.grain_s):
-            ms = span_s * 1e3 / (record.number - anchor.number)
-            grain_ms = (record.clock.grain_s + anchor.clock.grain_s) * 1e3 / (record.number - anchor.number)
-            told = LoggedIteration(record.number, ms, record.tflops, record.batch, None, goes_on, grain_ms)
-            timed.iterations.append(told)
-            timed.lapses.append((record.number, span_s * 1e3, span_s * 1e3))
-            last = record.number - anchor.number, span_s * 1e3
-            anchor, goes_on = record, False
+    records = records[~np.isnan(records["s"])]
+    numbers, s, grains_s, goes_on = (records[name].tolist() for name in ("number", "s", "grain_s", "goes_on"))
+    rows, firsts = [], []  # of iterations, and of the line where their span begins
+    anchor, last, since_epoch = -1, (0, 0.0), False  # `last`: iterations and ms between the last two lines
+    for at, number in enumerate(numbers):
+        if anchor < 0 or number <= numbers[anchor] or s[at] < s[anchor]:
+            timed.lapses.extend(_between_epochs(records, anchor, at, last) if anchor >= 0 else ())
+            anchor, since_epoch = at, goes_on[at]
+        elif (span_s := s[at] - s[anchor]) >= GRAINS * max(grains_s[at], grains_s[anchor]):
+            last = number - numbers[anchor], span_s * 1e3
+            timed.lapses.append((number, span_s * 1e3, span_s * 1e3))
+            rows.append(at)
+            firsts.append((anchor, since_epoch))
+            anchor, since_epoch = at, False
+    of, first = records[rows], records[[row for row, _ in firsts]]
+    steps = of["number"] - first["number"]
+    of["goes_on"] = [is_first for _, is_first in firsts]
+    grain_ms = (of["grain_s"] + first["grain_s"]) * 1e3 / steps
+    timed.iterations = list(_iterations(of, (of["s"] - first["s"]) * 1e3 / steps, np.full(len(of), np.nan), grain_ms))
     return timed
 
 
@@ -220,6 +255,14 @@ class EpochLines:
         each = enumerate(alone if 2 * len(alone) > len(self._waits) else ())
         return [TimerReading(DATA, block, ms, None, False) for block, (ms,) in each]
 
+    def note_all(self, epochs: Array) -> Array:
+        """The epoch that was named last at each of the next lines, which name these."""
+        named = np.flatnonzero(epochs % 1 == 0)
+        noted = np.concatenate(([np.nan if self.noted is None else self.noted], epochs[named]))
+        self._is_new |= bool((noted[1:] != noted[:-1]).any())
+        self.noted = float(noted[-1]) if len(named) else self.noted
+        return noted[np.searchsorted(named, np.arange(len(epochs)), "right")]
+
     def has_begun(self) -> bool:
         """True once where another epoch was named since this was asked."""
         is_new, self._is_new = self._is_new, False
@@ -242,14 +285,14 @@ class EpochLines:
         if often and len(printed) <= _ONCE * (1 + _changes(printed)):
             longest = max(sorted(often), key=lambda name: median(x.times[name] for x in printed if name in x.times))
             timed = [LoggedRecord(x.number, x.times[longest], x.clock) for x in printed if longest in x.times]
-            return _of_runs(by_lines(once_each(timed)))
+            return _of_runs(by_lines(once_each(table_of_records(timed))))
         clocked = [LoggedRecord(line.number, None, line.clock) for line in lines if line.clock]
-        return _of_runs(by_clock(once_each(clocked)))
+        return _of_runs(by_clock(once_each(table_of_records(clocked))))
 
 
 def _of_the_run(ms: Sequence[float]) -> bool:
     """True for times since the start."""
-    return len(ms) >= FEWEST and rises(ms) and ms[-1] >= 2 * ms[0]
+    return len(ms) >= FEWEST and rises(np.array(ms)) and ms[-1] >= 2 * ms[0]
 
 
 def _of_runs(timed: Timed) -> Timed:

@@ -30,6 +30,7 @@ class Stage:
     waits: list[Work] = field(default_factory=list)
     forward_us: list[float] = field(default_factory=list)  # begin of the first forward pass of each step
     done: bool = False
+    unsent: list[Work] = field(default_factory=list)
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Pipeline:
     inputs: bool = True
     at_forward: bool = False
     logs_us: float = 0.0
+    sends_last: bool = False
 
     def __post_init__(self) -> None:
         self._posted: dict[tuple[tuple[int, int, int], bool], float] = {}
@@ -96,37 +98,46 @@ class Pipeline:
             warm = min(self.microbatches, last + 1 - rank)
             sent: list[Work] = []
             for i in range(warm):
-                yield self._post(me, receive)
+                yield self._due(me, receive)
                 me.forward_us += [me.now_us] if i == 0 else []
                 self._compute(me, rank, 1 / 3)
                 yield sent
-                sent = self._post(me, send_on) if i < warm - 1 else []
+                sent = self._due(me, send_on) if i < warm - 1 else []
             forwards, backwards = warm, 0
             while True:
-                yield self._post(me, send_on + receive_back)
+                yield self._due(me, send_on + receive_back)
                 self._compute(me, rank, 2 / 3)
                 backwards += 1
                 if forwards == self.microbatches:
                     break
-                yield self._post(me, send_back + receive)
+                yield self._due(me, send_back + receive)
                 self._compute(me, rank, 1 / 3)
                 forwards += 1
-            yield self._post(me, send_back)
+            yield self._due(me, send_back)
             while backwards < self.microbatches:
-                yield self._post(me, receive_back)
+                yield self._due(me, receive_back)
                 self._compute(me, rank, 2 / 3)
-                yield self._post(me, send_back)
+                yield self._due(me, send_back)
                 backwards += 1
+            yield me.unsent
+            me.unsent = []
             me.now_us += self.logs_us if rank == last else 0.0
             self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
             me.events.append(annotation(rank, f"ProfilerStep#{step}", began, me.now_us - began))
 
     def _compute(self, stage: Stage, rank: int, share: float) -> None:
-        self._operator(stage, "aten::mm", self.work_us[rank] * share)
+        name = "aten::mm" if share < 1 / 2 else "autograd::engine::evaluate_function: MmBackward0"
+        self._operator(stage, name, self.work_us[rank] * share)
 
     def _operator(self, stage: Stage, name: str, dur_us: float) -> None:
         stage.events.append(operator(stage.rank, name, stage.now_us, dur_us))
         stage.now_us += dur_us
+
+    def _due(self, stage: Stage, messages: Sequence[Message]) -> list[Work]:
+        """Post messages; those that the stage waits for now."""
+        works = self._post(stage, messages)
+        stage.unsent += [work for work in works if work.is_send and self.sends_last]
+        return [work for work in works if not (work.is_send and self.sends_last)]
 
     def _post(self, stage: Stage, messages: Sequence[Message]) -> list[Work]:
         works = []

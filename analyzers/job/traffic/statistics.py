@@ -11,7 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.facts.work import compute_work
-from ddprof.analyzers.job.ledger import exposed_transfer
+from ddprof.analyzers.job.ledger import exposed_transfer, moving
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.redundant import Needless
 from ddprof.analyzers.job.waiting.waits import members_of, ready_by_comm
@@ -118,10 +118,11 @@ def _exposed(facts: RankFacts, ready: Array) -> Array:
 
     Each instant is of one, the one that ends last of those whose members have arrived: they sum to the ledger's.
     """
-    start, end, holder = intervals.holders(ready, facts.comms["end_ns"])
+    *pieces, comm = moving(facts, ready)
+    start, end, holder = intervals.holders(*pieces)
     inside = intervals.intersect(facts.exposed.bounds, intervals.union(*facts.steps.bounds))
     begin, until, row, _ = intervals.intersect_rows((start, end), inside)
-    return np.bincount(holder[row], weights=until - begin, minlength=len(facts.comms))
+    return np.bincount(comm[holder[row]], weights=until - begin, minlength=len(facts.comms))
 
 
 def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) -> Array:

@@ -48,10 +48,9 @@ def moving(facts: RankFacts, ready_ns: Array) -> tuple[Array, Array, Array]:
     A message of a CPU rank ends when it is waited for, which may be long after it arrived: it moves while it holds its
     thread.
     """
-    lasts = np.ones(len(facts.comms), bool)
-    if not facts.is_device_rank:
-        lasts[facts.messages["comm"]] = False
-    held = facts.exposed.take(~lasts[facts.exposed["comm"]])
+    messages = facts.messages["comm"][: 0 if facts.is_device_rank else None]
+    lasts = ~np.isin(np.arange(len(facts.comms)), messages)
+    held = facts.exposed.take(np.isin(facts.exposed["comm"], messages))
     rows = np.append(np.flatnonzero(lasts), held["comm"])
     end = np.append(facts.comms["end_ns"][lasts], held["end_ns"])
     start = np.maximum(ready_ns[rows], np.append(ready_ns[lasts], held["start_ns"]))

@@ -87,8 +87,8 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     ranks, separable = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
         ready = ready_by_comm(job.members, position, facts)
-        took, exposed = facts.comms["end_ns"] - ready, _exposed(facts, ready)
-        hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, facts.comms["end_ns"])
+        took, exposed = _took(job, position, ready), _exposed(facts, ready)
+        hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, ready + took)
         role, why = roles_by_comm(job, position, separable), _reasons(facts, position, needless)
         size = np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])
         scale = 1.0 / (len(facts.steps) * ranks)
@@ -111,6 +111,18 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     of_instance = _instance_reasons(job, needless)
     traffic = [_traffic(job, *key, separable & (of_instance == key[2]), sums) for key, sums in keys.items()]
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
+
+
+def _took(job: JobFacts, position: int, ready: Array) -> Array:
+    """Transfer of each communication of a rank, ns: a message of CPU ranks has come once either end has waited for it."""
+    facts, rows = job.ranks[position], members_of(job.members, position)
+    took = facts.comms["end_ns"] - ready
+    if not facts.is_device_rank:
+        instance = job.members["instance"][rows]
+        rows, instance = (each[job.instances["is_message"][instance].astype(bool)] for each in (rows, instance))
+        comm = job.members["comm"][rows]
+        took[comm] = np.minimum(took[comm], job.instances["transfer_ns"][instance])
+    return np.asarray(took)
 
 
 def _exposed(facts: RankFacts, ready: Array) -> Array:

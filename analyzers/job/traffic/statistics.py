@@ -114,7 +114,7 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
 
 
 def _took(job: JobFacts, position: int, ready: Array) -> Array:
-    """Transfer of each communication of a rank, ns: a message of CPU ranks has come once either end has waited for it."""
+    """Transfer of each communication of a rank, ns: a CPU rank's message has come once either end waited for it."""
     facts, rows = job.ranks[position], members_of(job.members, position)
     took = facts.comms["end_ns"] - ready
     if not facts.is_device_rank:

@@ -15,7 +15,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import ENGINE
-from ddprof.analyzers.facts.work import computed_in_steps, issued_ns, launched_in
+from ddprof.analyzers.facts.work import behind_update, computed_in_steps, issued_ns, launched_in
 from ddprof.analyzers.job.matching import Matched
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
@@ -52,7 +52,8 @@ def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
             comm = matched.comm[of_message[of_rank]]
             when[of_rank] = issued_ns(facts.comms)[comm]
             is_early = early_comms(facts.comms, facts.device_ops)[comm]
-            step[of_rank] = np.where(is_early, -1, intervals.row_at(facts.marks, when[of_rank]))
+            at = intervals.row_at(facts.marks, when[of_rank]) + behind_update(facts, when[of_rank])
+            step[of_rank] = np.where(is_early | (at == len(facts.steps)), -1, at)
     kept = step >= 0
     rows = of_message[kept]
     return Messages(

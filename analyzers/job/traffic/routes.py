@@ -25,7 +25,7 @@ FEWEST_SERVED = 3  # ranks: of two, each is the only other one of its peer
 
 
 class Route(Struct, frozen=True):
-    """The way of the gradients. `kind`: HIERARCHICAL or SERVER; `ops`: its operations; `words`: what it is, and costs."""
+    """The way of the gradients. `kind`: HIERARCHICAL or SERVER; `ops`: its calls; `words`: what it is and costs."""
 
     kind: str
     ops: tuple[str, ...]

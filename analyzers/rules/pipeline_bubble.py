@@ -1,11 +1,12 @@
 """The pipeline schedule's bubble is large.
 
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain; a third of that
-under schedules that split the backward pass (zero-bubble, DualPipeV).
+under schedules that split the backward pass (zero-bubble, DualPipeV). The job's own schedule is named, or the order of
+its passes (GPipe, 1F1B, interleaved, zero-bubble).
 Why it costs: the devices of all stages idle for that time in every step.
 How the gain is priced: by formula, for microbatches doubled until doubling them once more would gain less than 3 % of
 the step: the bubble is that share of the mean stage's work. Every further microbatch costs the launches and exposed
-messages that one costs now.
+messages that one costs now: where that is more than it saves, the finding says so and gains nothing.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: the batch stays, so microbatches get smaller: memory does not grow, but kernels may become less efficient, and
 there are no more microbatches than samples. More of the same size raise the batch.

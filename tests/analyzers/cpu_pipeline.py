@@ -98,29 +98,29 @@ class Pipeline:
             warm = min(self.microbatches, last + 1 - rank)
             sent: list[Work] = []
             for i in range(warm):
-                yield self._due(me, receive)
+                yield self._post(me, receive)
                 me.forward_us += [me.now_us] if i == 0 else []
                 self._compute(me, rank, 1 / 3)
                 yield sent
-                sent = self._due(me, send_on) if i < warm - 1 else []
+                sent = self._post(me, send_on) if i < warm - 1 else []
             forwards, backwards = warm, 0
             while True:
-                yield self._due(me, send_on + receive_back)
+                yield self._post(me, send_on + receive_back)
                 self._compute(me, rank, 2 / 3)
                 backwards += 1
                 if forwards == self.microbatches:
                     break
-                yield self._due(me, send_back + receive)
+                yield self._post(me, send_back + receive)
                 self._compute(me, rank, 1 / 3)
                 forwards += 1
-            yield self._due(me, send_back)
+            yield self._post(me, send_back)
             while backwards < self.microbatches:
-                yield self._due(me, receive_back)
+                yield self._post(me, receive_back)
                 self._compute(me, rank, 2 / 3)
-                yield self._due(me, send_back)
+                yield self._post(me, send_back)
                 backwards += 1
-            yield me.unsent
-            me.unsent = []
+            yield me.unsent[:]
+            me.unsent.clear()
             me.now_us += self.logs_us if rank == last else 0.0
             self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
             me.events.append(annotation(rank, f"ProfilerStep#{step}", began, me.now_us - began))
@@ -132,12 +132,6 @@ class Pipeline:
     def _operator(self, stage: Stage, name: str, dur_us: float) -> None:
         stage.events.append(operator(stage.rank, name, stage.now_us, dur_us))
         stage.now_us += dur_us
-
-    def _due(self, stage: Stage, messages: Sequence[Message]) -> list[Work]:
-        """Post messages; those that the stage waits for now."""
-        works = self._post(stage, messages)
-        stage.unsent += [work for work in works if work.is_send and self.sends_last]
-        return [work for work in works if not (work.is_send and self.sends_last)]
 
     def _post(self, stage: Stage, messages: Sequence[Message]) -> list[Work]:
         works = []
@@ -154,4 +148,6 @@ class Pipeline:
             stage.events.append(operator(stage.rank, name, stage.now_us, CALL_US, **given))
             stage.now_us += CALL_US
             works.append(work)
-        return works
+        later = [work for work in works if work.is_send and self.sends_last]
+        stage.unsent += later
+        return [work for work in works if work not in later]

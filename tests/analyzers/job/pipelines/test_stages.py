@@ -107,12 +107,11 @@ def test_the_order_of_passes_names_the_schedule(name: str, chunks: int, orders: 
 
 
 def test_ranks_that_send_only_between_their_updates_exchange_gradients() -> None:
-    def of(after: list[int]) -> Passes:
-        return replace(passes(1), after=np.array(after))
-
-    assert _computes_alone([of([0, 0, 2, 2, 4, 4, 6, 6])] * 2 + [NO_PASSES])  # a server that does not train
-    assert not _computes_alone([of([0, 2, 2, 4, 4, 6, 6, 8]), of([1, 1, 3, 3, 5, 5, 7, 7])])
-    assert not _computes_alone([NO_PASSES, replace(passes(1, backward=False), after=np.arange(STEPS))])
+    between, first = np.repeat([0, 2, 4, 6], 2), np.arange(8)
+    last = replace(passes(1), after=between)
+    assert _computes_alone([last, last, NO_PASSES])  # a server that does not train
+    assert not _computes_alone([replace(passes(1), after=first), last])
+    assert not _computes_alone([NO_PASSES, replace(passes(1, backward=False), after=first[:STEPS])])
 
 
 def seen(depth: int, microbatches: int, chunks: int = 1, lost: float = 0.0, tensors: int = 1, **more: Any) -> Seen:

@@ -11,6 +11,7 @@ from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.traffic.routes import route_of
 from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.sampling import shares_replica
 from ddprof.analyzers.job.whole_run.unprofiled_steps import timed_parts_us
@@ -144,7 +145,8 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
     for role in dict.fromkeys(names.get(r, r) for r in roles):
         if role not in parallelism and not role.startswith("group of") and not (role == "dp" and "ddp" in parallelism):
             parallelism.append(role)
-    return tuple(parallelism)
+    route = route_of(job)
+    return (*parallelism, *([route.kind] if route is not None else []))
 
 
 def _steps(job: JobFacts, measures: Measures, prices: Pricer) -> Steps:

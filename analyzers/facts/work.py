@@ -154,6 +154,22 @@ def issued_ns(table: Table) -> Array:
     return np.asarray(np.where(table["launch_ns"] == NULL, table["start_ns"], table["launch_ns"]))
 
 
+def behind_update(facts: RankFacts, at_ns: Array) -> Array:
+    """Mask of host times behind the last update of a step, whose next pass is in the next one: a loop whose steps begin
+    with their forward pass receives there what that pass computes on.
+    """
+    never, marks = np.iinfo(np.int64).max, np.append(facts.marks[0], facts.marks[1][-1:])
+    spans = [facts.phase_time(phase) for phase in (Phase.OPTIMIZER, Phase.FORWARD, Phase.BACKWARD)]
+    updated, marked = (
+        np.append(each, NULL)[np.searchsorted(each, at_ns, "right") - 1] for each in (spans[0][1], marks)
+    )
+    starts = [np.append(start, never)[np.searchsorted(start, at_ns)] for start, _ in spans]
+    following = np.append(marks, never)[np.searchsorted(marks, at_ns, "right")]
+    return np.asarray(
+        (updated > marked) & (marked != NULL) & (following < never) & (following <= np.min(starts, axis=0))
+    )
+
+
 def called_ns(facts: RankFacts) -> Array:
     """Time at which the host reached each communication; NULL where a device's launch is unknown."""
     return facts.comms["launch_ns" if facts.is_device_rank else "start_ns"]

@@ -23,7 +23,7 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
     """
     sets = {
         "compute": compute_work(facts),
-        "comm_wait": intervals.subtract(facts.exposed.bounds, _moving(facts, ready_ns)),
+        "comm_wait": intervals.subtract(facts.exposed.bounds, intervals.union(*moving(facts, ready_ns)[:2])),
         "comm_transfer": exposed_transfer(facts, ready_ns),
     }
     idle = [cause for cause in CAUSES if cause not in sets and cause != "pipeline_bubble"]
@@ -39,12 +39,23 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
 def exposed_transfer(facts: RankFacts, ready_ns: Array) -> Intervals:
     """Intervals of a rank in "comm_transfer": no compute, and all members have arrived."""
-    return intervals.intersect(facts.exposed.bounds, _moving(facts, ready_ns))
+    return intervals.intersect(facts.exposed.bounds, intervals.union(*moving(facts, ready_ns)[:2]))
 
 
-def _moving(facts: RankFacts, ready_ns: Array) -> Intervals:
-    """Intervals of the rank in communications whose members have all arrived."""
-    return intervals.union(ready_ns, facts.comms["end_ns"])
+def moving(facts: RankFacts, ready_ns: Array) -> tuple[Array, Array, Array]:
+    """Stretches in which communications move data, all members having arrived: starts, ends, rows of comms.
+
+    A message of a CPU rank ends when it is waited for, which may be long after it arrived: it moves while it holds its
+    thread.
+    """
+    messages = facts.messages["comm"][: 0 if facts.is_device_rank else None]
+    lasts = ~np.isin(np.arange(len(facts.comms)), messages)
+    held = facts.exposed.take(np.isin(facts.exposed["comm"], messages))
+    rows = np.append(np.flatnonzero(lasts), held["comm"])
+    end = np.append(facts.comms["end_ns"][lasts], held["end_ns"])
+    start = np.maximum(ready_ns[rows], np.append(ready_ns[lasts], held["start_ns"]))
+    kept = start < end
+    return start[kept], end[kept], rows[kept]
 
 
 def build_ledger(
@@ -77,4 +88,5 @@ def build_ledger(
 def stage_waiting(facts: RankFacts, members: Table, position: int) -> Intervals:
     """Intervals in which a rank waits, exposed, inside point-to-point kernels, on its own clock."""
     in_messages = facts.exposed.take(np.isin(facts.exposed["comm"], facts.messages["comm"]))
-    return intervals.subtract(in_messages.bounds, _moving(facts, ready_by_comm(members, position, facts)))
+    ready_ns = ready_by_comm(members, position, facts)
+    return intervals.subtract(in_messages.bounds, intervals.union(*moving(facts, ready_ns)[:2]))

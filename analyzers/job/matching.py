@@ -15,7 +15,7 @@ from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
 from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
-from ddprof.analyzers.facts.work import issued_ns
+from ddprof.analyzers.facts.work import behind_update, issued_ns
 from ddprof.analyzers.job.groups import GroupKey, global_peers
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
@@ -88,7 +88,9 @@ def match(
     collective = _instances(rows, _collective_key(rows, notes, in_order.from_end))
     messages = _message_rows(ranks, group_ids, keys)
     if not in_order.are_steps_apart:
-        key = _ordinal_key(messages, (*_ENDS, "step"))
+        # A window may open in its first step, of which all is recorded to the end.
+        opened = [f.steps["index"][0] for f in ranks if f.step_source == "profiler_step" and len(f.steps)]
+        key = _ordinal_key(messages, (*_ENDS, "step"), np.isin(messages["step"], opened))
     else:
         pair = _keys(messages, _ENDS)
         ordinal = _running_count(_combine(_combine(pair, messages["rank"]), messages["side"]))
@@ -125,13 +127,14 @@ def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[
     }
 
 
-def _ordered(facts: RankFacts, when: Array, early: Array) -> tuple[Array, Array]:
+def _ordered(facts: RankFacts, when: Array, early: Array, ahead: Array | int = 0) -> tuple[Array, Array]:
     """Order of some communications by the instant `when` each was issued, and the step label of each in that order.
 
-    Communications launched before the window (mask `early`; facts/early.py) come first and belong to no step.
+    Communications launched before the window (mask `early`; facts/early.py) come first and belong to no step, those
+    `ahead` to the next one.
     """
     order = np.lexsort((when, ~early))
-    return order, np.where(early, BEFORE, _step_label(facts, when))[order]
+    return order, np.where(early, BEFORE, _step_label(facts, when, ahead))[order]
 
 
 def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
@@ -139,10 +142,11 @@ def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
     messages = facts.messages
     unknown = messages["called_ns"] == NULL
     when = np.where(unknown, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
-    return _ordered(facts, when, unknown & early_comms(facts.comms, facts.device_ops)[messages["comm"]])
+    early = unknown & early_comms(facts.comms, facts.device_ops)[messages["comm"]]
+    return _ordered(facts, when, early, behind_update(facts, when))
 
 
-def _step_label(facts: RankFacts, when: Array) -> Array:
+def _step_label(facts: RankFacts, when: Array, ahead: Array | int) -> Array:
     """Number of the step that contains each instant, as the profiler marks it on all ranks; BEFORE or AFTER outside.
 
     UNNUMBERED where the profiler marks no steps. Outside the steps of a file that recorded some in part, order means
@@ -150,7 +154,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
     """
     if facts.step_source != "profiler_step":
         return np.full(len(when), UNNUMBERED)
-    position = step_of(facts.marks, when)
+    position = np.minimum(step_of(facts.marks, when) + ahead, len(facts.steps))
     inside = (position >= 0) & (position < len(facts.steps))
     number = facts.steps["index"][np.clip(position, 0, len(facts.steps) - 1)]
     if facts.torn_steps:
@@ -160,7 +164,7 @@ def _step_label(facts: RankFacts, when: Array) -> Array:
 
 def _collective_key(rows: dict[str, Array], notes: list[HealthNote], from_end: bool) -> Array:
     """Key of each row's instance: the sequence number in groups where every row has one, else the order in the step."""
-    ordinal = _ordinal_key(rows, ("group", "step"), from_end)
+    ordinal = _ordinal_key(rows, ("group", "step"), from_end & (rows["step"] == UNNUMBERED))
     if not len(rows["group"]):
         return ordinal
     lacking = np.unique(rows["group"][rows["seq"] == NULL])
@@ -190,18 +194,18 @@ def _check_counts(rows: dict[str, Array], by_seq: Array, notes: list[HealthNote]
             return
 
 
-def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...], from_end: bool = False) -> Array:
+def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...], from_end: Array | bool = False) -> Array:
     """Key of each row by its ordinal among the rows of its rank (and side) that are equal in `fields`.
 
     Rows are in launch order per rank. What precedes the first step is counted backwards from it, because windows of
-    ranks open at different instants; `from_end`: so is what no numbered step holds.
+    ranks open at different instants, and so are the rows of `from_end`.
     """
     if not len(rows["rank"]):
         return np.empty(0, np.int64)
     key = _keys(rows, fields)
     own_key = _combine(_combine(key, rows["rank"]), rows["side"])
     backwards = _running_count(own_key[::-1])[::-1]
-    is_backwards = (rows["step"] == BEFORE) | (from_end & (rows["step"] == UNNUMBERED))
+    is_backwards = (rows["step"] == BEFORE) | from_end
     return _combine(key, np.where(is_backwards, backwards, _running_count(own_key)))
 
 

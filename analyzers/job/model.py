@@ -104,7 +104,7 @@ class Pipeline:
     microbatches: int
     interleave: int = 1  # chunks of layers that each stage holds
     unsure: str = ""
-    schedule: str = ""  # class of torch, function of Megatron; "" where the recording names none
+    schedule: str = ""  # key of bubble.SCHEDULES, named or shown by the order of passes; "" where none is known
 
 
 class LeftOut(Struct, frozen=True):

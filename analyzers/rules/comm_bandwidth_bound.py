@@ -32,6 +32,7 @@ from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.kinds import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.routes import route_of
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm, with_known_transfer
 from ddprof.analyzers.rules.evidence.exposures import Exposure, doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.redundant import could_go
@@ -64,6 +65,7 @@ HALF = 0.5  # of the transfer time: 16 bit gradients in place of 32 bit, or a li
 def saturated(measures: Measures, *exposures: Exposure) -> Candidate:
     """The candidate for the traffic of one role, most exposed first: half of its bytes take half of the transfer."""
     kinds, (moved_by, faster) = [exposure.traffic for exposure in exposures], of_job(measures)
+    route = route_of(measures.job)
     traffic, total_bytes = kinds[0], sum(kind.total_bytes for kind in kinds)
     volume = f" ({format_bytes(total_bytes)} per step)" if total_bytes else ""
     return Candidate(
@@ -75,6 +77,7 @@ def saturated(measures: Measures, *exposures: Exposure) -> Candidate:
         evidence=(
             *(Evidence(kind.transfer_words) for kind in kinds),
             *(Evidence(words) for words in [reached_words(measures, traffic)] if words),
+            *(Evidence(words) for words in (route.words if route is not None and traffic.op in route.ops else ())),
             *moved_by,
             *exposed_transfer(measures, traffic),
         ),

@@ -12,8 +12,8 @@ Limits: at least two groups or pairs are needed to compare (tensor-parallel pair
 links between hosts are not held against links inside one. A link has no peer where it is the only one between hosts, or
 sizes of messages were not recorded. Its measure is then a usual link between nodes: what messages take inside a host,
 times the ratio of rated links in the device's usual node (12 on A100). In one world-wide ring all members see the slow
-link alike, so no rank can be named. On CPU ranks a message is recorded until somebody waits for it, which says nothing
-about its link.
+link alike, so no rank can be named. CPU ranks of one machine have no link: their transfers wait for a core. CPU ranks
+record a message until somebody waits for it, which says nothing about its link.
 Sources: Holmes (NSDI'25): all members abnormal and no late starter means the transfer is slow.
 """
 
@@ -38,6 +38,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find groups with slow transfers and their common ranks, and pairs of ranks with slow messages."""
     job = measures.job
     timed = not execution_of(job).messages_last_until_waited_for
+    if not timed and len(set(job.clock.domain_of)) == 1:
+        yield Abstention(RULE.id, "all ranks are processes of one machine, with no link between them")
+        return
     compared, links = stage_links(job) if timed else (0, None)
     if len(job.groups) < 2 and not compared:
         yield Abstention(RULE.id, "with one process group, a slow link looks alike from every rank")

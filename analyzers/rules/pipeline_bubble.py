@@ -1,11 +1,12 @@
 """The pipeline schedule's bubble is large.
 
 What it detects: stages wait (p - 1) / (m v) of their work per step for the pipeline to fill and drain; a third of that
-under schedules that split the backward pass (zero-bubble, DualPipeV).
+under schedules that split the backward pass (zero-bubble, DualPipeV). The job's own schedule is named, or the order of
+its passes (GPipe, 1F1B, interleaved, zero-bubble).
 Why it costs: the devices of all stages idle for that time in every step.
 How the gain is priced: by formula, for microbatches doubled until doubling them once more would gain less than 3 % of
 the step: the bubble is that share of the mean stage's work. Every further microbatch costs the launches and exposed
-messages that one costs now.
+messages that one costs now: where that is more than it saves, the finding says so and gains nothing.
 How to fix: more microbatches, interleaved stages, fewer stages.
 Limits: the batch stays, so microbatches get smaller: memory does not grow, but kernels may become less efficient, and
 there are no more microbatches than samples. More of the same size raise the batch.
@@ -14,7 +15,7 @@ Sources: Megatron-LM section 2.2: (p - 1) / m, interleaved (p - 1) / (m v). Zero
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
@@ -47,6 +48,31 @@ def _samples(measures: Measures) -> int | None:
     """Samples per batch as counted by capture, the upper limit of microbatches; None where unknown."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks if facts.sidecar.fetching is not None]
     return max((fetching.samples for fetching in timed if fetching.samples), default=None)
+
+
+def _predicted(measures: Measures, pipeline: Pipeline, swept: Sequence[tuple[int, float]]) -> str:
+    """The step with more microbatches, in words."""
+    if swept:
+        steps = ", ".join(f"{format_us(measures.step_us - us)} with {n} microbatches" for n, us in swept)
+        return f"predicted step: {steps}; {2 * swept[-1][0]} would save less than 3 % more"
+    twice, most = 2 * pipeline.microbatches, _samples(measures)
+    if most is not None and twice > most:
+        return f"more microbatches need more samples than the {most} of a batch"
+    longer_us = measures.step_us - schedule_gain_us(measures, twice, pipeline.interleave)
+    return f"predicted step: {format_us(longer_us)} with {twice} microbatches, as each costs launches and messages"
+
+
+def _more_microbatches(pipeline: Pipeline, swept: Sequence[tuple[int, float]]) -> Iterator[Fix]:
+    """The fix of the most microbatches that gain."""
+    if swept:
+        yield Fix(
+            setting="microbatches",
+            current=str(pipeline.microbatches),
+            suggested=str(swept[-1][0]),
+            patch=f"n_microbatches={swept[-1][0]}",
+            why="the bubble is (stages - 1) / (microbatches x chunks) of the work",
+            source="Megatron-LM section 2.2",
+        )
 
 
 def _more_chunks(measures: Measures, pipeline: Pipeline) -> Iterator[Fix]:
@@ -83,43 +109,27 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if bubble < MIN_SHARE * measures.step_us:
         return
     stages, count, words = len(pipeline.stages), pipeline.microbatches, schedule_of(pipeline).words
-    named = f"{words}: " if words else ""
+    named, of_batch = f"{words}: " if words else "", f"{count} microbatch{'es' * (count > 1)}"
     in_chunks = f" in {pipeline.interleave} chunks per stage" if pipeline.interleave > 1 else ""
     formula = format_share(bubble_share(pipeline, count, pipeline.interleave))
     swept = [(number, min(us, bubble)) for number, us in best_microbatches(measures, pipeline)]
-    if not swept:
-        return
-    best, gain = swept[-1]
+    fixes = [*_more_microbatches(pipeline, swept), *_more_chunks(measures, pipeline)]
     yield Candidate(
         id=RULE.id,
         summary=f"{format_share(bubble / measures.step_us)} of each step is pipeline bubble: {stages} stages, "
-        f"{count} microbatches{in_chunks}",
+        f"{of_batch}{in_chunks}{f', {words}' if words else ''}",
         lost_us=bubble,
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{named}{stages} stages, {count} microbatches, {format_count(pipeline.interleave, 'chunk')} per stage"
+                f"{named}{stages} stages, {of_batch}, {format_count(pipeline.interleave, 'chunk')} per stage"
                 f"; the bubble is {formula} of a stage's work by formula"
             ),
-            Evidence(
-                "predicted step: "
-                + ", ".join(f"{format_us(measures.step_us - us)} with {n} microbatches" for n, us in swept)
-                + f"; {2 * best} would save less than 3 % more"
-            ),
+            Evidence(_predicted(measures, pipeline, swept)),
             *longest_stage_wait(measures),
         ),
-        fixes=(
-            Fix(
-                setting="microbatches",
-                current=str(count),
-                suggested=str(best),
-                patch=f"n_microbatches={best}",
-                why="the bubble is (stages - 1) / (microbatches x chunks) of the work",
-                source="Megatron-LM section 2.2",
-            ),
-            *_more_chunks(measures, pipeline),
-        ),
-        ceiling_us=gain,
+        fixes=tuple(fixes),
+        ceiling_us=swept[-1][1] if swept else 0.0,
         is_bound=True,
         band=0.2,
     )

@@ -21,6 +21,7 @@ from ddprof.finding_ids import (
     COMM_NO_OVERLAP,
     HOST_STALLED,
     INPUT_STRAGGLER,
+    PIPELINE_IMBALANCE,
     STRAGGLER_COMPUTE,
     STRAGGLER_HOST,
     STRAGGLER_IMBALANCE,
@@ -36,7 +37,14 @@ SURE = 2.0  # standard deviations: chance exceeds them once in 44 times
 ON_HOSTS = (STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED, HOST_STALLED, INPUT_STRAGGLER)
 # There operators wait for a CPU as well, and so do the threads that send and receive, one after another. What need not
 # be called at all is told by its calls, whatever the machine does.
-ON_CPU_RANKS = (*ON_HOSTS, STRAGGLER_COMPUTE, COMM_LATENCY_BOUND, COMM_BANDWIDTH_BOUND, COMM_NO_OVERLAP)
+ON_CPU_RANKS = (
+    *ON_HOSTS,
+    STRAGGLER_COMPUTE,
+    PIPELINE_IMBALANCE,
+    COMM_LATENCY_BOUND,
+    COMM_BANDWIDTH_BOUND,
+    COMM_NO_OVERLAP,
+)
 # The scheduler moves ranks over the cores that they share, so that none is slow for long: in 23 healthy runs one was on
 # a CPU for up to 18 % longer than its peer (two cores of a virtual machine, 2026-11-26).
 UNEQUAL_CORES = 0.2

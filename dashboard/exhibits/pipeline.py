@@ -14,7 +14,7 @@ from ddprof.analyzers.facts.work import compute_work
 from ddprof.analyzers.job.ledger import stage_waiting
 from ddprof.analyzers.job.model import JobFacts, Pipeline
 from ddprof.analyzers.job.pipelines.bubble import bubble_share, schedule_of
-from ddprof.analyzers.job.pipelines.messages import Passes, passes_of
+from ddprof.analyzers.job.pipelines.messages import Passes, operations, passes_of
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
@@ -66,7 +66,7 @@ def _stage_step(job: JobFacts, position: int, step: int) -> StageStep:
     lo, hi = (int(bound[step]) for bound in facts.steps.bounds)
     work = intervals.clip(compute_work(facts), lo, hi)
     passes = passes_of(facts)
-    numbered = _numbered(facts, passes, step, lo, hi)
+    numbered = _numbered(facts, passes, step, work)
     inside = intervals.merge(*(one.busy for one in numbered)) if numbered else intervals.EMPTY
     waiting = intervals.clip(stage_waiting(facts, job.members, position), lo, hi)
     return StageStep(
@@ -80,16 +80,16 @@ def _stage_step(job: JobFacts, position: int, step: int) -> StageStep:
     )
 
 
-def _numbered(facts: RankFacts, launched: Passes, step: int, lo: int, hi: int) -> list[StagePass]:
-    """The passes launched in the step, numbered by direction; own clock."""
-    start, end = facts.device_ops.bounds
+def _numbered(facts: RankFacts, launched: Passes, step: int, work: Intervals) -> list[StagePass]:
+    """The passes launched in the step, numbered by direction; own clock. `work`: the step's compute."""
+    start, end = operations(facts)
     counts = {True: 0, False: 0}
     passes = []
     for place in np.flatnonzero(launched.step == step).tolist():
         is_forward = bool(launched.is_forward[place])
         counts[is_forward] += 1
         of_pass = np.flatnonzero(launched.of_op == place)
-        busy = intervals.clip(intervals.union(start[of_pass], end[of_pass]), lo, hi)
+        busy = intervals.intersect(intervals.union(start[of_pass], end[of_pass]), work)
         if len(busy[0]):
             passes.append(StagePass(counts[is_forward], is_forward, busy))
     return passes
@@ -242,7 +242,7 @@ def _split_words(rows: list[tuple[int | float, ...]]) -> str:
 def _missing_words(stages: list[StageStep], pipeline: Pipeline) -> str:
     """Limits of the recording, in words."""
     if not any(stage.passes for stage in stages):
-        return " Which pass is which is not recorded of ranks that compute on the CPU: all of it is other work."
+        return " Which pass is which is not recorded: all of it is other work."
     if not all(stage.knows_backward for stage in stages):
         return " Forward and backward are not told apart on stages where one thread launches both."
     return f" How many microbatches there are is unsure: {pipeline.unsure}." if pipeline.unsure else ""

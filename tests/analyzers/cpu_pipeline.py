@@ -30,6 +30,7 @@ class Stage:
     waits: list[Work] = field(default_factory=list)
     forward_us: list[float] = field(default_factory=list)  # begin of the first forward pass of each step
     done: bool = False
+    unsent: list[Work] = field(default_factory=list)
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Pipeline:
     inputs: bool = True
     at_forward: bool = False
     logs_us: float = 0.0
+    sends_last: bool = False
 
     def __post_init__(self) -> None:
         self._posted: dict[tuple[tuple[int, int, int], bool], float] = {}
@@ -117,12 +119,15 @@ class Pipeline:
                 self._compute(me, rank, 2 / 3)
                 yield self._post(me, send_back)
                 backwards += 1
+            yield me.unsent[:]
+            me.unsent.clear()
             me.now_us += self.logs_us if rank == last else 0.0
             self._operator(me, "Optimizer.step#AdamW.step", OPTIMIZER_US)
             me.events.append(annotation(rank, f"ProfilerStep#{step}", began, me.now_us - began))
 
     def _compute(self, stage: Stage, rank: int, share: float) -> None:
-        self._operator(stage, "aten::mm", self.work_us[rank] * share)
+        name = "aten::mm" if share < 1 / 2 else "autograd::engine::evaluate_function: MmBackward0"
+        self._operator(stage, name, self.work_us[rank] * share)
 
     def _operator(self, stage: Stage, name: str, dur_us: float) -> None:
         stage.events.append(operator(stage.rank, name, stage.now_us, dur_us))
@@ -143,4 +148,6 @@ class Pipeline:
             stage.events.append(operator(stage.rank, name, stage.now_us, CALL_US, **given))
             stage.now_us += CALL_US
             works.append(work)
-        return works
+        later = [work for work in works if work.is_send and self.sends_last]
+        stage.unsent += later
+        return [work for work in works if work not in later]

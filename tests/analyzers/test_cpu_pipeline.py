@@ -26,7 +26,8 @@ def accused(run: LoadedRun) -> list[tuple[str, tuple[int, ...]]]:
 def test_a_healthy_pipeline_is_seen_and_not_accused(tmp_path: Path, stages: int, microbatches: int) -> None:
     run = only_run(Pipeline([WORK_US] * stages, microbatches).write(tmp_path))
     assert run.job.pipeline is not None and run.job.pipeline.stages == tuple((rank,) for rank in range(stages))
-    assert (run.job.pipeline.microbatches, run.job.pipeline.interleave) == (microbatches, 1)
+    seen = run.job.pipeline
+    assert (seen.microbatches, seen.interleave, seen.schedule) == (microbatches, 1, "Schedule1F1B")
     messages = run.job.instances["is_message"]
     assert messages.sum() == 4 * 2 * microbatches * (stages - 1)  # of 4 steps, there and back
     assert (run.job.instances["members"][messages] == 2).all() and run.pricer.error < 0.002
@@ -34,8 +35,9 @@ def test_a_healthy_pipeline_is_seen_and_not_accused(tmp_path: Path, stages: int,
     assert accused(run) == [] or stages == 4  # 3 of 35 slots is a bubble worth a word
 
 
-def test_the_bubble_is_what_the_schedule_leaves_idle(tmp_path: Path) -> None:
-    run = only_run(Pipeline([WORK_US] * 2, 8).write(tmp_path))
+@pytest.mark.parametrize("sends_last", [False, True])
+def test_the_bubble_is_what_the_schedule_leaves_idle(tmp_path: Path, sends_last: bool) -> None:
+    run = only_run(Pipeline([WORK_US] * 2, 8, sends_last=sends_last).write(tmp_path))
     bubble, late = run.measures.cause_us("pipeline_bubble"), run.measures.cause_us("comm_wait")
     # The last stage waits for the drain of a step at the beginning of the next: in the first it did not.
     assert bubble.tolist() == pytest.approx([WORK_US, (3 + 1 / 3) / 4 * WORK_US], rel=0.03)

@@ -295,15 +295,15 @@ def _as_ranks(place: Array, members: tuple[int, ...]) -> Array:
 def holding(comms: Table, work: Intervals) -> tuple[Table, Array]:
     """COMMS with the stretches in which each communication blocks its rank, and the row of `comms` of each stretch.
 
-    A collective blocks throughout. A message blocks during its call, and from the last operator (`work`) or message
-    call before its end to that end.
+    A collective blocks throughout. A message blocks during its call, and from the last operator (`work`), message call
+    or end of another message before its end to that end: a thread waits for one after the other.
     """
     message = np.isin(comms["op"], POINT_TO_POINT) & (comms["launch_ns"] != NULL)
     rows = np.flatnonzero(message)
     start, end = comms["start_ns"].copy(), comms["end_ns"]
     called = np.minimum(comms["launch_end_ns"][rows], end[rows])
     since = _last_before(np.sort(comms["launch_ns"][rows]), end[rows]), _idle_since(work, end[rows])
-    start[rows] = np.maximum.reduce((start[rows], *since))
+    start[rows] = np.maximum.reduce((start[rows], *since, _last_before(np.sort(end[rows]), end[rows] - 1)))
     start, end = np.append(start, comms["start_ns"][rows]), np.append(end, called)
     of = np.append(np.arange(len(comms)), rows)
     return comms.take(of).replace(start_ns=start, end_ns=end), of

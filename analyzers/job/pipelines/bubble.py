@@ -45,13 +45,37 @@ SCHEDULES = {
     "ScheduleDualPipeV": NamedSchedule("DualPipeV", 1 / 3, is_v=True),
     "forward_backward_pipelining_without_interleaving": NamedSchedule("1F1B of Megatron-core", 1.0),
     "forward_backward_pipelining_with_interleaving": NamedSchedule("interleaved 1F1B of Megatron-core", 1.0),
+    "zero bubble": NamedSchedule("zero-bubble (backward passes in two parts)", 1 / 3),  # by its order
 }
 _UNNAMED = NamedSchedule("", 1.0)
 
 
 def schedule_of(pipeline: Pipeline) -> NamedSchedule:
-    """The schedule that the recording names; words "" where it names none that is known."""
+    """The schedule that the recording names, or shows; words "" where it is none that is known."""
     return SCHEDULES.get(pipeline.schedule, _UNNAMED)
+
+
+def schedule_by_order(orders: Sequence[Array], microbatches: int, chunks: int) -> str:
+    """A key of SCHEDULES by the order of passes in a step, forward (True) or backward, of each rank; "" for others.
+
+    GPipe runs all forward passes first. 1F1B runs, once a backward pass has come, never two forward passes on end;
+    with one microbatch both are alike. Schedules that split backward passes have more of these than forward passes.
+    """
+    rounds = microbatches * chunks
+    forwards = [int(order.sum()) for order in orders]
+    if microbatches < 2 or set(forwards) != {rounds}:
+        return ""
+    backwards = [len(order) - rounds for order in orders]
+    if min(backwards) > rounds:
+        return "zero bubble"
+    if set(backwards) != {rounds}:
+        return ""
+    if all(order[:rounds].all() for order in orders):
+        return "ScheduleGPipe" if chunks == 1 else "ScheduleLoopedBFS"
+    after = [order[order.argmin() :] for order in orders]
+    if any((order[1:] & order[:-1]).any() for order in after):
+        return ""
+    return "Schedule1F1B" if chunks == 1 else "ScheduleInterleaved1F1B"
 
 
 def bubble_share(pipeline: Pipeline, microbatches: float, chunks: float) -> float:

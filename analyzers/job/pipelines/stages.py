@@ -2,7 +2,8 @@
 
 Every stage but the first begins a step by receiving, and answers what it received. Ranks of which both send before they
 receive exchange what they hold (tokens of experts); those that send and receive at once whenever they communicate, or
-send as much from the last to the first as onward, rotate it (context parallelism, a halo): not a pipeline.
+send as much from the last to the first as onward, rotate it (context parallelism, a halo); those that all go from
+forward to backward without a message exchange gradients or parameters (a server, neighbours): not a pipeline.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from msgspec import Struct
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.pipelines.bubble import SCHEDULES, schedule_by_order
 from ddprof.analyzers.job.pipelines.messages import (
     NOT_TRACED,
     Link,
@@ -50,20 +52,24 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
         for chain in candidates
         if one_way & set(chain) and not _exchanges(chain, ahead) and not _goes_around(chain, links)
     ]
+    passes = {p: passes_of(ranks[p]) for chain in candidates for p in chain}
+    candidates = [chain for chain in candidates if not _computes_alone([passes[p] for p in chain])]
     if not candidates:
         return None
     depth = max(len(chain) for chain in candidates)
     chains = [chain for chain in candidates if len(chain) == depth]
     staged = {p for chain in chains for p in chain}
-    passes = {p: passes_of(ranks[p]) for p in staged}
+    passes = {p: passes[p] for p in staged}
     rounds = count_rounds(Seen(chains, links, passes), ranks)
     unsure = rounds.unsure
     untraced = messages.rank[messages.peer == NOT_TRACED]
     if np.isin(untraced, list(staged)).any():
         unsure = "stages send to ranks that were not traced: how many stages there are is unknown"
     stages = tuple(tuple(chain[s] for chain in chains) for s in range(depth))
-    named = {facts.sidecar.pipeline.schedule or "" for p in staged if (facts := ranks[p]).sidecar.pipeline is not None}
-    return Pipeline(stages, rounds.microbatches, rounds.chunks, unsure, named.pop() if len(named) == 1 else "")
+    named = {s.schedule or "" for p in staged if (s := ranks[p].sidecar.pipeline) is not None} & set(SCHEDULES)
+    orders = [passes[p].usual_order() for p in sorted(staged)]
+    by_order = "" if named or unsure else schedule_by_order(orders, rounds.microbatches, rounds.chunks)
+    return Pipeline(stages, rounds.microbatches, rounds.chunks, unsure, named.pop() if len(named) == 1 else by_order)
 
 
 def _components(links: Iterable[Link]) -> list[list[int]]:
@@ -113,6 +119,14 @@ def _exchanges(chain: list[int], ahead: Mapping[Link, bool]) -> bool:
     """True where of each two ranks of a chain with messages both ways both are ahead of the other."""
     of_chain = [is_ahead for (rank, _), is_ahead in ahead.items() if rank in chain]
     return bool(of_chain) and all(of_chain)
+
+
+def _computes_alone(passes: Sequence[Passes]) -> bool:
+    """True where each rank's backward passes follow its forward passes without a message, as where gradients or
+    parameters are exchanged: every stage but the last hands on what it computed before it can go back.
+    """
+    steps = [rank.hands_on() for rank in passes]
+    return any(map(len, steps)) and not any(2 * of_rank.sum() > len(of_rank) for of_rank in steps)
 
 
 def _ahead(messages: Messages) -> dict[Link, bool]:

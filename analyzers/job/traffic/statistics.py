@@ -11,7 +11,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
 from ddprof.analyzers.facts.work import compute_work
-from ddprof.analyzers.job.ledger import exposed_transfer
+from ddprof.analyzers.job.ledger import exposed_transfer, moving
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.kinds import Needless
 from ddprof.analyzers.job.waiting.waits import members_of, ready_by_comm
@@ -87,8 +87,8 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     ranks, separable = len(job.ranks), with_known_transfer(job)
     for position, facts in enumerate(job.ranks):
         ready = ready_by_comm(job.members, position, facts)
-        took, exposed = facts.comms["end_ns"] - ready, _exposed(facts, ready)
-        hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, facts.comms["end_ns"])
+        took, exposed = _took(job, position, ready), _exposed(facts, ready)
+        hidden = took - intervals.overlap(exposed_transfer(facts, ready), ready, ready + took)
         role, why = roles_by_comm(job, position, separable), _reasons(facts, position, needless)
         size = np.where(facts.comms["size_bytes"] == NULL, 0, facts.comms["size_bytes"])
         scale = 1.0 / (len(facts.steps) * ranks)
@@ -113,15 +113,28 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
     return CommStats(tuple(sorted(traffic, key=lambda t: -t.exposed_us)))
 
 
+def _took(job: JobFacts, position: int, ready: Array) -> Array:
+    """Transfer of each communication of a rank, ns: a CPU rank's message has come once either end waited for it."""
+    facts, rows = job.ranks[position], members_of(job.members, position)
+    took = facts.comms["end_ns"] - ready
+    if not facts.is_device_rank:
+        instance = job.members["instance"][rows]
+        rows, instance = (each[job.instances["is_message"][instance].astype(bool)] for each in (rows, instance))
+        comm = job.members["comm"][rows]
+        took[comm] = np.minimum(took[comm], job.instances["transfer_ns"][instance])
+    return np.asarray(took)
+
+
 def _exposed(facts: RankFacts, ready: Array) -> Array:
     """Exposed transfer of each communication of a rank inside the steps, ns, shape (comms,).
 
     Each instant is of one, the one that ends last of those whose members have arrived: they sum to the ledger's.
     """
-    start, end, holder = intervals.holders(ready, facts.comms["end_ns"])
+    *pieces, comm = moving(facts, ready)
+    start, end, holder = intervals.holders(*pieces)
     inside = intervals.intersect(facts.exposed.bounds, intervals.union(*facts.steps.bounds))
     begin, until, row, _ = intervals.intersect_rows((start, end), inside)
-    return np.bincount(holder[row], weights=until - begin, minlength=len(facts.comms))
+    return np.bincount(comm[holder[row]], weights=until - begin, minlength=len(facts.comms))
 
 
 def _reasons(facts: RankFacts, position: int, needless: Mapping[str, Needless]) -> Array:

@@ -25,7 +25,8 @@ NOT_COMPARABLE = {
     "clean.tpdp": set(),
     "clean.pp": {"comm.slow_link", "straggler.imbalance"},
 }
-FOUND = {"clean.tpdp": {"comm.bandwidth_bound"}}  # its all-reduces cross hosts and are more than their link hides
+# All-reduces that cross hosts and are more than their link hides; a bubble that more microbatches would not make less.
+FOUND = {"clean.tpdp": {"comm.bandwidth_bound"}, "clean.pp": {"pipeline.bubble"}}
 TIMED = {"host.allocator", "host.checkpoint", "input.starved"}  # a host's own time, as the runs have it
 SUGGESTED = {
     "compute.precision": ("fp32", "autocast", "bf16"),

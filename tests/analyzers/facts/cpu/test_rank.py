@@ -111,7 +111,7 @@ def test_a_message_holds_its_rank_only_while_it_is_waited_for() -> None:
     comms = table([("send", 0, 10, 130), ("send", 200, 210, 280), ("recv", 220, 230, 300), ("all_reduce", 0, 10, 500)])
     held, of = holding(comms, (np.array([20, 140]), np.array([120, 190])))
     spans = sorted(zip(of.tolist(), held["start_ns"].tolist(), held["end_ns"].tolist(), strict=True))
-    assert spans == [(0, 0, 10), (0, 120, 130), (1, 200, 210), (1, 220, 280), (2, 220, 230), (2, 220, 300), (3, 0, 500)]
+    assert spans == [(0, 0, 10), (0, 120, 130), (1, 200, 210), (1, 220, 280), (2, 220, 230), (2, 280, 300), (3, 0, 500)]
 
 
 ALL, LINE, OTHER = ("default_pg", (0, 1, 2, 3)), ("undefined", (1, 3)), ("undefined", (2, 3))

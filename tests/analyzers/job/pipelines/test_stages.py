@@ -15,8 +15,9 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.matching import Matched
 from ddprof.analyzers.job.pipelines import stages
+from ddprof.analyzers.job.pipelines.bubble import schedule_by_order
 from ddprof.analyzers.job.pipelines.messages import NO_PASSES, Messages, Passes, confirmed, step_messages
-from ddprof.analyzers.job.pipelines.stages import Rounds, Seen, _goes_around, count_rounds
+from ddprof.analyzers.job.pipelines.stages import Rounds, Seen, _computes_alone, _goes_around, count_rounds
 from ddprof.sidecar import PipelineSettings
 
 
@@ -84,6 +85,33 @@ def passes(forward: int, backward: bool = True) -> Passes:
     step = np.repeat(np.arange(STEPS), forward * (1 + backward))
     is_forward = np.arange(len(step)) % 2 == 0 if backward else np.ones(len(step), bool)
     return Passes(step, is_forward, np.ones(len(step), np.int64), backward)
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks", "orders"),
+    [
+        ("ScheduleGPipe", 1, "FFFFBBBB FFFFBBBB"),
+        ("Schedule1F1B", 1, "FFFBFBBB FFBFBFBB FBFBFBFB"),
+        ("ScheduleLoopedBFS", 2, "FFFFFFFFBBBBBBBB FFFFFFFFBBBBBBBB"),
+        ("ScheduleInterleaved1F1B", 2, "FFFFFBFBFBFBBBBB FFFBFBFBFBFBFBBB"),
+        ("zero bubble", 2, "FFFFBBFBBFBFBFBBBBBB FFFBFBBFBBFBBFBBFBBBB"),  # torch's interleaved one
+        ("", 1, "FFFBBFBB FFBBFFBB"),
+        ("", 1, "FFFBBBB FFFFBBBB"),
+    ],
+)
+def test_the_order_of_passes_names_the_schedule(name: str, chunks: int, orders: str) -> None:
+    """Four microbatches, as torch and Megatron-core run them; any other order has no name."""
+    of_ranks = [np.array([kind == "F" for kind in order]) for order in orders.split()]
+    assert schedule_by_order(of_ranks, 4, chunks) == name
+    assert schedule_by_order([np.array([True, False])] * 2, 1, 1) == ""
+
+
+def test_ranks_that_send_only_between_their_updates_exchange_gradients() -> None:
+    between, first = np.repeat([0, 2, 4, 6], 2), np.arange(8)
+    last = replace(passes(1), after=between)
+    assert _computes_alone([last, last, NO_PASSES])  # a server that does not train
+    assert not _computes_alone([replace(passes(1), after=first), last])
+    assert not _computes_alone([NO_PASSES, replace(passes(1, backward=False), after=first[:STEPS])])
 
 
 def seen(depth: int, microbatches: int, chunks: int = 1, lost: float = 0.0, tensors: int = 1, **more: Any) -> Seen:

@@ -229,7 +229,7 @@ def _operators_in_turn(measures: Measures) -> Candidate | None:
             Fix(
                 setting="work of single ranks" + (f" in {where}" if where else ""),
                 suggested="the same for all ranks in every step, or none",
-                why="the rank with most work is waited for in each step",
+                why="each step waits for the rank with most work",
                 source="OSDI'25 section 5.3",
                 alters=Alters.CHORE,
             ),

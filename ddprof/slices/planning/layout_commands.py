@@ -198,9 +198,9 @@ def sharding_text(plan: ShardingPlan) -> list[str]:
     if plan.compression is not None:
         c = plan.compression
         lines.append(
-            f"gradient compression: {format_us(c.exposed_us)} of transfer is exposed; 16 bit saves "
-            f"{format_us(c.half_saves_us)} and pays only if casting takes less (about {format_us(c.half_packing_us)}); "
-            f"a tenth of the bytes (PowerSGD) saves {format_us(c.tenth_saves_us)}, and pays only if packing takes less"
+            f"gradient compression: {format_us(c.exposed_us)} of transfer is exposed in the run; 16 bit saves "
+            f"{format_us(c.half_saves_us)} of it, and casting takes about {format_us(c.half_packing_us)}; a tenth of "
+            f"the bytes (PowerSGD) saves {format_us(c.tenth_saves_us)}, less what packing takes"
         )
     return lines
 

@@ -237,7 +237,7 @@ class TuneView:
                 self._live = None
 
     def began(self, label: str, number: int, left_s: float) -> None:
-        """A run begins."""
+        """Show the run that begins now."""
         self._running, self._left_s = (label, number, time.monotonic()), left_s
         self.tick()
 

@@ -123,7 +123,7 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
 
 
 def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
-    """A finding on jobs that wrote one file at the same time, each of as many lines as deciles need."""
+    """A finding where several jobs wrote one file at the same time, each with enough lines for deciles."""
     jobs = sum(lines >= DECILES_FROM for lines in log.at_once)
     if jobs < 2:
         return

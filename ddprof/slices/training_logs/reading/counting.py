@@ -47,7 +47,7 @@ def with_time(line: LoopLine, kind: TimeKind, name: str) -> LoopLine | None:
 
 
 def ended_at(lines: Sequence[LoopLine], counter: str) -> int:
-    """The number that most lines count to, each in another epoch, as they are written at its end; 0 without one."""
+    """The count at which each epoch ends, where most lines state it, one in each epoch; else 0."""
     counter = counter or min({key for line in lines for key in line.counters}, key=preference, default="")
     numbers = [line.counters[counter][0] for line in lines if counter in line.counters]
     number, often = Counter(numbers).most_common(1)[0] if numbers else (0, 0)

@@ -209,7 +209,7 @@ class EpochLines:
             self.noted = epoch
 
     def has_begun(self) -> bool:
-        """True once where another epoch was named since this was asked."""
+        """True on the first call after a line has named another epoch."""
         is_new, self._is_new = self._is_new, False
         return is_new
 

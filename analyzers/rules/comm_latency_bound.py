@@ -159,7 +159,7 @@ def _joined(setting: str, *ops: str, why: str = "the script calls them one by on
     call = _OF_FLAT.get(ops[0]) if len(ops) == 1 else None
     return Fix(
         setting=setting,
-        suggested="one for many tensors: flattened, or issued together; fewer, where each needs the one before",
+        suggested="one call for many tensors, flattened or coalesced; fewer calls where each needs the one before",
         patch=f"flat = torch.cat([t.flatten() for t in tensors])\n{call}  # one latency for all" if call else None,
         why=why,
         source="PyTorch DDP (VLDB'20) section 5 on bucket size",

@@ -323,10 +323,11 @@ def _in_one_step(measures: Measures, position: int) -> bool:
 
 
 def _charged_words(latest: LatestRank) -> str:
-    text = f"{format_share(latest.charged_ns / latest.total_ns)} of all waiting is for this rank"
+    share = format_share(latest.charged_ns / latest.total_ns)
     if not latest.once_ns:
-        return text
-    return f"{text}, except {format_us(latest.once_ns / 1e3)} of waits at the start or once, over all ranks"
+        return f"{share} of all waiting is for this rank"
+    once = format_us(latest.once_ns / 1e3)
+    return f"{share} of the recurring waiting is for this rank; {once} of waits at the start or once are left out"
 
 
 RULE = Rule(

@@ -227,7 +227,8 @@ def cost_words(report: Report, finding: Finding) -> str:
     if not cost_us > 0:
         return ""
     cost = f"{format_us(cost_us)} per {report.steps.noun}"
-    cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost
+    mean = ", mean over ranks" if len(report.run.ranks) > 1 else ""
+    cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost + mean
     if not gain_us >= LEAST_SHARE * report.steps.wall_us:
         others = "other ranks are" if finding.waited_us else "other work is"
         return f"{cost}; the fix saves nothing" + (f": {others} just as late" if _is_judged(report) else "")

@@ -60,7 +60,10 @@ def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
 @command.command("buckets")
 @_of_a_run
 def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
-    """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
+    """Plan DDP's bucket_cap_mb and first bucket.
+
+    They follow from the run's gradient times and message costs.
+    """
     from ddprof.analyzers.settings.curves import plan_buckets
 
     loaded, present = _loaded(run, now, reading)

@@ -61,7 +61,9 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @text_or_json
 @reading_options
 def sharding(run: str | None, world: int | None, form: str, reading: Reading, **given: Any) -> None:
-    """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
+    """Compare DDP, ZeRO-1/2/3, FSDP and HSDP: memory and step.
+
+    Memory is by formula.
 
     \b
     ddprof plan sharding ddprof-runs/latest
@@ -85,7 +87,9 @@ def sharding(run: str | None, world: int | None, form: str, reading: Reading, **
 @text_or_json
 @reading_options
 def scale(run: str | None, world: int, node_factor: float, form: str, reading: Reading, **given: Any) -> None:
-    """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.
+    """Predict the step on N ranks or devices.
+
+    With RUN its data parallelism is scaled; without, the best DP x TP x PP layout of a model's shape is found.
 
     \b
     ddprof plan scale ddprof-runs/latest --world 64

@@ -6,8 +6,8 @@ training loop; they need Python frames. Operators on the CPU count before the ba
 queue that a thread of the script fills.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue. Workers may keep up, and
-still take cores from the ranks: the waits of both for a CPU tell that. Batches that lay ready may hide slow workers in
-the trace: the timers of the steps outside tell what these cost. The timers of the whole run tell processes that are
+still take cores from the ranks: the waits of both for a CPU show that. Batches that lay ready may hide slow workers in
+the trace: the timers of the steps outside show what these cost. The timers of the whole run show processes that are
 made again for every epoch, and their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage. A slow sampler draws in
 the training process, whatever the workers: make it cheaper.

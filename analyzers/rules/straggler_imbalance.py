@@ -11,7 +11,7 @@ between two collectives as long as the typical peer's.
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
 ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A
-single step cannot show who changes. Step timers alone tell CPU ranks with long forward passes outside the trace, in
+single step cannot show who changes. Step timers alone show CPU ranks with long forward passes outside the trace, in
 turn and beyond chance. Unequal pipeline stages are pipeline.imbalance.
 Sources: OSDI'25 section 5.3 (sequence length imbalance: 21 % of jobs).
 """

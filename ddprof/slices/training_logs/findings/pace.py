@@ -255,8 +255,8 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
     more = f", and {len(log.means) - 1} more, print" if len(log.means) > 1 else " prints"
     of_many = ", or one of many" if stride([iteration.number for iteration in log.iterations]) > 1 else ""
     text = (
-        f"Iteration {number}{more} {format_us(printed_ms * 1e3)}, a mean over earlier ones{of_many}: the time stamps "
-        f"say {format_us(ms * 1e3)}, and are used"
+        f"Iteration {number}{more} {format_us(printed_ms * 1e3)}, a mean over earlier ones{of_many}; by the time "
+        f"stamps it takes {format_us(ms * 1e3)}, which is used"
     )
     yield LogFinding("printed_mean", "info", text, 0.0, (), ())
 

@@ -68,7 +68,7 @@ def _of_all_lengths(numbers: tuple[int, ...], words: str) -> Fix:
     """The fix for batches of longer samples."""
     return Fix(
         f"batches of {format_ranks(numbers)}",
-        "the same batch size, and samples of all lengths, on every rank",
+        "as large as on the other ranks: the same batch size, and samples of all lengths on every rank",
         f"{words} in every step: larger batches take longer to compute, and the others wait",
         "OSDI'25 section 5.3",
         patch="DistributedSampler(data, shuffle=True)  # no rank gets the long ones",

@@ -37,7 +37,7 @@ class Starved(Struct, frozen=True):
 
     @property
     def every(self) -> Intervals:
-        """All of it, whatever the reason."""
+        """Idle time of all reasons."""
         return intervals.merge(self.launching, self.stalled, self.held)
 
 

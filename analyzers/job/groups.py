@@ -146,7 +146,7 @@ def _nameless(
 
 
 def group_sizes(keys: Sequence[GroupKey], ranks: Sequence[RankFacts]) -> np.ndarray:
-    """Number of members of each group, shape (keys,): of their list, else as stated; 0 where it is not known."""
+    """Number of members of each group, shape (keys,): of its list of ranks, else as a rank states, else 0."""
     alike = {id(f.process_groups): f.process_groups for f in ranks}
     stated = {g.name: g.size or 0 for groups in alike.values() for g in groups if not g.ranks}
     return np.array([len(members) or stated.get(name, 0) for members, name in keys], np.int64)

@@ -63,12 +63,12 @@ def in_loops(facts: RankFacts) -> Intervals:
 
 
 def anomaly_us(facts: RankFacts) -> float:
-    """Time of the host in the mode, us per step."""
+    """Host time that anomaly mode takes, us per step."""
     return anomaly_part_us(facts, facts.anomaly_work)
 
 
 def anomaly_held_us(facts: RankFacts) -> float:
-    """Time that a rank loses to the mode per step: on a CPU rank all, else its kernels and the device's idle time."""
+    """Time that a rank loses to anomaly mode, us per step: on a CPU rank all, else its kernels and idle time."""
     if computes(facts) or not len(facts.anomaly_work):
         return anomaly_us(facts)
     work, ops = facts.anomaly_work, facts.device_ops
@@ -81,7 +81,7 @@ def anomaly_held_us(facts: RankFacts) -> float:
 
 
 def anomaly_part_us(facts: RankFacts, work: Table) -> float:
-    """Host time of the mode in some rows of ANOMALY_WORK, us per step."""
+    """Host time of anomaly mode in rows of ANOMALY_WORK, us per step."""
     inside = facts.is_issued_in_steps(work["start_ns"])
     spent_ns = np.where(inside, work["share"] * (work["end_ns"] - work["start_ns"]), 0.0)
     return float(spent_ns.sum()) / 1e3 / len(facts.steps)

@@ -13,9 +13,9 @@ Sockets within a host or beside an active InfiniBand port, and shared memory bet
 Limits: whether the link runs below its rate cannot be told without its peak. Waiting for late ranks is never counted;
 waiting for missing ranks would be, so nothing is said where one of them may be late. Where the sizes of small and large
 messages explain how long each call took, nobody was waited for, and one rank's trace is enough. The same holds where
-calls take equally long however much is computed before them. Micro-batches are told by backward passes and optimizer
-steps, which capture or PyTorch's own ranges mark; several models with one optimizer keep a pass each. Buffers are told
-in DistributedDataParallel, values that no pass needs by what comes before and after the call.
+calls take equally long however much is computed before them. Micro-batches are recognised by backward passes and
+optimizer steps, which capture or PyTorch's own ranges mark; several models with one optimizer keep a pass each. Buffers
+are recognised in DistributedDataParallel, values that no pass needs by what comes before and after the call.
 Sources: torch.distributed.algorithms.ddp_comm_hooks; torch.nn.parallel.DistributedDataParallel documentation (no_sync,
 broadcast_buffers).
 """

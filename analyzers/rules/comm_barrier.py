@@ -2,13 +2,13 @@
 
 What it detects: `barrier`, `all_gather_object` and their like, called in at least every second step. Several steps are
 enough where capture saw no saving or evaluating in these. The time of the calls is no compute of the rank.
-Why it costs: the host stops until the last rank has come, and launches nothing meanwhile. An object is pickled, sent
-in two collectives and read back from the device.
+Why it costs: the host stops until the last rank has come, and launches nothing meanwhile. An object is pickled, sent in
+two collectives and read back from the device.
 How the gain is priced: the run is replayed without the calls; a rank that is late stays late, at the next collective.
 How to fix: no barrier in the loop: collectives order ranks already. Gather tensors, not objects, and only every N
 steps.
-Limits: objects are told from tensors where ddprof captured the run, barriers by torch's operator too; those of a
-library are named as well. On CPU ranks, step timers and the log of the last calls tell those that begin after the
+Limits: objects are distinguished from tensors where ddprof captured the run, barriers by torch's operator too; those of
+a library are named as well. On CPU ranks, step timers and the log of the last calls show those that begin after the
 traced steps. A barrier that something outside PyTorch relies on (files, a server) cannot simply go.
 Sources: torch.distributed documentation (barrier, all_gather_object).
 """

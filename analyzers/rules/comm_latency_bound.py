@@ -2,9 +2,9 @@
 
 What it detects: exposed collectives whose time is mostly per-call latency, read off the trace's own size -> time
 points; sharded parameters (FSDP) in many units, several for each repeated block of the model (nested wrapping); blocks
-so small that latency is most of a call. Small ones that need not be called are told, too: metrics reduced in every
-step, gradient norms reduced one by one, small buffers sent before each forward pass. So is the map of used
-parameters (`find_unused_parameters=True`) where every parameter is used.
+so small that latency is most of a call. Small ones that need not be called are reported, too: metrics reduced in every
+step, gradient norms reduced one by one, small buffers sent before each forward pass. So is the map of used parameters
+(`find_unused_parameters=True`) where every parameter is used.
 Why it costs: K calls pay K latencies, whatever their size.
 How the gain is priced: on devices the run is replayed with DDP's default buckets (1 MiB, then 25 MiB), each reduced as
 soon as its gradients exist. Calls of the script, other traffic and that of CPU ranks are gathered into 25 MiB: one
@@ -159,7 +159,7 @@ def _joined(setting: str, *ops: str, why: str = "the script calls them one by on
     call = _OF_FLAT.get(ops[0]) if len(ops) == 1 else None
     return Fix(
         setting=setting,
-        suggested="one for many tensors: flattened, or issued together; fewer, where each needs the one before",
+        suggested="one call for many tensors, flattened or coalesced; fewer calls where each needs the one before",
         patch=f"flat = torch.cat([t.flatten() for t in tensors])\n{call}  # one latency for all" if call else None,
         why=why,
         source="PyTorch DDP (VLDB'20) section 5 on bucket size",

@@ -48,7 +48,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         evidence=(
             Evidence(
                 f"matrix kernels take {format_us(float(np.median(measures.gemm_us)))} per step, "
-                f"those in fp32 {format_us(fp32)} of it"
+                f"{format_us(fp32)} of it in fp32"
             ),
             *longest_fp32_gemm(measures),
         ),

@@ -9,8 +9,8 @@ stacks. How long a stack takes is read off views, which otherwise take a microse
 How to fix: `torch.autograd.set_detect_anomaly(False)`; switch it on only while looking for a NaN.
 Limits: where the forward pass makes no views, what stacks take is not known: the gain is at least that of the searches;
 what a forward pass that is computed again writes is not counted. The line that switches the mode on is not recorded.
-`detect_anomaly(check_nan=False)` searches for nothing and is not told. A script's own calls of `isnan`, in functions of
-nodes or in a few hooks, are not taken for it.
+`detect_anomaly(check_nan=False)` searches for nothing and is not detected. A script's own calls of `isnan`, in
+functions of nodes or in a few hooks, are not taken for it.
 Sources: PyTorch performance tuning guide (disable debugging APIs); torch.autograd.detect_anomaly documentation.
 """
 

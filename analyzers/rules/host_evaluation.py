@@ -7,9 +7,9 @@ How the gain is priced: its share of the run's time as the capture recorded it, 
 since a part of it is wanted.
 How to fix: evaluate on all ranks, each its part; less often; on fewer batches; beside the training.
 Limits: seen where ddprof captured the run. A model that is never switched back is taken for a teacher or for frozen
-layers. Evaluating without `eval()` is told by its function's name, by the model it calls, or by samples of one rank. So
-is a model that all ranks call beside the passes for a tenth of the run; the user has to say what for, except where it
-ends before the next batch is fetched: a teacher needs the batch, and a rollout makes it.
+layers. Evaluating without `eval()` is recognised by its function's name, by the model it calls, or by samples of one
+rank. So is a model that all ranks call beside the passes for a tenth of the run; the user has to say what for, except
+where it ends before the next batch is fetched: a teacher needs the batch, and a rollout makes it.
 Sources: torch.nn.Module.eval documentation; torch.utils.data.distributed.DistributedSampler documentation.
 """
 

@@ -8,7 +8,7 @@ How the gain is priced: the run is replayed with launch calls that return when t
 How to fix: unset the variable; set it only to find the line of an illegal memory access.
 Limits: what launching costs without it, and other calls that wait, show only in a recording without it: on an H200 the
 fix saved 22 ms of 40 where 11 to 17 were said. Copies may wait, too: their waits stay in the replay.
-`AMD_SERIALIZE_KERNEL=1` waits before each launch and is not told.
+`AMD_SERIALIZE_KERNEL=1` waits before each launch and is not detected.
 Sources: PyTorch CUDA semantics documentation (asynchronous execution); HIP documentation (environment variables).
 """
 

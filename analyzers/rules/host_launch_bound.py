@@ -12,7 +12,7 @@ cost of launching: a call that takes far longer than usual is host.stalled. The 
 the host by 4 us for each operator: that is no gain; where it leaves less than 3 % of the step, the rule abstains. A
 step in which the host alone is slower than in all others is no measure of launching. On a CPU rank nothing is launched.
 There a loop may call operators one by one, with equal shapes and more often than the model has parameters. They are
-told where one call for all would do; of their time a part is left, as measured.
+reported where one call for all would do; of their time a part is left, as measured.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; pytorch#82793 (cost of recording).
 """
 

@@ -1,6 +1,6 @@
 """torch.compile compiles again and again.
 
-What it detects: the compiler works in most of the traced steps. Its own records tell that (`dynamo_timed` ranges), or
+What it detects: the compiler works in most of the traced steps. Its own records show that (`dynamo_timed` ranges), or
 first runs of regions that take far longer than later ones.
 Why it costs: a function is compiled anew for each size, each Python value and each global that its guards do not allow.
 That takes milliseconds to minutes, and nothing is launched meanwhile. Beyond `recompile_limit` (8) it runs uncompiled.

@@ -13,13 +13,13 @@ else by its name. On a CPU rank the training thread is the device, and operators
 are a moving average, clipping or statistics tensor by tensor, and gradients filled with zeros. An optimizer of the
 user's that calls small operators for each parameter is another. Of those that can be one call for all tensors one
 operator per tensor is left in the price. A communication hook of DistributedDataParallel may be Python of the script
-and hold the backward pass. It is told by its function and line where `ddprof run` recorded the job. The timers of all
-steps tell what runs in some steps only, or on ranks in turn. Samples tell its line; Python of hooks in backward passes,
-whose timers hold waits for other ranks, by samples alone.
+and hold the backward pass. It is reported with its function and line where `ddprof run` recorded the job. The timers of
+all steps show what runs in some steps only, or on ranks in turn. Samples name its line; Python of hooks in backward
+passes, whose timers hold waits for other ranks, by samples alone.
 Limits: needs Python frames: a trace with `with_stack=True`, or samples of a captured run. Samples say who shares the
 time between the phases, over the whole run where a window holds few. A traced frame names the line on which its
 function is defined. A package that is not known as a library counts as the user's. Preparing data is the input, saving
-and evaluating are host.checkpoint. What only some ranks run makes those ranks late, and is told there.
+and evaluating are host.checkpoint. What only some ranks run makes those ranks late, and is reported there.
 Sources: PyTorch performance tuning guide; torch.profiler documentation (with_stack).
 """
 

@@ -6,12 +6,12 @@ Why it costs: the device starves until the host is back, and every other rank wa
 that stop at different moments wait for each of them in turn.
 How the gain is priced: the run is replayed with each of those calls as short as it usually is. It gains no more than
 the time that devices starve in them, and what other ranks wait for those ranks. On CPU ranks the counters of the kernel
-also tell more threads, or more ranks bound to cores, than cores. They tell threads of the script that take cores from
+also show more threads, or more ranks bound to cores, than cores. They show threads of the script that take cores from
 ranks; what that costs is known within bounds.
 How to fix: give each rank its own cores, fewer threads beside it, no swapping, no thread that holds the GIL.
 Limits: what held the host is not in the trace. A stop that occurs at the same place in every step counts as the program
-itself; the first call of a kind and the first launch of a kernel count as start-up. Where
-the same few ranks stall, so that their hosts are slower on the whole, straggler.host names them.
+itself; the first call of a kind and the first launch of a kernel count as start-up. Where the same few ranks stall, so
+that their hosts are slower on the whole, straggler.host names them.
 Sources: OSDI'25 section 5; Linux scheduler documentation (sched-design-CFS); Python's switch interval (sys module).
 """
 

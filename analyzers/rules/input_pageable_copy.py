@@ -3,21 +3,20 @@
 What it detects: batches copied from pageable host memory, so that the call blocks the host and nothing hides the copy;
 copies of 64 KiB and more from the device to such memory; and state that is kept on the host (CPU offload): most of the
 bytes go from the device and come back in each step. Ranks are named where the same bytes take more than twice as long
-as on their peers: a narrow link, another node's memory.
-Copies are of batches where they go to the device outside backward and optimizer. They are of state inside these two,
-and where four tensors or more per step come from the device and as many of their sizes (or half, or twice: another
-precision) go back.
+as on their peers: a narrow link, another node's memory. Copies are of batches where they go to the device outside
+backward and optimizer. They are of state inside these two, and where four tensors or more per step come from the device
+and as many of their sizes (or half, or twice: another precision) go back.
 Why it costs: pageable memory is staged through a pinned buffer at a fraction of the bus rate; the host launches nothing
 meanwhile.
 How the gain is priced: the run is replayed with those copies hidden by compute and their calls not blocking; without
 them where state is kept on the host, which as yet leaves the time of an optimizer there.
-How to fix: pin_memory=True in the loader and .to(device, non_blocking=True). State: on the device, or in pinned
-buffers with non_blocking copies where memory does not allow.
+How to fix: pin_memory=True in the loader and .to(device, non_blocking=True). State: on the device, or in pinned buffers
+with non_blocking copies where memory does not allow.
 Limits: ROCm traces do not name the kind of memory. Copies inside a save or an evaluation are host.checkpoint's and
-host.evaluation's, and values that the host reads (`.item()`) host.sync's. Sizes tell state: of a model whose outputs
-have the sizes of its inputs, four or more of each, they may mislead.
-Sources: Nsight Systems rule cuda_memcpy_async; ml-engineering pinned-memory test (0.646 s to 0.459 s); PyTorch
-tutorial on pin_memory and non_blocking.
+host.evaluation's, and values that the host reads (`.item()`) host.sync's. Sizes identify state: for a model whose
+outputs have the sizes of its inputs, four or more of each, they may mislead.
+Sources: Nsight Systems rule cuda_memcpy_async; ml-engineering pinned-memory test (0.646 s to 0.459 s); PyTorch tutorial
+on pin_memory and non_blocking.
 """
 
 from __future__ import annotations

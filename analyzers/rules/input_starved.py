@@ -6,8 +6,8 @@ training loop; they need Python frames. Operators on the CPU count before the ba
 queue that a thread of the script fills.
 Why it costs: the device is idle until the batch is there.
 How the gain is priced: the run is replayed with every batch already in the prefetch queue. Workers may keep up, and
-still take cores from the ranks: the waits of both for a CPU tell that. Batches that lay ready may hide slow workers in
-the trace: the timers of the steps outside tell what these cost. The timers of the whole run tell processes that are
+still take cores from the ranks: the waits of both for a CPU show that. Batches that lay ready may hide slow workers in
+the trace: the timers of the steps outside show what these cost. The timers of the whole run show processes that are
 made again for every epoch, and their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage. A slow sampler draws in
 the training process, whatever the workers: make it cheaper.
@@ -203,7 +203,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     if workers and suggested == workers:
         return Fix(
             setting="cost of a batch",
-            suggested="cheaper: cache, decode less, augment on the device",
+            suggested="cache, decode less, augment on the device",
             why=why,
             source="timed inside the loader by ddprof",
         )
@@ -264,7 +264,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     share = float(loader_us[worst] if in_turn else typical) / measures.step_us
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
     cost = None if in_loop or drawing else fetch_cost(measures.job.ranks[worst])
-    cheaper = None if cost is None else cheaper_fix(cost)
+    cheaper = None if cost is None else cheaper_fix(cost, measures.job.ranks)
     who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, drawing)
@@ -309,7 +309,9 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
             Evidence(f"loading takes {took}; in the trace, batches lay ready"),
             *(() if cost is None else line_evidence(cost, rank, measures.job.ranks)),
         ),
-        fixes=_loader_fixes(measures, None if cost is None else cheaper_fix(cost), share * drained.step_us),
+        fixes=_loader_fixes(
+            measures, None if cost is None else cheaper_fix(cost, measures.job.ranks), share * drained.step_us
+        ),
         ceiling_us=lost_us,
         times_us=tuple((np.minimum(drained.shares, LATE_FACTOR * share) * measures.step_us).tolist()),
     )
@@ -319,6 +321,8 @@ def _takes(measures: Measures, share: float, whom: str) -> str:
     """Loading in words, with what the step waits for it where the rest is beside other work."""
     words = f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"
     waited_us = float(measures.cause_us("dataloader").mean())
+    if waited_us * PARTLY > share * measures.step_us:  # what is beyond the timed fetches is want of a CPU
+        return f"{words}; traced steps are in it for {format_us(waited_us)}, partly without a CPU"
     if waited_us >= PARTLY * share * measures.step_us:
         return words
     return f"{words}; the step waits for {format_us(waited_us)} of it"

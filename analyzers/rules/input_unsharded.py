@@ -1,7 +1,7 @@
 """Ranks read the same samples, or shards of unequal length.
 
 What it detects: the capture saw ranks ask for the same samples within one epoch, or epochs of different length. A
-sampler that does not split the data over the ranks is told, too.
+sampler that does not split the data over the ranks is reported, too.
 Why it costs: every rank repeats the others' samples, so that N ranks train as fast as one. With shards of unequal
 length the last steps wait for ranks that have no data left.
 How the gain is priced: not as step time, which stays the same, but as work done twice: severity "info". Where all

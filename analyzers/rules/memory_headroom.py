@@ -8,8 +8,9 @@ How the gain is priced: allocator calls inside steps are priced by replay; headr
 Recomputing is: the run is replayed without the repeated kernels of as many activations as fit.
 How to fix: ZeRO / FSDP stage, activation checkpointing (more of it, or less), batch size.
 Limits: needs memory events in the trace (profile_memory) or ddprof's capture. Repeated kernels are found where the
-trace names operators; in compiled graphs they are not told from others. What activations need is how much tensors grow
-while they are computed again; where only peaks are known, nothing is said of recomputing above half of the memory.
+trace names operators; in compiled graphs they are not distinguished from others. What activations need is how much
+tensors grow while they are computed again; where only peaks are known, nothing is said of recomputing above half of the
+memory.
 Sources: TensorBoard plugin rule (> 90 %); ZeRO paper (memory per rank by stage).
 """
 

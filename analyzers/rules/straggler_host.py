@@ -186,7 +186,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         as_peers = Change("on_time", numbers)
     yield Candidate(
         id=RULE.id,
-        summary=_summary(numbers, max(factors)),
+        summary=_summary(numbers, max(factors), execution.computes_on_host),
         ranks=numbers,
         lost_us=charged_us(measures, chosen.tolist()),
         changes=(as_peers,),
@@ -200,6 +200,8 @@ def _evidence(measures: Measures, worst: int, typical_us: float) -> Iterator[Evi
     """Evidence on slow hosts, the slowest at position `worst`."""
     host_us = float(measures.host.time_us[worst])
     words = f"its host launches a step in {format_us(host_us)}, the typical peer's in {format_us(typical_us)}"
+    if execution_of(measures.job).computes_on_host:
+        words = f"it spends {format_us(host_us)} per step between operators, the typical peer {format_us(typical_us)}"
     yield Evidence(words, measures.job.rank_ids[worst])
     yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
     yield from largest_gap(measures, worst, "host_launch")
@@ -212,8 +214,12 @@ def _paused_in_turn_us(measures: Measures) -> Array:
     return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 
 
-def _summary(numbers: tuple[int, ...], factor: float) -> str:
+def _summary(numbers: tuple[int, ...], factor: float, on_host: bool) -> str:
+    """The ranks and their factor; `on_host`: of CPU ranks, which launch nothing."""
     whom, times = format_ranks(numbers), format_times(factor)
+    if on_host:
+        takes, whose = ("takes", "its") if len(numbers) == 1 else ("take up to", "their")
+        return f"{whom} {takes} {times} as long as {whose} peers between operators"
     if len(numbers) > 1:
         return f"the hosts of {whom} take up to {times} as long as their peers to launch a step"
     return f"the host of {whom} takes {times} as long as its peers to launch a step"
@@ -323,10 +329,11 @@ def _in_one_step(measures: Measures, position: int) -> bool:
 
 
 def _charged_words(latest: LatestRank) -> str:
-    text = f"{format_share(latest.charged_ns / latest.total_ns)} of all waiting is for this rank"
+    share = format_share(latest.charged_ns / latest.total_ns)
     if not latest.once_ns:
-        return text
-    return f"{text}, except {format_us(latest.once_ns / 1e3)} of waits at the start or once, over all ranks"
+        return f"{share} of all waiting is for this rank"
+    once = format_us(latest.once_ns / 1e3)
+    return f"{share} of the recurring waiting is for this rank; {once} of waits at the start or once are left out"
 
 
 RULE = Rule(

@@ -11,7 +11,7 @@ between two collectives as long as the typical peer's.
 How to fix: batch by length, pack by the sum of squared lengths, rebalance shards, experts or tables; evaluate on all
 ranks.
 Limits: what the ranks were fed is known where ddprof captured the run (elements of each batch, padding included). A
-single step cannot show who changes. Step timers alone tell CPU ranks with long forward passes outside the trace, in
+single step cannot show who changes. Step timers alone show CPU ranks with long forward passes outside the trace, in
 turn and beyond chance. Unequal pipeline stages are pipeline.imbalance.
 Sources: OSDI'25 section 5.3 (sequence length imbalance: 21 % of jobs).
 """
@@ -229,7 +229,7 @@ def _operators_in_turn(measures: Measures) -> Candidate | None:
             Fix(
                 setting="work of single ranks" + (f" in {where}" if where else ""),
                 suggested="the same for all ranks in every step, or none",
-                why="the rank with most work is waited for in each step",
+                why="each step waits for the rank with most work",
                 source="OSDI'25 section 5.3",
                 alters=Alters.CHORE,
             ),

@@ -272,7 +272,7 @@ def _on_all(line: str) -> Fix:
     return Fix(
         setting=line,
         suggested="the same for all ranks in every step, or less often",
-        why="the longest rank of each step is waited for",
+        why="each step waits for its slowest rank",
         source="OSDI'25 section 5.3",
         alters=Alters.CHORE,
     )

@@ -23,8 +23,11 @@ Advice = tuple[float, bool]  # the value, and whether it is the one that the run
 
 
 def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
-    """The fixes of a finding with the values that `ddprof plan` advises, where the run can be planned."""
-    return tuple(_planned(fix, prices) for fix in fixes)
+    """The fixes of a finding with the values that `ddprof plan` advises, where the run can be planned; without workers
+    no queue of theirs."""
+    chosen = [_planned(fix, prices) for fix in fixes]
+    lacks_workers = any(a.current == "0" and b is _BESIDE["num_workers"] for a, b in zip(fixes, chosen, strict=True))
+    return tuple(fix for fix in chosen if not (lacks_workers and fix.setting == "prefetch_factor"))
 
 
 def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
@@ -99,7 +102,7 @@ _PLANS: Mapping[str, Callable[[Pricer, Present], Advice]] = {"num_workers": _wor
 _BESIDE = {
     "num_workers": Fix(
         setting="cost of a batch",
-        suggested="cheaper: cache, decode less, augment on the device",
+        suggested="cache, decode less, augment on the device",
         why="replayed with other numbers of workers, the step is not clearly shorter",
         source="ddprof plan loader",
     ),

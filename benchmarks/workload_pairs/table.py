@@ -10,7 +10,7 @@ from benchmarks.workload_pairs.judge import Judgement
 from ddprof.errors import UsageError
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
-HEAD = "| workload, fault, fix | must be said | verdict | before | predicted after | measured after | error |"
+HEAD = "| workload, fault, fix | must be said | verdict | before, ms | predicted, ms | measured, ms | error |"
 
 
 def markdown(judged: Sequence[Judgement], summary: Mapping[str, Any], when: str, machine: str) -> str:
@@ -22,15 +22,15 @@ def markdown(judged: Sequence[Judgement], summary: Mapping[str, Any], when: str,
 
 
 def _row(j: Judgement) -> str:
-    name, must = j.pair.replace(".", ", "), f"{j.finding} {list(j.ranks)}"
+    name, must = j.pair.replace(".", ", "), f"{j.finding} {list(j.ranks) or ''}".strip()
     if j.problem:
         return f"| {name} | {must} | failed: {j.problem} | | | | |"
     verdict = "right" if j.leads else f"right, after {j.said}" if j.found else f"wrong: {j.said}"
     predicted = "not about time" if not j.priced else "-"
     if j.predicted_ms is not None and j.low_ms is not None and j.high_ms is not None:
-        predicted = f"{j.predicted_ms:.1f} ({j.low_ms:.1f} to {j.high_ms:.1f}) ms"
+        predicted = f"{j.predicted_ms:.1f} ({j.low_ms:.1f} to {j.high_ms:.1f})"
     error = "-" if j.error is None else f"{100 * j.error:.1f} %{'' if j.covered else ' !'}"
-    return f"| {name} | {must} | {verdict} | {j.faulted_ms:.1f} ms | {predicted} | {j.fixed_ms:.1f} ms | {error} |"
+    return f"| {name} | {must} | {verdict} | {j.faulted_ms:.1f} | {predicted} | {j.fixed_ms:.1f} | {error} |"
 
 
 def _figure(name: str, value: Any) -> str:

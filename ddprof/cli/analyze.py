@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from ddprof.capture.files.layout import MANIFEST
+from ddprof.capture.launcher.live import read_ranks, silent_ranks
 from ddprof.cli.answer import AnalyzeOptions, answer_without_events
 from ddprof.cli.fixes import FIXES_HELP, leave_fixes
 from ddprof.cli.gates import FAIL_ON_HELP, check_gates, gates_of
@@ -21,6 +22,7 @@ from ddprof.errors import UsageError
 from ddprof.readers.source import OnlyLogs
 from ddprof.report import phrases
 from ddprof.report.model import Report
+from ddprof.units import format_ranks
 
 
 @click.command("analyze")
@@ -94,7 +96,9 @@ def next_commands(paths: Sequence[str], report: Report, alone: bool, fixes: Path
     """Commands to type next: explain the failure or first finding, apply its fixes and share a single report."""
     leading = phrases.leading(report)
     shown = " ".join(shlex.quote(path) for path in paths)
-    explain = [f"ddprof hang {shown}"] if report.failure else []
+    stuck = [] if report.failure or len(paths) != 1 else silent_ranks(read_ranks(Path(paths[0])))
+    why = f"  # no step for a while on {format_ranks(stuck)}" if stuck else ""
+    explain = [f"ddprof hang {shown}{why}"] if report.failure or stuck else []
     explain += [f"ddprof explain {leading.id}"] if leading else []
     if fixes:
         from ddprof.report.fixes import mends_first

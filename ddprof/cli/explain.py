@@ -18,6 +18,6 @@ def command(identifier: str | None) -> None:
         for name, title in titles().items():
             click.echo(f"{name:<28} {title}")
         return
-    text = page(identifier)
-    title = f"{identifier}: {titles()[identifier]}"
+    text, name = page(identifier), titles()[identifier]
+    text, title = text.removeprefix(f"{name}.").lstrip(), f"{identifier}: {name}"
     click.echo(f"{title}\n{'=' * len(title)}\n\n{text}")

@@ -31,8 +31,8 @@ def command(path: str, form: str, output: Path | None, ranks: str | None, redact
     \b
     perfetto   one trace of all ranks on one clock, with steps, findings and arrows from
                the rank that came last to those that waited; open it at ui.perfetto.dev
-               (it stays in the browser). Chrome's JSON, above a million slices, or
-               where -o ends in .pftrace, Perfetto's own format
+               (it stays in the browser). Chrome's JSON; Perfetto's own format above a
+               million slices, or where -o ends in .pftrace
     parquet    tables with documented columns (columns.md), one file each
     csv        the same as text
     """

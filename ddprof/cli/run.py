@@ -46,7 +46,7 @@ def _percent(_: object, __: object, text: str | None) -> float | None:
     "--max-overhead",
     callback=_percent,
     metavar="PERCENT",
-    help="Most by which a traced step may be longer (5%). Beyond it the next window leaves out stacks, then shapes, "
+    help="Most by which a traced step may be longer: 5%. Beyond it the next window leaves out stacks, then shapes, "
     "then no window opens (default: 15%, and windows go on).",
 )
 @click.option("--ranks", default="all", show_default=True, help="Ranks that trace: all, 0,7 or sample:32.")

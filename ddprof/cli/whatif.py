@@ -41,7 +41,7 @@ now_option = click.option(
 def command(
     run: str | None, settings: tuple[str, ...], now: tuple[str, ...], listed: bool, form: str, reading: Reading
 ) -> None:
-    """Predict the step of RUN with settings changed, and what holds it then.
+    """Predict the step of RUN with settings changed, and what limits it then.
 
     \b
     ddprof whatif ddprof-runs/latest --set num_workers=4

@@ -201,14 +201,17 @@ def gain_words(report: Report, finding: Finding) -> str:
             share = f" ({format_share(alone.value / step_us)} of the step)" if step_us > 0 else ""
             return f"{format_us(alone.value)}{share} if fixed alone; nothing extra after the larger findings"
         return NO_GAIN + (": other ranks are just as late" if finding.waited_us and _is_judged(report) else "")
-    words = f"{format_range(gain.value, gain.low, gain.high)} per {report.steps.noun}"
+    noun, bare = report.steps.noun, unprofiled_words(report, finding)
+    if finding.basis == Basis.TIMED and bare:  # the traced steps may hold none of it
+        gain, step_us = told_gain(finding, step_us, report.steps.unprofiled_us)
+        noun, bare = "step without the profiler", ""
+    words = f"{format_range(gain.value, gain.low, gain.high)} per {noun}"
     if not step_us > 0:
         return words
-    after_us = report.predicted_step_us(finding)
+    after_us = max(0.0, step_us - gain.value)
     speedup = f", {step_us / after_us:.2f}x" if after_us > 0 else ""
     share = format_share(gain.value / step_us)
     past = calibration_words(report.calibration.get(finding.id))
-    bare = unprofiled_words(report, finding)
     return f"{words}: {share}, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
 
 
@@ -224,7 +227,8 @@ def cost_words(report: Report, finding: Finding) -> str:
     if not cost_us > 0:
         return ""
     cost = f"{format_us(cost_us)} per {report.steps.noun}"
-    cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost
+    mean = ", mean over ranks" if len(report.run.ranks) > 1 else ""
+    cost = f"the others wait {cost} for {who_words(finding)}" if finding.waited_us else cost + mean
     if not gain_us >= LEAST_SHARE * report.steps.wall_us:
         others = "other ranks are" if finding.waited_us else "other work is"
         return f"{cost}; the fix saves nothing" + (f": {others} just as late" if _is_judged(report) else "")
@@ -235,11 +239,11 @@ def cost_words(report: Report, finding: Finding) -> str:
             return f"{cost}; the fix saves more: waits are only part of what this costs"
         if finding.waited_us and report.steps.unprofiled_us is not None:
             return f"{cost}; the fix saves more: they wait longer outside the trace"
-        return f"{cost}; the fix saves more: the delay that it causes elsewhere shrinks too"
+        return f"{cost}; the fix saves more: the delays that it causes elsewhere shrink too"
     if gain_us < (1 - ALIKE) * cost_us:
         if finding.basis == Basis.TIMED and finding.waited_us:  # in traced steps, which need not hold any of it
             return f"{cost}, in part for other reasons"
-        return f"{cost}; the fix saves less: part of it remains or is hidden by other work"
+        return f"{cost}; the fix saves less: part of it remains, or other work takes its place"
     return ""
 
 

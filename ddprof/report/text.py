@@ -6,6 +6,7 @@ the plain characters.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 
@@ -27,6 +28,7 @@ _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "error": "b
 _LABEL_WIDTH = 7
 _MAX_NOTES = 6
 _MAX_EVIDENCE = 3  # how much, where, and the longest of it
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:%|[mµ]?s|[KMGT]i?B(?:/s)?|B)(?!\w))")
 _LEAST_LEGEND_SHARE = 0.005  # smaller causes share one entry: the legend names what matters
 
 
@@ -63,12 +65,12 @@ def _clean(line: Text) -> Text:
 
 
 def _verdict(report: Report, width: int) -> list[Text]:
-    lines = [Text(part, style="dim") for part in textwrap.wrap(phrases.run_words(report), width)]
-    lines += [Text(part, style="dim") for part in textwrap.wrap(phrases.applied_words(report), width)]
+    lines = [Text(part, style="dim") for part in _wrap(phrases.run_words(report), width)]
+    lines += [Text(part, style="dim") for part in _wrap(phrases.applied_words(report), width)]
     lines.append(Text())
-    lines += [Text(part, style="bold red") for part in textwrap.wrap(phrases.check_first_words(report), width)]
-    lines += [Text(part, style="bold") for part in textwrap.wrap(phrases.headline(report), width)]
-    lines += [Text(part) for part in textwrap.wrap(phrases.before_words(report), width)]
+    lines += [Text(part, style="bold red") for part in _wrap(phrases.check_first_words(report), width)]
+    lines += [Text(part, style="bold") for part in _wrap(phrases.headline(report), width)]
+    lines += [Text(part) for part in _wrap(phrases.before_words(report), width)]
     trust = phrases.trust_words(report)
     label = "basis" if phrases.leading(report) is None else "confidence"
     return [*lines, *_labelled(label, trust, width, indent=0, label_width=len(label) + 2)] if trust else lines
@@ -104,10 +106,8 @@ def _step_bar(report: Report, width: int) -> list[Text]:
     if rest > phrases.LEAST_SHARE:
         legend.append(f"rest {format_share(rest)}")
     head = f"Where the step goes ({phrases.time_words(report.ledger.job['wall_us'])}, mean over ranks)"
-    wrapped = textwrap.wrap(
-        "   ".join(part.replace(" ", "\u00a0") for part in legend), width - 2, break_on_hyphens=False
-    )
-    return [Text(head, style="bold"), bar, *(Text("  " + line.replace("\u00a0", " ")) for line in wrapped)]
+    wrapped = _wrap("   ".join(part.replace(" ", "\u00a0") for part in legend), width - 2)
+    return [Text(head, style="bold"), bar, *(Text("  " + line) for line in wrapped)]
 
 
 def _findings(report: Report, width: int, full: bool) -> list[Text]:
@@ -115,7 +115,7 @@ def _findings(report: Report, width: int, full: bool) -> list[Text]:
     shown = ranked if full else ranked[: phrases.MAX_FINDINGS]
     if not shown:
         none = f"Findings: none. {phrases.nothing_found_words(report)}"
-        return [Text(line, style="bold") for line in textwrap.wrap(none, width)]
+        return [Text(line, style="bold") for line in _wrap(none, width)]
     lines = [Text(f"Findings, {phrases.order_words(report)}", style="bold")]
     for number, finding in enumerate(shown, 1):
         lines += _finding(report, finding, number, width)
@@ -126,7 +126,7 @@ def _findings(report: Report, width: int, full: bool) -> list[Text]:
 
 def _finding(report: Report, finding: Finding, number: int, width: int) -> list[Text]:
     severity = report.severity_of(finding)
-    title = textwrap.wrap(phrases.clean(finding.summary), width - 17) or [""]
+    title = _wrap(phrases.clean(finding.summary), width - 17) or [""]
     lines = [
         Text.assemble(f"  {number}. ", (f"[{severity}]", _SEVERITY_STYLE[severity]), " ", (title[0], "bold")),
         *(Text(f"     {line}", style="bold") for line in title[1:]),
@@ -157,7 +157,7 @@ def _training(report: Report, width: int) -> list[Text]:
         return []
     lines = [Text(phrases.TRAINING_TITLE, style="bold")]
     for remark in remarks[: phrases.MAX_FINDINGS]:
-        title = textwrap.wrap(phrases.remark_words(remark), width - len(remark.severity) - 7) or [""]
+        title = _wrap(phrases.remark_words(remark), width - len(remark.severity) - 7) or [""]
         label = (f"[{remark.severity}]", _SEVERITY_STYLE[remark.severity])
         lines.append(Text.assemble("  ", label, " ", title[0]))
         lines += [Text(f"         {line}") for line in title[1:]]
@@ -187,6 +187,12 @@ def _limits(report: Report, width: int, full: bool) -> list[Text]:
 
 def _labelled(label: str, text: str, width: int, indent: int = 5, label_width: int = _LABEL_WIDTH) -> list[Text]:
     """A label and its text, wrapped with a hanging indent."""
-    parts = textwrap.wrap(text, max(width - indent - label_width, 20)) or [""]
+    parts = _wrap(text, max(width - indent - label_width, 20)) or [""]
     first = Text.assemble(" " * indent, (f"{label:<{label_width}}", "dim"), parts[0])
     return [first, *(Text(" " * (indent + label_width) + part) for part in parts[1:])]
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """The text in lines, none of which ends between a number and its unit."""
+    lines = textwrap.wrap(_BEFORE_UNIT.sub("\u00a0", text), width, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines]

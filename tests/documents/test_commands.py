@@ -53,7 +53,6 @@ NAMES = (
     (r"--ranks sample:32\b", "--ranks sample:2"),
     (r"--ranks sample:33,417\b", "--ranks sample:2,1"),
     (r"--count \d+ --seed \d+", "--count 1 --seed 2"),
-    (r"\bOUT/", "generated/"),
     (r"\bOUT\b", "generated"),
     (r"(?<=--max-steps) 20|(?<=train\.py):57", lambda found: " 20" if " " in found[0] else ":35"),
     (r"ddprof tune (?!--(yes|only))", "ddprof tune --yes --budget 60s "),

@@ -45,7 +45,7 @@ class Kernels:
 
     @cached_property
     def place(self) -> Array:
-        """The how many-th of its name in its step each is, from 0."""
+        """Ordinal of each kernel among those of its name in its step, in order of launch, from 0."""
         part = self.name * (int(self.step.max(initial=0)) + 1) + self.step
         order = np.lexsort((self.issued_ns, part))
         ordered = part[order]
@@ -147,8 +147,8 @@ def _median_of_those_with_any(launches: Array) -> Array:
 
 
 def _repeats(count: Array, usual: Array) -> Array:
-    """Mask of launches whose count is a whole multiple or fraction of the usual one, by the factor that most launches
-    in the step share. `count`, `usual`: (names, steps).
+    """Mask of names launched a whole number of times as often as usual, or as rarely, where that number is the one of
+    most launches in the step. `count`, `usual`: launches, (names, steps).
     """
     least, most = np.minimum(count, usual), np.maximum(count, usual)
     times = np.where(least > 0, most / np.maximum(least, 1), 0.0) * np.where(count < usual, -1, 1)

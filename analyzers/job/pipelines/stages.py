@@ -298,6 +298,6 @@ def _chunks(depth: int, passed: int, most: int, around: int) -> int:
 
 
 def _is_whole(ratio: float) -> bool:
-    """True where a ratio, lost records aside, is that of a few whole tensors per pass."""
+    """True where `ratio` is a small whole number (tensors per pass), or less by what lost records explain."""
     whole = np.ceil(ratio - 1e-9)
     return bool(1 <= whole <= MOST_TENSORS and ratio >= (1 - LOST) * whole)

@@ -90,7 +90,7 @@ METRICS = LineKind(
     "gather on the device, read and log every N steps",
     "total += loss.detach()  # and only `if step % 100 == 0: log(total.item())`",
 )
-OTHER = LineKind("Python", "every N steps, for all tensors at once, or outside the training thread")
+OTHER = LineKind("Python code", "run it every N steps, for all tensors at once, or outside the training thread")
 NEEDED = LineKind("already one call for all tensors, or part of every step")
 
 _CLIPS = re.compile(r"torch/nn/utils/clip_grad\.py ")

@@ -100,7 +100,7 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
 
 
 def _last_done(end: Array, until: Array, latest: Array) -> Array:
-    """The row that ends last of the RECENT last ones before each `until` that end by `latest`; -1 where none does."""
+    """For each `until` the row before it that ends last, of the RECENT nearest that end by `latest`; -1 for none."""
     last = np.full(len(until), -1)
     for first in range(0, len(until), AT_ONCE):
         rows, by_ns = until[first : first + AT_ONCE, None], latest[first : first + AT_ONCE, None]

@@ -75,7 +75,7 @@ def evidence(cost: FetchCost, rank: int) -> Evidence:
     workers, share = cost.timed.workers, cost.timed.cpu_share
     several = f"each of {workers} workers" if workers > 1 else "the only worker"
     where = several if workers else "the training process itself"
-    text = f"{where} takes {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
+    text = f"{where} takes a median {format_us(cost.fetch_us)} per batch of {cost.timed.samples} samples"
     if cost.kind is not None and share is not None:
         text += f", {format_share(share)} on the CPU"
         if (waited := cost.timed.waited_share) is not None and waited >= BUSY_SHARE:
@@ -127,6 +127,14 @@ def drawing_line(ranks: Sequence[RankFacts]) -> str | None:
         line = np.where((user >= 0) & drawn[np.maximum(user, 0)], user, np.arange(len(tree)))
         seen += tree.by_words(line, samples * drawn)
     return seen.most_common(1)[0][0] if seen.total() >= MIN_SAMPLES and seen.total() > MOST * total else None
+
+
+def makes_most(cost: FetchCost, ranks: Sequence[RankFacts]) -> str:
+    """The script line that makes most of a batch, in words; "" where samples do not show one."""
+    line, sampled = line_of(cost), own_line(ranks)
+    if line is not None:
+        return written(line.file, line.line, line.function)
+    return sampled[0] if sampled is not None else ""
 
 
 def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tuple[Evidence, ...]:

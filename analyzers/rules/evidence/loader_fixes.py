@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec import Struct
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, CpuShares, traced_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
-from ddprof.analyzers.rules.evidence.loader_cost import FetchCost, evidence, fetch_cost, line_evidence, line_of
+from ddprof.analyzers.rules.evidence.loader_cost import (
+    FetchCost,
+    evidence,
+    fetch_cost,
+    line_evidence,
+    line_of,
+    makes_most,
+)
 from ddprof.findings import Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 
-def cheaper_fix(cost: FetchCost) -> Fix | None:
-    """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown."""
+def cheaper_fix(cost: FetchCost, ranks: Sequence[RankFacts]) -> Fix | None:
+    """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown. `ranks`: those that
+    make theirs alike."""
     if cost.turn_us:
         return _own_files(cost)
     if cost.kind == "collate":
@@ -30,6 +41,9 @@ def cheaper_fix(cost: FetchCost) -> Fix | None:
     elif cost.kind == "wait":
         setting_, suggested = "storage", "local disk or memory, larger sequential reads, sharded archives"
         patch = "dataset = torch.utils.data.Subset(local_copy, indices)  # or webdataset / mosaicml-streaming shards"
+    elif cost.kind == "cpu" and (made_in := makes_most(cost, ranks)):
+        setting_, patch = made_in, ""
+        suggested = "do it once and keep the result, for a whole batch at once, or in a library in C"
     elif cost.kind == "cpu":
         setting_, suggested = "transforms", "decode once and cache, smaller images, decode and augment on the GPU"
         patch = "transforms = torch.nn.Sequential(...).to(device)  # apply to the batch on the device, not per sample"
@@ -176,7 +190,7 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     cost = fetch_cost(facts)
     if cost is None:
         return None
-    cheaper = cheaper_fix(cost)
+    cheaper = cheaper_fix(cost, measures.job.ranks)
     cost_us = taken.cost * measures.step_us
     whose = f" of {format_ranks(numbers)}" if alone else ""
     used = f"{taken.cores[worst]:.1f}" if alone else format_share(taken.part)

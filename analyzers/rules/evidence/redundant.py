@@ -332,12 +332,12 @@ def calls_outside(
     cost_us = outside.cost * measures.step_us
     yield Candidate(
         id=rule_id,
-        summary=f"{format_number(per_step)} {first.op} calls per step outside the trace take "
-        f"{format_share(outside.cost)} of the step, called at {caller_words(facts, first)}",
+        summary=f"{format_number(per_step)} {first.op} calls per step outside the trace, at "
+        f"{caller_words(facts, first)}, take {format_share(outside.cost)} of the step",
         lost_us=cost_us,
         basis=Basis.TIMED,
         evidence=(
-            Evidence(f"in {outside.often} of {outside.steps} steps outside the trace, in no traced step"),
+            Evidence(f"called in {outside.often} of {outside.steps} steps outside the trace, in no traced step"),
             *(
                 Evidence(
                     f"{calls:.1f} {line.op} calls per step{_of_size(line.size, line.dtype)} "

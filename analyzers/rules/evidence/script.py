@@ -13,6 +13,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
 from ddprof.analyzers.facts.work import computes, host_work
+from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
@@ -25,7 +26,7 @@ from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
 from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.averages import typical
 from ddprof.derived_once import remembered
-from ddprof.finding_ids import STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
+from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_share, format_us
@@ -63,13 +64,13 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     if timed.usual * measures.step_us >= IN_ALL * beyond_us and cost_us <= beyond_us:  # and scatters
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
-    when = "now and then" if timed.since is None else f"since step {timed.since}"
+    since = "" if timed.since is None else f"since step {timed.since}, "
     evidence = (
-        Evidence(f"{when}, in {timed.often} of {timed.steps} steps outside the trace, by their timers"),
+        Evidence(f"{since}timers show it in {timed.often} of {timed.steps} steps outside the trace"),
         Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
     )
     fix = _less_often(
-        words, f"all ranks wait for the longest one in each step: {format_share(timed.cost)} of the mean step"
+        words, f"all ranks wait for the slowest one in each step: {format_share(timed.cost)} of the mean step"
     )
     return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
 
@@ -108,8 +109,7 @@ def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> 
 def _less_often(words: str, why: str) -> Fix:
     return Fix(
         setting=words,
-        current="Python",
-        suggested="less often, for all tensors at once, or outside the training thread",
+        suggested="run it less often, for all tensors at once, or outside the training thread",
         why=why,
         source="PyTorch performance tuning guide",
         alters=Alters.CHORE,
@@ -170,8 +170,8 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     often = f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"
     fix = Fix(
         setting="work of single ranks in forward",
-        suggested="the same for all ranks in every step, or in no rank's forward pass",
-        why="the longest rank of each step is waited for",
+        suggested="equal on all ranks in every step, or outside the forward pass",
+        why="each step waits for its slowest rank",
         source="OSDI'25 section 5.3",
         alters=Alters.CHORE,
     )
@@ -201,8 +201,7 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
     seen_most = Evidence(f"{sum(seen[words]):.0f} of {sum(every):.0f} samples of the run are in {words}")
     fix = Fix(
         setting=words,
-        current="Python in a hook",
-        suggested="less often, for all tensors at once, or after the backward pass",
+        suggested="run this hook less often, for all tensors at once, or after the backward pass",
         why="gradients are reduced later, and all ranks wait for the last",
         source="PyTorch performance tuning guide",
         alters=Alters.CHORE,
@@ -313,9 +312,11 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     )
     is_told = _PLACE.search(candidate.summary) is not None  # one place to open is enough, the first fix has the other
     who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
-    # A rule that names the place, and guesses no cause, has the fix for what is done there.
+    # A rule that names the place, and guesses no cause, has the fix for what is done there; so have larger batches.
+    is_fed = candidate.id == STRAGGLER_IMBALANCE and fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[position]
     is_fixed = (is_told and candidate.id not in _GUESSES) or any(fix.setting == line.line for fix in candidate.fixes)
-    fixes = candidate.fixes if is_fixed else (_fix(line, rank),)
+    is_fixed |= bool(is_fed)
+    fixes = candidate.fixes if is_fixed else (_fix(line, rank, candidate.id == INPUT_STRAGGLER),)
     return replace(
         candidate,
         summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
@@ -376,16 +377,20 @@ def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | No
     return max(lines, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
 
 
-def _fix(line: Alone, rank: int) -> Fix:
-    """The fix for a function that one rank runs alone, or far longer than its peers."""
+_AS_FAST = "make it as fast as on the other ranks: the same storage, transforms and sample sizes"
+
+
+def _fix(line: Alone, rank: int, loads: bool) -> Fix:
+    """The fix for a function that one rank runs alone, or far longer than its peers; `loads`: as it makes batches."""
     is_alone = line.peers_us < 1
+    is_needed = loads and not is_alone
+    spread = "less often, on every rank alike" if is_alone else "equally on every rank, less often"
+    suggested = f"run it {spread}, or in a thread or process that no collective waits for"
     return Fix(
         setting=line.line,
-        current=f"runs on rank {rank} while the others wait" if is_alone else f"runs longer on rank {rank}",
-        suggested=("on every rank alike" if is_alone else "as much of it on every rank")
-        + ", less often, or in a thread or process that no collective waits for",
+        suggested=_AS_FAST if is_needed else suggested,
         why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers "
         f"{'' if is_alone else 'at most '}{format_us(line.peers_us)}",
         source="OSDI'25 section 5",
-        alters=Alters.CHORE,
+        alters=None if is_needed else Alters.CHORE,
     )

@@ -140,7 +140,7 @@ class GroupWitness:
         return True
 
     def end(self) -> None:
-        """Release the witness."""
+        """Close the pipes to the helper, and wait for its end."""
         os.close(self._ask)
         os.close(self._answer)
         if self._pid > 0:

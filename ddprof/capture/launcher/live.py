@@ -19,6 +19,7 @@ from ddprof.capture.files.storage import names_in
 RECENT_STEPS = 64
 _REACTION_S = 1.5  # ranks look for requests twice a second; a shared file system adds its own delay
 _LATE_SHARE = 0.10  # of the step; a rank that is last by less is last by chance
+_SILENT_STEPS, _SILENT_NS = 10, 2_000_000_000  # a rank this long without a step is probably stuck
 _OWN_PHASES = ("data_ns", "forward_ns", "optimizer_ns")  # backward holds the waiting for peers
 
 
@@ -66,6 +67,11 @@ def read_ranks(folder: Path, recent: int = RECENT_STEPS) -> list[LiveRank]:
         if ring.rank not in newest or newest[ring.rank][0] <= began_ns:
             newest[ring.rank] = began_ns, LiveRank(ring.rank, ring.host, ring.steps, ring.written, age_ns)
     return [newest[rank][1] for rank in sorted(newest)]
+
+
+def silent_ranks(ranks: Sequence[LiveRank]) -> list[int]:
+    """Ranks without a step for a while."""
+    return [r.rank for r in ranks if r.median_ns() and r.age_ns > _SILENT_STEPS * r.median_ns() + _SILENT_NS]
 
 
 def rings_in(folder: Path, recent: int) -> Iterator[RingContent]:

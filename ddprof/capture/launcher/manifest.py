@@ -83,9 +83,9 @@ def last_line(path: Path, summary: RunSummary, first_window_step: int | None) ->
         )
     own_frac, window = summary.overhead["own_frac"], summary.overhead["window_frac"]
     own_frac = own_frac if own_frac is None else own_frac + (summary.overhead["stacks_frac"] or 0.0)
-    cost = "" if own_frac is None else f", overhead {100 * own_frac:.2f} % of a step"
+    cost = "" if own_frac is None else f", overhead {100 * own_frac:.2g} % of a step"
     pause_ns = summary.overhead["export_pause_ns"]
-    then = f", then {pause_ns / 1e9:.2g} s to write it" if pause_ns else ""
+    then = f", then {pause_ns / 1e6:.0f} ms to write it" if pause_ns else ""
     cost += "" if window is None else f" ({_of_window(window, summary.overhead['window_range'])}{then})"
     if not summary.windows and first_window_step is not None and summary.steps <= first_window_step:
         steps = f"{summary.steps} step{'s' * (summary.steps != 1)}"

@@ -52,7 +52,7 @@ def device_kind(name: str) -> Kind:
 
 
 def copy_name(name: str) -> str:
-    """The name, or of a copy that as other tools write it, so that its direction is recognised."""
+    """The name; of a copy in CUPTI's spelling ("Memcpy HtoD"), so that its direction is recognised."""
     match = _COPY.fullmatch(name)
     return f"Memcpy {match[1][0]}to{match[2][0]}" if match else name
 

@@ -85,7 +85,7 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """True where nothing more is unpacked."""
+        """True where the input has grown too many times its size: no more of it is read."""
         return is_bomb(self._packed_bytes, self._total)
 
 

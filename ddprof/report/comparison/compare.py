@@ -204,7 +204,7 @@ def _timer_notes(before: Report, after: Report, step: Delta, traced: Delta) -> I
     waited = [report.steps.waited_share or 0.0 for report in (before, after)]
     if max(waited) >= LEAST_SHARE:
         shares = " and ".join(map(format_share, waited))
-        yield f"ranks waited for a CPU for {shares} of the time: a change of that size is not judged"
+        yield f"ranks waited for a CPU for {shares} of the time: smaller changes are not judged"
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:

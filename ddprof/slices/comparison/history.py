@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, compare, timed_step_us
 from ddprof.report.model import Report
@@ -31,7 +31,8 @@ class PastRun:
     """One run. `change`: "slower" or "faster" at a change point, "other" at the first of another kind of job, else "".
 
     `change_us`: of the step against the run before it, or against the run named `since`, from which on it crept; None
-    for the first of its kind. `why`: the cause that changed most, or what differs, in words.
+    for the first of its kind. `why`: the cause that changed most, or what differs, in words. `is_timed`: the change is
+    of the whole run's mean step, by its timers, not of the traced steps.
     """
 
     report: Report
@@ -40,6 +41,7 @@ class PastRun:
     change_us: float | None = None
     why: str = ""
     since: str = ""
+    is_timed: bool = False
 
 
 def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
@@ -53,7 +55,7 @@ def history(named: Sequence[tuple[str, Report]]) -> list[PastRun]:
         entry = _entry(name, report, entries[first:], len(ordered), timed_step_us if by_timers else _traced_us)
         if entry.change:
             first = len(entries)
-        entries.append(entry)
+        entries.append(replace(entry, is_timed=by_timers))
     return entries
 
 

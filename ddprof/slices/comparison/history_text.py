@@ -54,7 +54,8 @@ def change_words(entry: PastRun) -> str:
         return ""
     cause = f", mostly {CAUSES[entry.why].label}" if entry.why in CAUSES else ""
     since = f" little by little since {entry.since}" if entry.since else ""
-    return f"{entry.change} by {format_us(abs(entry.change_us))}{since}{cause}"
+    where = " over the whole run" if entry.is_timed else ""
+    return f"{entry.change} by {format_us(abs(entry.change_us))}{where}{since}{cause}"
 
 
 def history_headline(entries: Sequence[PastRun]) -> str:

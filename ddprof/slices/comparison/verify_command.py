@@ -253,7 +253,7 @@ def to_text(record: calibration.Record, calibrated: Calibration) -> list[str]:
         f"measured   {format_us(record.measured_us)} per step{noise}",
         f"outcome    {_outcome_words(record)}; predicted {format_share(abs(error))} too "
         f"{'long' if error >= 0 else 'short'}",
-        f"gain       {format_us(gained)} of {format_us(promised)} promised",
+        f"gain       {format_us(gained)}, predicted {format_us(promised)}",
     ]
     words = calibration_words(calibrated).removeprefix("; ")
     return [*lines, f"so far     {words}"] if words else lines

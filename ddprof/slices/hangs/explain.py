@@ -53,7 +53,7 @@ def _judged(gathered: Gathered) -> Hang:
     if job.exit_code is not None and job.ended_ns is not None:
         end_words = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
     why = "exit handlers, threads or destructors stand still or end the process, or the launcher failed"
-    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script in order; {end_words}: {why}.")
+    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script normally; {end_words}: {why}.")
 
 
 def explain(paths: Sequence[str]) -> Hang:

@@ -19,7 +19,7 @@ from ddprof.untrusted.secrets import masked_data
 
 PLAIN_WIDTH = 100
 _MAX_ROWS = 64  # of ranks: more are no reading matter, and those that matter come first
-_HEADINGS = ("rank", "state", "inside", "waits", "line of the script", "steps")
+_HEADINGS = ("rank", "state", "inside", "waits", "line of the script", "last step")
 
 
 def render_hang(hang: Hang) -> str:
@@ -57,7 +57,7 @@ def _cells(row: RankRow, latest_ns: int | None) -> tuple[str, ...]:
         inside,
         _since(row.call, latest_ns),
         line_words(row.frame, " ") or "-",
-        "-" if row.steps is None else str(row.steps),
+        str(row.steps - 1) if row.steps else "-",  # by its number, as `ddprof status` shows it
     )
 
 

@@ -14,7 +14,7 @@ import click
 
 from ddprof.capture.files.control import LONGEST_WINDOW
 from ddprof.capture.files.step import PHASE_NAMES
-from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_stop, request_window
+from ddprof.capture.launcher.live import LiveRank, latest_late, read_ranks, request_stop, request_window, silent_ranks
 from ddprof.errors import DdprofError, NoUsableInput
 from ddprof.units import format_count, format_ranks
 from ddprof.untrusted.plain_text import clean
@@ -95,20 +95,12 @@ def _ms(ns: int) -> str:
     return f"{ns / 1e6:.1f}"
 
 
-_SILENT_STEPS, _SILENT_NS = 10, 2_000_000_000  # a rank this long without a step is probably stuck
-
-
 def ranks_of(run: Path) -> list[LiveRank]:
     """The ranks that write to the run folder. Raises NoUsableInput where none does."""
     ranks = read_ranks(run)
     if not ranks:
         raise NoUsableInput(f"{run}: no rank of a running job (it has ended, or has made no step yet)")
     return ranks
-
-
-def silent_ranks(ranks: Sequence[LiveRank]) -> list[int]:
-    """Ranks without a step for a while."""
-    return [r.rank for r in ranks if r.median_ns() and r.age_ns > _SILENT_STEPS * r.median_ns() + _SILENT_NS]
 
 
 @click.command("trigger")

@@ -11,7 +11,7 @@ from msgspec import DecodeError, Struct, field
 from msgspec.json import Decoder
 
 from ddprof.capture.files.layout import COUNTERS_SUFFIX
-from ddprof.capture.launcher.live import LiveRank, latest_late
+from ddprof.capture.launcher.live import LiveRank, latest_late, silent_ranks
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
@@ -23,7 +23,6 @@ from ddprof.dashboard.runs.open_run import running_ranks
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
 from ddprof.sidecar import Real, Whole
-from ddprof.slices.live.commands import silent_ranks
 from ddprof.units import format_bytes, format_count, format_ranks, format_us
 
 # Phases, and the ledger cause in whose colour each is drawn.

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ddprof.analyzers.settings.present import Present
 
 _KINDS = {
-    "cpu": "bound by the CPU (decoding, transforms): more workers help up to the number of cores",
-    "wait": "mostly waiting (storage, network): more workers help beyond the cores too",
-    "collate": "mostly collating: collate in fewer copies, or batch in the data set",
+    "cpu": "bound by the CPU (decoding, transforms); more workers help only while cores are free",
+    "wait": "mostly waiting (storage, network); more workers help beyond the cores too",
+    "collate": "mostly collating; collate in fewer copies, or batch in the data set",
     "mixed": "part CPU, part waiting",
 }
 _SOURCES = {
@@ -60,7 +60,10 @@ def _of_a_run(command: Callable[..., None]) -> Callable[..., Any]:
 @command.command("buckets")
 @_of_a_run
 def buckets(run: str, now: tuple[str, ...], fixes: Path | None, form: str, reading: Reading) -> None:
-    """Plan DDP's bucket_cap_mb and first bucket from the run's gradient times and message costs."""
+    """Plan DDP's bucket_cap_mb and first bucket.
+
+    They follow from the run's gradient times and message costs.
+    """
     from ddprof.analyzers.settings.curves import plan_buckets
 
     loaded, present = _loaded(run, now, reading)
@@ -114,7 +117,7 @@ def bucket_text(plan: BucketPlan) -> list[str]:
     advice = f"keep bucket_cap_mb={plan.advised_mb:g}" if same else f"bucket_cap_mb={plan.advised_mb:g}"
     lines = [
         f"{advice}: {_change(plan.step_us, plan.advised_us)} (range {format_us(plan.low_us)} to "
-        f"{format_us(plan.high_us)}); {_flat_words(plan.caps)} within 2 % of the best",
+        f"{format_us(plan.high_us)}){_flat_words(plan.caps, plan.advised_mb)}",
         "",
         *_curve_lines(plan.caps, plan.advised_mb),
         "",
@@ -146,7 +149,7 @@ def loader_text(plan: LoaderPlan) -> list[str]:
         "",
         *_curve_lines(plan.prefetch),
         "",
-        f"a batch takes {format_us(plan.batch_us)} to make ({_SOURCES[plan.source]}){share}: {kind}",
+        f"a batch takes a mean {format_us(plan.batch_us)} on the slowest rank ({_SOURCES[plan.source]}){share}: {kind}",
         f"with every batch ready the step takes {format_us(plan.ready_us)}",
     ]
     if plan.turn_us:
@@ -191,13 +194,16 @@ def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]
     return lines
 
 
-def _flat_words(curve: SettingCurve) -> str:
-    """The values as good as the best: consecutive ones as a range, others as a list."""
+def _flat_words(curve: SettingCurve, advised: float) -> str:
+    """The values as good as the best: consecutive ones as a range, others as a list; "" for the advised one alone."""
     flat = [point.value for point in curve.flat]
+    if flat == [advised]:
+        return ""
     at = [i for i, point in enumerate(curve.points) if point.value in flat]
     if len(flat) > 2 and at[-1] - at[0] == len(at) - 1:
-        return f"{flat[0]:g} to {flat[-1]:g} are"
-    return f"{', '.join(f'{value:g}' for value in flat)} {'is' if len(flat) == 1 else 'are'}"
+        return f"; {flat[0]:g} to {flat[-1]:g} are within 2 % of the best"
+    are = "is" if len(flat) == 1 else "are"
+    return f"; {', '.join(f'{value:g}' for value in flat)} {are} within 2 % of the best"
 
 
 command.add_command(sharding)

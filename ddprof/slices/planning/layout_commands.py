@@ -61,7 +61,9 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @text_or_json
 @reading_options
 def sharding(run: str | None, world: int | None, form: str, reading: Reading, **given: Any) -> None:
-    """Choose among DDP, ZeRO-1/2/3, FSDP and HSDP: memory by formula, step time for each.
+    """Compare DDP, ZeRO-1/2/3, FSDP and HSDP: memory and step.
+
+    Memory is by formula.
 
     \b
     ddprof plan sharding ddprof-runs/latest
@@ -85,7 +87,9 @@ def sharding(run: str | None, world: int | None, form: str, reading: Reading, **
 @text_or_json
 @reading_options
 def scale(run: str | None, world: int, node_factor: float, form: str, reading: Reading, **given: Any) -> None:
-    """Predict a world of N: a run's data parallelism scaled, or the best DP x TP x PP layout of a model's shape.
+    """Predict the step on N ranks or devices.
+
+    With RUN its data parallelism is scaled; without, the best DP x TP x PP layout of a model's shape is found.
 
     \b
     ddprof plan scale ddprof-runs/latest --world 64
@@ -198,9 +202,9 @@ def sharding_text(plan: ShardingPlan) -> list[str]:
     if plan.compression is not None:
         c = plan.compression
         lines.append(
-            f"gradient compression: {format_us(c.exposed_us)} of transfer is exposed; 16 bit saves "
-            f"{format_us(c.half_saves_us)} and pays only if casting takes less (about {format_us(c.half_packing_us)}); "
-            f"a tenth of the bytes (PowerSGD) saves {format_us(c.tenth_saves_us)}, and pays only if packing takes less"
+            f"gradient compression: {format_us(c.exposed_us)} of transfer is exposed in the run; 16 bit saves "
+            f"{format_us(c.half_saves_us)} of it, and casting takes about {format_us(c.half_packing_us)}; a tenth of "
+            f"the bytes (PowerSGD) saves {format_us(c.tenth_saves_us)}, less what packing takes"
         )
     return lines
 

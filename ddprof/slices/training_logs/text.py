@@ -28,7 +28,11 @@ def render_log(report: LogReport) -> str:
         _iterations(report.iterations),
         _timers(report.timers),
         _calls(report.calls),
-        [line for reason in report.abstained for line in textwrap.wrap(f"Not judged. {reason}", WIDTH)],
+        [
+            line
+            for reason in report.abstained
+            for line in textwrap.wrap(f"Not judged. {reason}", WIDTH, break_on_hyphens=False)
+        ],
         textwrap.wrap(LIMITS, WIDTH),
         next_commands(report.findings),
     ]

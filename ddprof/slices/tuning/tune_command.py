@@ -86,8 +86,8 @@ def command(
     ddprof tune --budget 30m --only num_workers -- torchrun --nproc-per-node=8 train.py
     ddprof tune --resume ddprof-runs/20261123T120000Z-tune-train
 
-    Every run is ended after some steps; the script finds the folder of its run in $DDPROF_TRIAL, and can leave out
-    there what must not happen many times. See docs/tuning.md.
+    Every run is ended after some steps; the script finds the folder of its run in $DDPROF_TRIAL, and can skip
+    what must not happen many times. See docs/tuning.md.
     """
     if resume is None and not command_line:
         raise UsageError("tune: want either `-- COMMAND...` or --resume RUN")
@@ -237,7 +237,7 @@ class TuneView:
                 self._live = None
 
     def began(self, label: str, number: int, left_s: float) -> None:
-        """A run begins."""
+        """Show the run that begins now."""
         self._running, self._left_s = (label, number, time.monotonic()), left_s
         self.tick()
 

@@ -299,7 +299,7 @@ def _to_ns(ps: Array) -> Array:
 
 
 def _integer(stat: Any) -> int:
-    """A number, which may be stored as text."""
+    """The whole number of a statistic, stored as a number or as text; NULL where it is too large."""
     value = stat.int64_value or stat.uint64_value
     if not value and stat.str_value.isdigit() and len(stat.str_value) < 19:
         value = int(stat.str_value)

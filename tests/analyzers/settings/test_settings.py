@@ -19,7 +19,7 @@ from ddprof.analyzers.settings.knobs import BY_KEY, KNOBS, Setting, parse_settin
 from ddprof.analyzers.settings.predict import Prediction, applied_as, offers, predict, remedies, text_of
 from ddprof.analyzers.settings.present import Present, parse_now, present
 from ddprof.errors import NoUsableInput, UsageError
-from ddprof.findings import Abstention, Change
+from ddprof.findings import Abstention, Change, Fix
 
 
 def test_every_knob_says_what_it_assumes_and_may_name_ranks() -> None:
@@ -32,9 +32,8 @@ def test_every_knob_says_what_it_assumes_and_may_name_ranks() -> None:
 def test_captured_settings_that_are_no_numbers_are_not_known(labelled: Runs, written: object) -> None:
     settings = sidecar_of({"dataloader": {"num_workers": written, "prefetch_factor": 3}, "ddp": written})
     measures = replace(labelled("clean.ddp").measures, settings=settings)
-    known = present(measures, {})
-    assert (known.num_workers, known.prefetch_factor, known.bucket_cap_mb) == (None, 3, None)
-    assert present(measures, {"num_workers": 2.0}).num_workers == 2
+    known, stated = present(measures, {}), present(measures, {"num_workers": 2.0}).num_workers
+    assert (known.num_workers, known.prefetch_factor, known.bucket_cap_mb, stated) == (None, 3, None, 2)
 
 
 def test_a_curve_keeps_what_is_as_good_as_the_best() -> None:
@@ -49,12 +48,14 @@ def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monke
     by_hand = fires(run, "comm.no_overlap")
     of_ddp, unknown = (replace(by_hand, fixes=(replace(by_hand.fixes[0], current=now),)) for now in ("400", None))
     assert advised.out_of_reach(of_ddp, run.pricer) is None  # smaller buckets are faster
-    monkeypatch.setattr(advised, "_PLANS", {"bucket_cap_mb": lambda *_: (25.0, True)})
+    monkeypatch.setattr(advised, "_PLANS", dict.fromkeys(("bucket_cap_mb", "num_workers"), lambda *_: (25.0, True)))
     assert "buckets of other sizes" in (advised.out_of_reach(of_ddp, run.pricer) or "")
     assert advised.out_of_reach(unknown, run.pricer) is None  # nobody says that DDP reduces them
     assert advised.out_of_reach(replace(of_ddp, changes=(Change("rebucket"),)), run.pricer) is None
     little = replace(by_hand, lost_us=1e9, instead=replace(by_hand, changes=(), ceiling_us=1e9))
     assert "would hide" in (advised.out_of_reach(little, run.pricer) or "")
+    fixes = (Fix(name, "1", "", "", current="0", applies=((name, 1),)) for name in ("num_workers", "prefetch_factor"))
+    assert [fix.setting for fix in advised.planned(tuple(fixes), run.pricer)] == ["cost of a batch"]
 
 
 @pytest.mark.parametrize("name", ["comm.latency_bound", "comm.no_overlap"])

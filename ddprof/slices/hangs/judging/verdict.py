@@ -23,7 +23,7 @@ from ddprof.slices.hangs.model import Hang, RankEvidence, RankRow, StackFrame, S
 from ddprof.units import format_ranks
 
 _STATES = {
-    "finished": "had ended in order",
+    "finished": "had ended normally",
     "killed": "was killed",
     "stopped": "was stopped",
     "ended": "was killed when the job had failed",
@@ -106,7 +106,7 @@ def _nothing(ranks: Sequence[RankEvidence]) -> str:
     if not ranks:
         return "No rank left a dump, a stack or a sidecar: nothing is known."
     if all(e.ending.how == "finished" for e in ranks):
-        return "No collective is stuck: the job ended in order."
+        return "No collective is stuck: the job ended normally."
     interrupted = [e for e in ranks if e.ending.error in INTERRUPTIONS]
     if interrupted:
         first = min(interrupted, key=lambda e: e.ending.at_ns or 0)

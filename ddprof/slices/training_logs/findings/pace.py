@@ -129,7 +129,7 @@ def _runs(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
 
 
 def _jobs(log: TrainingLog) -> Iterator[LogFinding]:
-    """A finding on jobs that wrote one file at the same time, each of as many lines as deciles need."""
+    """A finding where several jobs wrote one file at the same time, each with enough lines for deciles."""
     jobs = sum(lines >= DECILES_FROM for lines in log.at_once)
     if jobs < 2:
         return
@@ -274,10 +274,10 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
     more = f", and {len(log.means) - 1} more, print" if len(log.means) > 1 else " prints"
     of_many = ", or one of many" if stride([iteration.number for iteration in log.iterations]) > 1 else ""
     text = (
-        f"Iteration {number}{more} {format_us(printed_ms * 1e3)}, and by time stamps one takes "
-        f"{format_us(ms * 1e3)}: a mean over earlier ones{of_many}"
+        f"Iteration {number}{more} {format_us(printed_ms * 1e3)}, a mean over earlier ones{of_many}; by the time "
+        f"stamps it takes {format_us(ms * 1e3)}, which is used"
     )
-    yield LogFinding("printed_mean", "info", text, 0.0, (), ("the time stamps are used",))
+    yield LogFinding("printed_mean", "info", text, 0.0, (), ())
 
 
 def summarise(log: TrainingLog) -> IterationSummary | None:

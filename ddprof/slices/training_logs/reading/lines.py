@@ -215,7 +215,7 @@ class WantedLines:
 
 @lru_cache(maxsize=8)
 def _least(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The words without those that hold another."""
+    """The words that contain no other of them: a line without these contains none of the rest."""
     return tuple(word for word in words if not any(other in word for other in words if other != word))
 
 

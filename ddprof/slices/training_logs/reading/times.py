@@ -264,7 +264,7 @@ class EpochLines:
         return noted[np.searchsorted(named, np.arange(len(epochs)), "right")]
 
     def has_begun(self) -> bool:
-        """True once where another epoch was named since this was asked."""
+        """True on the first call after a line has named another epoch."""
         is_new, self._is_new = self._is_new, False
         return is_new
 

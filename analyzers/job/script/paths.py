@@ -80,9 +80,11 @@ class RankPaths:
 
     @cached_property
     def training_calls(self) -> frozenset[Path]:
-        """Paths from which most samples in backward passes were called: where this rank trains."""
+        """Paths from which most samples in backward passes were called, or in forward passes where no backward pass is
+        marked (schedules that compute gradients in two parts): where this rank trains.
+        """
         tree, calls = self._tree, dict[int, float]()
-        for stack, count in run_samples(self.facts, BACKWARD).items():
+        for stack, count in (run_samples(self.facts, BACKWARD) or run_samples(self.facts, FORWARD)).items():
             while stack >= 0 and tree.in_phase[stack]:
                 stack = int(tree.outer[stack])
             if stack >= 0:

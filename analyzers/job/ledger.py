@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import compute_work
+from ddprof.analyzers.facts.work import compute_work, computes
 from ddprof.analyzers.job.model import LEDGER
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.causes import CAUSE_CODE, CAUSES
@@ -48,7 +48,7 @@ def moving(facts: RankFacts, ready_ns: Array) -> tuple[Array, Array, Array]:
     A message of a CPU rank ends when it is waited for, which may be long after it arrived: it moves while it holds its
     thread.
     """
-    messages = facts.messages["comm"][: 0 if facts.is_device_rank else None]
+    messages = facts.messages["comm"][: None if computes(facts) else 0]
     lasts = ~np.isin(np.arange(len(facts.comms)), messages)
     held = facts.exposed.take(np.isin(facts.exposed["comm"], messages))
     rows = np.append(np.flatnonzero(lasts), held["comm"])

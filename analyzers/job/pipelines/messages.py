@@ -15,7 +15,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import ENGINE
-from ddprof.analyzers.facts.work import behind_update, computed_in_steps, issued_ns, launched_in
+from ddprof.analyzers.facts.work import behind_update, computed_in_steps, computes, issued_ns, launched_in
 from ddprof.analyzers.job.matching import Matched
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
@@ -145,12 +145,12 @@ NO_PASSES = Passes(np.empty(0, np.int64), np.empty(0, bool), np.empty(0, np.int6
 def operations(facts: RankFacts) -> Intervals:
     """Starts and ends of what passes consist of: operations of the device, or outermost operators of a CPU rank."""
     ops = facts.host_operators
-    return facts.device_ops.bounds if facts.is_device_rank else (ops["start_ns"], ops["start_ns"] + ops["dur_ns"])
+    return (ops["start_ns"], ops["start_ns"] + ops["dur_ns"]) if computes(facts) else facts.device_ops.bounds
 
 
 def passes_of(facts: RankFacts) -> Passes:
     """The passes of a rank; none where no step has one."""
-    rows, step, at_ns, is_forward = _of_kernels(facts) if facts.is_device_rank else _of_operators(facts)
+    rows, step, at_ns, is_forward = _of_operators(facts) if computes(facts) else _of_kernels(facts)
     if not len(rows):
         return NO_PASSES
     sent = facts.comms["launch_ns"][np.unique(facts.messages["comm"])]

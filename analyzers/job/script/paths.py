@@ -80,11 +80,13 @@ class RankPaths:
 
     @cached_property
     def training_calls(self) -> frozenset[Path]:
-        """Paths from which most samples in backward passes were called: where this rank trains."""
-        tree = self._tree
+        """Paths from which most samples in backward passes were called, or in forward passes where no backward pass is
+        marked (schedules that compute gradients in two parts): where this rank trains.
+        """
+        tree, seen = self._tree, run_samples(self.facts, BACKWARD)
+        seen = seen if seen.any() else run_samples(self.facts, FORWARD)
         caller = tree.called_from(tree.in_phase)
-        samples = run_samples(self.facts, BACKWARD)[caller >= 0]
-        calls = np.bincount(caller[caller >= 0], weights=samples, minlength=len(tree))
+        calls = np.bincount(caller[caller >= 0], weights=seen[caller >= 0], minlength=len(tree))
         return frozenset(p for p, count in by_path(self.facts, calls).items() if 2 * count > calls.sum())
 
     @cached_property

@@ -24,7 +24,7 @@ ALIKE = 0.1  # of the calls or bytes there and back, which a window's edges may 
 FEWEST_SERVED = 3  # ranks: of two, each is the only other one of its peer
 
 
-class Route(Struct, frozen=True):
+class GradientWay(Struct, frozen=True):
     """The way of the gradients. `kind`: HIERARCHICAL or SERVER; `ops`: its calls; `words`: what it is and costs."""
 
     kind: str
@@ -32,7 +32,7 @@ class Route(Struct, frozen=True):
     words: tuple[str, str]
 
 
-def route_of(job: JobFacts) -> Route | None:
+def route_of(job: JobFacts) -> GradientWay | None:
     """The way that the gradients take, where it is none of one all-reduce and is seen on all steps of a rank."""
     if job.pipeline is not None or job.world_size < 2:
         return None
@@ -43,7 +43,7 @@ def route_of(job: JobFacts) -> Route | None:
     return _by_messages(job)
 
 
-def _of_collectives(job: JobFacts, position: int) -> Iterator[Route]:
+def _of_collectives(job: JobFacts, position: int) -> Iterator[GradientWay]:
     calls: Counter[tuple[int, str]] = Counter()
     instance = job.members["instance"][members_of(job.members, position)]
     for group, op in zip(
@@ -67,10 +67,10 @@ def _of_collectives(job: JobFacts, position: int) -> Iterator[Route]:
                 and max(pair) - min(pair) <= max(1, ALIKE * max(pair))
             ):
                 cost = f"one all_reduce moves no more bytes than {there} and {back}, and waits once"
-                yield Route(SERVER, (there, back), ("gradients go to one rank, which hands out the result", cost))
+                yield GradientWay(SERVER, (there, back), ("gradients go to one rank, which hands out the result", cost))
 
 
-def _hierarchical(job: JobFacts, inner: int, outer: int, ops: tuple[str, ...]) -> Route:
+def _hierarchical(job: JobFacts, inner: int, outer: int, ops: tuple[str, ...]) -> GradientWay:
     """The route by groups, with whether it fits the hosts."""
     hosts = {rank: job.clock.domain_of[p] for p, rank in enumerate(job.rank_ids)}
     members = [int(rank) for rank in str(job.groups["ranks"][inner]).split(",") if rank]
@@ -81,10 +81,10 @@ def _hierarchical(job: JobFacts, inner: int, outer: int, ops: tuple[str, ...]) -
         fits = "here they lie within hosts" if inside else "here they cross hosts"
     sizes = f"groups of {job.groups['size'][inner]} ranks, then across {job.groups['size'][outer]} groups"
     cost = "three calls beat one all_reduce only where links inside the groups are faster than between them"
-    return Route(HIERARCHICAL, ops, (f"gradients are summed in {sizes}", f"{cost}; {fits}"))
+    return GradientWay(HIERARCHICAL, ops, (f"gradients are summed in {sizes}", f"{cost}; {fits}"))
 
 
-def _by_messages(job: JobFacts) -> Route | None:
+def _by_messages(job: JobFacts) -> GradientWay | None:
     """The server that all messages go to or come from, as many bytes there as back."""
     is_message = job.instances["is_message"][job.members["instance"]].astype(bool)
     if not is_message.any() or job.world_size < FEWEST_SERVED or job.missing_ranks:
@@ -99,4 +99,4 @@ def _by_messages(job: JobFacts) -> Route | None:
     if min(sent, received) <= 0 or abs(sent - received) > ALIKE * max(sent, received):
         return None
     cost = f"its link carries {job.world_size} times what one all_reduce moves over each link"
-    return Route(SERVER, ("send", "recv"), (f"gradients go to rank {job.rank_ids[hubs[0]]} and come back", cost))
+    return GradientWay(SERVER, ("send", "recv"), (f"gradients go to rank {job.rank_ids[hubs[0]]} and come back", cost))

@@ -10,7 +10,7 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, INFERRED
-from ddprof.analyzers.facts.work import compute_work
+from ddprof.analyzers.facts.work import compute_work, computes
 from ddprof.analyzers.job.ledger import exposed_transfer, moving
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.kinds import Needless
@@ -117,7 +117,7 @@ def _took(job: JobFacts, position: int, ready: Array) -> Array:
     """Transfer of each communication of a rank, ns: a CPU rank's message has come once either end waited for it."""
     facts, rows = job.ranks[position], members_of(job.members, position)
     took = facts.comms["end_ns"] - ready
-    if not facts.is_device_rank:
+    if computes(facts):
         instance = job.members["instance"][rows]
         rows, instance = (each[job.instances["is_message"][instance].astype(bool)] for each in (rows, instance))
         comm = job.members["comm"][rows]

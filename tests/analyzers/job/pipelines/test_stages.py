@@ -101,14 +101,12 @@ def passes(forward: int, backward: bool = True) -> Passes:
 )
 def test_the_order_of_passes_names_the_schedule(name: str, chunks: int, orders: str) -> None:
     """Four microbatches, as torch and Megatron-core run them; any other order has no name."""
-    of_ranks = [np.array([kind == "F" for kind in order]) for order in orders.split()]
-    assert schedule_by_order(of_ranks, 4, chunks) == name
+    assert schedule_by_order([np.array([*order]) == "F" for order in orders.split()], 4, chunks) == name
     assert schedule_by_order([np.array([True, False])] * 2, 1, 1) == ""
 
 
 def test_ranks_that_send_only_between_their_updates_exchange_gradients() -> None:
-    between, first = np.repeat([0, 2, 4, 6], 2), np.arange(8)
-    last = replace(passes(1), after=between)
+    first, last = np.arange(8), replace(passes(1), after=np.repeat([0, 2, 4, 6], 2))
     assert _computes_alone([last, last, NO_PASSES])  # a server that does not train
     assert not _computes_alone([replace(passes(1), after=first), last])
     assert not _computes_alone([NO_PASSES, replace(passes(1, backward=False), after=first[:STEPS])])

@@ -35,6 +35,7 @@ from ddprof.readers.admission.discover import NO_TRACE
 from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 from ddprof.readers.admission.runs import run_folder
 from ddprof.readers.files.names import stem
+from ddprof.readers.files.unpacking import among
 from ddprof.readers.formats import formats
 from ddprof.readers.side_files.manifests import read_commit, read_step_times, run_end
 from ddprof.readers.source import OnlyLogs
@@ -255,7 +256,8 @@ def read_facts(source: Source) -> RankResult:
     """Read and reduce one source; an error of the reader becomes the result's."""
     refused = refusals()
     try:
-        facts = rank_facts(read(source))
+        with among(source.among):
+            facts = rank_facts(read(source))
     except DdprofError as error:
         return RankResult(source, None, str(error), isinstance(error.__cause__, OSError))
     facts = replace(facts, health=(*facts.health, *_changed(source)))

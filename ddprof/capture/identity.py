@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ddprof.capture.files.layout import host_label, rank_stem
+from ddprof.capture.files.layout import SIDECAR_SUFFIX, host_label, rank_stem
 from ddprof.capture.files.storage import text_of
 
 # (rank, world size, local rank) as each launcher spells them, most specific first: under Horovod or MPI a stale RANK
@@ -40,18 +42,26 @@ class RankIdentity:
         return rank_stem(self.rank, self.host, self.pid, self.restart)
 
 
-def identify() -> RankIdentity:
-    """The identity as known so far: exact once a process group exists."""
+_EARLIER: dict[int, int] = {}  # by process: programs that were ranks before they replaced themselves (os.execv)
+
+
+def identify(folder: Path | None = None) -> RankIdentity:
+    """The identity as known so far: exact once a process group exists. `folder`: has the files of earlier programs."""
+    pid = os.getpid()
+    restart = _integer("TORCHELASTIC_RESTART_COUNT") or 0
     rank, world_size, local_rank, source = _from_environment()
     if (distributed := joined()) is not None:
         rank, world_size, source = distributed.get_rank(), distributed.get_world_size(), "c10d"
+    if folder is not None and pid not in _EARLIER:
+        stems = (rank_stem(rank, host_label(), pid, restart + count) for count in itertools.count())
+        _EARLIER[pid] = next(n for n, stem in enumerate(stems) if not (folder / f"{stem}{SIDECAR_SUFFIX}").exists())
     return RankIdentity(
         rank=rank,
         world_size=world_size,
         local_rank=local_rank,
         host=host_label(),
-        pid=os.getpid(),
-        restart=_integer("TORCHELASTIC_RESTART_COUNT") or 0,
+        pid=pid,
+        restart=restart + _EARLIER.get(pid, 0),
         rank_source=source,
         boot_id=boot_id(),
     )

@@ -77,7 +77,6 @@ class Session:
         self.ending: dict[str, Any] | None = None  # how the process ended, once it has
         self._windows_allowed = True
         self._unwritable = False  # a sidecar could not be written
-        self._images = 0  # earlier ones of this process that were ranks
         self.attach([])
         self._make_tracker()
         self.stacks = self._make_sampler()
@@ -178,12 +177,7 @@ class Session:
 
     def _identify(self) -> None:
         """Determine the identity once a process group exists, or at the first optimizer step."""
-        identity = identify()
-        again = dataclasses.replace(identity, restart=identity.restart + self._images)
-        while self.identity is None and (self.folder / f"{again.stem}{layout.SIDECAR_SUFFIX}").exists():
-            self._images += 1  # a script that replaced itself (os.execv) kept its number
-            again = dataclasses.replace(identity, restart=identity.restart + self._images)
-        identity = again
+        identity = identify(self.folder)
         if self.identity is not None and (self.identity.rank_source == "c10d" or identity.rank_source != "c10d"):
             return
         if self.identity is not None and self.identity.rank != identity.rank:

@@ -31,6 +31,7 @@ class Source:
     size_bytes: int = 0
     mtime_ns: int = 0
     stamp: str = ""
+    among: int = 1  # files that were given, which share what may be unpacked
 
     @property
     def state(self) -> tuple[int, str]:

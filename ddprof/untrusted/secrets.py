@@ -93,7 +93,7 @@ _RUN = re.compile(r"(?<![\w+/])[A-Za-z0-9+/_-]{20,}={0,2}(?![\w+/=])")
 _LEAST_ISSUED = 12  # characters, of the shortest that `_ISSUED` tells
 _LEAST_RANDOM = 20  # characters
 _WITH_DIGIT = re.compile(r"(?=\D*\d)\S{8,}")
-_LIKELY = re.compile(r"(?=\D*\d)[A-Za-z][\w+/=!#$%^*@~-]{5,}")  # as a word: letters and digits
+_LIKELY = re.compile(r"(?=\D*\d)[A-Za-z][\w+/=!#$%^*@~-]{5,}[.:?]?")  # as a word: letters and digits
 _PARTS = re.compile(r"[_/=-]")
 _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _HINTS: tuple[str, ...] = ("pass", "secret", "key", "token", "cred", "auth", "signature", "cookie", "bearer", "basic")

@@ -24,7 +24,7 @@ from ddprof.readers.files.names import file_name, is_name_of_trace, process_in_n
 from ddprof.readers.files.opening import ARCHIVE_DAMAGE, one_line
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_raw
-from ddprof.readers.files.unpacking import ByteStream, MemberBudget
+from ddprof.readers.files.unpacking import ByteStream, MemberBudget, among
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
 from ddprof.readers.formats.kineto import FORMAT as KINETO
@@ -60,8 +60,8 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     """
     files: list[Found] = []
     notes: list[HealthNote] = []
-    for path in paths:
-        files.extend(_looked(walk(os.fspath(path), notes), os.fspath(path), notes))
+    for root, candidates in _walked(paths, notes):
+        files.extend(_looked(candidates, root, notes))
     logs = tuple(f.source for f in files if _holds_events(f) is False)
     sources, ignored = attach([f.source for f in files if _holds_events(f) or f.sniffed.format == "run_file"])
     sources, left_out = _split_parts(sources)
@@ -82,26 +82,30 @@ def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]
     line, where a path does not exist.
     """
     notes: list[HealthNote] = []
-    files = [item for path in paths for item in _looked(walk(os.fspath(path), notes), os.fspath(path), notes)]
+    files = [item for root, candidates in _walked(paths, notes) for item in _looked(candidates, root, notes)]
     return [item.source for item in files if item.sniffed.format == form]
 
 
-def _looked(candidates: Iterator[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
+def _walked(paths: Sequence[str | os.PathLike[str]], notes: list[HealthNote]) -> list[tuple[str, list[Source]]]:
+    """Each path with the files below it."""
+    roots = [(os.fspath(path), list(walk(os.fspath(path), notes))) for path in paths]
+    count = sum(len(candidates) for _, candidates in roots)
+    return [(root, [replace(candidate, among=count) for candidate in candidates]) for root, candidates in roots]
+
+
+def _looked(candidates: list[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
     """Kind of each file below a root, in order; files of a store are read concurrently."""
     late = Late()
 
     def look(candidate: Source) -> tuple[list[Found], list[HealthNote]]:
         of_file: list[HealthNote] = []
-        return list(_look(candidate, root, late, of_file)), of_file
+        with among(candidate.among):
+            return list(_look(candidate, root, late, of_file)), of_file
 
-    if is_url(root):
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for files, of_file in pool.map(look, candidates):
-                notes += of_file
-                yield from files
-    else:
-        for candidate in candidates:
-            yield from _look(candidate, root, late, notes)
+    with ThreadPoolExecutor(AT_ONCE) as pool:  # which starts no thread where nothing is mapped
+        for files, of_file in (pool.map if is_url(root) else map)(look, candidates):
+            notes += of_file
+            yield from files
     if late.left_bytes <= HEAD_BYTES:
         issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files do not begin as a trace"
         notes.append(HealthNote(issue, "only the beginning of further files was searched", "warning", where=root))

@@ -103,7 +103,7 @@ def _one_window(members: list[Source], window: int | None, notes: list[HealthNot
     by_writer: dict[tuple[str, str | None], list[Source]] = {}
     for source in members:
         by_writer.setdefault((_writer(source), source.part), []).append(source)
-    kept, dropped = [], 0
+    kept, dropped, writers = [], 0, 1
     for written in by_writer.values():
         newest: dict[str, int] = {}  # by process
         for source in written:
@@ -111,6 +111,7 @@ def _one_window(members: list[Source], window: int | None, notes: list[HealthNot
         written.sort(key=partial(_order, newest))
         kept += written[-1:] if window is None else written[window - 1 : window]
         dropped = max(dropped, len(written) - 1)
+        writers = max(writers, *Counter(attempt for attempt, _ in {_attempt(source) for source in written}).values())
     if not kept:
         raise UsageError(f"--window {window}: this run has {format_count(dropped + 1, 'window')}")
     if dropped:
@@ -118,6 +119,10 @@ def _one_window(members: list[Source], window: int | None, notes: list[HealthNot
         which = "the last" if window is None else f"window {window}"
         effect = f"only {which} is analyzed; --window chooses one"
         notes.append(HealthNote(issue, effect, "info", where=members[0].path))
+    if writers > 1:
+        issue = f"{os.path.dirname(members[0].path)}: {writers} processes wrote files of one rank"
+        effect = "a job was started again in this folder, or two jobs are mixed: one of them is analyzed"
+        notes.append(HealthNote(issue, effect, where=members[0].path))
     return kept
 
 
@@ -135,18 +140,32 @@ def _writer(source: Source) -> str:
 
 def _process(source: Source) -> str:
     """The process that wrote a file, by capture's name for it; "" for other names."""
+    return _attempt(source)[1]
+
+
+def _attempt(source: Source) -> tuple[int, str]:
+    """The launcher's number of the attempt, and the process, by capture's name for a file; 0 and "" for other names."""
     ours = name_of_ours(source.member or source.path)
-    return ours["pid"] if ours else ""
+    return (int(ours["restart"]), ours["pid"]) if ours else (0, "")
 
 
-def _order(newest: Mapping[str, int], source: Source) -> tuple[int, int, int, list[int], int]:
+def _order(newest: Mapping[str, int], source: Source) -> tuple[int, bool, int, int, list[int], int]:
     """The place of a file in its rank's sequence. `newest`: the last time that each process wrote: of a job that was
-    started again in the same folder, no number says which attempt was the last.
+    started again in the same folder, no number says which attempt was the last. One whose sidecar is not there is
+    another job's.
     """
+    is_whole = source.sidecar_path is not None
     ours = name_of_ours(source.member or source.path)
     if ours:
-        return int(ours["restart"]), newest[ours["pid"]], int(ours["window"] or 0), [], source.mtime_ns
-    return 0, 0, 0, [int(d) for d in re.findall(r"\d+", file_name(source.member or source.path))], source.mtime_ns
+        return int(ours["restart"]), is_whole, newest[ours["pid"]], int(ours["window"] or 0), [], source.mtime_ns
+    return (
+        0,
+        is_whole,
+        0,
+        0,
+        [int(d) for d in re.findall(r"\d+", file_name(source.member or source.path))],
+        source.mtime_ns,
+    )
 
 
 def labels(full: Sequence[str], given: Sequence[str]) -> list[str]:

@@ -9,6 +9,8 @@ import lzma
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
@@ -29,7 +31,7 @@ _LAST_BYTES = 1 << 8  # at a time, just before damage: no more than an event is 
 # Traces pack 10 to 60 times (xz); zeros 1,000 times by gzip and 100,000 times by bzip2. What packs better than this is
 # made to fill memory, or is nothing that anybody wants analyzed.
 MAX_RATIO = 250
-FREE_BYTES = 256 << 20  # unpacked, whatever the ratio: read in seconds, one block at a time
+FREE_BYTES = 256 << 20  # unpacked of all files, whatever the ratio: read in seconds, one block at a time
 MAX_HOLE_BYTES = 16 << 20  # a crash leaves pages of zeros, or a tail of them
 MAX_DICTIONARY_BYTES = 256 << 20  # `xz -9` needs 65 MiB; the header may ask for 4 GiB
 _GZIP = b"\x1f\x8b"
@@ -61,9 +63,22 @@ def cost_bytes(block: bytes) -> int:
     return max(len(block), _OBJECT_BYTES * objects, _LIST_BYTES * lists)
 
 
+_FILES = ContextVar("files", default=1)
+
+
+@contextmanager
+def among(files: int) -> Iterator[None]:
+    """A share of FREE_BYTES for what is opened meanwhile, one of so many files: a hundred bombs cost as one does."""
+    before = _FILES.set(files)
+    try:
+        yield
+    finally:
+        _FILES.reset(before)
+
+
 def is_bomb(packed_bytes: int, unpacked_bytes: int) -> bool:
     """True where the ratio of unpacked to packed bytes is too high to go on."""
-    return unpacked_bytes > max(FREE_BYTES, MAX_RATIO * packed_bytes)
+    return unpacked_bytes > max(FREE_BYTES // max(_FILES.get(), 1), MAX_RATIO * packed_bytes)
 
 
 _BOMB = f"it unpacks to over {MAX_RATIO} times its size; the rest is not read"

@@ -12,6 +12,7 @@ from ddprof.cli.answer import AnalyzeOptions, SliceAnswer
 from ddprof.cli.load import say
 from ddprof.cli.output import chosen_format, put
 from ddprof.errors import NoUsableInput, UsageError
+from ddprof.readers.files.unpacking import among
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import fenced
 from ddprof.slices.training_logs.format import FORMAT
@@ -50,7 +51,8 @@ def _read(sources: Sequence[Source], is_strict: bool) -> list[LogReport]:
     reports, failures = [], []
     for source in sources:
         try:
-            reports.append(explain_log(source))
+            with among(source.among):
+                reports.append(explain_log(source))
         except NoUsableInput as error:
             failures.append(str(error))
     if failures and (is_strict or not reports):

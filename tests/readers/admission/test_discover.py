@@ -172,10 +172,11 @@ def test_a_run_folder_gives_the_last_window_with_its_companions(tmp_path: Path) 
     assert [[e.collective_seq_id for e in t.flight_recorder] for t in traces] == [[1], [1]]
     assert [(t.identity.rank, t.identity.source) for t in traces] == [(0, "sidecar"), (1, "sidecar")]
     assert any("4 trace windows" in h.issue for h in inventory.health)
-    first = file_names(discover([tmp_path / "run"], window=1))
-    assert first == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in (0, 1)]
+    assert file_names(discover([tmp_path / "run"], window=1)) == [f"rank{r}.host.10{r}.0.0.pt.trace.json" for r in "01"]
     with pytest.raises(UsageError, match="--window 5: this run has 4 windows"):
         discover([tmp_path / "run"], window=5)
+    (tmp_path / "run" / "rank0.host.999.1.2.pt.trace.json").write_bytes(Path(inventory.sources[0].path).read_bytes())
+    assert file_names(mixed := discover([tmp_path / "run"])) == file_names(inventory) and "2 proc" in str(mixed.health)
 
 
 def test_the_last_attempt_in_a_folder_that_is_used_again_is_taken_whatever_its_windows(tmp_path: Path) -> None:

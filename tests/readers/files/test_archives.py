@@ -110,8 +110,8 @@ def test_a_bomb_is_unpacked_no_further_than_its_bound(tmp_path: Path, monkeypatc
     bombs = {"bz2": bz2.compress(zeros), "zst": pa.compress(zeros, codec="zstd", asbytes=True)}
     for name, content in {**bombs, "events": gzip.compress(b"[{}" + b",{}" * (1 << 16))}.items():
         (tmp_path / name).write_bytes(content)
-        with open_blocks(str(tmp_path / name)) as blocks:
-            assert sum(map(len, blocks)) < 2 << 20
+        with unpacking.among(4), open_blocks(str(tmp_path / name)) as blocks:
+            assert sum(map(len, blocks)) < 1 << 20
             assert blocks.damage == "it unpacks to over 250 times its size; the rest is not read"
     _zip(tmp_path / "bomb.zip", {"rank0.json": TRACE, "rank1.json": zeros})
     _tar(tmp_path / "bomb.tar.bz2", {"rank0.json": TRACE, "rank1.json": zeros}, "bz2")

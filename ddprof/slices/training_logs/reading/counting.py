@@ -14,6 +14,7 @@ from ddprof.slices.training_logs.reading.lines import Stamp
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
 
+_ALIKE = 0.1  # relative: times since an epoch began, for each of its iterations; a time, against a wait beside it
 _HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
@@ -82,6 +83,37 @@ def since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> list[float
         if at != at_first and ms[at_first] >= 2 * usual > 0:
             kept.append((spent[at] - usual * steps[at]) / (spent[at_first] - usual * steps[at_first]))
     return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
+
+
+def are_since_epoch_began(numbers: Sequence[int], ms: Sequence[float]) -> bool:
+    """True for times that are as many times longer as there are iterations in the epoch, however they are named."""
+    first = int(min(numbers) == 0)
+    run = [(number + first, time) for number, time in zip(numbers, ms, strict=True)][1:]
+    if len(run) <= FEWEST or max(run)[0] < 2 * min(run)[0]:
+        return False
+    each = [time / number for number, time in run]
+    return all(abs(time / median(each) - 1) <= _ALIKE for time in each) and median(each) > 0
+
+
+def with_waits(lines: list[LoopLine], counter: str, key: tuple[TimeKind, str]) -> list[LoopLine]:
+    """The lines with times that hold the wait for a batch, where one that is shorter than the wait beside it shows that
+    it is left out. Means may be shorter, and are not told apart but where each iteration has its line.
+    """
+    names = {name for line in lines for name in line.waits}
+    numbers = [line.counters[counter][0] for line in lines] if counter else []
+    is_of_one = (
+        bool(numbers) and key[0] in (TimeKind.ONE, TimeKind.ANY) and {b - a for a, b in pairwise(numbers)} == {1}
+    )
+    if not is_of_one or len(names) != 1 or any(line.clock for line in lines):
+        return lines
+    waits, times = [sum(line.waits.values()) for line in lines], [line.times[key] for line in lines]
+    beyond = [wait > (1 + _ALIKE) * ms for wait, (ms, _) in zip(waits, times, strict=True)]
+    if not any(beyond[1:]) or median(waits) > median(ms for ms, _ in times):
+        return lines
+    return [
+        line._replace(times={key: (ms + wait, grain)})
+        for line, wait, (ms, grain) in zip(lines, waits, times, strict=True)
+    ]
 
 
 def by_epochs(lines: Sequence[LoopLine], ended: int) -> Iterator[LoopLine]:

@@ -27,6 +27,7 @@ from ddprof.slices.training_logs.reading.counting import (
     FEWEST,
     MOST_FALLS,
     LoopLine,
+    are_since_epoch_began,
     by_epochs,
     counted_by,
     ended_at,
@@ -35,6 +36,7 @@ from ddprof.slices.training_logs.reading.counting import (
     rises,
     since_epoch_began,
     with_time,
+    with_waits,
 )
 from ddprof.slices.training_logs.reading.fields import value_at
 from ddprof.slices.training_logs.reading.iterations import NOWHERE, LoggedRecord, stride
@@ -220,10 +222,13 @@ class LoopLines:
             counter, lines = "", list(by_epochs(lines, ended))
         if not lines:
             return [], [], []
+        lines = with_waits(lines, counter, (kind, name))
         ms = [line.times[kind, name][0] for line in lines]
         numbers = [line.counters[counter][0] for line in lines]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
             return _since_the_start(lines, counter, (kind, name)), *_waits(lines, counter, median(ms))
+        if are_since_epoch_began(numbers, ms):
+            return _since_the_start(lines, counter, (kind, name)), [], []
         if not any(line.clock for line in lines) and (each := since_epoch_began(numbers, ms)) is not None:
             self.are_means = True
             return list(_records(lines, counter, each)), *_waits(lines, counter, median(ms))
@@ -328,7 +333,9 @@ def _outlasts(lines: Sequence[LoopLine], numbers: Sequence[int], ms: Sequence[fl
     if first is None or last is None or len(lines) < FEWEST or numbers[-1] <= numbers[0]:
         return False
     span_s, grain_s = last.s - first.s, last.grain_s + first.grain_s
-    return grain_s < span_s < min(ms[1:]) / 1e3 - grain_s
+    spent_s = (numbers[-1] * ms[-1] - numbers[0] * ms[0]) / 1e3  # of means since the start, which may be longer, too
+    are_means = abs(spent_s - span_s) <= _ALIKE * span_s + grain_s
+    return grain_s < span_s < min(ms[1:]) / 1e3 - grain_s and not are_means
 
 
 def _records(

@@ -5,7 +5,7 @@ beside iterations, and printed means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median, median_low, quantiles
 
 import numpy as np
@@ -49,6 +49,7 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         if is_one and since is None:
             yield from _uneven(summary, loading, usual)
             yield from _longer(log.iterations[1:], summary.unit)
+            yield from _faster(log.iterations[1:], summary.unit)
         elif is_one and since is not None:
             yield from _slower(since, log.iterations, summary.unit)
         yield from _pauses(log, summary)
@@ -181,6 +182,26 @@ def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFin
     )
     evidence = ("a schedule of lengths or batches does that, and so does what grows with each iteration",)
     yield LogFinding("longer", "warning", text, 1 - paces[0] / paces[2], (), evidence)  # may be meant
+
+
+def _faster(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
+    """A finding on iterations that from one of them on all take half the time and less: the end shows what could be.
+    One in between may hold some of either.
+    """
+    ms = [iteration.mean_ms for iteration in iterations]
+    least, most = list(accumulate(ms, min)), list(accumulate(reversed(ms), max))[::-1]
+    ends = range(FEWEST_ALIKE, len(ms) - FEWEST_ALIKE)
+    between = next((at for at in ends if least[at - 1] >= 2 * most[at + 1]), None)
+    if between is None:
+        return
+    since = between + (least[between - 1] < 2 * ms[between])
+    before, after = median(ms[:between]), median(ms[since:])
+    text = (
+        f"From {unit} {iterations[since].number} to the end of the log one takes {format_us(after * 1e3)}, "
+        f"{format_us(before * 1e3)} before: what held the first ones cost {format_share(1 - after / before)} of it"
+    )
+    evidence = ("batches that are read for the first time, another job, or a schedule of lengths do that",)
+    yield LogFinding("faster_since", "warning", text, 1 - after / before, (), evidence)  # may be meant
 
 
 def _deciles(times: Sequence[float]) -> list[float]:

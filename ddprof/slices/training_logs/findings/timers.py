@@ -59,12 +59,13 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
         given = {name: of for name, of in given.items() if 2 * len(of) >= often}
     typical = {name: _typical(name, of[1:] if len(of) > 1 else of) for name, of in given.items()}
     outermost = sum(longest for name, (longest, _) in typical.items() if parent(name, typical) is None)
-    fits = iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
-    # A wait alone that is longer than an iteration is of the lines that print it, and not of those between.
-    alone = iterations is not None and not fits and all(name in LOADING for name in typical)
+    waits_alone = all(name in LOADING for name in typical)
+    fits = iterations is not None and _fit(outermost, iterations, waits_alone)
     median_ms, mean_ms = outermost, outermost
     if iterations and fits:
         median_ms, mean_ms = iterations.median_ms, iterations.printed_mean_ms
+    # A wait alone that is longer than an iteration is of the lines that print it, and not of those between.
+    is_judged = outermost > 0 and (fits or iterations is None or not waits_alone)
     return tuple(
         TimerRow(
             name,
@@ -72,7 +73,7 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
             max(1, len(given[name]) - 1),
             typical[name][0],
             typical[name][1],
-            typical[name][0] / (mean_ms if name in LOADING else median_ms) if outermost > 0 and not alone else None,
+            typical[name][0] / (mean_ms if name in LOADING else median_ms) if is_judged else None,
             given[name][0].of_all_ranks,
         )
         for name in _in_order(typical)
@@ -82,7 +83,13 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
 def is_of_iterations(rows: Sequence[TimerRow], iterations: IterationSummary | None) -> bool:
     """True where shares are of the iteration; False for longer timers, which count several iterations."""
     outermost = sum(row.longest_ms for row in rows if row.depth == 0)
-    return iterations is not None and outermost <= _MORE_THAN_ALL * iterations.median_ms
+    return iterations is not None and _fit(outermost, iterations, all(row.name in LOADING for row in rows))
+
+
+def _fit(outermost_ms: float, iterations: IterationSummary, waits_alone: bool) -> bool:
+    """True where timers are no longer than an iteration: waits than all, of which few may hold nearly all waiting."""
+    longest_ms = max(iterations.median_ms, iterations.mean_ms) if waits_alone else iterations.median_ms
+    return outermost_ms <= _MORE_THAN_ALL * longest_ms
 
 
 def findings_of(rows: Sequence[TimerRow], whole: str, sizes: Mapping[str, int]) -> Iterator[LogFinding]:

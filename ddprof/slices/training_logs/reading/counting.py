@@ -17,6 +17,7 @@ from ddprof.tables import Array
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
 
+_ALIKE = 0.1  # relative: times since an epoch began, for each of its iterations; a time, against a wait beside it
 _HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
@@ -236,6 +237,33 @@ def since_epoch_began(numbers: Sequence[float], ms: Sequence[float]) -> list[flo
         if at != at_first and ms[at_first] >= 2 * usual > 0:
             kept.append((spent[at] - usual * steps[at]) / (spent[at_first] - usual * steps[at_first]))
     return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
+
+
+def are_since_epoch_began(numbers: Sequence[float], ms: Sequence[float]) -> bool:
+    """True for times that are as many times longer as there are iterations in the epoch, however they are named."""
+    first = int(min(numbers) == 0)
+    run = [(number + first, time) for number, time in zip(numbers, ms, strict=True)][1:]
+    if len(run) <= FEWEST or max(run)[0] < 2 * min(run)[0]:
+        return False
+    each = [time / number for number, time in run]
+    return all(abs(time / median(each) - 1) <= _ALIKE for time in each) and median(each) > 0
+
+
+def with_waits(table: LoopTable, counter: str, key: tuple[TimeKind, str]) -> LoopTable:
+    """The lines with times that hold the wait for a batch, where one that is shorter than the wait beside it shows that
+    it is left out. Means may be shorter, and are not told apart but where each iteration has its line.
+    """
+    numbers = table.counters[counter][1] if counter else np.empty(0)
+    is_of_one = len(numbers) > 1 and key[0] in (TimeKind.ONE, TimeKind.ANY) and bool((np.diff(numbers) == 1).all())
+    if not is_of_one or len(table.waits) != 1 or not np.isnan(table.clock_s).all():
+        return table
+    ((waited, waits_ms),) = table.waits.values()
+    rows, ms, grain_ms = table.times[key]
+    wait_ms = np.zeros(table.lines)
+    wait_ms[waited] = waits_ms
+    if not (wait_ms[rows] > (1 + _ALIKE) * ms)[1:].any() or np.median(wait_ms) > np.median(ms):
+        return table
+    return table._replace(times={key: (rows, ms + wait_ms[rows], grain_ms)})
 
 
 def by_epochs(table: LoopTable, ended: int) -> LoopTable:

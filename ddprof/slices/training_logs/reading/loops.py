@@ -30,6 +30,7 @@ from ddprof.slices.training_logs.reading.counting import (
     MOST_FALLS,
     LoopLine,
     LoopTable,
+    are_since_epoch_began,
     by_epochs,
     counted_by,
     ended_at,
@@ -40,6 +41,7 @@ from ddprof.slices.training_logs.reading.counting import (
     since_epoch_began,
     table_of,
     with_time,
+    with_waits,
 )
 from ddprof.slices.training_logs.reading.fields import value_at
 from ddprof.slices.training_logs.reading.iterations import records_table, stride
@@ -248,10 +250,13 @@ class LoopLines:
             counter, lines = "", by_epochs(lines, ended)
         if not lines.lines:
             return none
+        lines = with_waits(lines, counter, (kind, name))
         _, ms, _ = lines.times[kind, name]
         _, numbers, ends = lines.counters[counter]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
             return _since_the_start(lines, counter, (kind, name)), *waits_of(lines, counter, middle(ms))
+        if are_since_epoch_began(numbers.tolist(), ms.tolist()):
+            return _since_the_start(lines, counter, (kind, name)), [], []
         if np.isnan(lines.clock_s).all() and (each := since_epoch_began(numbers.tolist(), ms.tolist())) is not None:
             self.are_means = True
             return _records(lines, counter, np.array(each)), *waits_of(lines, counter, middle(ms))
@@ -343,7 +348,9 @@ def _outlasts(lines: LoopTable, numbers: Array, ms: Array) -> bool:
     if lines.lines < FEWEST or numbers[-1] <= numbers[0]:
         return False
     span_s, grain_s = lines.clock_s[-1] - lines.clock_s[0], lines.grain_s[-1] + lines.grain_s[0]
-    return bool(grain_s < span_s < ms[1:].min() / 1e3 - grain_s)  # of a clock
+    spent_s = (numbers[-1] * ms[-1] - numbers[0] * ms[0]) / 1e3  # of means since the start, which may be longer, too
+    are_means = abs(spent_s - span_s) <= _ALIKE * span_s + grain_s
+    return bool(grain_s < span_s < ms[1:].min() / 1e3 - grain_s and not are_means)  # of a clock
 
 
 def _records(lines: LoopTable, counter: str, ms: Array | None = None, samples: int = 1) -> Array:

@@ -250,7 +250,7 @@ class EpochLines:
             self._waits.setdefault(self.noted, []).append(ms)
 
     def waits(self) -> list[TimerReading]:
-        """What each epoch waits for its data, where it says so once."""
+        """The wait of each epoch for its data, where it says so once."""
         alone = [ms for ms in self._waits.values() if len(ms) == 1]
         each = enumerate(alone if 2 * len(alone) > len(self._waits) else ())
         return [TimerReading(DATA, block, ms, None, False) for block, (ms,) in each]

@@ -32,8 +32,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout, wh
 from process_tree import machine
 
 from ddprof.causes import CAUSE_CODE
+from ddprof.dashboard.timeline.categories import CATEGORIES
 from ddprof.dashboard.timeline.index import SliceIndex, Slices
-from ddprof.dashboard.timeline.lanes import CATEGORIES, Lane, Timeline
+from ddprof.dashboard.timeline.lanes import Lane, Timeline
 from ddprof.dashboard.timeline.tiles import encode
 
 STREAMS = (

@@ -20,7 +20,7 @@ from ddprof.dashboard.pages import data, overview, what_if
 from ddprof.dashboard.pages.cards import exhibit_card, finding_card, notice, whole_run
 from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
-from ddprof.dashboard.timeline.lanes import LOOKS
+from ddprof.dashboard.timeline.categories import LOOKS
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.comparison.text import comparison_headline
 from ddprof.report.phrases import clean

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ddprof.dashboard.timeline.categories import CATEGORIES, CATEGORY
 from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices, step_count
 from ddprof.dashboard.timeline.inspect import shown_slice
-from ddprof.dashboard.timeline.lanes import CATEGORIES, CATEGORY, KINDS, Lane, Timeline
+from ddprof.dashboard.timeline.lanes import KINDS, Lane, Timeline
 from ddprof.errors import UsageError
 from ddprof.findings import CRITICAL_SHARE
 from ddprof.tables import NULL, Array

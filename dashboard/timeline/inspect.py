@@ -9,7 +9,8 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.dashboard.timeline.lanes import CATEGORIES, LOOKS, Lane, Timeline
+from ddprof.dashboard.timeline.categories import CATEGORIES, LOOKS
+from ddprof.dashboard.timeline.lanes import Lane, Timeline
 from ddprof.errors import UsageError
 from ddprof.report.phrases import clean
 from ddprof.tables import NULL, Table

@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ddprof.dashboard.numbers import Numbers
+from ddprof.dashboard.timeline.categories import LOOKS
 from ddprof.dashboard.timeline.index import step_count
-from ddprof.dashboard.timeline.lanes import KINDS, LOOKS, Timeline
+from ddprof.dashboard.timeline.lanes import KINDS, Timeline
 
 KIND_WORDS = {
     "causes": "where time goes",

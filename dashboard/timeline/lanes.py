@@ -16,6 +16,7 @@ from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import ready_by_comm
 from ddprof.causes import CAUSE_CODE, CAUSES
+from ddprof.dashboard.timeline.categories import CATEGORIES, CATEGORY
 from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices, step_words, steps_of
 from ddprof.model import Kind, RankTrace
 from ddprof.readers import Source, read
@@ -28,7 +29,7 @@ from ddprof.tables import NULL, Array, Table
 
 MAX_DEPTH = 40  # rows of a thread; Python stacks beyond it are cut and the lane says so
 WORKER_WORDS = "DataLoader worker"
-# Category of the timeline for each kind of host event (`LOOKS`).
+# Category of the timeline for each kind of host event (categories.py).
 CATEGORY_OF = {
     Kind.CPU_OP: "operator",
     Kind.ANNOTATION: "range",
@@ -118,47 +119,6 @@ def stream_words(tracks: Table, track: int) -> str:
     return words if len(devices) < 2 else f"device {int(tracks['device'][track])} {words}"
 
 
-@dataclass(frozen=True)
-class Category:
-    """Words and looks of a category of slices, as assets/timeline/ reads them."""
-
-    words: str
-    color: str  # a name of the theme
-    letter: str
-    texture: str | None = None
-    idle: bool = False
-    pale: bool = False  # the page's text is read on it
-
-
-# Hatching means waiting for others, and nothing else.
-_OF_CAUSES = {
-    row.id: Category(
-        row.label, row.color_name, row.letter, row.texture if row.texture == "hatch" else None, idle=row.is_idle
-    )
-    for row in CAUSES.values()
-}
-# The ledger's causes first; what is no cause looks like one, so that the theme carries its colour.
-LOOKS = _OF_CAUSES | {
-    "forward": Category("forward", "compute", "f"),
-    "backward": Category("backward", "checkpoint", "b"),
-    "optimizer": Category("optimizer", "gc", "o"),
-    "step": Category("step", "unknown", "s"),
-    "comm_hidden": Category("communication under compute", "comm-transfer", "c"),
-    "operator": Category("operator", "other", "o"),
-    "range": Category("annotated range", "checkpoint", "r"),
-    "runtime": Category("runtime call", "host-sync", "r"),
-    "frame": Category("Python frame", "unknown", "f"),
-    "worker": Category("loader worker fetches a batch", "dataloader", "w"),
-    # What became of a slice between two runs (difference.py), in colours of timeline.css.
-    "shrank_much": Category("shorter after by 10 % of the step or more", "shrank-much", "−"),
-    "shrank": Category("shorter after by 1 % of the step or more", "shrank", "−", pale=True),
-    "unchanged": Category("as long, to 1 % of the step", "unchanged", "=", pale=True),
-    "grew": Category("longer after by 1 % of the step or more", "grew", "+", pale=True),
-    "grew_much": Category("longer after by 10 % of the step or more", "grew-much", "+", pale=True),
-    "only_here": Category("only here", "only-here", "!"),
-}
-CATEGORIES = tuple(LOOKS)
-CATEGORY = {name: code for code, name in enumerate(CATEGORIES)}
 KINDS = ("causes", "steps", "phases", "host", "ops", "workers", "stream", "comm")
 
 

@@ -209,8 +209,10 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
         held_us = every_us - float(np.median([rank.held_us(phase) for rank in others]))
         samples = late.called_in(phase)
         total = samples.sum()
-        # Where next to all that holds it is its own, so is what any sample falls into.
+        # Where next to all that holds it is its own, so is what any sample falls into; a rank that lacks a CPU for as
+        # long stops anywhere, and few samples are then in a line that costs nothing.
         fewest = 1 if held_us >= NEARLY_ALL * every_us else MIN_TIMES
+        fewest = FEWEST_SAMPLES if late.lacked_us > MOST_SHARE * held_us else fewest
         if held_us < MOST_SHARE * lateness_us or total < fewest:
             continue
         seen = by_path(late.facts, held_us * samples / total)

@@ -16,6 +16,7 @@ from ddprof.analyzers.facts.work import between_operators, blocked
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, phases_of, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
+from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
 from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
@@ -129,6 +130,11 @@ class RankPaths:
         if self.beside is None or not len(self.beside.every[0]):
             return None
         return self.facts.host_us(self.beside.every)
+
+    @property
+    def lacked_us(self) -> float:
+        """Time per traced step in which the rank was ready and had no CPU, us; 0 where it was not recorded."""
+        return self.step_us * float(np.nan_to_num(traced_shares([self.facts]).waited[0]))
 
     def held_us(self, phase: str) -> float:
         """Python between operators in forward or backward passes or beside the phases (`phase`), us per step; 0 on a

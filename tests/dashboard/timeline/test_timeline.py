@@ -19,19 +19,12 @@ from hypothesis import strategies as st
 from ddprof.causes import CAUSE_IDS
 from ddprof.dashboard.numbers import parse_numbers
 from ddprof.dashboard.runs.open_run import OpenRun
+from ddprof.dashboard.timeline.categories import CATEGORIES, CATEGORY
 from ddprof.dashboard.timeline.difference import difference, difference_details
 from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices
 from ddprof.dashboard.timeline.inspect import largest_waits, slice_details
 from ddprof.dashboard.timeline.lane_info import timeline_info
-from ddprof.dashboard.timeline.lanes import (
-    CATEGORIES,
-    CATEGORY,
-    Lane,
-    Timeline,
-    disjoint_rows,
-    stream_words,
-    thread_words,
-)
+from ddprof.dashboard.timeline.lanes import Lane, Timeline, disjoint_rows, stream_words, thread_words
 from ddprof.dashboard.timeline.tiles import BINS, MAX_LANES, encode, overview
 from ddprof.errors import UsageError
 from ddprof.model import TRACKS

@@ -11,7 +11,7 @@
 # PYTHON       interpreter to build .venv with (default python3)
 # TORCH        torch requirement (default torch==2.13.0; the tool itself works with any torch >= 2.4)
 # LOCKED       any value: take the versions that .ci/requirements.lock pins, with their hashes
-# WORKERS      how many processes run the fast tests (default 2)
+# WORKERS      how many processes run the fast tests (default 3: they wait for jobs and browsers for a third of the time)
 # N, SEED      how many cases `make fuzz` runs, and the number of the first (default: a new one, which it prints)
 # TORCH_INDEX  index to take torch from, e.g. https://download.pytorch.org/whl/cpu for the small CPU-only build
 
@@ -19,7 +19,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 LOCKED ?=
-WORKERS ?= 2
+WORKERS ?= 3
 N ?= 10000
 SEED ?=
 EXTRAS ?= dev,dashboard,docs,fast,nvtx

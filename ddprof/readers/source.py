@@ -31,7 +31,9 @@ class Source:
     size_bytes: int = 0
     mtime_ns: int = 0
     stamp: str = ""
-    among: int = 1  # files that were given, which share what may be unpacked
+    among: int = field(
+        default=1, repr=False
+    )  # files that were given, which share what may be unpacked; no part of keys
 
     @property
     def state(self) -> tuple[int, str]:

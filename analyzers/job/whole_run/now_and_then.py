@@ -46,7 +46,8 @@ class NowAndThen:
 
 def now_and_then(ranks: Sequence[RankFacts], in_forward: bool) -> NowAndThen | None:
     """Occasional time of the ranks; None where too few steps were timed, or ranks also meet outside backward passes, or
-    were without a CPU for longer: that falls anywhere. `in_forward`: count forward time, which grows with the batch.
+    were without a CPU for longer, which falls anywhere, and not on one rank at a time. `in_forward`: count forward
+    time, which grows with the batch.
     """
     if not ranks or any(map(meets_elsewhere, ranks)):
         return None
@@ -79,9 +80,9 @@ def _beyond_quiet(
     step_ns = float(np.mean([step.length_ns or 0 for facts in ranks for step in unprofiled_steps(facts)]))
     more /= step_ns
     longest, times = more.max(axis=0), more.mean(axis=1)
-    if longest.mean() < (waited_share(ranks) or 0.0):
-        return None
     often, in_turn = int((longest > 0).sum()), _is_in_turn(more > 0)
+    if longest.mean() < (waited_share(ranks) or 0.0) and not in_turn:
+        return None
     of_one = 0.0 if in_turn else float(times.max()) - typical(times)
     # A wait for a CPU falls anywhere in what a rank runs, and one rank waits when another does not.
     stretch = np.nan_to_num(run_shares(ranks).stretch)

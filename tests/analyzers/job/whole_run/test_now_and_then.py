@@ -105,10 +105,13 @@ def test_a_step_without_a_timer_costs_that_step_alone(labelled: Runs) -> None:
     assert now_and_then(with_sidecars(labelled("clean.ddp"), *few).job.ranks, in_forward=False) is None
 
 
-@pytest.mark.parametrize("samples, is_told", [(14, True), (1, False)])
-def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(labelled: Runs, samples: int, is_told: bool) -> None:
-    """Ranks have 8 ms more in turn, and wait for a CPU for as long in all; samples of the run say where they were."""
-    waits = {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": 3 * 10**8}}}
+@pytest.mark.parametrize("samples, waited, is_told", [(14, 0.3, True), (14, 0.6, True), (1, 0.3, False)])
+def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(
+    labelled: Runs, samples: int, waited: float, is_told: bool
+) -> None:
+    """Ranks have 8 ms more in turn, and wait for a CPU for as long in all, or longer, which comes to no rank in turn;
+    samples of the run say where they were."""
+    waits = {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": 10**8, "waited_ns": int(waited * 10**9)}}}
     records = [timed(lambda step, rank=rank: step % 4 == rank) | waits for rank in range(4)]
     measures = meeting_in_backward(labelled("clean.ddp"), *records)
     stacks = ("train.py", 30, "main", None), ("train.py", 12, "tidy", 0), ("torch/nn/modules/module.py", 9, "_call", 0)

@@ -14,7 +14,6 @@ from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
-from ddprof.slices.training_logs.reading.counting import middle as middle_of
 from ddprof.slices.training_logs.reading.iterations import stride
 from ddprof.slices.training_logs.reading.loops import WRITER
 from ddprof.slices.training_logs.reading.times import EPOCHS
@@ -377,5 +376,5 @@ def period_of(numbers: Sequence[int], every: int) -> int | None:
 
 def _usual_ms(times_ms: Array) -> float:
     """Upper limit of a usual iteration, ms; longer ones are outliers."""
-    usual = middle_of(times_ms)
-    return usual + OUTLIER * middle_of(np.abs(times_ms - usual))
+    usual = float(np.median(times_ms))
+    return usual + OUTLIER * float(np.median(np.abs(times_ms - usual)))

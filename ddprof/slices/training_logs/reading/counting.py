@@ -27,12 +27,6 @@ def rises(numbers: Array) -> bool:
     return bool(np.count_nonzero(numbers[1:] < numbers[:-1]) <= MOST_FALLS * len(numbers))
 
 
-def middle(numbers: Array) -> float:
-    """The median."""
-    ordered, at = np.sort(numbers), len(numbers) // 2
-    return float((ordered[(len(numbers) - 1) // 2] + ordered[at]) / 2)
-
-
 class LoopLine(NamedTuple):
     """A line about an iteration: counters, its epoch, that of a heading above it, the rank that writes (None: unknown),
     its clock, times, waits.

@@ -72,9 +72,8 @@ class LastError:
 
     def __init__(self) -> None:
         self._error = ""
-        self._timed_out: dict[str, list[tuple[int, int, str]]] = defaultdict(
-            list
-        )  # operation -> (rank, ms, call) of it
+        # operation -> (rank, ms, call) of it
+        self._timed_out: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
         self.nan_lines = 0  # of iterations, the last ones, whose loss, or gradients' norm, is not a number
         self._exited = ""  # the first task that srun saw fail
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
@@ -95,9 +94,8 @@ class LastError:
         for op, late in self._timed_out.items():
             ranks = format_ranks(sorted({rank for rank, _, _ in late}))
             numbers = sorted({int(number) for _, _, number in late if number})
-            waited = (
-                f" waited {max(ms for _, ms, _ in late) / 1e3:.0f} s in {op}" if op else " waited"
-            )  # its line is cut
+            # Without the operation its line is cut.
+            waited = f" waited {max(ms for _, ms, _ in late) / 1e3:.0f} s in {op}" if op else " waited"
             told = f"calls {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"call {(numbers or [0])[0]}"
             calls.append(f"{ranks}{waited}" + f" ({told})" * bool(numbers))
         return f"a timeout of NCCL: {'; '.join(calls[:_MOST_CALLS])}"

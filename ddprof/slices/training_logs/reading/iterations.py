@@ -21,7 +21,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ddprof.readers.numbers import one_float
-from ddprof.slices.training_logs.reading.counting import middle
 from ddprof.slices.training_logs.reading.lines import (
     MOST_MS,
     NOWHERE,
@@ -257,4 +256,4 @@ def stride(numbers: Sequence[float] | Array) -> int:
     """Usual number of iterations from one line to the next, by the iterations' `numbers`; 1 where it is not known."""
     apart = np.diff(numbers)
     apart = apart[apart > 0]
-    return round(middle(apart)) if len(apart) else 1
+    return round(np.median(apart)) if len(apart) else 1

@@ -35,7 +35,6 @@ from ddprof.slices.training_logs.reading.counting import (
     counted_by,
     ended_at,
     epoch_at,
-    middle,
     of_training,
     rises,
     since_epoch_began,
@@ -254,19 +253,19 @@ class LoopLines:
         _, ms, _ = lines.times[kind, name]
         _, numbers, ends = lines.counters[counter]
         if kind is TimeKind.MEAN or _are_totals(ms, kind):
-            return _since_the_start(lines, counter, (kind, name)), *waits_of(lines, counter, middle(ms))
+            return _since_the_start(lines, counter, (kind, name)), *waits_of(lines, counter, float(np.median(ms)))
         if are_since_epoch_began(numbers.tolist(), ms.tolist()):
             return _since_the_start(lines, counter, (kind, name)), [], []
         if np.isnan(lines.clock_s).all() and (each := since_epoch_began(numbers.tolist(), ms.tolist())) is not None:
             self.are_means = True
-            return _records(lines, counter, np.array(each)), *waits_of(lines, counter, middle(ms))
+            return _records(lines, counter, np.array(each)), *waits_of(lines, counter, float(np.median(ms)))
         holds, parts, samples = _by_clock(lines, counter, numbers, ms)
         if not holds and kind is TimeKind.UNNAMED:  # of something else
             return _records(lines, counter), [], []
         self.are_means = kind in (TimeKind.EACH, TimeKind.RATE) or "cost" in name or max(holds, ended) > 1
         again = (numbers[1:] < numbers[:-1]).any()
         self.in_epoch = int(ends[0]) if ends[0] > 0 and again and (ends == ends[0]).all() and holds == 1 else 0
-        waits = waits_of(lines, counter, middle(ms), parts)
+        waits = waits_of(lines, counter, float(np.median(ms)), parts)
         return _records(lines, counter, ms / ((holds or 1) * parts), samples), *waits
 
     def clocked(self) -> Array:
@@ -286,7 +285,7 @@ def _choice(lines: LoopTable) -> tuple[TimeKind, str]:
     def place(key: tuple[TimeKind, str]) -> tuple[TimeKind, bool, float]:
         (kind, name), (_, ms, _) = key, lines.times[key]
         of_iteration = kind is TimeKind.ALL and not (rises(ms) and ms[-1] > ms[0])  # the total of an iteration's parts
-        return TimeKind.ONE if of_iteration else kind, not name.startswith("last"), -middle(ms)
+        return TimeKind.ONE if of_iteration else kind, not name.startswith("last"), -float(np.median(ms))
 
     return min(often, key=place, default=(TimeKind.NONE, ""))
 

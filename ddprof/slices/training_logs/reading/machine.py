@@ -20,7 +20,6 @@ import numpy as np
 
 from ddprof.readers.numbers import one_float, one_int
 from ddprof.slices.training_logs.model import LoggedDevices, LoggedTransports
-from ddprof.slices.training_logs.reading.counting import middle
 from ddprof.slices.training_logs.reading.lines import NOWHERE, LogLine, Span
 
 _MFU = re.compile(
@@ -91,7 +90,7 @@ class DeviceLines:
 
     def devices(self) -> LoggedDevices:
         """The values of the whole log."""
-        mfu = middle(np.array(self._mfu)) / 100 if self._mfu else None
+        mfu = float(np.median(self._mfu)) / 100 if self._mfu else None
         return LoggedDevices(mfu, self._memory / 100 or None, self._retries, self._skipped)
 
 

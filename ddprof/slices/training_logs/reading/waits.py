@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
-from ddprof.slices.training_logs.reading.counting import LoopTable, middle
+from ddprof.slices.training_logs.reading.counting import LoopTable
 
 
 def waits_of(
@@ -18,7 +18,9 @@ def waits_of(
     line of each epoch is left out, as it is of the iterations: there the workers start.
     """
     # No wait is longer than its iteration: such a time is of a worker.
-    often = [name for name, (rows, ms) in lines.waits.items() if 2 * len(rows) >= lines.lines and middle(ms) <= most_ms]
+    often = [
+        name for name, (rows, ms) in lines.waits.items() if 2 * len(rows) >= lines.lines and np.median(ms) <= most_ms
+    ]
     data = min(often, key=lambda name: ("last" not in name, "wait" not in name), default="")
     if not data:
         return [], []

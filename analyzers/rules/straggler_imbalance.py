@@ -318,8 +318,9 @@ def _words(measures: Measures, extra: Array, heavy: Array, worst: int, is_fed: b
         more = max(each[worst] / averages.typical(np.delete(each, worst)) for each in times_us)
         summary = f"{who} {does} {more:.2f}x the work of {whose} peers"
         larger = larger_input(measures.job.ranks, worst)
-        summary += "" if larger is None else f": {larger.words}"
-        return summary, feeding_fix(measures, numbers, worst) or _fix(numbers)
+        if larger is None:
+            return summary, _fix(numbers)
+        return f"{summary}: {larger.words}", feeding_fix(larger, numbers)
     if len(extra):
         return f"{who} {runs} {execution_of(measures.job).work_noun} that the peers do not", _elsewhere(numbers)
     per_step = measures.work.per_step[worst]

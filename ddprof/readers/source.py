@@ -31,9 +31,8 @@ class Source:
     size_bytes: int = 0
     mtime_ns: int = 0
     stamp: str = ""
-    among: int = field(
-        default=1, repr=False
-    )  # files that were given, which share what may be unpacked; no part of keys
+    # Files that were given, which share what may be unpacked; no part of a cached file's key, which is the text of this
+    among: int = field(default=1, repr=False)
 
     @property
     def state(self) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import members_of
+from ddprof.derived_once import remembered
 
 HIERARCHICAL, SERVER = "hierarchical all-reduce", "parameter server"
 _HIERARCHY = (("reduce_scatter", "all_gather"), ("reduce", "broadcast"))
@@ -32,6 +33,7 @@ class GradientWay(Struct, frozen=True):
     words: tuple[str, str]
 
 
+@remembered
 def route_of(job: JobFacts) -> GradientWay | None:
     """The way that the gradients take, where it is none of one all-reduce and is seen on all steps of a rank."""
     if job.pipeline is not None or job.world_size < 2:

@@ -121,9 +121,13 @@ def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> C
     total = np.array([sum(time.dur_ns for time in of_rank) or np.nan for of_rank in times], float)
     on_cpu = np.array([sum(time.cpu_ns for time in of_rank) for of_rank in times], float)
     waited = np.array([sum(time.waited_ns for time in of_rank) for of_rank in times], float)
-    places = [(facts.sidecar.host, facts.sidecar.processors.cores) for facts in ranks]
-    cores = tuple((host, which) if host and which else None for host, which in places)
-    return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), cores)
+    return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), tuple(map(_cores, ranks)))
+
+
+def _cores(facts: RankFacts) -> tuple[str, str] | None:
+    """Host and CPUs that a rank may use; None where not recorded."""
+    host, which = facts.sidecar.host, facts.sidecar.processors.cores
+    return (host, which) if host and which else None
 
 
 def takes_its_own_cpus(ranks: Sequence[RankFacts]) -> bool | None:
@@ -131,8 +135,8 @@ def takes_its_own_cpus(ranks: Sequence[RankFacts]) -> bool | None:
     threads and workers compete. None where it was not recorded."""
     lacked_ns = others_ns = 0
     by_cores: dict[object, list[CpuTime]] = {}
-    for facts, where in zip(ranks, run_shares(ranks).cores, strict=True):
-        run = facts.sidecar.cpu_waits.run
+    for facts in ranks:
+        run, where = facts.sidecar.cpu_waits.run, _cores(facts)
         if run is None or run.process_ns is None or run.machine_ns is None or where is None:
             return None
         by_cores.setdefault(where, []).append(run)

@@ -15,8 +15,8 @@ from ddprof.analyzers.job.input_size import (
     OPERANDS,
     PARAMETERS,
     SAMPLES,
+    LargerInput,
     is_fed_more,
-    larger_input,
 )
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.hot_shards import HotShard
@@ -79,13 +79,8 @@ _FIXES = {
 }
 
 
-def feeding_fix(measures: Measures, numbers: tuple[int, ...], position: int) -> Fix | None:
-    """The fix for input that is larger on some ranks in every step; None where it was not counted. `position`: the
-    rank with the largest.
-    """
-    larger = larger_input(measures.job.ranks, position)
-    if larger is None:
-        return None
+def feeding_fix(larger: LargerInput, numbers: tuple[int, ...]) -> Fix:
+    """The fix for input that is larger on some ranks in every step."""
     fix = _FIXES[larger.kind]
     return replace(fix, setting=fix.setting.format(format_ranks(numbers)), why=f"{larger.words}: {fix.why}")
 

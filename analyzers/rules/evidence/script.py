@@ -144,6 +144,7 @@ class CalledBeside(Struct, frozen=True):
         return float(self.times_us.sum()) if self.in_turn else typical(self.times_us)
 
 
+@remembered
 def called_beside(measures: Measures) -> CalledBeside | None:
     """The time in such calls; None where it is little, or one rank's more than others'."""
     called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T

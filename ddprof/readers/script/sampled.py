@@ -76,9 +76,12 @@ def with_samples(
 
 def is_coarse(process: SampledProcess, step_ns: int | None) -> bool:
     """True where samples of a window are too far apart to place them in a part of a step."""
-    if step_ns is None or not len(process.samples):
-        return False
-    return float(np.median(process.samples[:, 3])) * MIN_PER_STEP > step_ns
+    return bool(len(process.samples) and _is_rare(np.median(process.samples[:, 3]), step_ns))
+
+
+def _is_rare(period_ns: Array, step_ns: int | None) -> Array:
+    """Mask of periods that are longer than a part of a step (MIN_PER_STEP)."""
+    return np.asarray(period_ns * MIN_PER_STEP > (np.inf if step_ns is None else step_ns))
 
 
 def _used(process: SampledProcess) -> Array:
@@ -145,7 +148,7 @@ def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None)
         return SCRIPT_SPANS.empty()
     until = at + late  # to here it was in this stack
     until[:-1] = np.minimum(until[:-1], at[1:])
-    is_rare = np.zeros(len(at), bool) if step_ns is None else period * MIN_PER_STEP > step_ns
+    is_rare = _is_rare(period, step_ns)
     half = np.where(is_rare, MOMENT_NS, period // 2)
     start, end = at - half, np.where(is_rare, at, until) + half
     is_near = (at[1:] - until[:-1] <= 2 * period[1:]) & ~(is_rare[1:] | is_rare[:-1])

@@ -28,7 +28,7 @@ LOADING = (*_BATCHES, DATA)
 _FORWARD = ("forward-compute", "fwd", "forward", "forward_microstep", "fwd_microstep")
 _BACKWARD = ("backward-compute", "bwd", "backward", "backward_microstep", "bwd_microstep")
 _OF_STEPS = re.compile(r"(?:forward|backward|fwd|bwd|optimizer|step|pipe|training|model)(?:[-_]|$)")
-_OPTIMIZER = ("optimizer", "step", "step_microstep")
+_OPTIMIZER = ("step", "step_microstep", "optimizer")
 GENERATING = ("gen", "Generate time", "generation")  # reinforcement learning: verl's, DeepSpeed-Chat's, NeMo-RL's
 # What a rank does on its own, but for collectives of its model-parallel groups: there ranks can be compared.
 OWN_WORK = ("forward-compute", *_BATCHES)
@@ -149,7 +149,7 @@ def _beside(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
     """Findings on what a loop times beside its passes, optimizer, batches and communication: its own metrics, say."""
     outer = [row for row in rows if row.depth == 0]
     known = [row for row in outer if _OF_STEPS.match(row.name) or row.name in (*SYNCHRONISING, *LOADING, *GENERATING)]
-    if len({row.name[0] for row in outer if row.name in (*_FORWARD, *_BACKWARD)}) < 2:  # forward and backward
+    if not all(any(row.name in names for row in outer) for names in (_FORWARD, _BACKWARD)):
         return
     for row in outer:
         if row not in known and row.share is not None and row.share >= CRITICAL_SHARE:
@@ -290,7 +290,7 @@ def _holders(name: str, schedule_finishes: bool) -> tuple[str, ...]:
     if part is not None:
         return (f"{part['of']}{part['micro'] or ''}",)
     if name.startswith("optimizer_"):
-        return ("step", "step_microstep", "optimizer", _BATCH)
+        return (*_OPTIMIZER, _BATCH)
     if re.match(r"(?:fwd|forward|bwd|backward)(?:_microstep)?$|(?:model|training)_", name):
         return ("forward-backward", _BATCH)
     if name in ("generate_sequences", "reshard") or name.startswith("generation_timing"):

@@ -169,6 +169,7 @@ SCRIPT_TOTALS = Schema(
     Column("samples", "int64", "how often it was seen there, over the whole run"),
     Column("time_ns", "int64", "the time that these samples stand for"),
     Column("late_ns", "int64", "time for which the training thread did not answer: it, or this one, held the GIL"),
+    Column("steps", "int64", "the steps in which it was seen there; of old recordings a lower bound"),
 )
 
 

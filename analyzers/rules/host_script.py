@@ -50,7 +50,7 @@ from ddprof.analyzers.job.script.kinds import METRICS, OTHER, STATISTICS, ZEROIN
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
-from ddprof.analyzers.rules.evidence.redundant import on_gathered, share_on_gathered
+from ddprof.analyzers.rules.evidence.redundant import on_gathered
 from ddprof.analyzers.rules.evidence.script import (
     script_now_and_then,
     script_outside,
@@ -104,25 +104,21 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     every_us = np.minimum(every_us, most_us)
     if len(whose(every_us)):
         return
+    worst = _best_seen(measures, others)
+    facts, script = job.ranks[worst], measures.script[worst]
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.
-    needed = 1.0 - share_on_gathered(measures, _best_seen(measures, others))
+    every = lines_of(facts, np.where(on_gathered(measures, worst), 0.0, script.stack_ns))
+    lines = [line for line in every if not _is_of_one(job.ranks, line)]
+    needed = sum(line.time_ns for line in lines) / max(1.0, float(script.stack_ns.sum()))
     all_run_us = np.minimum(idle, most_us)
     cost_us = needed * (float(all_run_us[others].mean()) + _waited_for_us(measures, all_run_us))
     if min(cost_us, needed * runs_us) < MIN_SHARE * measures.step_us:
         return
-    worst = _best_seen(measures, others)
     # A rank that waits for a CPU does so in any line: a few samples are in one that costs nothing.
     waited = traced_shares(job.ranks).waited.mean() if execution_of(job).computes_on_host else 0.0
     least = FEWEST_SAMPLES if waited > MOST_SHARE * cost_us / measures.step_us else MIN_SAMPLES
-    facts = job.ranks[worst]
-    script = measures.script[worst]
     where = script.idle
-    lines = [
-        line
-        for line in lines_of(facts, np.where(on_gathered(measures, worst), 0.0, script.stack_ns))
-        if line.file and _is_seen(job.ranks, worst, line, least)
-    ]
-    lines = [line for line in lines[: 2 * MAX_LINES] if not _is_of_one(job.ranks, line)]
+    lines = [line for line in lines if line.file and _is_seen(job.ranks, worst, line, least)]
     if not lines or not len(where[0]):
         return
     steps, first = len(facts.steps), lines[0]

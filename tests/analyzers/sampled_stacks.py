@@ -20,5 +20,5 @@ def with_stacks(facts: RankFacts, *frames: tuple[str, int, str, int | None]) -> 
 def totals(*rows: tuple[str, int, int], thread: str = "", time_ns: Sequence[int] = ()) -> Table:
     """A table of (phase, stack, samples)."""
     phase, stack, samples = zip(*rows, strict=True)
-    counted = {"thread": [thread] * len(rows), "phase": phase, "stack": stack, "samples": samples}
+    counted = {"thread": [thread] * len(rows), "phase": phase, "stack": stack, "samples": samples, "steps": samples}
     return SCRIPT_TOTALS.table({**counted, "time_ns": time_ns or [1] * len(rows), "late_ns": [0] * len(rows)})

@@ -39,7 +39,6 @@ MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain 
 # same one in less than MAX_CHANCE (ddprof/significance.py) of all cases. The eighth is for the choice of the rank.
 FEWEST_SAMPLES = 8
 UNSEEN = 3.0  # samples: the rule of three
-APART_NS = 100_000_000  # a stop on a busy machine: samples that are nearer to one another may be of the same
 LARGE_SHARE = 0.05  # of the step, that one rank was seen in alone: as much as must be waited for it where few waits are
 
 
@@ -253,8 +252,8 @@ def _is_chance(times: float, theirs: Sequence[float], share: float) -> bool:
 
 
 def _times_apart(rank: RankPaths, path: Path) -> int:
-    """Number of separate moments at which samples saw a rank in a path."""
-    return int(min(rank.seen.get(path, 0.0), rank.seen_ns.get(path, 0.0) // APART_NS))
+    """Number of steps in which samples saw a rank in a path; samples of one step may be of one stop of a CPU."""
+    return int(rank.seen_steps.get(path, 0.0))
 
 
 def _apart(

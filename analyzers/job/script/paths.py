@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -106,6 +108,11 @@ class RankPaths:
         return by_path(self.facts, self._without_meetings(self.times_ns))
 
     @cached_property
+    def seen_steps(self) -> dict[Path, float]:
+        """Steps of the whole run in which the path was sampled: at least those of its most frequent stack."""
+        return by_path(self.facts, self._counted(run_samples(self.facts, column="steps")), max)
+
+    @cached_property
     def training(self) -> frozenset[Path]:
         """Paths that end in a whole function that runs a phase of the step: the training loop and its callers."""
         tree = self._tree
@@ -179,14 +186,16 @@ class RankPaths:
         return call_tree(self.facts)
 
 
-def by_path(facts: RankFacts, self_times: Array) -> dict[Path, float]:
-    """Self times of stacks, shape (stacks,), summed over the user's functions, callees included."""
+def by_path(
+    facts: RankFacts, self_times: Array, joined: Callable[[float, float], float] = operator.add
+) -> dict[Path, float]:
+    """Self times of stacks, shape (stacks,), summed (or `joined`) over the user's functions, callees included."""
     paths = _paths(call_tree(facts))
     by_prefix: dict[Path, float] = {}
     for stack in np.flatnonzero(self_times).tolist():
         amount = float(self_times[stack])
         for length in range(1, len(paths[stack]) + 1):
-            by_prefix[paths[stack][:length]] = by_prefix.get(paths[stack][:length], 0.0) + amount
+            by_prefix[paths[stack][:length]] = joined(by_prefix.get(paths[stack][:length], 0.0), amount)
     return by_prefix
 
 

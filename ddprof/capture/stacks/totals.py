@@ -33,7 +33,7 @@ Frame = tuple[str, str, int]  # file, function, line
 
 
 class Totals:
-    """Counts since the last `take`: (stack, phase, thread) -> [samples, ns, ns of late answers].
+    """Counts since the last `take`: (stack, phase, thread) -> [samples, ns, ns of late answers, steps].
 
     Samples of the open step wait until it ends: what runs after the last one is of no step.
 
@@ -73,7 +73,7 @@ class Totals:
         self._add((number, phase, thread), 1, covers_ns, 0)
 
     def take(self, is_last: bool = False) -> list[list[int]]:
-        """[stack, phase, thread, samples, ns, late ns] since the last call."""
+        """[stack, phase, thread, samples, ns, late ns, steps] since the last call; without steps each call is one."""
         if self._open_step == NO_STEPS:
             self._end_step(NO_STEPS)
         elif is_last:
@@ -89,12 +89,12 @@ class Totals:
     def _end_step(self, next_step: int, phase: int | None = None) -> None:
         """Count what waited, in this phase where one is given."""
         for (number, seen_in, thread), values in self._open.items():
-            _count(self._counts, (number, seen_in if phase is None else phase, thread), values)
+            _count(self._counts, (number, seen_in if phase is None else phase, thread), (*values, 1))
         self._open, self._open_step = {}, next_step
 
 
 def _count(counts: dict[tuple[int, int, int], list[int]], key: tuple[int, int, int], values: Sequence[int]) -> None:
-    total = counts.setdefault(key, [0, 0, 0])
+    total = counts.setdefault(key, [0] * len(values))
     for at, value in enumerate(values):
         total[at] += value
 

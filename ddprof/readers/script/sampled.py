@@ -5,6 +5,7 @@ Of a loader's workers the lines in which they were sampled during fetches, and t
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -106,19 +107,25 @@ def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
     file, function, line = written
     if not file:
         return Frame("", NULL, function, False)
+    file = _plain(file)
     _, is_ours, below = file.rpartition(_CAPTURE)
     if is_ours:
         return Frame(f"ddprof/capture/{below}", line, function, False)
-    prefixes = [f"{prefix.rstrip('/')}/" for prefix in path if len(prefix) > 1]
+    prefixes = [f"{_plain(prefix).rstrip('/')}/" for prefix in path if len(prefix) > 1]
     longest = max((prefix for prefix in prefixes if file.startswith(prefix)), key=len, default="")
     short = file.removeprefix(longest)
     return Frame(short, line, function, not is_library_at(file, short))
 
 
+def _plain(path: str) -> str:
+    """The path without steps up: a script may be launched as "../project/train.py"."""
+    return posixpath.normpath(path) if "/../" in path else path
+
+
 def _totals(process: SampledProcess, row: Array) -> Table:
     """SCRIPT_TOTALS of a process: the rows of one stack, phase and thread as one."""
     (stack, phase, thread), which = distinct(*process.counts[:, :3].T)
-    sums = np.zeros((len(stack), 3), np.int64)
+    sums = np.zeros((len(stack), 4), np.int64)
     np.add.at(sums, which, process.counts[:, 3:])
     if process.worker is None:
         names = [name for name, _ in process.threads]
@@ -126,7 +133,7 @@ def _totals(process: SampledProcess, row: Array) -> Table:
     else:
         threads = [f"worker {process.worker}"] * len(stack)
     phases = [process.phases[n] if n < len(process.phases) else _ELSEWHERE for n in phase.tolist()]
-    sampled = {"samples": sums[:, 0], "time_ns": sums[:, 1], "late_ns": sums[:, 2]}
+    sampled = {"samples": sums[:, 0], "time_ns": sums[:, 1], "late_ns": sums[:, 2], "steps": sums[:, 3]}
     return SCRIPT_TOTALS.table({"thread": threads, "phase": phases, "stack": row[stack], **sampled})
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct, field
+from msgspec.structs import astuple
 
 from ddprof.model import HealthNote
 from ddprof.readers.files.opening import UNREADABLE, one_line
@@ -67,8 +68,18 @@ class _Threads(_Line, tag="threads"):
     first: _Number = field(name="from")
 
 
+class _Count(Struct, array_like=True):
+    stack: _Number
+    phase: _Number
+    thread: _Number
+    samples: _Span
+    time_ns: _Span
+    late_ns: _Span
+    steps: _Span = 1  # at least, where they were not counted
+
+
 class _Counts(_Line, tag="counts"):
-    counts: list[tuple[_Number, _Number, _Number, _Span, _Span, _Span]]
+    counts: list[_Count]
     from_ns: _Time = 0
     to_ns: _Time = 0
     last: list[_Time] = field(default_factory=list)  # when the training thread was seen last, and its stack
@@ -98,8 +109,8 @@ _DECODER: msgspec.json.Decoder[_Any] = msgspec.json.Decoder(_Any)
 class SampledProcess:
     """Contents of one file. Entries of `stacks` are (outer stack or -1, frame), the outer one earlier.
 
-    `counts`: stack, phase, thread, samples, ns (as `_shared_out` has them), late ns; shape (rows, 6). `samples`: unix
-    ns, ns until the thread answered, stack, period ns; in time order, shape (rows, 4).
+    `counts`: stack, phase, thread, samples, ns (as `_shared_out` has them), late ns, steps; shape (rows, 7). `samples`:
+    unix ns, ns until the thread answered, stack, period ns; in time order, shape (rows, 4).
     """
 
     def __init__(self) -> None:
@@ -134,7 +145,7 @@ class SampledProcess:
             _put(self.threads, line.first, line.threads, ("", None))
         elif isinstance(line, _Counts):
             self._counted += [(line.from_ns, line.to_ns)] * len(line.counts)
-            self._counts += line.counts
+            self._counts += [astuple(count) for count in line.counts]
             if len(line.last) == 2:
                 self._seen_last = line.last[0], line.last[1]
         elif isinstance(line, _Last):
@@ -168,7 +179,7 @@ class SampledProcess:
                 self.stacks[at] = (outer if outer < at else -1, frame if frame < frames else 0)
         if not frames:
             self.stacks = []
-        counts, samples = _rows(self._counts, 6), _rows(self._samples, 4)
+        counts, samples = _rows(self._counts, 7), _rows(self._samples, 4)
         named, placed = counts[:, 0] < len(self.stacks), samples[:, 2] < len(self.stacks)
         self.unfit += int((~named).sum() + (~placed).sum())
         order = np.argsort(samples[placed][:, 0], kind="stable")

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from kineto_run import Script, in_step, loaded
 from labelled_runs import abstains, candidate, candidates
+from sampled_stacks import totals
 
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.alone import Alone
 
 ID = "host.script"
@@ -77,6 +79,18 @@ def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> Non
     near = replace(apart, script_us=np.array([1.9 * typical_us, typical_us]))  # no part of what timers show it late by
     both, own = (candidate(ID, replace(near, timed_us=np.array([us, 0.0]))).lost_us for us in (0.0, typical_us))
     assert own <= both - 0.1 * typical_us
+
+
+@pytest.mark.parametrize(("seen", "named"), [((20, 20), 1), ((40, 1), 0)])
+def test_what_samples_saw_on_one_rank_alone_is_in_no_price(tmp_path: Path, seen: tuple[int, int], named: int) -> None:
+    measures = run(tmp_path, [6_000.0, 6_000.0]).measures
+    ranks = []
+    for facts, count in zip(measures.job.ranks, seen, strict=True):
+        tree, spans = call_tree(facts), facts.script_spans
+        ema = [tree.names[frame].endswith("update_ema") for frame in tree.frame].index(True)
+        sampled = spans.replace(resolution_ns=np.full(len(spans), 1_000))
+        ranks.append(replace(facts, script_spans=sampled, script_totals=totals(("rest", ema, count))))
+    assert len(candidates(ID, replace(measures, job=replace(measures.job, ranks=tuple(ranks))))) == named
 
 
 @pytest.mark.parametrize(

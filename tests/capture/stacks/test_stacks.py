@@ -232,6 +232,7 @@ def test_counts_by_phase_are_there_at_the_end(sampler: Any) -> None:
     found = stopped(sampler)
     counts = [row for line in found["counts"] for row in line["counts"]]
     stacks = {row[1]: functions(found, row[0]) for row in counts if row[2] == 0}
+    assert {(row[1], row[6]) for row in counts if row[2] == 0} == {(phase, 1) for phase in stacks}  # of one step each
     assert set(stacks) == {REST, FORWARD, START_UP} and any("planted" in names for names in stacks.values())
     assert found["begin"][0]["phases"][REST] == "rest" and found["end"][0]["reason"] == "exit"
     assert found["threads"][0]["threads"][0] == ["MainThread", threading.main_thread().native_id]

@@ -142,7 +142,7 @@ FRAMES = [["", "...", 0], ["/job/train.py", "main", 9], ["/job/train.py", "evalu
 FRAMES += [[f"{SITE}/torch/nn/modules/module.py", "_call_impl", 1500]]
 FRAMES += [[f"{SITE}/ddprof/capture/instruments/forward.py", "forward", 3], [f"{SITE}/unheard_of/of.py", "work", 3]]
 FRAMES += [["/src/ddprof/capture/guard.py", "guarded", 3], ["<frozen importlib>", "load", 3]]
-FRAMES += [["/job/data/sets.py", "__getitem__", 3]]
+FRAMES += [["/job/up/../data/sets.py", "__getitem__", 3]]
 STACKS = [[-1, 0], [-1, 1], [1, 2], [1, 3], [3, 4], [1, 5], [1, 6], [1, 7], [1, 8]]
 
 

@@ -159,7 +159,7 @@ LINES: list[dict[str, Any]] = [
     {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", 9]]},
     {"kind": "stacks", "from": 0, "stacks": [[-1, 0], [-1, 1]]},
     {"kind": "threads", "from": 0, "threads": [["MainThread", 77], ["feeds", None]]},
-    {"kind": "counts", "counts": [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7]], "cpu_ns": [[0, 9]]},
+    {"kind": "counts", "counts": [[1, 1, 0, 5, 500, 0, 4], [1, 0, 1, 2, 200, 7]], "cpu_ns": [[0, 9]]},
     {"kind": "samples", "at_ns": 1000, "period_ns": 10, "samples": [[20, 10, 0, 0, 1, 1], [5, 10, 3, 0, 1, 1]]},
     {"kind": "frames", "from": 2, "frames": [["/job/train.py", "evaluate", 20]]},
     {"kind": "stacks", "from": 2, "stacks": [[1, 2]]},
@@ -185,7 +185,7 @@ def test_all_that_is_written_is_read(tmp_path: Path) -> None:
     assert notes == []
     assert process.frames[2] == ("/job/train.py", "evaluate", 20) and process.stacks == [(-1, 0), (-1, 1), (1, 2)]
     assert process.threads == [("MainThread", 77), ("feeds", None)] and process.phases == ["data", "rest"]
-    assert process.counts.tolist() == [[1, 1, 0, 5, 500, 0], [1, 0, 1, 2, 200, 7], [2, 1, 0, 1, 100, 0]]
+    assert process.counts.tolist() == [[1, 1, 0, 5, 500, 0, 4], [1, 0, 1, 2, 200, 7, 1], [2, 1, 0, 1, 100, 0, 1]]
     assert process.samples.tolist() == [[1005, 3, 1, 10], [1020, 0, 1, 10]]
     # CPython gives -1 as the line of some instructions, of a comprehension for example: that costs no frame.
     frames = {"kind": "frames", "from": 0, "frames": [["", "...", 0], ["/job/train.py", "main", -1]]}

@@ -121,19 +121,19 @@ def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int
 
 
 @pytest.mark.parametrize(
-    ("mine", "each_ms", "theirs", "us"),
+    ("mine", "steps", "theirs", "us"),
     [
-        (10, 100, 0, 500.0),  # an eighth of what the others wait for it in the traced steps, where chance made it late
-        (6, 100, 0, None),  # chance
-        (10, 20, 0, None),  # stopped twice or thrice, by a busy machine
-        (10, 100, 3, None),  # the peers run it
-        (2, 1000, 0, None),  # of two moments
+        (10, 10, 0, 500.0),  # an eighth of what the others wait for it in the traced steps, where chance made it late
+        (6, 6, 0, None),  # chance
+        (10, 3, 0, None),  # stopped twice or thrice, by a busy machine
+        (10, 10, 3, None),  # the peers run it
     ],
 )
-def test_what_no_peer_runs_is_told(tmp_path: Path, mine: int, each_ms: int, theirs: int, us: float | None) -> None:
+def test_what_no_peer_runs_is_told(tmp_path: Path, mine: int, steps: int, theirs: int, us: float | None) -> None:
     bare = [_at_lines(facts, (30,)) for facts in run(tmp_path, [], frames=False).job.ranks]
     ranks = [_with_totals(facts, {0: 190, 1: theirs}, [19_000 * MS, theirs * 100 * MS]) for facts in bare]
-    ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * each_ms * MS, mine * each_ms * MS])
+    ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * 100 * MS, mine * 100 * MS])
+    ranks[0] = replace(ranks[0], script_totals=ranks[0].script_totals.replace(steps=np.array([190, steps])))
     found = alone_by_rank(ranks, _blame((0,)), 10_000.0, ()).get(0)
     assert (found and (found.of_the_run, found.held)) == (us and (True, "alone runs train.py:30 report()"))
     assert found is None or found.time_us == pytest.approx(us)

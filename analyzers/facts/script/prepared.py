@@ -187,7 +187,7 @@ def asks_model(totals: Table, tree: CallTree, frames: Array) -> bool:
     `totals`: SCRIPT_TOTALS.
     """
     function = tree.function[tree.frame]
-    of_model = tree.is_forward & ~tree.is_backward & tree.is_user[tree.frame]
+    of_model = tree.is_forward & ~tree.is_backward & (tree.is_user | tree.is_layer)[tree.frame]
     of_phase = (totals["stack"][totals["phase"] == phase] for phase in ("forward", "rest"))
     passes, beside = (tree.around_any(np.isin(np.arange(len(tree)), stacks)) for stacks in of_phase)
     trained = function[passes & of_model]

@@ -121,10 +121,14 @@ class CallTree:
     @cached_property
     def is_criterion(self) -> Array:
         """Mask of stacks inside a loss: PyTorch's, or a module of the script that calls one and no layer."""
-        is_layer = self.matching(_LAYER_FRAME)[self.frame]
-        has_loss, has_layer = self.around_any(self.is_loss), self.around_any(is_layer)
+        has_loss, has_layer = self.around_any(self.is_loss), self.around_any(self.is_layer[self.frame])
         called = self._outermost_in(self.is_forward & self.is_user[self.frame])
         return np.asarray(self.is_loss | ((called >= 0) & (has_loss & ~has_layer)[called]))
+
+    @cached_property
+    def is_layer(self) -> Array:
+        """Mask of frames in a layer of PyTorch's."""
+        return self.matching(_LAYER_FRAME)
 
     @cached_property
     def is_zeroing(self) -> Array:

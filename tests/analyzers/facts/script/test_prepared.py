@@ -73,9 +73,10 @@ def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Pa
     assert before not in (warps, drops_then_draws) or named(facts) == {"train.py:9 warp()"}
 
 
-def test_what_asks_the_trained_model_is_no_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("layer", [("net.py", 5, "forward"), ("torch/nn/modules/linear.py", 5, "forward")])
+def test_what_asks_the_trained_model_is_no_batch(tmp_path: Path, layer: tuple[str, int, str]) -> None:
     module = "torch/nn/modules/module.py", 1, "_call_impl"
-    main, net = ("train.py", 3, "main", None), ("net.py", 5, "forward")
+    main, net = ("train.py", 3, "main", None), layer
     passes = [main, (*module, 0), (*net, 1), ("torch/_tensor.py", 9, "backward", 0)]
     asked = [("train.py", 40, "rollout", 0), (*module, 4), (*net, 5), ("train.py", 60, "cut", 0)]
     tree = call_tree(with_stacks(cpu_loop(tmp_path), *passes, *asked))

@@ -179,7 +179,7 @@ def _load(label: str, results: Sequence[RankResult], admission: Sequence[HealthN
     distinct: dict[int | None, RankFacts] = {}
     for identity, item in zip(identities, facts, strict=True):
         if identity.source != "duplicate":
-            distinct.setdefault(identity.rank, replace(item, identity=identity))
+            distinct.setdefault(identity.rank, item if item.identity == identity else replace(item, identity=identity))
     lost = [
         HealthNote(r.error or f"{r.source.label}: empty", "this rank is missing", "error")
         for r in results
@@ -310,5 +310,5 @@ def recording(facts: RankFacts) -> Recording:
         numbered=numbered_collectives(facts),
         sequences=sequence_ranges(facts),
         groups=frozenset((g.name, g.size or len(g.ranks)) for g in shared if not g.ranks),
-        group_ranks=frozenset(tuple(sorted(g.ranks)) for g in shared if g.ranks),
+        group_ranks=frozenset(frozenset(g.ranks) for g in shared if g.ranks),
     )

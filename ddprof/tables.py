@@ -157,8 +157,9 @@ class Table:
 
 def concat(schema: Schema, tables: list[Table]) -> Table:
     """All rows of `tables`, in order."""
-    if not tables:
-        return schema.empty()
+    tables = [table for table in tables if len(table)]
+    if len(tables) < 2:
+        return tables[0] if tables else schema.empty()
     return schema.table({c.name: np.concatenate([t[c.name] for t in tables]) for c in schema.columns})
 
 

@@ -12,7 +12,7 @@ from ddprof.analyzers.facts.early import is_early
 from ddprof.analyzers.facts.model import EXPOSED, GAPS, Work, of_cause
 from ddprof.causes import CAUSE_CODE, HOST_OCCUPANTS
 from ddprof.intervals import Intervals
-from ddprof.tables import NULL, Array, Table, concat
+from ddprof.tables import NULL, Array, Table
 
 # From the launch call to the kernel's start on an idle device: up to 10 us is normal, 100 us happens under contention.
 MAX_LAUNCH_LATENCY_NS = 200_000
@@ -52,21 +52,19 @@ def find_gaps(
     working = intervals.merge(compute, comm)
     copies = intervals.subtract(intervals.clip(busy(ops, Work.COPY), lo, hi), working)
     idle = intervals.complement(intervals.merge(working, copies), lo, hi)
-    tables = [_pieces(copies, "memcpy")]
+    pieces = [(copies, "memcpy")]
     if len(idle[0]):
-        tables += _attribute(idle, _next_launch(ops, idle), spans, "other" if streams_wait else "unknown")
-    gaps = concat(GAPS, tables).ordered()
-    return gaps.replace(next_op=_next_op(ops, gaps["end_ns"]))
+        pieces += _attribute(idle, _next_launch(ops, idle), spans, "other" if streams_wait else "unknown")
+    start, end = (np.concatenate(bounds) for bounds in zip(*(part for part, _ in pieces), strict=True))
+    cause = np.repeat([CAUSE_CODE[of] for _, of in pieces], [len(part[0]) for part, _ in pieces])
+    gaps = GAPS.table({"start_ns": start, "end_ns": end, "cause": cause, "next_op": _next_op(ops, end)})
+    return gaps.ordered()
 
 
 def unexplained(gaps: Table) -> Table:
     """The gaps, all but recorded copies with cause "unknown", for traces that lack part of device or host."""
     is_copy = gaps["cause"] == CAUSE_CODE["memcpy"]
     return gaps.replace(cause=np.where(is_copy, gaps["cause"], CAUSE_CODE["unknown"]))
-
-
-def _pieces(part: Intervals, cause: str) -> Table:
-    return GAPS.table({"start_ns": part[0], "end_ns": part[1], "cause": CAUSE_CODE[cause], "next_op": NULL})
 
 
 def _next_op(ops: Table, at_ns: Array) -> Array:
@@ -97,18 +95,18 @@ class _Idle:
 
     def __init__(self, idle: Intervals) -> None:
         self.left = idle
-        self.pieces: list[Table] = []
+        self.pieces: list[tuple[Intervals, str]] = []
 
     def book(self, where: Intervals, cause: str) -> Intervals:
         """Assign the still unassigned part of some stretches to a cause; return that part."""
         taken = intervals.intersect(self.left, where)
         self.left = intervals.subtract(self.left, taken)
-        self.pieces.append(_pieces(taken, cause))
+        self.pieces.append((taken, cause))
         return taken
 
 
-def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: str) -> list[Table]:
-    """GAPS rows of some idle gaps, by cause.
+def _attribute(gaps: Intervals, launched_ns: Array, spans: Table, queued_cause: str) -> list[tuple[Intervals, str]]:
+    """Pieces of some idle gaps, each with its cause.
 
     A gap ends with an operation. The return of the call that launched it (`launched_ns`, shape (gaps,); `_next_launch`)
     divides the gap into a host part, in which there was nothing to run, and a device part, in which the operation was

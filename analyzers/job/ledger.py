@@ -21,10 +21,11 @@ def cause_intervals(facts: RankFacts, ready_ns: Array) -> dict[str, Intervals]:
 
     `ready_ns`, shape (comms,): when each communication had all its members.
     """
+    exposed, moved = facts.exposed.bounds, intervals.union(*moving(facts, ready_ns)[:2])
     sets = {
         "compute": compute_work(facts),
-        "comm_wait": intervals.subtract(facts.exposed.bounds, intervals.union(*moving(facts, ready_ns)[:2])),
-        "comm_transfer": exposed_transfer(facts, ready_ns),
+        "comm_wait": intervals.subtract(exposed, moved),
+        "comm_transfer": intervals.intersect(exposed, moved),
     }
     idle = [cause for cause in CAUSES if cause not in sets and cause != "pipeline_bubble"]
     gaps = facts.gaps_of(*idle)

@@ -204,10 +204,11 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
     is code that no peer runs. Samples only choose the line.
     """
     for phase in (BACKWARD, FORWARD, REST):
+        samples = late.called_in(phase)
+        if not (total := samples.sum()):
+            continue
         every_us = late.held_us(phase)
         held_us = every_us - float(np.median([rank.held_us(phase) for rank in others]))
-        samples = late.called_in(phase)
-        total = samples.sum()
         # Where next to all that holds it is its own, so is what any sample falls into; a rank that lacks a CPU for as
         # long stops anywhere, and few samples are then in a line that costs nothing.
         fewest = 1 if held_us >= NEARLY_ALL * every_us else MIN_TIMES

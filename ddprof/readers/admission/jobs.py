@@ -48,7 +48,7 @@ class Recording:
     numbered: Mapping[CollectiveKey, CollectiveCall] = field(default_factory=dict)
     sequences: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     groups: frozenset[tuple[str, int]] = frozenset()
-    group_ranks: frozenset[tuple[int, ...]] = frozenset()
+    group_ranks: frozenset[frozenset[int]] = frozenset()
     folder: str = ""
 
     @property
@@ -159,7 +159,7 @@ def _members_without_a_group(a: Recording, b: Recording) -> bool:
     ranks = {a.identity.rank, b.identity.rank}
     if None in ranks or not (a.group_ranks and b.group_ranks) or a.group_ranks == b.group_ranks:
         return False
-    of_both = [{group for group in r.group_ranks if ranks <= set(group)} for r in (a, b)]
+    of_both = [{group for group in r.group_ranks if ranks <= group} for r in (a, b)]
     return bool(of_both[0] | of_both[1]) and not of_both[0] & of_both[1]
 
 

@@ -163,7 +163,7 @@ def test_a_duplicate_goes_where_its_device_or_its_name_says_or_is_left_out() -> 
 
 
 SECOND = 10**9
-WORLD = frozenset({(0, 1, 2, 3)})
+WORLD = frozenset({frozenset(range(4))})
 
 
 def stating(rank: int, world: int = 4, at_s: float = 0.0, **more: object) -> Recording:
@@ -232,7 +232,9 @@ def test_files_of_other_calls_or_of_groups_that_only_one_used_are_apart() -> Non
         assert len(split_jobs([first, stating(1, at_s=at_s, communications=9, sequences={"0,1,2,3": numbers})])) == jobs
     both, neither = ({(0, 1), (0, 2)}, {(0, 1), (1, 3)}), ({(0, 2)}, {(1, 3)})  # no group holds both
     for groups, jobs in ((both, 1), (neither, 1), (({(0, 1), (0, 2)}, {(0, 1, 2, 3)}), 2)):
-        used = [stating(r, communications=9, group_ranks=frozenset(own)) for r, own in enumerate(groups)]
+        used = [
+            stating(r, communications=9, group_ranks=frozenset(map(frozenset, own))) for r, own in enumerate(groups)
+        ]
         assert len(split_jobs(used)) == jobs
 
 

@@ -293,7 +293,8 @@ def on_page(words: str) -> str:
 
 def fix_words(fix: Fix) -> str:
     """One change: setting, old and new value, reason, and what to check before it is made."""
-    change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
+    was = f": {fix.current} -> " if fix.current else " -> " if fix.applies else ": "
+    change = f"{fix.setting}{was}{fix.suggested}"
     reasoned = f"{change} ({fix.why})" if fix.why else change
     return clean(f"{reasoned}. {fix.condition}" if fix.condition else reasoned)
 

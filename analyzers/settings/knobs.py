@@ -329,7 +329,7 @@ KNOBS: tuple[Knob, ...] = (
          says=lambda m, now: recorded.or_unknown(now.prefetch_factor, "", DEFAULT_PREFETCH)),
     Knob(
         "precision", "Matrix products in 16 bit",
-        f"fp32 products run {HALF_PRECISION_SPEEDUP:g} x as fast (TF32: {TF32_SPEEDUP:g} x)",
+        f"fp32 products run {HALF_PRECISION_SPEEDUP:g}x as fast (TF32: {TF32_SPEEDUP:g}x)",
         "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=(COMPUTE_PRECISION,),
         says=recorded.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
     ),

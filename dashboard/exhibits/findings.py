@@ -17,8 +17,8 @@ def exhibits(view: View) -> list[Exhibit]:
     columns = ("finding", "severity", "who", "gain (ms/step)", "low (ms)", "high (ms)", "step after (ms)", "confidence")
     rows: list[tuple[Any, ...]] = []
     for finding in findings:
-        gain = finding.recoverable_us
-        times = [us / 1e3 for us in (gain.value, gain.low, gain.high, report.predicted_step_us(finding))]
+        gain, step_us = report.shown_gain(finding)
+        times = [us / 1e3 for us in (gain.value, gain.low, gain.high, max(0.0, step_us - gain.value))]
         who = (finding.id, report.severity_of(finding), phrases.who_words(finding))
         rows.append((*who, *times, finding.confidence))
     if not rows:

@@ -17,7 +17,6 @@ from ddprof.dashboard.exhibits.parts.numbers import (
     lateness_us,
     readable_times,
     step_causes_us,
-    step_count,
     typical_us,
 )
 from ddprof.dashboard.exhibits.places import by_host
@@ -59,7 +58,8 @@ def _lateness(view: View) -> Exhibit:
     behind = int(np.sum(late[worst] > 0))
     often = f" (median over steps), late in {behind} of {len(steps)} steps" if len(steps) > 1 else ""
     reading = (
-        f"{names[worst].capitalize()} enters collectives {format_us(median[worst] * 1e3)} after the others{often}."
+        f"{names[worst].capitalize()} enters a collective {format_us(median[worst] * 1e3)} after the others on "
+        f"average{often}."
         f"{_beside(view, positions[worst], 'lateness')}"
     )
     lines, lines_names = condensed(late, names)
@@ -99,7 +99,7 @@ def _critical(view: View) -> Exhibit:
     first = min(int(f.steps["start_ns"][0]) - job.clock.offset_ns(p) for p, f in enumerate(job.ranks))
     length = np.maximum(0, path["end_ns"] - np.maximum(path["start_ns"], first))
     np.add.at(total, (path["rank"], path["cause"]), length / 1e6)
-    total /= max(1, step_count(job))
+    total /= max(len(facts.steps) for facts in job.ranks)  # the path runs through all that was recorded
     names = numbers.rank_names(view, range(len(job.ranks)))
     table = _by_cause(names, total, "ms/step")
     question = "Whose work makes the step as long as it is?"

@@ -41,8 +41,8 @@ def _predictions(opened: OpenRun) -> Exhibit:
         reading = "The report predicts no change that helps."
         return Exhibit("what-if", question, reading, sheet(columns, rows))
     reading = (
-        f"The step is {format_us(report.steps.wall_us)} as recorded; a line is the replayed step after one fix, the "
-        "last may combine them. Gains overlap; never add them."
+        f"The step is {format_us(report.steps.wall_us)} as recorded. Each bar is the step replayed after one fix; "
+        "the last may combine several. Gains overlap; never add them."
     )
     chart = _ranges(report.steps.wall_us / 1e3, rows)
     return Exhibit("what-if", question, reading, sheet(columns, rows), chart, listings=try_it.of_run(opened))

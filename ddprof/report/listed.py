@@ -45,7 +45,7 @@ class FindingList(Sequence[Finding]):
                 self._report.severity_of(finding),
                 finding.id,
                 phrases.who_words(finding),
-                format_us(finding.recoverable_us.value),
+                format_us(self._report.shown_gain(finding)[0].value),
                 phrases.confidence_word(finding),
                 phrases.clean(finding.summary),
             )

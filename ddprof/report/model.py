@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.causes import CAUSES
-from ddprof.findings import Abstention, Finding, Remark, culprit, differs, severity_of
+from ddprof.findings import Abstention, Basis, Finding, Recoverable, Remark, culprit, differs, severity_of, told_gain
 from ddprof.sidecar import Count, Rank
 from ddprof.tables import Table
 
@@ -230,6 +230,14 @@ class Report:
     def severity_of(self, finding: Finding) -> str:
         """Severity of a finding by the share of this run's step that it would save, and by its range."""
         return severity_of(finding, self.steps.wall_us, self.steps.unprofiled_us)
+
+    def shown_gain(self, finding: Finding) -> tuple[Recoverable, float]:
+        """The gain that stands with a finding, and its step, us: by step timers without the profiler, as the traced
+        steps may hold none of it.
+        """
+        if finding.basis == Basis.TIMED:
+            return told_gain(finding, self.steps.wall_us, self.steps.unprofiled_us)
+        return finding.recoverable_us, self.steps.wall_us
 
     def predicted_step_us(self, finding: Finding) -> float:
         """Step time after the finding's cause is removed, in microseconds; never negative."""

@@ -195,15 +195,14 @@ def who_words(finding: Finding) -> str:
 
 def gain_words(report: Report, finding: Finding) -> str:
     """The gain of a fix with range and share, and the step time after it."""
-    gain, step_us = finding.recoverable_us, report.steps.wall_us
+    gain, step_us = report.shown_gain(finding)
     if not gain.value >= LEAST_SHARE * step_us:
         if alone := finding.alone_us:
             share = f" ({format_share(alone.value / step_us)} of the step)" if step_us > 0 else ""
             return f"{format_us(alone.value)}{share} if fixed alone; nothing extra after the larger findings"
         return NO_GAIN + (": other ranks are just as late" if finding.waited_us and _is_judged(report) else "")
     noun, bare = report.steps.noun, unprofiled_words(report, finding)
-    if finding.basis == Basis.TIMED and bare:  # the traced steps may hold none of it
-        gain, step_us = told_gain(finding, step_us, report.steps.unprofiled_us)
+    if gain is not finding.recoverable_us:
         noun, bare = "step without the profiler", ""
     words = f"{format_range(gain.value, gain.low, gain.high)} per {noun}"
     if not step_us > 0:
@@ -294,7 +293,8 @@ def on_page(words: str) -> str:
 
 def fix_words(fix: Fix) -> str:
     """One change: setting, old and new value, reason, and what to check before it is made."""
-    change = f"{fix.setting}: {fix.current} -> {fix.suggested}" if fix.current else f"{fix.setting}: {fix.suggested}"
+    was = f": {fix.current} -> " if fix.current else " -> " if fix.applies else ": "
+    change = f"{fix.setting}{was}{fix.suggested}"
     reasoned = f"{change} ({fix.why})" if fix.why else change
     return clean(f"{reasoned}. {fix.condition}" if fix.condition else reasoned)
 

@@ -17,7 +17,7 @@ from benchmarks.oracle.write import write
 from ddprof.analyzers.kernel_table.model import merged
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
-from ddprof.dashboard.exhibits.parts.exhibit import short_name
+from ddprof.dashboard.exhibits.parts.exhibit import Named
 from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, step_name
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
@@ -34,7 +34,7 @@ MOST_CLICKS = 3
 PRODUCTS = 7  # of a module
 TODAY, YESTERDAY, STARVED, FULL = "straggler.compute", "yesterday", "starved_loader", "full_memory"
 PEERS = ("it is mostly the peers, not the network", "The fastest message reaches")
-LATE = ("Rank 2 enters collectives", "mostly compute", "Finding 1 (straggler.compute) names it")
+LATE = ("Rank 2 enters a collective", "mostly compute", "Finding 1 (straggler.compute) names it")
 HOST = ("{host} (ranks 2, 3)", "names all of its ranks: look at the host")
 QUESTIONS = {
     "who is late and why": ("Who comes late", "body", LATE),
@@ -175,7 +175,7 @@ def test_which_layer_and_which_kernel_cost_the_most(reader: Opens) -> None:
     most = max(merged(one.view.opened.kernels, ("kernel",)), key=lambda row: row.busy_us)
     one.click("compute", ".legend")
     shown = one.page.wait("return document.querySelector('#exhibit-kernels tbody tr td')?.textContent")
-    assert shown == short_name(most.key[0])
+    assert shown == Named(most.key[0]).short
 
 
 def test_what_changed_since_yesterday(reader: Opens, runs: dict[str, OpenRun]) -> None:

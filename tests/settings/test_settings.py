@@ -121,7 +121,7 @@ def test_what_becomes_a_variable_beside_the_allocators_other_options_and_whether
 
 def test_the_table_of_the_page_is_the_catalogue(repo_root: Path) -> None:
     rows = [f"| `{s.name}` | {', '.join(s.targets)} | {s.effect.value} " for s in CATALOGUE.values()]
-    page = (repo_root / "docs" / "tuning.md").read_text(encoding="utf-8")
+    page = (repo_root / "docs" / "tuning-reference.md").read_text(encoding="utf-8")
     table = page.split("<!-- settings -->")[1].split("<!-- /settings -->")[0].strip().splitlines()
     assert [row.rpartition(" |")[0].rpartition("| ")[0] for row in table[2:]] == rows  # without their remarks
 

@@ -149,16 +149,17 @@ class GroupTime:
 
 def group_times(job: JobFacts) -> list[GroupTime]:
     """All groups that communicate inside the steps, longest first."""
-    instances, steps = job.instances, max(1, step_count(job))
+    instances, own_steps = job.instances, np.array([len(facts.steps) for facts in job.ranks])
     members = job.members.take(np.flatnonzero(_inside_steps(job)))
     group = instances["group"][members["instance"]] if len(members) else np.empty(0, np.int64)
     times = []
     for row in np.unique(group).tolist():
         is_member = group == row
-        ranks = max(1, len(np.unique(members["rank"][is_member])))
+        held = own_steps[np.unique(members["rank"][is_member])]  # a file may hold fewer steps than the others
+        steps = float(held.mean())
         of_group = np.unique(members["instance"][is_member])
         size = instances["size_bytes"][of_group]
-        scale = 1e3 * steps * ranks
+        scale = 1e3 * float(held.sum())
         name = str(job.groups["name"][row]) or str(row)
         name = f"group {name}" if name.isdigit() else name  # torch numbers its groups
         role = str(job.groups["role"][row])

@@ -35,7 +35,7 @@ from ddprof.report.model import (
 )
 from ddprof.settings.catalogue import CATALOGUE, LOADER
 from ddprof.settings.wanted import shown
-from ddprof.sidecar.applied import MadeLine, SettingOutcome
+from ddprof.sidecar.applied import MadeLine, SettingOutcome, merged
 
 # Script lines to which fixes apply.
 
@@ -219,13 +219,6 @@ def _samples_per_rank(job: JobFacts) -> float | None:
 
 def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tuple[AppliedSetting, ...]:
     """Applied settings with equal outcomes on several ranks merged, in the order of recording."""
-    ranks: dict[tuple[str, ...], list[int]] = {}
-    kept: dict[tuple[str, ...], SettingOutcome] = {}
-    for rank, rows in outcomes:
-        for row in rows:
-            key = (row.setting, shown(row.value), row.at, row.object, shown(row.before), str(row.applied), row.why)
-            kept.setdefault(key, row)
-            ranks.setdefault(key, []).append(rank)
     return tuple(
         AppliedSetting(
             setting=row.setting,
@@ -235,7 +228,7 @@ def over_ranks(outcomes: Iterable[tuple[int, tuple[SettingOutcome, ...]]]) -> tu
             before=None if row.before is None else shown(row.before),
             applied=row.applied,
             why=row.why,
-            ranks=tuple(sorted(set(ranks[key]))),
+            ranks=ranks,
         )
-        for key, row in kept.items()
+        for row, ranks in merged(outcomes)
     )

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     RUN_FOLDER: {"_version", "untrusted"},
     "settings": {"errors", "untrusted"},
     "capture": {"errors", "_version", "untrusted", "settings", RUN_FOLDER},  # where training runs: never the launcher
-    LAUNCHER: {"errors", "_version", "untrusted", "settings", RUN_FOLDER, "capture.guard"},
+    LAUNCHER: {"errors", "_version", "untrusted", "settings", "sidecar", RUN_FOLDER, "capture.guard"},
     "readers": {"model", "sidecar", "tables", "intervals", "units", "errors", "untrusted", "flight_recorder", "slice"},
     FACTS: BASIS,
     JOB: BASIS | {FACTS},

@@ -5,15 +5,18 @@ Only samples of the traced time, and the one before and after it. A rate stands 
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.capture.files.layout import COUNTERS_SUFFIX
 from ddprof.report.phrases import clean
+from ddprof.sidecar import Count, Real, Whole
 from ddprof.untrusted.regular_files import read_bounded
 
 MAX_FILE_BYTES = 64 << 20  # of one host: four times what eight GPUs write
@@ -27,7 +30,68 @@ _GPU = (
     ("temperature_c", "temperature", "°C", 1.0),
 )
 _IDLE = ("idle", "iowait")
+COUNTERS = f"host.*{COUNTERS_SUFFIX}"
 Points = dict[tuple[str, str], list[tuple[int, float]]]  # (name, unit) -> (unix ns, value)
+
+
+class GpuSample(Struct, frozen=True):
+    """One device: utilisation in percent, memory in bytes; None where it is not measured."""
+
+    index: Whole | None = None
+    busy_percent: Real | None = None
+    used_bytes: Whole | None = None
+    total_bytes: Whole | None = None
+    sm_clock_mhz: Real | None = None
+    power_mw: Real | None = None
+    temperature_c: Real | None = None
+
+
+class _Cpu(Struct, frozen=True):
+    jiffies: dict[str, Whole] = {}
+
+
+class _Memory(Struct, frozen=True):
+    total_bytes: Whole | None = None
+    available_bytes: Whole | None = None
+
+    @property
+    def used_bytes(self) -> int | None:
+        """Bytes in use; None where they are not known."""
+        return (
+            None
+            if self.total_bytes is None or self.available_bytes is None
+            else self.total_bytes - self.available_bytes
+        )
+
+
+class CounterSample(Struct, frozen=True):
+    """A line of a host's counters, the parts that pages show. Counters of its CPUs and ports are cumulative."""
+
+    at_ns: Count = 0
+    cpu: _Cpu = _Cpu()
+    memory: _Memory = _Memory()
+    network: dict[str, dict[str, Whole]] = {}
+    infiniband: dict[str, dict[str, Whole]] = {}
+    gpus: tuple[GpuSample, ...] = ()
+
+
+_SAMPLE = Decoder(CounterSample)
+
+
+def samples_in(lines: Iterable[bytes]) -> Iterator[CounterSample]:
+    """The valid samples; a file's last line may be half written."""
+    for line in lines:
+        try:
+            yield _SAMPLE.decode(line)
+        except (DecodeError, RecursionError):
+            continue
+
+
+def cores_busy(before: CounterSample, after: CounterSample) -> float | None:
+    """Busy share of all cores between two samples, percent; None where it is not known."""
+    spent = _grown(before.cpu.jiffies, after.cpu.jiffies)  # Linux lets iowait fall (Documentation/filesystems/proc.rst)
+    busy = sum(value for key, value in spent.items() if key not in _IDLE)
+    return 100.0 * busy / sum(spent.values()) if sum(spent.values()) > 0 else None
 
 
 def counter_tracks(job: JobFacts, folder: str, lo_ns: int, hi_ns: int) -> list[dict[str, Any]]:
@@ -35,7 +99,7 @@ def counter_tracks(job: JobFacts, folder: str, lo_ns: int, hi_ns: int) -> list[d
     [lo, hi] ns since the run's start. [] where nothing was recorded, or nothing can be placed on the run's clock."""
     tracks = list(_memory(job))
     if folder and all(facts.has_base_time for facts in job.ranks):
-        for path in sorted(Path(folder).glob(f"host.*{COUNTERS_SUFFIX}")):
+        for path in sorted(Path(folder).glob(COUNTERS)):
             tracks += _of_host(path, job.origin_ns, lo_ns, hi_ns)
     return tracks[:MAX_TRACKS]
 
@@ -57,9 +121,9 @@ def _track(label: str, unit: str, rank: int | None, points: list[tuple[int, floa
 
 
 def _of_host(path: Path, origin_ns: int, lo_ns: int, hi_ns: int) -> Iterator[dict[str, Any]]:
-    samples = sorted(_samples(path), key=lambda sample: int(sample["at_ns"]))
-    inside = [n for n, s in enumerate(samples) if lo_ns <= s["at_ns"] - origin_ns <= hi_ns]
-    around = [n for n, s in enumerate(samples) if s["at_ns"] - origin_ns < lo_ns]
+    samples = _samples(path)
+    inside = [n for n, s in enumerate(samples) if lo_ns <= s.at_ns - origin_ns <= hi_ns]
+    around = [n for n, s in enumerate(samples) if s.at_ns - origin_ns < lo_ns]
     first = (inside or around or [0])[0] if inside else (around or [0])[-1]
     last = inside[-1] if inside else first
     shown = samples[max(0, first - 2) : last + 2]  # two before: a rate needs one more
@@ -71,75 +135,48 @@ def _of_host(path: Path, origin_ns: int, lo_ns: int, hi_ns: int) -> Iterator[dic
             yield _track(f"{host} {name}", unit, None, placed)
 
 
-def _samples(path: Path) -> Iterator[dict[str, Any]]:
-    """The valid samples of a file; the last line may be truncated."""
+def _samples(path: Path) -> list[CounterSample]:
     try:
         lines = read_bounded(path, MAX_FILE_BYTES).splitlines()
     except OSError:
-        return
-    for line in lines:
-        try:
-            sample = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(sample, dict) and type(sample.get("at_ns")) is int:
-            yield sample
+        return []
+    return sorted((sample for sample in samples_in(lines) if sample.at_ns), key=lambda sample: sample.at_ns)
 
 
-def _points(samples: list[dict[str, Any]]) -> Points:
+def _points(samples: list[CounterSample]) -> Points:
     points: Points = {}
     for before, sample in zip([None, *samples], samples, strict=False):
         for name, unit, value in (*_levels(sample), *(_rates(before, sample) if before else ())):
-            points.setdefault((name, unit), []).append((sample["at_ns"], value))
+            points.setdefault((name, unit), []).append((sample.at_ns, value))
     return points
 
 
-def _levels(sample: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    gpus = sample.get("gpus")
-    for gpu in gpus if isinstance(gpus, list) else ():
+def _levels(sample: CounterSample) -> Iterator[tuple[str, str, float]]:
+    for gpu in sample.gpus:
         for key, words, unit, scale in _GPU:
-            value = _number(gpu, key)
+            value = getattr(gpu, key)
             if value is not None:
-                yield f"GPU {_number(gpu, 'index') or 0:.0f} {words}", unit, value * scale
-    memory = sample.get("memory")
-    total, available = _number(memory, "total_bytes"), _number(memory, "available_bytes")
-    if total is not None and available is not None:
-        yield "host memory", "GiB", (total - available) * 2.0**-30
+                yield f"GPU {gpu.index or 0} {words}", unit, value * scale
+    if (used := sample.memory.used_bytes) is not None:
+        yield "host memory", "GiB", used * 2.0**-30
 
 
-def _rates(before: Mapping[str, Any], sample: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    seconds = (sample["at_ns"] - before["at_ns"]) / 1e9
+def _rates(before: CounterSample, sample: CounterSample) -> Iterator[tuple[str, str, float]]:
+    seconds = (sample.at_ns - before.at_ns) / 1e9
     if seconds <= 0:
         return
-    spent = _grown(_inner(before, "cpu", "jiffies"), _inner(sample, "cpu", "jiffies"))
-    if sum(spent.values()) > 0:
-        busy = sum(value for key, value in spent.items() if key not in _IDLE)
-        yield "cores busy", "%", 100.0 * busy / sum(spent.values())
-    for kind, keys in (
-        ("network", ("received_bytes", "sent_bytes")),
-        ("infiniband", ("port_rcv_data", "port_xmit_data")),
+    if (busy := cores_busy(before, sample)) is not None:
+        yield "cores busy", "%", busy
+    for kind, keys, earlier, later in (
+        ("network", ("received_bytes", "sent_bytes"), before.network, sample.network),
+        ("infiniband", ("port_rcv_data", "port_xmit_data"), before.infiniband, sample.infiniband),
     ):
-        names = sample.get(kind)
-        for name in names if isinstance(names, dict) else ():
-            grown = _grown(_inner(before, kind, name), _inner(sample, kind, name))
+        for name in later:
+            grown = _grown(earlier.get(name, {}), later[name])
             if set(keys) <= set(grown):
                 yield f"{kind} {clean(name)[:20]}", "MB/s", sum(grown[key] for key in keys) / seconds / 1e6
 
 
-def _inner(sample: Mapping[str, Any], kind: str, name: str) -> Mapping[str, Any]:
-    outer = sample.get(kind)
-    inner = outer.get(name) if isinstance(outer, dict) else None
-    return inner if isinstance(inner, dict) else {}
-
-
-def _grown(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float]:
+def _grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """Growth of counters, without those that fell as the machine was restarted."""
-    pairs = {key: (_number(before, key), _number(after, key)) for key in after}
-    return {key: b - a for key, (a, b) in pairs.items() if a is not None and b is not None and b >= a}
-
-
-def _number(of: Any, key: str) -> float | None:
-    value = of.get(key) if isinstance(of, dict) else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if abs(value) < 1e18 else None
+    return {key: after[key] - before[key] for key in after if key in before and after[key] >= before[key]}

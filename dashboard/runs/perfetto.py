@@ -19,9 +19,9 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.errors import UsageError
 from ddprof.readers import read
 from ddprof.report.export.perfetto import write_perfetto
-from ddprof.report.export.pftrace import RankSlices, arrows_of
+from ddprof.report.export.pftrace import Arrow, RankSlices
 from ddprof.report.redaction.redact import Redaction, redacted_trace
-from ddprof.tables import NULL, Array, Column, Schema, Table
+from ddprof.tables import NULL, Array
 from ddprof.units import format_ranks
 
 PERFETTO_UI = "https://ui.perfetto.dev"
@@ -30,16 +30,6 @@ WHOLE_EVENTS = 1_000_000  # up to here a hand-over holds the whole run: the Perf
 MAX_EVENTS = 4_000_000  # of the ranks that are read for a hand-over
 BESIDE = 1.0  # of the window's length, kept on both sides where a hand-over is cut
 Report = Callable[[int, int, str], None]
-ARROWS = Schema(
-    "arrows",
-    Column("culprit", "int64", "position of the rank that came last"),
-    Column("culprit_track", "int64", "track of its operation, as a row of its trace's tracks"),
-    Column("culprit_ns", "int64", "its arrival, own clock"),
-    Column("victim", "int64", "position of a rank that waited"),
-    Column("victim_track", "int64", "track of its operation, as a row of its trace's tracks"),
-    Column("victim_ns", "int64", "end of its wait, own clock, within its operation"),
-    Column("wait_ns", "int64", "how long it waited"),
-)
 
 
 def write_run(
@@ -55,8 +45,7 @@ def write_run(
     Raises OSError where it cannot be written.
     """
     job = opened.job
-    waits = wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns))
-    arrows = list(arrows_of(waits, job.rank_ids, job.shifts_ns.tolist(), set(chosen)))
+    arrows = list(wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns), chosen))
     if window_ns is not None:
         arrows = [arrow for arrow in arrows if arrow.to_ns > window_ns[0] and arrow.from_ns < window_ns[1]]
     slices = _slices(opened, chosen, progress, redaction, window_ns)
@@ -124,30 +113,26 @@ def checked_ui(address: str) -> str:
     return address
 
 
-def wait_arrows(job: JobFacts, least_ns: int) -> Table:
-    """One arrow per wait of at least `least_ns` for a known last member, the longest first."""
+def wait_arrows(job: JobFacts, least_ns: int, chosen: Collection[int]) -> Iterator[Arrow]:
+    """Waits of at least `least_ns` for a known last member, between the chosen ranks, the longest first."""
     members, late = job.members, job.instances["late"]
-    if not len(members):
-        return ARROWS.empty()
     is_last = members["rank"] == late[members["instance"]]
     last_row = np.full(len(late), NULL, np.int64)
     last_row[members["instance"][is_last]] = np.flatnonzero(is_last)
-    culprit = last_row[members["instance"]]
     wait = members["ready_ns"] - members["start_ns"]
-    victim = np.flatnonzero((culprit != NULL) & ~is_last & (wait >= least_ns))
+    of_chosen = np.isin(members["rank"], [at for at, rank in enumerate(job.rank_ids) if rank in chosen])
+    culprit = last_row[members["instance"]]
+    victim = np.flatnonzero((culprit != NULL) & ~is_last & (wait >= least_ns) & of_chosen)
+    victim = victim[of_chosen[culprit[victim]]]
     victim = victim[np.argsort(-wait[victim], kind="stable")]
-    source = culprit[victim]
-    return ARROWS.table(
-        {
-            "culprit": members["rank"][source],
-            "culprit_track": _tracks(job, source),
-            "culprit_ns": members["start_ns"][source],
-            "victim": members["rank"][victim],
-            "victim_track": _tracks(job, victim),
-            "victim_ns": members["ready_ns"][victim],
-            "wait_ns": wait[victim],
-        }
-    )
+    rank_ids, shifts = np.array(job.rank_ids), job.shifts_ns
+    ends = []
+    for rows, times in ((culprit[victim], members["start_ns"]), (victim, members["ready_ns"])):
+        ranks = members["rank"][rows]
+        ends += [rank_ids[ranks].tolist(), _tracks(job, rows).tolist(), (times[rows] - shifts[ranks]).tolist()]
+    for arrow in map(Arrow, *ends):
+        if NULL not in (arrow.from_track, arrow.to_track):
+            yield arrow
 
 
 def _tracks(job: JobFacts, rows: Array) -> Array:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from ddprof.sidecar.bounded import Count, Real, Whole
 
@@ -24,7 +27,17 @@ class SettingOutcome(Struct, frozen=True):
     value: bool | Whole | Real | str
     at: str = ""
     object: str = ""
-    before: bool | Whole | Real | str | None = None
     applied: bool = False
     why: str = ""
+    before: bool | Whole | Real | str | None = None
     objects: Count = 0
+
+
+def merged(outcomes: Iterable[tuple[int, Sequence[SettingOutcome]]]) -> list[tuple[SettingOutcome, tuple[int, ...]]]:
+    """Outcomes of ranks, equal ones as one with the ranks, in the order of recording."""
+    kept: dict[str, tuple[SettingOutcome, set[int]]] = {}
+    for rank, rows in outcomes:
+        for row in rows:
+            key = repr(astuple(row)[:-1])  # True and 1 are equal, and other settings
+            kept.setdefault(key, (row, set()))[1].add(rank)
+    return [(row, tuple(sorted(ranks))) for row, ranks in kept.values()]

@@ -48,6 +48,15 @@ def write_document(state: TuneState, folder: Path, result: TuningAnswer | None =
     write_whole(folder / FILE, msgspec.json.format(msgspec.json.encode(masked_data(document)), indent=1))
 
 
+def free_folder(wanted: Path) -> Path:
+    """The wanted folder, with a number after its name where it is already there."""
+    folder, attempt = wanted, 1
+    while folder.exists():
+        attempt += 1
+        folder = wanted.with_name(f"{wanted.name}.{attempt}")
+    return folder
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file, whole or not at all. Raises UsageError."""
     try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
-from msgspec import Meta, MsgspecError, Struct
+from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
@@ -18,69 +18,41 @@ from ddprof.capture.files.layout import LARGEST_RANK, SIDECAR_SUFFIX, parse_stem
 from ddprof.capture.files.step import PHASE_NAMES
 from ddprof.capture.files.storage import MAX_JSON_BYTES, names_in
 from ddprof.settings.wanted import shown
+from ddprof.sidecar import Count, Rank, Real, StepTimes, Whole
+from ddprof.sidecar.applied import SettingOutcome, merged
 from ddprof.untrusted.regular_files import read_bounded
 
 _WARM_STEPS = 2  # at the start of a run: lazy initialisation, DDP's first bucket order
 _PHASES = tuple(f"{name}_ns" for name in PHASE_NAMES)
-
-_Count: TypeAlias = Annotated[int, Meta(ge=0, le=1 << 48)]
-_Nanoseconds: TypeAlias = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
-_Cost: TypeAlias = _Nanoseconds | Annotated[float, Meta(ge=-1e18, le=1e18)]
-_Share: TypeAlias = Annotated[float, Meta(ge=0, le=1e3)]
-_Value = bool | Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)] | Annotated[float, Meta(ge=-1e18, le=1e18)] | str
 _MAX_SAID = 6
-
-
-class _Step(Struct, gc=False):
-    start_ns: _Nanoseconds
-    end_ns: _Nanoseconds
-    data_ns: _Nanoseconds | None = None
-    forward_ns: _Nanoseconds | None = None
-    backward_ns: _Nanoseconds | None = None
-    optimizer_ns: _Nanoseconds | None = None
-    collective_ns: _Nanoseconds | None = None
-    profiled: bool = False
 
 
 class _Window(Struct):
     trace_path: str | None = None
-    export_pause_ns: _Nanoseconds | None = None
+    export_pause_ns: Whole | None = None
 
 
 class _Overhead(Struct):
-    bare_step_ns: _Cost | None = None
-    profiled_step_ns: _Cost | None = None
-    own_ns_per_step: _Cost | None = None
-    stacks_frac: _Share | None = None
-    stacks_window_frac: _Share | None = None
-    bare_range_ns: tuple[_Cost, _Cost] | None = None
-    profiled_range_ns: tuple[_Cost, _Cost] | None = None
-
-
-class AppliedRow(Struct, frozen=True):
-    """Outcome of one setting of one kind of object at one place on a rank. `before`: the script's value."""
-
-    setting: str
-    value: _Value
-    at: str
-    object: str
-    applied: bool
-    why: str = ""
-    before: _Value | None = None
-    objects: Annotated[int, Meta(ge=0, le=1 << 48)] = 0
+    bare_step_ns: Whole | Real | None = None
+    profiled_step_ns: Whole | Real | None = None
+    own_ns_per_step: Whole | Real | None = None
+    stacks_frac: Real | None = None
+    stacks_window_frac: Real | None = None
+    bare_range_ns: tuple[Whole | Real, Whole | Real] | None = None
+    profiled_range_ns: tuple[Whole | Real, Whole | Real] | None = None
 
 
 class _SidecarExtract(Struct):
     """Values of a sidecar that the manifest uses. Rank and host are in the file's name."""
 
-    world_size: Annotated[int, Meta(ge=0, le=LARGEST_RANK)] | None = None
-    steps_total: _Count | None = None
+    world_size: Rank | None = None
+    steps_total: Count | None = None
     versions: dict[str, Any] | None = None
     overhead: _Overhead | None = None
-    steps: list[_Step] | None = None
+    steps: list[StepTimes] | None = None
     windows: list[_Window] | None = None
     notes: list[str] | None = None
-    applied: list[AppliedRow] | None = None
+    applied: list[SettingOutcome] | None = None
 
 
 _DECODER = Decoder(_SidecarExtract)
@@ -109,7 +81,7 @@ def summarize(folder: Path) -> RunSummary:
     step_times: dict[int, dict[str, int]] = {}
     notes: dict[str, list[int]] = {}
     read: list[_SidecarExtract] = []
-    applied: list[tuple[int, list[AppliedRow]]] = []
+    applied: list[tuple[int, list[SettingOutcome]]] = []
     for path in names_in(folder, SIDECAR_SUFFIX):
         fields = parse_stem(path.name)
         if fields is None or int(fields["rank"] or 0) > LARGEST_RANK:
@@ -138,7 +110,7 @@ def summarize(folder: Path) -> RunSummary:
         overhead=_overhead(read),
         step_times={rank: times for rank, times in sorted(step_times.items()) if times},
         notes=tuple(f"{note} (ranks {','.join(map(str, ranks))})" for note, ranks in notes.items()),
-        applied=merged(applied),
+        applied=tuple({**asdict(row), "ranks": list(ranks)} for row, ranks in merged(applied)),
     )
 
 
@@ -156,17 +128,17 @@ def _extract(path: Path) -> _SidecarExtract:
         raise ValueError(f"{path.name}: damaged: {error}") from None
 
 
-def _step_times(steps: list[_Step]) -> dict[str, int]:
+def _step_times(steps: list[StepTimes]) -> dict[str, int]:
     """Medians over the unprofiled steps, without the warm-up and the last one (it may be truncated); {} without any.
 
     Nothing else is known of a rank that opens no window. `rest_ns` is the median of a step's time outside phases: on a
     busy machine the medians of steps and of phases come from different steps, and their difference is no step's time.
     """
-    unprofiled = [step for step in steps[_WARM_STEPS:-1] if not step.profiled]
+    unprofiled = [(length, step) for step in steps[_WARM_STEPS:-1] if not step.profiled and (length := step.length_ns)]
     if not unprofiled:
         return {}
-    lengths = [step.end_ns - step.start_ns for step in unprofiled]
-    phases = [[getattr(step, name) or 0 for name in _PHASES] for step in unprofiled]  # 0: not seen
+    lengths = [length for length, _ in unprofiled]
+    phases = [[getattr(step, name) or 0 for name in _PHASES] for _, step in unprofiled]  # 0: not seen
     medians = {name: int(median(column)) for name, column in zip(_PHASES, zip(*phases, strict=True), strict=True)}
     rest = median(max(0, length - sum(phases_ns)) for length, phases_ns in zip(lengths, phases, strict=True))
     return {"step_ns": int(median(lengths)), **medians, "rest_ns": int(rest)}
@@ -202,19 +174,6 @@ class ToApply:
     words: tuple[str, ...]
     packed: str
     variables: Mapping[str, str]
-
-
-def merged(rows_by_rank: Iterable[tuple[int, Sequence[AppliedRow]]]) -> tuple[dict[str, Any], ...]:
-    """Rows with equal outcomes on several ranks merged, with the ranks, in order of arrival."""
-    ranks: dict[tuple[Any, ...], list[int]] = {}
-    kept: dict[tuple[Any, ...], AppliedRow] = {}
-    for rank, rows in rows_by_rank:
-        for row in rows:
-            key = (row.setting, row.value, row.at, row.object, row.applied, row.why, row.before)
-            kept.setdefault(key, row)
-            if rank not in ranks.setdefault(key, []):
-                ranks[key].append(rank)
-    return tuple({**asdict(row), "ranks": sorted(ranks[key])} for key, row in kept.items())
 
 
 def applied_line(rows: Sequence[Mapping[str, Any]]) -> str:

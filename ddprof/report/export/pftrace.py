@@ -16,7 +16,7 @@ from ddprof.model import Kind, RankTrace
 from ddprof.report import phrases
 from ddprof.report.export import protobuf
 from ddprof.report.model import Report
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import Array, Table
 
 # Parts of an exported trace that both formats share: slices of ranks, arrows and track names.
 
@@ -54,21 +54,6 @@ def track_label(track: Mapping[str, Any]) -> str:
     if track["stream"] is not None:
         return f"device {track['device']} stream {track['stream']}"
     return str(track["name"] or f"thread {track['tid']}")
-
-
-def arrows_of(table: Table, rank_ids: tuple[int, ...], shifts_ns: list[int], chosen: set[int]) -> Iterator[Arrow]:
-    """Arrows between the chosen ranks, on the run's clock, from a table of waits (culprit, victim, tracks, times)."""
-    for row in table.rows():
-        culprit, victim = row["culprit"], row["victim"]
-        if {rank_ids[culprit], rank_ids[victim]} <= chosen and NULL not in (row["culprit_track"], row["victim_track"]):
-            yield Arrow(
-                rank_ids[culprit],
-                row["culprit_track"],
-                row["culprit_ns"] - shifts_ns[culprit],
-                rank_ids[victim],
-                row["victim_track"],
-                row["victim_ns"] - shifts_ns[victim],
-            )
 
 
 _FINDINGS = 1_000_000  # beyond any rank: the process of the findings, and its sequence

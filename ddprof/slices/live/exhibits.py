@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dash.development.base_component import Component
-from msgspec import DecodeError, Struct, field
-from msgspec.json import Decoder
 
-from ddprof.capture.files.layout import COUNTERS_SUFFIX
 from ddprof.capture.launcher.live import LiveRank, latest_late, silent_ranks
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.catalogue import Subject
@@ -19,16 +16,15 @@ from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
 from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.pages.page import Page
+from ddprof.dashboard.runs.counters import COUNTERS, CounterSample, cores_busy, samples_in
 from ddprof.dashboard.runs.open_run import running_ranks
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
-from ddprof.sidecar import Real, Whole
 from ddprof.units import format_bytes, format_count, format_ranks, format_us
 
 # Phases, and the ledger cause in whose colour each is drawn.
 _PHASES = {"data": "dataloader", "forward": "compute", "backward": "checkpoint", "optimizer": "gc"}
 TAIL_BYTES = 64_000  # of a counters file: some minutes of lines
-COUNTERS = f"host.*{COUNTERS_SUFFIX}"
 
 
 def has_data(view: View) -> bool:
@@ -109,101 +105,48 @@ def _hosts(hosts: Sequence[HostNow]) -> Exhibit:
     columns = ("where", "busy (%)", "memory used (bytes)", "memory (bytes)")
     rows: list[tuple[object, ...]] = []
     for host in hosts:
-        rows.append((f"{clean(host.host)}: CPU", host.cpu_percent, host.memory_used_bytes, host.memory_total_bytes))
-        for gpu in host.gpus:
+        memory = host.newest.memory
+        rows.append((f"{clean(host.host)}: CPU", host.cpu_percent, memory.used_bytes, memory.total_bytes))
+        for gpu in host.newest.gpus:
             where = f"{clean(host.host)}: GPU {gpu.index}"
             rows.append((where, gpu.busy_percent, gpu.used_bytes, gpu.total_bytes))
-    used = [h.memory_used_bytes for h in hosts if h.memory_used_bytes is not None]
+    used = [used for host in hosts if (used := host.newest.memory.used_bytes) is not None]
     reading = "Newest sample of each host" + (f"; host memory up to {format_bytes(max(used))}." if used else ".")
     return Exhibit("live-hosts", "How busy and how full are hosts and devices?", reading, sheet(columns, rows))
 
 
-class GpuNow(Struct, frozen=True):
-    """One device: utilisation in percent, memory in bytes; None where it is not measured."""
-
-    index: Whole | None = None
-    busy_percent: Real | None = None
-    used_bytes: Whole | None = None
-    total_bytes: Whole | None = None
-
-
-class _Cpu(Struct, frozen=True):
-    jiffies: dict[str, Whole] = field(default_factory=dict)
-
-
-class _Memory(Struct, frozen=True):
-    total_bytes: Whole | None = None
-    available_bytes: Whole | None = None
-
-
-class _Sample(Struct, frozen=True):
-    """The parts of a counters line that the page shows."""
-
-    cpu: _Cpu = _Cpu()
-    memory: _Memory = _Memory()
-    gpus: tuple[GpuNow, ...] = ()
-
-
-_SAMPLE = Decoder(_Sample)
-
-
 @dataclass(frozen=True)
 class HostNow:
-    """One host's newest sample: utilisation in percent, memory in bytes; None where it is not measured."""
+    """One host's newest sample, and how busy its cores were in the last ones, percent; None where not measured."""
 
     host: str
     cpu_percent: float | None
-    memory_used_bytes: int | None
-    memory_total_bytes: int | None
-    gpus: tuple[GpuNow, ...]
+    newest: CounterSample
 
 
 def hosts_now(folder: str) -> list[HostNow]:
     """The newest counters of every host that writes them (`ddprof run --mode monitor`)."""
     hosts = []
     for path in sorted(Path(folder).glob(COUNTERS)) if folder else []:
-        samples = _last_samples(path)
+        samples = list(samples_in(_last_lines(path)))
+        timed = [sample for sample in samples[-10:] if sample.cpu.jiffies]
         if samples:
-            hosts.append(_host(path.name.split(".")[1], samples))
+            busy = cores_busy(timed[0], timed[-1]) if timed else None
+            hosts.append(HostNow(path.name.split(".")[1], busy, samples[-1]))
     return hosts
 
 
-def _last_samples(path: Path) -> list[_Sample]:
-    """The valid samples in the file's tail; the first line may be truncated, the last one half written."""
+def _last_lines(path: Path) -> list[bytes]:
+    """Lines in the file's tail, of which the first may be truncated."""
     try:
         if not path.is_file():
             return []
         with path.open("rb") as stream:
             stream.seek(0, 2)
             stream.seek(max(0, stream.tell() - TAIL_BYTES))
-            lines = stream.read(TAIL_BYTES).splitlines()
+            return stream.read(TAIL_BYTES).splitlines()
     except OSError:
         return []
-    samples = []
-    for line in lines:
-        try:
-            samples.append(_SAMPLE.decode(line))
-        except (DecodeError, RecursionError):
-            continue
-    return samples
-
-
-def _host(name: str, samples: list[_Sample]) -> HostNow:
-    last = samples[-1]
-    total, available = last.memory.total_bytes, last.memory.available_bytes
-    used = total - available if total is not None and available is not None else None
-    return HostNow(name, _cpu_percent(samples[-10:]), used, total, last.gpus)
-
-
-def _cpu_percent(samples: list[_Sample]) -> float | None:
-    """Busy share of all cores between the first and the last of some samples; counters are cumulative."""
-    jiffies = [s.cpu.jiffies for s in samples if s.cpu.jiffies]
-    if len(jiffies) < 2:
-        return None
-    # Linux lets iowait fall (Documentation/filesystems/proc.rst).
-    spent = {key: max(0, jiffies[-1].get(key, 0) - jiffies[0].get(key, 0)) for key in jiffies[-1]}
-    total = sum(spent.values())
-    return 100.0 * (total - spent.get("idle", 0) - spent.get("iowait", 0)) / total if total > 0 else None
 
 
 def _page(view: View) -> list[Component]:

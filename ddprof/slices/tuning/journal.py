@@ -15,7 +15,7 @@ from msgspec.structs import replace as struct_replace
 
 from ddprof.errors import UsageError
 from ddprof.slices.tuning.runs.trial import TrialOrder, Window
-from ddprof.trials.document import FILE, TRIALS, write_document
+from ddprof.trials.document import FILE, TRIALS, free_folder, write_document
 from ddprof.trials.model import BASELINE, DIAGNOSIS, RunPlan, Trial, TrialCandidate, TuneState
 
 _LONGEST_BASELINES = 3.0  # times the longest baseline: a run that is not over by then is no faster
@@ -81,7 +81,8 @@ class TrialJournal:
             window=window,
         )
         self._watcher.began(label, number, self.left_s)
-        made = struct_replace(self._runner(_fresh(order), self._watcher.tick), budget_s=self.state.options.budget_s)
+        anew = replace(order, folder=free_folder(order.folder))  # an interrupted run may have left one
+        made = struct_replace(self._runner(anew, self._watcher.tick), budget_s=self.state.options.budget_s)
         self.state.trials.append(made)
         self.save()
         self._watcher.ended(made, is_new=True)
@@ -126,12 +127,3 @@ class TrialJournal:
 def label_of(settings: Sequence[TrialCandidate]) -> str:
     """Name of a run with these settings."""
     return " + ".join(candidate.name for candidate in settings) or BASELINE
-
-
-def _fresh(order: TrialOrder) -> TrialOrder:
-    """The order with a new folder, as an interrupted run may have left one."""
-    folder, attempt = order.folder, 1
-    while folder.exists():
-        attempt += 1
-        folder = order.folder.with_name(f"{order.folder.name}.{attempt}")
-    return replace(order, folder=folder)

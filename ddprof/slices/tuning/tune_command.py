@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -23,14 +22,11 @@ from ddprof.cli.load import say, tell
 from ddprof.cli.output import write_file
 from ddprof.errors import UsageError
 from ddprof.settings.catalogue import CATALOGUE
-from ddprof.trials.document import FILE, NAME_PART, read_state
+from ddprof.trials.document import FILE, NAME_PART, free_folder, read_state
 from ddprof.trials.model import BASELINE, DIAGNOSIS, Trial, TuneOptions, TuneState
 from ddprof.units import format_us
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import MASK, masked_words
-
-if TYPE_CHECKING:
-    pass
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -132,12 +128,8 @@ def _started(out: Path, options: TuneOptions) -> tuple[Path, TuneState]:
     scripts = [Path(word).stem for word in options.command if word.endswith(".py")]
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", scripts[0] if scripts else Path(options.command[0]).name)
     stamp = f"{time.strftime('%Y%m%dT%H%M%SZ', now)}{NAME_PART}{name}"
-    folder, attempt = out / stamp, 1
-    while folder.exists():
-        attempt += 1
-        folder = out / f"{stamp}.{attempt}"
     state = TuneState(options=options, cwd=str(Path.cwd()), started_utc=time.strftime("%Y-%m-%dT%H:%M:%SZ", now))
-    return folder.resolve(), state
+    return free_folder(out / stamp).resolve(), state
 
 
 def _ask(state: TuneState, yes: bool) -> None:

@@ -47,7 +47,7 @@ def test_counters_are_read_from_the_tail_and_damaged_lines_are_skipped(tmp_path:
     lines = ["x" * TAIL_BYTES, sample(0).replace('"idle": 100', '"idle": 0'), "{broken", sample(50), '{"at_ns']
     (tmp_path / "host.h1.7.counters.jsonl").write_text("\n".join(lines))
     (host,) = hosts_now(str(tmp_path))
-    assert (host.host, host.memory_used_bytes, host.memory_total_bytes) == ("h1", 6, 10)
+    assert (host.host, host.newest.memory.used_bytes, host.newest.memory.total_bytes) == ("h1", 6, 10)
     assert host.cpu_percent == pytest.approx(50.0)
     # A counter that falls makes no host busier than it can be.
     samples = [{"cpu": {"jiffies": {"user": n, "idle": n, "iowait": 90 - n}}} for n in (0, 40)]
@@ -60,4 +60,4 @@ def test_samples_of_another_type_are_skipped(tmp_path: Path, line: str) -> None:
     good = '{"memory": {"total_bytes": 10, "available_bytes": 4}}'
     (tmp_path / "host.h1.7.counters.jsonl").write_text(f"{good}\n{line}\n")
     (host,) = hosts_now(str(tmp_path))
-    assert (host.memory_used_bytes, host.cpu_percent, host.gpus) == (6, None, ())
+    assert (host.newest.memory.used_bytes, host.cpu_percent, host.newest.gpus) == (6, None, ())

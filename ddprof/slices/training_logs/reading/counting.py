@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from ddprof.slices.training_logs.reading.kinds import Numbers, TimeKind, Times, 
 from ddprof.slices.training_logs.reading.lines import Stamp
 from ddprof.tables import Array
 
+L = TypeVar("L")
+T = TypeVar("T")
 FEWEST = 3  # lines with rising numbers, before text is taken for the log of a training
 
 
@@ -125,17 +127,16 @@ class LoopTable(NamedTuple):
         return LoopLine(numbers, epoch, under, None if rank is None else int(rank), clock, times, waits)
 
 
+def in_tables(parts: Iterable[Any], line: type[L], table_of_lines: Callable[[list[L]], T]) -> Iterator[T]:
+    """The tables among the parts, and one for each run of lines between them."""
+    for are_lines, some in groupby(parts, lambda part: isinstance(part, line)):
+        group = list(some)
+        yield from [table_of_lines(group)] if are_lines else group
+
+
 def table_of(parts: Iterable[LoopLine | LoopTable]) -> LoopTable:
     """The table of lines and tables, one below the other."""
-    tables: list[LoopTable] = []
-    alone: list[LoopLine] = []
-    for part in (*parts, None):
-        if isinstance(part, LoopLine):
-            alone.append(part)
-            continue
-        tables += [_of_lines(alone)] if alone else []
-        tables += [part] if part is not None else []
-        alone = []
+    tables = list(in_tables(parts, LoopLine, _of_lines))
     at = 0
     columns: list[dict[Any, list[tuple[Array, ...]]]] = [defaultdict(list) for _ in range(3)]
     for table in tables:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ddprof.readers.numbers import one_float
+from ddprof.slices.training_logs.reading.counting import in_tables
 from ddprof.slices.training_logs.reading.lines import (
     MOST_MS,
     NOWHERE,
@@ -119,15 +120,7 @@ _COLUMNS = np.dtype(
 
 def table_of_records(parts: Sequence[LoggedRecord | Array]) -> Array:
     """The table of records and tables, one below the other, with their clock in `s` and `grain_s`."""
-    tables, alone = [records_table([])], list[LoggedRecord]()
-    for part in (*parts, None):
-        if isinstance(part, LoggedRecord):
-            alone.append(part)
-            continue
-        tables += [_of_records(alone)] if alone else []
-        tables += [part] if part is not None else []
-        alone = []
-    return np.concatenate(tables)
+    return np.concatenate([records_table([]), *in_tables(parts, LoggedRecord, _of_records)])
 
 
 def records_table(

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ddprof.capture.files.layout import MANIFEST, SIDECAR_SUFFIX
 from ddprof.sidecar import AllocatorCounts, RankDevice
+from ddprof.sidecar.applied import SettingOutcome
 from ddprof.trials.model import Held, RunPlan
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.regular_files import read_bounded
@@ -54,19 +55,11 @@ class RankLeft(Struct):
     allocator: AllocatorCounts | None = None
 
 
-class AppliedOutcome(Struct):
-    """Outcome of one setting over all ranks."""
-
-    setting: str
-    applied: bool
-    why: str = ""
-
-
 class RunManifest(Struct):
     """The part of a run's manifest that tuning reads: the job's ranks (None: not known), outcomes of its settings."""
 
     world_size: int | None = None
-    applied: tuple[AppliedOutcome, ...] = ()
+    applied: tuple[SettingOutcome, ...] = ()
 
 
 def ranks_left(folder: Path) -> list[RankLeft]:
@@ -142,7 +135,7 @@ def memory(ranks: Sequence[RankLeft]) -> tuple[int | None, int | None]:
     return min(whole, key=lambda row: row[1] - row[0]) if whole else (None, None)
 
 
-def not_applied(rows: Sequence[AppliedOutcome], wanted: Mapping[str, object]) -> str:
+def not_applied(rows: Sequence[SettingOutcome], wanted: Mapping[str, object]) -> str:
     """The reason why a fix has no effect, as none of its settings was applied; "" where one was, or it is unknown."""
     rows_of_setting = [row for row in rows if row.setting in wanted]
     if not rows_of_setting or any(row.applied for row in rows_of_setting):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ddprof.sidecar.applied import SettingOutcome
 from ddprof.slices.tuning.race import compare
 from ddprof.slices.tuning.runs import evidence
 from ddprof.trials.model import Held, RunPlan
@@ -80,8 +81,9 @@ def test_a_failure_has_a_reason_in_a_line(tmp_path: Path, log: str, code: int, w
 
 
 def test_a_fix_of_which_nothing_was_applied_is_told_with_the_reason() -> None:
-    told = (("pin_memory", False, "there is no accelerator"), ("num_workers", True))
-    rows = [evidence.AppliedOutcome(*of) for of in (*told, ("num_workers", False, "an iterable data set"))]
+    told = (("pin_memory", False, "there is no accelerator"), ("num_workers", True, ""))
+    told = (*told, ("num_workers", False, "an iterable data set"))
+    rows = [SettingOutcome(name, 1, applied=applied, why=why) for name, applied, why in told]
     assert evidence.not_applied(rows, {"pin_memory": True}) == "there is no accelerator"
     assert evidence.not_applied(rows, {"num_workers": 4, "pin_memory": True}) == ""
     assert evidence.not_applied((), {"num_workers": 4}) == ""

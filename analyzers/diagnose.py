@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from msgspec import Struct
 
@@ -85,9 +84,6 @@ def checked(fix: Fix, measures: Measures) -> Fix:
     return replace(fix, alters=None, condition="" if is_proven or alters is None else CONDITIONS[alters])
 
 
-Detect = Callable[[Measures], Iterator[Candidate | Abstention]]
-DetectRest = Callable[[Measures, Sequence[Candidate]], Iterator[Candidate | Abstention]]
-
 LARGE_SHARE = 0.15  # of the step lost to a cause of the whole job
 # A cause keeps its own place if at least this much of its gain is left once the larger findings are fixed.
 OWN_SHARE = 0.3
@@ -128,19 +124,13 @@ def _listened(measures: Measures, pricer: Pricer) -> _Heard:
     heard = _Heard()
     for rule in rules:
         if rule.detect_rest is None:
-            heard.listen(rule, rule.detect, measures)
+            heard.listen(rule, measures)
     heard.withdraw(lambda candidate: out_of_reach(candidate, pricer))
     explained = tuple(candidate for _, candidate in _worth(heard.candidates, measures, pricer))
     for rule in rules:
         if rule.detect_rest is not None:
-            heard.listen(rule, partial(_of_the_rest, rule.detect_rest, explained), measures)
+            heard.listen(rule, measures, explained)
     return heard
-
-
-def _of_the_rest(
-    rest: DetectRest, explained: Sequence[Candidate], measures: Measures
-) -> Iterator[Candidate | Abstention]:
-    return rest(measures, explained)
 
 
 @dataclass
@@ -151,15 +141,20 @@ class _Heard:
     abstentions: list[Abstention] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
 
-    def listen(self, rule: Rule, detect: Detect, measures: Measures) -> None:
-        """Add a rule's results; a rule without any has not judged a job that was recorded in part."""
+    def listen(self, rule: Rule, measures: Measures, explained: Sequence[Candidate] = ()) -> None:
+        """Add a rule's results; a rule without any has not judged a job that was recorded in part. `explained`: what
+        other rules have found, for a rule on the rest.
+        """
         why = out_of_scope(measures.job)
         unseen = why if rule.needs_whole_run or why == ONE_STEP_LEFT else None  # else communication tells
         if not unseen and measures.job.not_compared and rule.compares_ranks:
             unseen = f"ranks are not compared: {measures.job.not_compared}"
-        heard: list[Candidate | Abstention] = []
+        heard, rest = list[Candidate | Abstention](), rule.detect_rest
         try:
-            heard.extend([Abstention(rule.id, unseen)] if unseen else detect(measures))
+            if unseen:
+                heard.append(Abstention(rule.id, unseen))
+            else:
+                heard.extend(rule.detect(measures) if rest is None else rest(measures, explained))
         except ContradictsItself as error:  # a defect of the rule, and no reason to say nothing of the job
             heard.append(Abstention(rule.id, str(error)))
         said = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]

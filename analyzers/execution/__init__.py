@@ -1,1 +1,1 @@
-"""Differences between ranks on devices and CPU ranks, behind one protocol chosen once per job."""
+"""Differences between ranks on devices and CPU ranks, behind one object chosen once per job."""

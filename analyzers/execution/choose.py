@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.protocol import BACKWARD_SHARE, NEVER, Execution, Limits, Operations, StepMarks
+from ddprof.analyzers.execution.operations import BACKWARD_SHARE, NEVER, Limits, Operations, StepMarks
 from ddprof.analyzers.facts.device import RETURNS_EARLY_NS
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.names import INFERRED, OP_CODE
@@ -23,8 +23,8 @@ from ddprof.tables import NULL, Array
 # Ranks whose work runs on an accelerator, launched by their host.
 
 
-class DeviceExecution:
-    """Kernels and transfers run on streams; the host runs ahead."""
+class Execution:
+    """Answers of ranks on devices: kernels and transfers run on streams; the host runs ahead."""
 
     limits = Limits(
         min_exposed_share=0.01,
@@ -47,14 +47,15 @@ class DeviceExecution:
         drift=0.0,
         packing_ns_per_mib=2_000.0,  # at HBM rate: 2 x 1.5 MiB read and written at 1.5 TB/s
     )
-    work_noun = "kernels"
-    runs_ahead = True
-    computes_on_host = False
-    waits_between_streams = True
-    messages_last_until_waited_for = False
-    peers_by_kernel = True
-    compression_hook = "bf16_compress_hook"  # needs NCCL
-    loader_arguments = ", pin_memory=True"
+    work_noun = "kernels"  # what a piece of compute is called
+    runs_ahead = True  # the host fills a launch queue, so what it does costs nothing while the queue is filled
+    computes_on_host = False  # compute is time of the host: its operators, and Python between them
+    waits_between_streams = True  # an operation may wait for one on another stream of its rank
+    messages_last_until_waited_for = False  # as recorded, however early the data came
+    peers_by_kernel = True  # the same kernels are compared, whatever else ranks do; otherwise all that they do
+    # Of torch.distributed.algorithms.ddp_comm_hooks.default_hooks, "" where none pays. This one needs NCCL.
+    compression_hook = "bf16_compress_hook"
+    loader_arguments = ", pin_memory=True"  # that any DataLoader should have, with a comma before each
 
     def operations(self, facts: RankFacts) -> Operations:
         """Operations that start after the first step mark and are launched before the last."""
@@ -82,21 +83,23 @@ class DeviceExecution:
         )
 
     def host_busy(self, facts: RankFacts) -> Intervals:
-        """Intervals in which the host is free to run."""
+        """Intervals in which the host works at its own speed, where a slow host shows: while it is free to run."""
         return free_host(facts)
 
     def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """Host waits in inferred rendezvous; every other host wait is a synchronizing call."""
+        """Host waits that no call of its own shows: inferred rendezvous. All others are synchronizing calls."""
         comms = facts.comms
         is_inferred = (comms["op"] == OP_CODE[INFERRED]) & (comms["launch_end_ns"] == comms["end_ns"])
         return comms.bounds_of(is_inferred)
 
     def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-        """The end of what a call waited for lies at most so much after the call returned."""
+        """Latest recorded end of the operation of each host wait: so much after the call that waited returned."""
         return end + RETURNS_EARLY_NS
 
     def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
-        """Start of the first kernel launched after forward; without forward, of the one in which a third is done."""
+        """Start of a step's last backward pass, ns on the rank's own clock: of the first kernel launched after forward;
+        without forward, of the one in which a third is done.
+        """
         rows = _backward_kernels(ops, marks)
         if not len(rows):
             return marks.start_ns if marks.forward_end_ns is None else marks.until_ns
@@ -106,16 +109,18 @@ class DeviceExecution:
         return int(ops.start_ns[rows[np.searchsorted(done, (1 - BACKWARD_SHARE) * done[-1])]])
 
     def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
-        """Time of kernels launched between forward and optimizer; without forward, BACKWARD_SHARE of the step's."""
+        """Compute (ns) of the last backward pass of each step, shape (steps,): of kernels launched between forward and
+        optimizer; without forward, BACKWARD_SHARE of the step's.
+        """
         took = np.array([float(ops.dur_ns[_backward_kernels(ops, step)].sum()) for step in marks])
         return np.asarray(took * [BACKWARD_SHARE if step.forward_end_ns is None else 1.0 for step in marks])
 
     def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Slowdown of kernels beside communication, whose kernels take SMs and bandwidth even while waiting."""
+        """Relative excess of kernels beside communication, whose kernels take SMs and bandwidth even while waiting."""
         return interference(ranks)
 
     def sees_waits(self, job: JobFacts) -> bool:
-        """Always: the device idles or runs a communication kernel."""
+        """Always tells a waiting rank from a busy one: its device idles or runs a communication kernel."""
         return True
 
 
@@ -142,8 +147,8 @@ LATE_STAMP_DIVISOR = 5  # 1 / 5 of the wait, and only where the wait outlasted t
 MIN_WAIT_NS = 30_000  # shorter idle pieces beside a communication are Python between operators
 
 
-class CpuExecution:
-    """Operators run on the host's threads, communication on the backend's (gloo, MPI)."""
+class CpuExecution(Execution):
+    """Other answers of CPU ranks: operators run on the host's threads, communication on the backend's (gloo, MPI)."""
 
     limits = Limits(
         min_exposed_share=0.12,  # backends share cores with the operators: healthy runs expose up to 10 %
@@ -277,7 +282,7 @@ def _late_stamps(facts: RankFacts, start: Array, end: Array, arrived_ns: Array) 
     return stamps
 
 
-DEVICE, CPU = DeviceExecution(), CpuExecution()
+DEVICE, CPU = Execution(), CpuExecution()
 
 
 def execution_of(job: JobFacts) -> Execution:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Protocol, get_type_hints
+from typing import Any, ClassVar, TypeAlias, get_type_hints
 
 import msgspec
 import numpy as np
@@ -32,35 +32,18 @@ LONGEST_WRITE_S = 3600  # of one entry; what is older was left by a process that
 ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.(?:facts|arrow)"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
 
 
-class Place(Protocol):
-    """Keeps contents by key; processes on several machines may use one at once."""
-
-    at_once: ClassVar[int]  # how many entries are asked for, or sent, side by side
-
-    def load(self, key: str, believed: Collection[int]) -> bytes | None:
-        """The content kept under a key, no longer than an entry may be.
-
-        None where there is none, or where a place that knows owners has none of `believed` as its owner. Raises OSError
-        or ImportError where the place does not answer.
-        """
-
-    def save(self, key: str, chunks: Iterable[Chunk]) -> None:
-        """Keep a content atomically. Raises OSError or ImportError where that fails."""
-
-    def prune(self) -> None:
-        """Remove the least recently used contents until the rest fits the allowed size."""
-
-
 @dataclass(frozen=True)
 class Folder:
-    """One file per key in a folder, which is created on the first write."""
+    """One file per key in a folder, which is created on the first write; several processes may use it at once."""
 
     path: str
     most_bytes: int = MOST_BYTES
-    at_once: ClassVar[int] = 1
+    at_once: ClassVar[int] = 1  # how many entries are asked for, or sent, side by side
 
     def load(self, key: str, believed: Collection[int]) -> bytes | None:
-        """The content under a key; None where there is none or no believed user wrote it."""
+        """The content under a key, no longer than an entry may be; None where there is none or no believed user wrote
+        it.
+        """
         with suppress(OSError), open_regular(self._file(key)) as file:
             if os.fstat(file.fileno()).st_uid not in believed:
                 return None
@@ -255,6 +238,9 @@ class Store:
 
     def _at(self, name: str) -> str:
         return f"{self.url}{'' if self.url.endswith('/') else '/'}{name}"
+
+
+Place: TypeAlias = Folder | Store
 
 
 def _remove(entry: RemoteFile) -> None:

@@ -78,10 +78,9 @@ def merged(table: KernelTable, by: Sequence[str], shows: Callable[[int], bool] =
 
     `shows`: which ranks count.
     """
-    rows = table.rows.take(np.array([shows(rank) for rank in table.rows["rank"].tolist()], bool))
-    ranks = np.unique(rows["rank"])
-    which, keys = numbered(table, by)
-    which = which[np.array([shows(rank) for rank in table.rows["rank"].tolist()], bool)]
+    is_shown = np.array([shows(rank) for rank in table.rows["rank"].tolist()], bool)
+    rows, (which, keys) = table.rows.take(is_shown), numbered(table, by)
+    ranks, which = np.unique(rows["rank"]), which[is_shown]
     used = np.unique(which)
     busy = np.zeros((len(ranks), len(keys)))
     place = np.searchsorted(ranks, rows["rank"])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.protocol import NEVER
+from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.facts.work import host_work
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import members_of

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.execution.protocol import NEVER
+from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.model import Contracted, RankGraph, Scenario
 from ddprof.intervals import Intervals
 from ddprof.tables import Array

@@ -17,7 +17,8 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof import intervals
-from ddprof.analyzers.execution.protocol import Execution, Operations
+from ddprof.analyzers.execution.choose import Execution
+from ddprof.analyzers.execution.operations import Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Change

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof import intervals
-from ddprof.analyzers.execution.protocol import Limits
+from ddprof.analyzers.execution.operations import Limits
 from ddprof.analyzers.facts.work import host_work, running
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.oversubscription import shared_cores

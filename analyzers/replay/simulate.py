@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ddprof.analyzers.execution.protocol import NEVER
+from ddprof.analyzers.execution.operations import NEVER
 from ddprof.analyzers.replay.graph.program import stream_count, without, write_program
 from ddprof.analyzers.replay.host_time import HostTimeline, contract, is_changed
 from ddprof.analyzers.replay.model import Graph, Node, Program, RankGraph, Scenario

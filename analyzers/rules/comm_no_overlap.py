@@ -35,6 +35,12 @@ from ddprof.units import MIB, format_bytes, format_us
 
 SMALL_PART = 0.1  # of what could be hidden: a pass with less is not worth naming
 BACKWARD_PRE = "BACKWARD_PRE"
+_LET_AHEAD = Fix(
+    setting="calls that keep the host from running ahead",
+    suggested="no .item(), no copy to the host and no synchronisation inside the passes; compiled blocks",
+    why="FSDP launches a gather when the host reaches its unit, so a host that runs ahead prefetches",
+    source="torch.distributed.fsdp documentation",
+)
 _FORWARD_2 = "for unit, after in zip(blocks, blocks[1:]):\n    unit.set_modules_to_forward_prefetch([after])"
 _BACKWARD_2 = "for unit, before in zip(blocks[1:], blocks):\n    unit.set_modules_to_backward_prefetch([before])"
 
@@ -94,7 +100,7 @@ def _late_gathers(measures: Measures) -> Iterator[Candidate]:
 def _earlier(measures: Measures, costs: UnitCosts, ahead: Fix) -> tuple[Fix, ...]:
     """Fixes that start gathers earlier and, where possible, the fix that halves their number (not in the price)."""
     fewer = keep_gathered(measures)
-    host = () if costs.host_is_ahead and is_new(ahead) else (_let_ahead(),)
+    host = () if costs.host_is_ahead and is_new(ahead) else (_LET_AHEAD,)
     has_fewer = costs.gathers_again and has_room(measures) and is_new(fewer)
     return (*((ahead,) if is_new(ahead) else ()), *((fewer,) if has_fewer else ()), *host)
 
@@ -103,15 +109,6 @@ def _held(costs: UnitCosts) -> str:
     if costs.host_is_ahead:
         return "the host launches gathers early enough, but the device runs them only after the previous unit"
     return "the host launches each gather only after the device has computed the previous unit"
-
-
-def _let_ahead() -> Fix:
-    return Fix(
-        setting="calls that keep the host from running ahead",
-        suggested="no .item(), no copy to the host and no synchronisation inside the passes; compiled blocks",
-        why="FSDP launches a gather when the host reaches its unit, so a host that runs ahead prefetches",
-        source="torch.distributed.fsdp documentation",
-    )
 
 
 def _fix(measures: Measures, suggested: str) -> Fix:

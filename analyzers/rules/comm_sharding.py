@@ -50,6 +50,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if not fixes:
         yield Abstention(RULE.id, LEAST, spent_us=exposed)
         return
+    again = costs is not None and costs.gathers_again
+    first = Change("keep_parameters", target=ROLE) if again else Change("scale_transfer", (), (HALF,), ROLE)
     volume = sum(e.traffic.total_bytes for e in exposures)
     moved = format_bytes(volume) if volume else "parameters"
     yield Candidate(
@@ -57,7 +59,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         summary=f"sharding moves {moved} per step; {format_share(exposed / measures.step_us)} of the step is exposed "
         "communication",
         lost_us=exposed,
-        changes=(_less_sharding(costs),),
+        changes=(first,),
         basis=Basis.RECORDED if memory and all(e.traffic.is_whole for e in exposures) else Basis.DEDUCED,
         evidence=(
             *(
@@ -70,18 +72,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             *exposed_transfer(measures, exposures[0].traffic),
         ),
         fixes=fixes,
-        band=0.25 if _gathers_again(costs) else 0.4,
-    )
-
-
-def _gathers_again(costs: UnitCosts | None) -> bool:
-    return costs is not None and costs.gathers_again
-
-
-def _less_sharding(costs: UnitCosts | None) -> Change:
-    """The change of the first fix, which is priced."""
-    return (
-        Change("keep_parameters", target=ROLE) if _gathers_again(costs) else Change("scale_transfer", (), (HALF,), ROLE)
+        band=0.25 if again else 0.4,
     )
 
 

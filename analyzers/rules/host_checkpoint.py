@@ -47,7 +47,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     spent = measures.host_spans_us["checkpoint"] - measures.evaluating_us  # host.evaluation
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.checkpoints)
     if outside is not None and is_told_by_the_run(measures, outside, spent):
-        yield _over_the_run(measures, outside)
+        words = "saving and loading state takes", _called_by(measures, outside.position)
+        yield over_the_run(RULE.id, words, measures, outside, "saves and loads", FIX)
         return
     least_us = max(LEAST_US, LEAST_BESIDE * float(measures.evaluating_us.max(initial=0.0)))
     if spent.max(initial=0.0) < least_us:
@@ -96,12 +97,6 @@ def _doing(line: str | None) -> str:
     if line is None:
         return "saving state"
     return f"{'evaluating' if EVALUATES.search(line) else 'saving or logging'} in {line}"
-
-
-def _over_the_run(measures: Measures, outside: Pauses) -> Candidate:
-    """Candidate for saves as the run's timers price them."""
-    words = "saving and loading state takes", _called_by(measures, outside.position)
-    return over_the_run(RULE.id, words, measures, outside, "saves and loads", FIX)
 
 
 def _called_by(measures: Measures, position: int) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.pauses_in_turn import PausesInTurn, pauses_in_turn
 from ddprof.analyzers.job.waiting.lateness import chance_of_most
-from ddprof.analyzers.job.whole_run.pauses import Pauses, is_timed, worst_pauses
+from ddprof.analyzers.job.whole_run.pauses import is_timed, worst_pauses
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, is_told_by_the_run, over_the_run
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, occurrences, run_evidence
 from ddprof.finding_ids import HOST_GC
@@ -64,7 +64,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     outside = worst_pauses(measures.job.ranks, lambda sidecar: sidecar.gc)
     line = _called_at(measures)
     if outside is not None and is_told_by_the_run(measures, outside, pauses) and outside.count >= FEWEST_TIMES:
-        yield _over_the_run(measures, outside, line)
+        words, fix = ("Python garbage collection takes", _in_line(line)), _fix(measures, line)
+        is_chance = _is_chance(measures, outside.count, line)
+        yield over_the_run(RULE.id, words, measures, outside, "collections", fix, is_chance)
         return
     if not pauses.any():
         if not is_timed(measures.job.ranks) and (unnamed := pauses_in_turn(measures.job)) is not None:
@@ -152,13 +154,6 @@ def _fix(measures: Measures, line: str) -> Fix:
 
 def _in_line(line: str) -> str:
     return f", called in {line}" if line else ""
-
-
-def _over_the_run(measures: Measures, outside: Pauses, line: str) -> Candidate:
-    """Candidate for collections as the run's timers price them."""
-    words = "Python garbage collection takes", _in_line(line)
-    is_chance = _is_chance(measures, outside.count, line)
-    return over_the_run(RULE.id, words, measures, outside, "collections", _fix(measures, line), is_chance)
 
 
 RULE = Rule(HOST_GC, "Garbage collection pauses ranks", detect, bound="host", tells_line=True)

@@ -32,6 +32,7 @@ import numpy as np
 from ddprof import averages
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.job.charged import waited_for_part_us
 from ddprof.analyzers.job.host_costs import held_by_hooks_us, longest_hook
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
@@ -57,12 +58,11 @@ from ddprof.analyzers.rules.evidence.script import (
     seen_in_backward,
 )
 from ddprof.analyzers.rules.evidence.spans import at
-from ddprof.causes import CAUSE_CODE
 from ddprof.finding_ids import HOST_SCRIPT
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
 from ddprof.intervals import overlap
 from ddprof.significance import MAX_CHANCE
-from ddprof.tables import NULL, Array
+from ddprof.tables import Array
 from ddprof.units import format_count, format_share, format_us
 from ddprof.whose import whose
 
@@ -111,7 +111,8 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     lines = [line for line in every if not _is_of_one(job.ranks, line)]
     needed = sum(line.time_ns for line in lines) / max(1.0, float(script.stack_ns.sum()))
     all_run_us = np.minimum(idle, most_us)
-    cost_us = needed * (float(all_run_us[others].mean()) + _waited_for_us(measures, all_run_us))
+    waits_us = waited_for_part_us(measures, all_run_us, np.setdiff1d(np.arange(len(idle)), list(measures.alone)))
+    cost_us = needed * float(all_run_us[others].mean() + waits_us.mean())
     if min(cost_us, needed * runs_us) < MIN_SHARE * measures.step_us:
         return
     # A rank that waits for a CPU does so in any line: a few samples are in one that costs nothing.
@@ -203,19 +204,6 @@ def _of_step(line: ScriptLine, steps: int, step_us: float) -> str:
     """Device idle time due to a line, per step."""
     each_us = line.time_ns / 1e3 / steps
     return f"{line.words}: {format_us(each_us)} per step ({format_share(each_us / step_us)})"
-
-
-def _waited_for_us(measures: Measures, all_run_us: Array) -> float:
-    """Waiting per step, mean over ranks, for a rank delayed by script Python that all ranks run (us, shape (ranks,));
-    not for a rank that runs what its peers do not.
-    """
-    blame = measures.job.blame
-    reasons = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
-    share = np.divide(all_run_us, reasons, out=np.zeros(len(reasons)), where=reasons > 0)
-    is_apart = (blame["culprit"] == NULL) | np.isin(blame["culprit"], list(measures.alone))
-    late = blame.take((blame["cause"] == CAUSE_CODE["host_launch"]) & ~is_apart)
-    waited_ns = float((share[late["culprit"]] * late["dur_ns"]).sum())
-    return waited_ns / 1e3 / max(1, measures.steps) / len(measures.job.ranks)
 
 
 def _left(kinds: LineKinds, lines: list[ScriptLine], kind: list[LineKind]) -> float:

@@ -264,7 +264,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     share = float(loader_us[worst] if in_turn else typical) / measures.step_us
     in_loop = occupying_line(measures.job.ranks[worst], "dataloader")
     cost = None if in_loop or drawing else fetch_cost(measures.job.ranks[worst])
-    cheaper = None if cost is None else cheaper_fix(cost, measures.job.ranks)
+    cheaper = cheaper_fix(cost, measures.job.ranks)
     who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
     what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, drawing)
@@ -275,9 +275,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("instant_loader"),),
         basis=Basis.RECORDED,
         evidence=(
-            *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
+            *evidence(cost, measures.job.rank_ids[worst]),
             Evidence(_takes(measures, share, whom)),
-            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks)),
+            *line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
         fixes=fixes,
@@ -305,13 +305,11 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
         lost_us=lost_us,
         basis=Basis.TIMED,
         evidence=(
-            *(() if cost is None else (evidence(cost, rank),)),
+            *evidence(cost, rank),
             Evidence(f"loading takes {took}; in the trace, batches lay ready"),
-            *(() if cost is None else line_evidence(cost, rank, measures.job.ranks)),
+            *line_evidence(cost, rank, measures.job.ranks),
         ),
-        fixes=_loader_fixes(
-            measures, None if cost is None else cheaper_fix(cost, measures.job.ranks), share * drained.step_us
-        ),
+        fixes=_loader_fixes(measures, cheaper_fix(cost, measures.job.ranks), share * drained.step_us),
         ceiling_us=lost_us,
         times_us=tuple((np.minimum(drained.shares, LATE_FACTOR * share) * measures.step_us).tolist()),
     )
@@ -375,11 +373,8 @@ def _loader_fixes(measures: Measures, cheaper: Fix | None, waited_us: float) -> 
         why="a deeper queue absorbs slow batches",
         source="torch.utils.data.DataLoader documentation",
     )
-    return (
-        workers_fix(measures, waited_us, needs),
-        *(() if cheaper is None else (cheaper,)),
-        *((deeper,) if _deepest(measures) < PREFETCH else ()),
-    )
+    workers = workers_fix(measures, waited_us, needs)
+    return tuple(filter(None, (workers, cheaper, deeper if _deepest(measures) < PREFETCH else None)))
 
 
 def _deepest(measures: Measures) -> int:

@@ -72,8 +72,8 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("instant_loader", numbers),),
         basis=Basis.COMPARED,
         evidence=(
-            *(() if cost is None else (evidence(cost, measures.job.rank_ids[worst]),)),
-            *(() if cost is None else line_evidence(cost, measures.job.rank_ids[worst], [measures.job.ranks[worst]])),
+            *evidence(cost, measures.job.rank_ids[worst]),
+            *line_evidence(cost, measures.job.rank_ids[worst], [measures.job.ranks[worst]]),
             *_other_workers(measures, late, worst),
             *largest_span(measures, worst, "dataloader"),
             *largest_wait(measures, worst),

@@ -31,11 +31,12 @@ from ddprof.analyzers.job.script.alone import all_lateness_us
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, run_shares
-from ddprof.analyzers.job.whole_run.hardware import GpuState, gpu_state
+from ddprof.analyzers.job.whole_run.hardware import throttled_share
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.finding_ids import STRAGGLER_COMPUTE
 from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change, Evidence, Fix, Rule
+from ddprof.sidecar import GpuTally
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
 
@@ -63,96 +64,98 @@ def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Eviden
     `slow`: positions, the slowest first. ([], None) where no slow device was sampled. Where none was throttled the
     fix is None, and the reports are those on the slowest.
     """
-    states = {p: state for p, facts in enumerate(measures.job.ranks) if (state := gpu_state(facts)) is not None}
-    sampled = {p: state for p, state in states.items() if state.busy_samples >= MIN_SAMPLES}
-    peers = [state for p, state in sampled.items() if p not in slow]
+    gpus = {p: gpu for p, facts in enumerate(measures.job.ranks) if (gpu := facts.sidecar.hardware.gpu) is not None}
+    sampled = {p: gpu for p, gpu in gpus.items() if (gpu.busy_samples or 0) >= MIN_SAMPLES}
+    peers = [gpu for p, gpu in sampled.items() if p not in slow]
     of_slowest: list[Evidence] = []
     for position in slow:
         if position not in sampled:
             continue
-        rank, state = measures.job.rank_ids[position], sampled[position]
-        evidence = [Evidence(text, rank) for text in _observations(state, peers)]
-        reason = _reason(state, peers)
-        if reason is not None or _limit_gap(state, peers) is not None:
-            return evidence, _fix(rank, reason, state, peers)
+        rank, gpu = measures.job.rank_ids[position], sampled[position]
+        evidence = [Evidence(text, rank) for text in _observations(gpu, peers)]
+        reason = _reason(gpu, peers)
+        if reason is not None or _limit_gap(gpu, peers) is not None:
+            return evidence, _fix(rank, reason, gpu, peers)
         of_slowest = of_slowest or evidence
     return of_slowest, None
 
 
-def _observations(state: GpuState, peers: Sequence[GpuState]) -> list[str]:
+def _observations(gpu: GpuTally, peers: Sequence[GpuTally]) -> list[str]:
     texts = []
-    reason = _reason(state, peers)
-    typical_mhz = _typical(peers, lambda peer: peer.clock_mhz)
+    reason = _reason(gpu, peers)
+    typical_mhz = _typical(peers, lambda peer: peer.sm_clock_mhz)
     if reason is not None:
         beside = f", the typical peer's in {format_share(_typical_share(peers, reason))}" if peers else ""
-        held, of = format_share(state.throttled[reason]), state.busy_samples
+        held, of = format_share(throttled_share(gpu, reason)), gpu.busy_samples
         texts.append(f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
-    if state.clock_mhz and typical_mhz and state.clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
+    if gpu.sm_clock_mhz and typical_mhz and gpu.sm_clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
         texts.append(
-            f"its GPU ran at {state.clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
+            f"its GPU ran at {gpu.sm_clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
         )
-    elif reason is None and state.clock_mhz and typical_mhz:
+    elif reason is None and gpu.sm_clock_mhz and typical_mhz:
         texts.append(
-            f"its GPU runs at its peers' clock ({state.clock_mhz:.0f} MHz), throttled no more than they are in "
-            f"{state.busy_samples} busy seconds; another process on the device, or memory errors, may slow it"
+            f"its GPU runs at its peers' clock ({gpu.sm_clock_mhz:.0f} MHz), throttled no more than they are in "
+            f"{gpu.busy_samples} busy seconds; another process on the device, or memory errors, may slow it"
         )
-    limit = _limit_gap(state, peers)
+    limit = _limit_gap(gpu, peers)
     if limit is not None:
-        texts.append(f"its power limit is {state.power_limit_w:.0f} W, the typical peer's {limit:.0f} W")
+        texts.append(f"its power limit is {_limit_w(gpu):.0f} W, the typical peer's {limit:.0f} W")
     return texts
 
 
-def _reason(state: GpuState, peers: Sequence[GpuState]) -> str | None:
+def _reason(gpu: GpuTally, peers: Sequence[GpuTally]) -> str | None:
     """Reason for throttling in a clear share of the device's samples, clearly more than on its peers; else None."""
-    for reason, share in state.throttled.items():
-        typical = _typical_share(peers, reason)
+    for reason in sorted(gpu.throttled, key=lambda reason: -gpu.throttled[reason]):
+        share, typical = throttled_share(gpu, reason), _typical_share(peers, reason)
         if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:
             return reason
     return None
 
 
-def _fix(rank: int, reason: str | None, state: GpuState, peers: Sequence[GpuState]) -> Fix:
-    device, limit = f"GPU {state.index} of the host of rank {rank}", _limit_gap(state, peers)
+def _fix(rank: int, reason: str | None, gpu: GpuTally, peers: Sequence[GpuTally]) -> Fix:
+    device, limit = f"GPU {gpu.index or 0} of the host of rank {rank}", _limit_gap(gpu, peers)
     if limit is not None:
         return Fix(
             setting=f"power limit of {device}",
-            current=f"{state.power_limit_w:.0f} W",
+            current=f"{_limit_w(gpu):.0f} W",
             suggested=f"{limit:.0f} W, as on its peers",
-            patch=f"nvidia-smi -i {state.index} -pl {limit:.0f}   # on that host",
+            patch=f"nvidia-smi -i {gpu.index or 0} -pl {limit:.0f}   # on that host",
             why="a device that may draw less power runs at lower clocks",
             source=_SOURCE,
         )
     if reason in _HEAT:
         return Fix(
             setting=f"cooling of {device}",
-            current=None if state.hottest_c is None else f"{state.hottest_c:.0f} °C at most",
+            current=None if gpu.temperature_max_c is None else f"{gpu.temperature_max_c:.0f} °C at most",
             suggested="check airflow, fans and inlet temperature of that node; cordon it until it stays cool",
-            patch=f"nvidia-smi -i {state.index} -q -d TEMPERATURE,PERFORMANCE",
+            patch=f"nvidia-smi -i {gpu.index or 0} -q -d TEMPERATURE,PERFORMANCE",
             why="it lowers its clock because it is too hot",
             source=_SOURCE,
         )
     return Fix(
         setting=f"power of {device}",
         suggested="check the power supply of that node and the device itself; replace it if it stays slow",
-        patch=f"nvidia-smi -i {state.index} -q -d POWER,CLOCK,PERFORMANCE",
+        patch=f"nvidia-smi -i {gpu.index or 0} -q -d POWER,CLOCK,PERFORMANCE",
         why=f"{_REASONS[reason or 'hw_slowdown']} holds its clock down, and not its peers'",
         source=_SOURCE,
     )
 
 
-def _limit_gap(state: GpuState, peers: Sequence[GpuState]) -> float | None:
+def _limit_gap(gpu: GpuTally, peers: Sequence[GpuTally]) -> float | None:
     """The typical peer's power limit (W), where this device's is clearly below it."""
-    typical = _typical(peers, lambda peer: peer.power_limit_w)
-    if typical is None or state.power_limit_w is None or state.power_limit_w >= (1 - MIN_LIMIT_GAP) * typical:
-        return None
-    return typical
+    own, typical = _limit_w(gpu), _typical(peers, _limit_w)
+    return typical if own is not None and typical is not None and own < (1 - MIN_LIMIT_GAP) * typical else None
 
 
-def _typical_share(peers: Sequence[GpuState], reason: str) -> float:
-    return median(peer.throttled.get(reason, 0.0) for peer in peers) if peers else 0.0
+def _limit_w(gpu: GpuTally) -> float | None:
+    return None if gpu.power_limit_mw is None else gpu.power_limit_mw / 1e3
 
 
-def _typical(peers: Sequence[GpuState], value: Callable[[GpuState], float | None]) -> float | None:
+def _typical_share(peers: Sequence[GpuTally], reason: str) -> float:
+    return median(throttled_share(peer, reason) for peer in peers) if peers else 0.0
+
+
+def _typical(peers: Sequence[GpuTally], value: Callable[[GpuTally], float | None]) -> float | None:
     values = [one for peer in peers if (one := value(peer)) is not None]
     return median(values) if values else None
 

@@ -154,11 +154,6 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
     )
 
 
-def _meeting_us(measures: Measures) -> float:
-    """The longest time that any rank waits for and transfers with others, us per step: the limit of balance's gain."""
-    return float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max())
-
-
 def _fix(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting="batch composition" + (f" of {format_ranks(numbers)}" if numbers else ""),
@@ -256,7 +251,7 @@ def _in_turns(measures: Measures, spread: float, turns: int, is_traced: bool) ->
             *largest_wait(measures, worst),
         ),
         fixes=(_fix(()),),
-        ceiling_us=_meeting_us(measures),
+        ceiling_us=float((measures.cause_us("comm_wait") + measures.cause_us("comm_transfer")).max()),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -157,22 +157,14 @@ def confidence(identifier: str, basis: Basis, doubts: Sequence[Doubt], table: Pr
 
 def doubts_of(measures: Measures, replay_error: float | None) -> tuple[Doubt, ...]:
     """The doubts about a recording, in the order of the table above. `replay_error`: a share, None without a replay."""
-    return tuple(_doubts(measures, replay_error))
-
-
-def _doubts(measures: Measures, replay_error: float | None) -> Iterator[Doubt]:
     job = measures.job
-    if measures.steps <= 1:
-        yield Doubt.ONE_STEP
-    elif measures.steps == 2:
-        yield Doubt.TWO_STEPS
-    if any(facts.step_source == "inferred" for facts in job.ranks):
-        yield Doubt.INFERRED_STEPS
-    if job.missing_ranks:
-        yield Doubt.MISSING_RANKS
-    if any(domain.error_ns is None for domain in job.clock.domains.values()):
-        yield Doubt.ASSUMED_CLOCK
-    if any(note.severity == "error" for facts in job.ranks for note in facts.health):
-        yield Doubt.DAMAGED_FILES
-    if (replay_error or 0.0) > LOW_CONFIDENCE_ERROR:
-        yield Doubt.REPLAY_ERROR
+    has = {
+        Doubt.ONE_STEP: measures.steps <= 1,
+        Doubt.TWO_STEPS: measures.steps == 2,
+        Doubt.INFERRED_STEPS: any(facts.step_source == "inferred" for facts in job.ranks),
+        Doubt.MISSING_RANKS: bool(job.missing_ranks),
+        Doubt.ASSUMED_CLOCK: any(domain.error_ns is None for domain in job.clock.domains.values()),
+        Doubt.DAMAGED_FILES: any(note.severity == "error" for facts in job.ranks for note in facts.health),
+        Doubt.REPLAY_ERROR: (replay_error or 0.0) > LOW_CONFIDENCE_ERROR,
+    }
+    return tuple(doubt for doubt, is_had in has.items() if is_had)

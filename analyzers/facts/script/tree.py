@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals, union
+from ddprof.model import RankTrace
 from ddprof.tables import NULL, Array, Table
 
 # Frames of PyTorch under which a step's own work is issued, as "file function".
@@ -273,17 +274,8 @@ class CallTree:
             levels.append(here)
 
 
-class _Sampled(Protocol):
-    """A rank's trace or facts."""
-
-    @property
-    def script_stacks(self) -> Table: ...
-    @property
-    def script_frames(self) -> Table: ...
-
-
 @remembered
-def call_tree(rank: _Sampled) -> CallTree:
+def call_tree(rank: RankTrace | RankFacts) -> CallTree:
     """The call tree of a rank's trace or facts, made once for all that ask."""
     return CallTree(rank.script_stacks, rank.script_frames)
 

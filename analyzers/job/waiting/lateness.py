@@ -61,7 +61,7 @@ def latest_ranks(job: JobFacts, causes: Collection[str]) -> list[LatestRank]:
     waited = np.unique(blame["instance"])
     last, chance = _last_counts(job, waited)
     usual = (chance < MAX_CHANCE) & (charged > 0)
-    often, _ = _last_counts(job, _most_of(blame))
+    often, _ = _last_counts(job, making_most(np.bincount(blame["instance"], weights=blame["dur_ns"])))
     order = (charged, np.where(usual, often, -1)) if usual.any() else (charged,)
     ranking = np.lexsort(order)[::-1]
     latest = [p for p in ranking.tolist() if alone and usual[p]] or [int(ranking[0])]
@@ -131,11 +131,6 @@ def comes_again(per_step: Array, least: float | Array) -> Array:
     steps = per_step.shape[-1]
     rest = per_step.sum(axis=-1) - per_step.max(axis=-1)
     return np.asarray((rest > least * steps) | (steps <= FEW_STEPS))
-
-
-def _most_of(blame: Table) -> Array:
-    """The instances, longest wait first, that together hold MOST_SHARE of the waiting."""
-    return making_most(np.bincount(blame["instance"], weights=blame["dur_ns"]))
 
 
 def making_most(amounts: Array) -> Array:

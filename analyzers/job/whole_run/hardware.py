@@ -4,51 +4,21 @@ captured, or of an unexpected type, are absent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from msgspec import Struct
-
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.sidecar import GpuTally
 
 
-class GpuState(Struct, frozen=True):
-    """One GPU over its busy samples, one per second (None: not reported by the driver)."""
-
-    index: int  # of nvidia-smi
-    busy_samples: int
-    throttled: Mapping[str, float]  # reason -> share of the busy samples, largest first
-    clock_mhz: float | None  # mean
-    power_limit_w: float | None
-    hottest_c: float | None
+def throttled_share(gpu: GpuTally, reason: str) -> float:
+    """Share of a GPU's busy samples in which its driver slowed it down for a reason."""
+    return gpu.throttled.get(reason, 0) / (gpu.busy_samples or 1)
 
 
-class NcclUse(Struct, frozen=True):
-    """NCCL's connections of one rank: transports by their share of its channels, largest first."""
-
-    version: str | None
-    transports: Mapping[str, float]
-
-
-def gpu_state(facts: RankFacts) -> GpuState | None:
-    """The rank's own GPU; None where it was not sampled while busy."""
-    tally = facts.sidecar.hardware.gpu
-    if tally is None or not tally.busy_samples:
-        return None
-    return GpuState(
-        index=tally.index or 0,
-        busy_samples=tally.busy_samples,
-        throttled=_shares(tally.throttled, tally.busy_samples),
-        clock_mhz=tally.sm_clock_mhz,
-        power_limit_w=None if tally.power_limit_mw is None else tally.power_limit_mw / 1e3,
-        hottest_c=tally.temperature_max_c,
-    )
-
-
-def nccl_use(facts: RankFacts) -> NcclUse | None:
-    """Transports that NCCL chose; None where it did not log them."""
-    said = facts.sidecar.nccl
-    total = sum(said.transports.values())
-    return NcclUse(said.version, _shares(said.transports, total)) if total else None
+def transports(facts: RankFacts) -> dict[str, float]:
+    """Transports that NCCL chose, by their share of the rank's channels, largest first; {} where not logged."""
+    channels = facts.sidecar.nccl.transports
+    total = sum(channels.values())
+    most_first = sorted((name for name in channels if channels[name]), key=lambda name: -channels[name])
+    return {name: channels[name] / total for name in most_first} if total else {}
 
 
 def gpu_links(facts: RankFacts) -> dict[str, str]:
@@ -65,8 +35,3 @@ def pcie_width(facts: RankFacts) -> tuple[int, int] | None:
             now, most = gpu.pcie_width, gpu.pcie_width_max
             return (now, most) if now and most else None
     return None
-
-
-def _shares(counts: Mapping[str, float], total: float) -> dict[str, float]:
-    shares = {name: n / total for name, n in counts.items() if n}
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))

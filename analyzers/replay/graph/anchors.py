@@ -11,7 +11,8 @@ import re
 
 import numpy as np
 
-from ddprof.analyzers.execution.protocol import NEVER, Execution, Operations
+from ddprof.analyzers.execution.choose import Execution
+from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_fetch_from_workers, matches
 from ddprof.analyzers.facts.work import blocked_launches

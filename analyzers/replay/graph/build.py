@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from ddprof.analyzers.execution.choose import execution_of, rank_execution
-from ddprof.analyzers.execution.protocol import NEVER, Operations
+from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ddprof.analyzers.execution.protocol import NEVER, Operations
+from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.tables import Array

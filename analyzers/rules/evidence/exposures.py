@@ -6,7 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.execution.protocol import Limits
+from ddprof.analyzers.execution.operations import Limits
 from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import LATENCY_BOUND_RATE, CostModel, bus_factor, fit_cost

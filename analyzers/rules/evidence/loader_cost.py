@@ -70,8 +70,10 @@ _WHAT = {
 }
 
 
-def evidence(cost: FetchCost, rank: int) -> Evidence:
-    """Maker of a batch, time that it takes, and what that is spent on, in one sentence."""
+def evidence(cost: FetchCost | None, rank: int) -> tuple[Evidence, ...]:
+    """Maker of a batch, time that it takes, and what that is spent on, in one sentence; () for an unknown cost."""
+    if cost is None:
+        return ()
     workers, share = cost.timed.workers, cost.timed.cpu_share
     several = f"each of {workers} workers" if workers > 1 else "the only worker"
     where = several if workers else "the training process itself"
@@ -83,7 +85,7 @@ def evidence(cost: FetchCost, rank: int) -> Evidence:
         text += f": {_WHAT[cost.kind]}"
     if cost.turn_us:
         text += f"; {_who_in_turn(cost.timed)} (a lock, or one file or connection)"
-    return Evidence(text, rank)
+    return (Evidence(text, rank),)
 
 
 def _who_in_turn(timed: TimedFetches) -> str:
@@ -137,9 +139,11 @@ def makes_most(cost: FetchCost, ranks: Sequence[RankFacts]) -> str:
     return sampled[0] if sampled is not None else ""
 
 
-def line_evidence(cost: FetchCost, rank: int, ranks: Sequence[RankFacts]) -> tuple[Evidence, ...]:
-    """Script line and call that make a batch of `rank`, and how long they take, in one sentence. `ranks`: those that
-    make theirs alike, whose samples count together."""
+def line_evidence(cost: FetchCost | None, rank: int, ranks: Sequence[RankFacts]) -> tuple[Evidence, ...]:
+    """Script line and call that make a batch of `rank`, and how long they take, in one sentence; () for an unknown
+    cost. `ranks`: those that make theirs alike, whose samples count together."""
+    if cost is None:
+        return ()
     line, sampled = line_of(cost), own_line(ranks)
     if line is None and sampled is not None:
         alone = len(ranks) == 1

@@ -24,9 +24,11 @@ from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 
-def cheaper_fix(cost: FetchCost, ranks: Sequence[RankFacts]) -> Fix | None:
+def cheaper_fix(cost: FetchCost | None, ranks: Sequence[RankFacts]) -> Fix | None:
     """The fix that makes a batch cheaper, by the main part of its time; None where that is unknown. `ranks`: those that
     make theirs alike."""
+    if cost is None:
+        return None
     if cost.turn_us:
         return _own_files(cost)
     if cost.kind == "collate":
@@ -190,7 +192,6 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     cost = fetch_cost(facts)
     if cost is None:
         return None
-    cheaper = cheaper_fix(cost, measures.job.ranks)
     cost_us = taken.cost * measures.step_us
     whose = f" of {format_ranks(numbers)}" if alone else ""
     used = f"{taken.cores[worst]:.1f}" if alone else format_share(taken.part)
@@ -202,11 +203,11 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
         lost_us=cost_us,
         basis=Basis.TIMED,
         evidence=(
-            evidence(cost, rank),
+            *evidence(cost, rank),
             *line_evidence(cost, rank, measures.job.ranks),
             *((Evidence(f"all workers use {format_share(taken.part)} of the cores' time"),) if alone else ()),
         ),
-        fixes=(*(() if cheaper is None else (cheaper,)), _FEWER),
+        fixes=tuple(filter(None, (cheaper_fix(cost, measures.job.ranks), _FEWER))),
         ceiling_us=cost_us,
         band=1 - taken.least / taken.cost,
         times_us=tuple((taken.cores * measures.step_us).tolist()),

@@ -25,7 +25,7 @@ from ddprof.sidecar.calls import ScriptCall
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_count, format_number, format_share, format_us
 
-# Replacement code for avoidable communication, one function per kind.
+# Replacement code for avoidable communication, by kind.
 
 
 def accumulation(measures: Measures, passes: int) -> Fix:
@@ -52,58 +52,44 @@ def accumulation(measures: Measures, passes: int) -> Fix:
     )
 
 
-def buffers(measures: Measures, _: int) -> Fix:
-    """The fix that sends buffers only where they are needed: before evaluating or saving."""
-    return Fix(
-        setting="broadcast_buffers",
-        current="True",
-        suggested="False",
-        patch="DistributedDataParallel(model, broadcast_buffers=False)",
-        applies=(("broadcast_buffers", False),),
-        why="training reads no running statistics, and constants are equal already; before evaluating on all ranks "
-        "send rank 0's once, or use SyncBatchNorm",
-        source="torch.nn.parallel.DistributedDataParallel documentation",
-        alters=Alters.BUFFERS,
-    )
-
-
-def unused(measures: Measures, _: int) -> Fix:
-    """Do not search for unused parameters."""
-    return Fix(
-        setting="find_unused_parameters",
-        current="True",
-        suggested="False",
-        applies=(("find_unused_parameters", False),),
-        patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
-        why="the search finds nothing; without it DDP orders buckets as gradients arrive",
-        source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",
-        alters=Alters.PARAMETERS,
-    )
-
-
-def metrics(measures: Measures, _: int) -> Fix:
-    """The fix that sums on the rank and gathers every N steps."""
-    return Fix(
-        setting="metrics over all ranks",
-        current="in every step",
-        suggested="added up on each rank, reduced every N steps",
-        patch="total += loss.detach()  # and counts, such as (logits.argmax(-1) == labels).sum(), not the logits\n"
-        "if step % 100 == 0:\n    dist.all_reduce(total)  # one tensor for all values",
-        why="ranks synchronize there in every step, and the host waits for the values",
-        source="PyTorch performance tuning guide",
-        alters=Alters.VALUES,
-    )
-
-
-def parameters(measures: Measures, _: int) -> Fix:
-    """The fix that leaves equal parameters to DistributedDataParallel."""
-    return Fix(
-        setting="parameters sent after the optimizer's step",
-        suggested="not at all, or once in many steps as a check",
-        why="DistributedDataParallel sends the parameters once and reduces gradients: replicas stay equal",
-        source="PyTorch DDP (VLDB'20)",
-        alters=Alters.EQUAL,
-    )
+_NO_BUFFERS = Fix(
+    setting="broadcast_buffers",
+    current="True",
+    suggested="False",
+    patch="DistributedDataParallel(model, broadcast_buffers=False)",
+    applies=(("broadcast_buffers", False),),
+    why="training reads no running statistics, and constants are equal already; before evaluating on all ranks "
+    "send rank 0's once, or use SyncBatchNorm",
+    source="torch.nn.parallel.DistributedDataParallel documentation",
+    alters=Alters.BUFFERS,
+)
+_NO_SEARCH = Fix(
+    setting="find_unused_parameters",
+    current="True",
+    suggested="False",
+    applies=(("find_unused_parameters", False),),
+    patch="DistributedDataParallel(model)  # its error names unused parameters, should there be any",
+    why="the search finds nothing; without it DDP orders buckets as gradients arrive",
+    source="torch.nn.parallel.DistributedDataParallel documentation; PyTorch DDP (VLDB'20) section 3.2.3",
+    alters=Alters.PARAMETERS,
+)
+_FEWER_METRICS = Fix(
+    setting="metrics over all ranks",
+    current="in every step",
+    suggested="added up on each rank, reduced every N steps",
+    patch="total += loss.detach()  # and counts, such as (logits.argmax(-1) == labels).sum(), not the logits\n"
+    "if step % 100 == 0:\n    dist.all_reduce(total)  # one tensor for all values",
+    why="ranks synchronize there in every step, and the host waits for the values",
+    source="PyTorch performance tuning guide",
+    alters=Alters.VALUES,
+)
+_NO_PARAMETERS = Fix(
+    setting="parameters sent after the optimizer's step",
+    suggested="not at all, or once in many steps as a check",
+    why="DistributedDataParallel sends the parameters once and reduces gradients: replicas stay equal",
+    source="PyTorch DDP (VLDB'20)",
+    alters=Alters.EQUAL,
+)
 
 
 def norms(measures: Measures, _: int) -> Fix:
@@ -256,7 +242,7 @@ def _candidate(
             *_more(measures, kind),
             *(Evidence(f"called at {line}", measures.job.rank_ids[worst]) for line in lines),
         ),
-        fixes=(fix(measures, avoidable.number),),
+        fixes=(fix if isinstance(fix, Fix) else fix(measures, avoidable.number),),
         ceiling_us=float(held_us.max()) + more_us,
         timed_us=None if timed_us is None else timed_us + more_us,
     )
@@ -293,20 +279,20 @@ def share_on_gathered(measures: Measures, position: int) -> float:
 
 MakeFix = Callable[[Measures, int], Fix]
 # Of each kind the summary, with the fields of Avoidable, and the fix.
-_WORDS: dict[str, tuple[str, MakeFix]] = {
+_WORDS: dict[str, tuple[str, Fix | MakeFix]] = {
     ACCUMULATION: (
         "gradients are reduced after each of {it.number} micro-batches, not once per optimizer step{it.where}",
         accumulation,
     ),
-    BUFFERS: ("DistributedDataParallel broadcasts buffers{size} before each forward pass{it.where}", buffers),
+    BUFFERS: ("DistributedDataParallel broadcasts buffers{size} before each forward pass{it.where}", _NO_BUFFERS),
     UNUSED: (
         "find_unused_parameters=True without need: all {it.number} parameters get a gradient in every traced pass",
-        unused,
+        _NO_SEARCH,
     ),
-    METRICS: ("every step calls {it.op} between its passes, likely for metrics{it.where}", metrics),
+    METRICS: ("every step calls {it.op} between its passes, likely for metrics{it.where}", _FEWER_METRICS),
     PARAMETERS: (
         "every step sends or averages likely the model's parameters{size}, which stay equal without{it.where}",
-        parameters,
+        _NO_PARAMETERS,
     ),
     NORMS: (
         "{more:.0f} small values are reduced one by one between backward pass and optimizer{it.where}",

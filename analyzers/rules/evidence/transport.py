@@ -8,7 +8,7 @@ from statistics import fmean
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.hardware import gpu_links, nccl_use, pcie_width
+from ddprof.analyzers.job.whole_run.hardware import gpu_links, pcie_width, transports
 from ddprof.findings import Evidence, Fix
 from ddprof.sidecar import InfinibandPort
 from ddprof.units import format_ranks, format_share
@@ -47,13 +47,12 @@ def of_job(measures: Measures) -> tuple[list[Evidence], list[Fix]]:
     ([], []) where none of it was captured.
     """
     ranks = measures.job.ranks
-    uses = [use for facts in ranks if (use := nccl_use(facts)) is not None]
+    uses = [(facts.sidecar.nccl.version or "", use) for facts in ranks if (use := transports(facts))]
     evidence: list[Evidence] = []
     if uses:
-        kinds = {kind for use in uses for kind in use.transports}
-        mean = {kind: fmean(use.transports.get(kind, 0.0) for use in uses) for kind in kinds}
+        mean = {kind: fmean(other.get(kind, 0.0) for _, other in uses) for _, use in uses for kind in use}
         shown = ", ".join(f"{kind} ({format_share(mean[kind])})" for kind in sorted(mean, key=lambda k: -mean[k]))
-        evidence.append(Evidence(f"NCCL {uses[0].version or ''}".strip() + f" moves data by {shown} of its channels"))
+        evidence.append(Evidence(f"NCCL {uses[0][0]}".strip() + f" moves data by {shown} of its channels"))
     settings = sorted({text for facts in ranks for text in _narrowing(facts)})
     if settings:
         evidence.append(Evidence(f"set in the job's environment: {', '.join(settings)}"))
@@ -85,16 +84,14 @@ def _fixes(measures: Measures) -> list[Fix]:
     by_socket, by_memory, within = [], [], []
     hosts = {facts.identity.host for facts in job.ranks}
     for number, facts in zip(job.rank_ids, job.ranks, strict=True):
-        use = nccl_use(facts)
-        if use is None:
-            continue
-        if use.transports.get("NET/Socket", 0.0) >= MIN_SHARE:
+        use = transports(facts)
+        if use.get("NET/Socket", 0.0) >= MIN_SHARE:
             if len(hosts) == 1 < len(job.ranks) and None not in hosts:
                 within.append((number, facts))
             elif _active_ports(facts):
                 by_socket.append((number, facts))
         links = gpu_links(facts).values()
-        if use.transports.get("SHM", 0.0) >= MIN_SHARE and links and all(kind.startswith("NV") for kind in links):
+        if use.get("SHM", 0.0) >= MIN_SHARE and links and all(kind.startswith("NV") for kind in links):
             by_memory.append((number, facts))
     fixes = [_within_a_host(within)] if within else []
     if by_socket:
@@ -167,12 +164,8 @@ def _active_ports(facts: RankFacts) -> dict[str, str]:
 
 
 def _other_transports(facts: RankFacts, peers: Sequence[RankFacts]) -> list[str]:
-    use = nccl_use(facts)
-    others = [peer_use for peer in peers if (peer_use := nccl_use(peer)) is not None]
-    if use is None or not others:
-        return []
-    usual = {kind for other in others for kind in other.transports}
-    odd = [kind for kind, share in use.transports.items() if kind not in usual and share >= MIN_SHARE]
+    usual = {kind for peer in peers for kind in transports(peer)}
+    odd = [kind for kind, share in transports(facts).items() if usual and kind not in usual and share >= MIN_SHARE]
     return [f"NCCL moves its data by {kind}, its peers' by {', '.join(sorted(usual))}" for kind in odd]
 
 

@@ -38,6 +38,34 @@ from ddprof.units import format_count
 # start, or other gradients, differ by far more.
 ROUNDING = 1e-5
 SOURCE = "DistributedDataParallel documentation"
+_WRAPPED_FIX = Fix(
+    setting="how the wrapped model is called and changed",
+    suggested="call the wrapper itself, change weights on every rank",
+    patch="output = model(batch)          # not model.module(batch): no gradient would be averaged\n"
+    "# load or initialise weights before DistributedDataParallel(model), which copies rank 0's to all",
+    why="gradients are averaged only in a backward that followed the wrapper's forward, outside no_sync()",
+    source=SOURCE,
+)
+_SUMMED_FIX = Fix(
+    setting="initial parameters",
+    suggested="broadcast them from rank 0 before the first step",
+    patch="for tensor in model.state_dict().values():\n    torch.distributed.broadcast(tensor, src=0)",
+    why="equal gradients keep equal parameters equal, and different ones different",
+    source=SOURCE,
+)
+_OUTSIDE_FIX = Fix(
+    setting="parameters outside the wrapper",
+    suggested="put them into the module that is wrapped, unless each rank is meant to train its own",
+    patch="model = DistributedDataParallel(nn.ModuleList([backbone, head]))  # called in one forward",
+    why="their gradients come from this rank's batch alone",
+    source=SOURCE,
+)
+_ROUNDING_FIX = Fix(
+    setting="hardware and libraries of the ranks",
+    suggested="the same on every rank",
+    why="the same update was rounded differently; it grows slowly",
+    source="PyTorch reproducibility notes",
+)
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
@@ -46,16 +74,16 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     for group in wrapped:
         places = group.differing(buffers=False)
         if places:
-            yield _remark(group, places, _of_model(group), _wrapped_fix())
+            yield _remark(group, places, _of_model(group), _WRAPPED_FIX)
     for group in copies(job, MODULE):
         places = group.differing(buffers=False)
         if not places:
             continue
         if sums_every_gradient(job):
-            yield _remark(group, places, _of_model(group), _summed_fix())
+            yield _remark(group, places, _of_model(group), _SUMMED_FIX)
         elif wrapped and not moves_state(job):
             words = "parameters outside the DistributedDataParallel model are not the same on all ranks"
-            yield _remark(group, places, words, _outside_fix())
+            yield _remark(group, places, words, _OUTSIDE_FIX)
 
 
 def _of_model(group: Copies) -> str:
@@ -76,7 +104,7 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
             *_values(group, places),
             *at_line("wrapped" if group.one.kind == DDP else "their optimizer made", group.one.line),
         ),
-        fixes=(_rounding_fix() if rounding else fix,),
+        fixes=(_ROUNDING_FIX if rounding else fix,),
         severity="info" if rounding else "critical",
     )
 
@@ -91,46 +119,6 @@ def _values(group: Copies, places: list[int]) -> Iterator[Evidence]:
             begins = f"{first[1]:.6g} on rank {first[0]}, {other[1]:.6g} on rank {other[0]}"
             yield Evidence(f"{group.one.names[at]} begins with {begins}")
             return
-
-
-def _wrapped_fix() -> Fix:
-    return Fix(
-        setting="how the wrapped model is called and changed",
-        suggested="call the wrapper itself, change weights on every rank",
-        patch="output = model(batch)          # not model.module(batch): no gradient would be averaged\n"
-        "# load or initialise weights before DistributedDataParallel(model), which copies rank 0's to all",
-        why="gradients are averaged only in a backward that followed the wrapper's forward, outside no_sync()",
-        source=SOURCE,
-    )
-
-
-def _summed_fix() -> Fix:
-    return Fix(
-        setting="initial parameters",
-        suggested="broadcast them from rank 0 before the first step",
-        patch="for tensor in model.state_dict().values():\n    torch.distributed.broadcast(tensor, src=0)",
-        why="equal gradients keep equal parameters equal, and different ones different",
-        source=SOURCE,
-    )
-
-
-def _outside_fix() -> Fix:
-    return Fix(
-        setting="parameters outside the wrapper",
-        suggested="put them into the module that is wrapped, unless each rank is meant to train its own",
-        patch="model = DistributedDataParallel(nn.ModuleList([backbone, head]))  # called in one forward",
-        why="their gradients come from this rank's batch alone",
-        source=SOURCE,
-    )
-
-
-def _rounding_fix() -> Fix:
-    return Fix(
-        setting="hardware and libraries of the ranks",
-        suggested="the same on every rank",
-        why="the same update was rounded differently; it grows slowly",
-        source="PyTorch reproducibility notes",
-    )
 
 
 CHECK = Check(TRAINING_REPLICAS_DIFFER, "Ranks hold different parameters where they should be equal", detect)

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof.analyzers.execution.choose import execution_of
-from ddprof.analyzers.execution.protocol import StepMarks
+from ddprof.analyzers.execution.operations import StepMarks
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.facts.names import OP_CODE
 from ddprof.analyzers.job.measures import Measures

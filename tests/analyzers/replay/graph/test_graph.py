@@ -8,7 +8,7 @@ from gloo_traces import TENSOR, Events, all_reduce, annotation, in_steps, operat
 from labelled_runs import Runs
 
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.execution.protocol import NEVER, Operations
+from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import Phase
 from ddprof.analyzers.replay.changes.communication.ddp_buckets import backward_compute_ns, backward_start_ns
 from ddprof.analyzers.replay.graph.build import DEFAULT_QUEUE_LAG_NS, _lags, build_graph

@@ -1,20 +1,15 @@
-"""The questions whose answers differ between ranks on devices and CPU ranks, the limits that do, and the operations
-that a replay moves. Values and their origin are in `choose`.
+"""Operations that a replay moves, and the limits that differ between ranks on devices and CPU ranks. Values and their
+origin are in `choose`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from msgspec import Struct
 
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.cost import TransferPrior
-from ddprof.intervals import Intervals
 from ddprof.tables import Array
 
 BACKWARD_SHARE = 2 / 3  # of a step's compute, where no range tells forward from backward: twice forward's products
@@ -85,52 +80,3 @@ class Limits(Struct, frozen=True):
     handed_share: float  # of a transfer: handing data from one host thread to another, which the profiler slows
     drift: float  # of what is left of the step, at most: what else changes when half of the step goes
     packing_ns_per_mib: float  # casting gradients to 16 bit and back, per MiB of them in 32 bit
-
-
-class Execution(Protocol):
-    """The way in which the ranks of a job execute their work."""
-
-    limits: Limits
-    work_noun: str  # what a piece of compute is called: "kernels"
-    runs_ahead: bool  # the host fills a launch queue, so what it does costs nothing while the queue is filled
-    computes_on_host: bool  # compute is time of the host: its operators, and Python between them
-    peers_by_kernel: bool  # the same kernels are compared, whatever else ranks do; otherwise all that they do
-    waits_between_streams: bool  # an operation may wait for one on another stream of its rank
-    messages_last_until_waited_for: bool  # as recorded, however early the data came
-    compression_hook: str  # of torch.distributed.algorithms.ddp_comm_hooks.default_hooks; "" where none pays
-    loader_arguments: str  # that any DataLoader should have, with a comma before each
-
-    def operations(self, facts: RankFacts) -> Operations:
-        """Operations on the rank's streams inside its steps, of which it has at least one."""
-        ...
-
-    def host_busy(self, facts: RankFacts) -> Intervals:
-        """Intervals in which the host works at its own speed, where a slow host shows."""
-        ...
-
-    def host_waits(self, facts: RankFacts, arrived_ns: Array) -> Intervals:
-        """Waits of the host for communication that no call of its own shows, one interval each.
-
-        `arrived_ns`: for each row of the rank's comms, by when the last member had arrived at the latest, ns.
-        """
-        ...
-
-    def latest_release_ns(self, facts: RankFacts, start: Array, end: Array, arrived_ns: Array) -> Array:
-        """The latest recorded end that the operation of each host wait can have."""
-        ...
-
-    def backward_start_ns(self, ops: Operations, marks: StepMarks) -> int:
-        """Start of the last backward pass of a step, ns on the rank's own clock."""
-        ...
-
-    def backward_compute_ns(self, facts: RankFacts, ops: Operations, marks: Sequence[StepMarks]) -> Array:
-        """Compute (ns) of the last backward pass of each step, shape (steps,)."""
-        ...
-
-    def interference(self, ranks: Sequence[RankFacts]) -> float:
-        """Excess duration of compute beside communication over alone, relative; 0 where unknown."""
-        ...
-
-    def sees_waits(self, job: JobFacts) -> bool:
-        """True where a rank that waits for its peers is distinguishable from a busy one."""
-        ...

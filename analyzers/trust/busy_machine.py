@@ -9,9 +9,9 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.traffic.kinds import DEFAULT_BUCKET_MIB
+from ddprof.analyzers.job.waiting.lateness import FEW_STEPS
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
 from ddprof.analyzers.job.whole_run.own_times import own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_step_us, unprofiled_steps
@@ -29,7 +29,7 @@ from ddprof.finding_ids import (
 )
 from ddprof.findings import Basis, Candidate
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_count, format_ranks, format_share, format_us
 
 _BUSY = "the machine is busy"
 MOST = 0.5  # of a rank's lateness: waiting for a CPU beyond it explains it; so much the timers have to show, or to lack
@@ -156,7 +156,7 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
     timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a
     one-off event made it late. Lateness inside the backward pass, or with waits elsewhere, does not show in timers and
-    is not judged here. A single step names no CPU rank that no timer shows to be late.
+    is not judged here. Of a single step, or two without CPU times, no CPU rank is named that no timer shows to be late.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
@@ -165,10 +165,14 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     return None if any(words is None for words in verdicts) else verdicts[0]
 
 
-def _seen_once(job: JobFacts) -> bool:
-    """True where CPU ranks are compared in a single step, as marked: one observation of each."""
-    one_step = all(len(f.steps) == 1 and f.step_source != "inferred" for f in job.ranks)
-    return one_step and execution_of(job).computes_on_host
+def _seen_too_rarely(measures: Measures, position: int) -> bool:
+    """True where CPU ranks are compared in a single step, as marked; or in two, while nothing says that they had a CPU
+    and the rank runs what its peers run."""
+    ranks = measures.job.ranks
+    is_apart = position in measures.alone or measures.compute.has_more[position]
+    most = 1 if is_apart or np.isfinite(traced_shares(ranks).waited).all() else FEW_STEPS
+    few_steps = all(len(f.steps) <= most and f.step_source != "inferred" for f in ranks)
+    return few_steps and execution_of(measures.job).computes_on_host
 
 
 def _computes_more(measures: Measures, position: int, least: float) -> bool:
@@ -197,8 +201,9 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     # The timers show a rank that is late, by far more than chance, or what it is fed does, or samples in a line of its.
     if measures.timed_us[position] > 0 or measures.fed_more_us[position] > 0 or _is_sampled_alone(measures, position):
         return None
-    if _seen_once(measures.job):
-        return "each rank recorded one step on its CPU, and chance may make any rank the latest in one"
+    if _seen_too_rarely(measures, position):
+        steps = format_count(measures.steps, "step")
+        return f"each rank recorded {steps} on its CPU, and chance may make any rank the latest in so few"
     traced = [
         own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks
     ]

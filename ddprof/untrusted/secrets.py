@@ -27,10 +27,11 @@ _TEXT_TOKENS = r"(?<!pad.)(?<!eos.)(?<!bos.)(?<!unk.)(?<!sep.)(?<!cls.)(?<!mask.
 _NAME = (
     r"(?:(?:pass[-_ ]?(?:w(?:or[dt]|d)|phrase)|secret|credential"
     rf"|(?:{'|'.join(_KEYS.split())})[-_ .]?key)(?:s(?:\.\w+)?)?"
-    r"|pass(?:code|key)|pswd|kennwort|senha|contrase\w{1,2}a|mot[-_ ]?de[-_ ]?passe|identified\s+by|jwt|sess(?:ion)?id"
-    r"|(?:db|ssh|ftp|smtp|user|root|admin)[-_]?(?:pass|pwd|pw)\b|authorization|signature|cookie|bearer|dsn"
-    rf"|{_TEXT_TOKENS}token|connection[-_]?string|access[-_]?key[-_]?id|webhook(?:[-_]url)?"
-    r"|(?<![a-z])(?:creds?|(?P<short>pass|pwd|pw|auth|(?-i:(?<=[A-Z0-9]_)KEY))))"
+    r"|pass(?:code|key)|pswd|kennwort|senha|contrase\w{1,2}a|mot[-_ ]?de[-_ ]?passe|identified\s+by|jwt"
+    r"|sess(?:ion)?_?id|\bpsk\b|(?:db|ssh|ftp|smtp|user|root|admin|bind)[-_]?(?:pass|pwd|pw)\b"
+    rf"|authorization|signature|cookie|bearer|dsn|{_TEXT_TOKENS}token"
+    r"|connection[-_]?string|access[-_]?key[-_]?id|webhook(?:[-_]url)?"
+    r"|(?<![a-z])(?:creds?|(?P<short>pass|pwd|pw|auth|(?-i:(?<=[A-Z0-9]_)KEY|(?<=(?:HUB|LAB|EXT|OPS)_)PAT))))"
 )
 _INSIDE = r"""[^"'\n\\]*(?:\\(?!["'])[^"'\n\\]*)*"""  # of quotes; \" is a quote inside a text of JSON
 _WEB = r"(?:%22|&quot;)"
@@ -39,7 +40,8 @@ _NAMED = re.compile(
     # NAME=VALUE, "NAME": "VALUE", NAME = "VALUE", NAME: str = "VALUE", NAME: | VALUE, <NAME>VALUE</NAME>; --NAME VALUE
     rf"(?P<name>{_NAME}(?:_?\d+)?)(?P<verb>\s(?:provided|given|used|is))?"
     rf"(?P<sign>(?:{_TYPE})?\s{{0,8}}=\s{{0,8}}\(?\s{{0,8}}(?=[bru]{{0,2}}[\"'])|:\s?[|>][-+]?\s*\n\s*"
-    rf"|(?:\\*[\"']|{_WEB})?\]?\s?(?:=>|[!:=]?=|:|%3[AD])\s?{_WEB}?"
+    rf"|(?:\\*[\"']|{_WEB})?\]?\s?(?:=>|[!:=]?=|:|%3[AD])(?:\*\*)?\s?{_WEB}?"
+    r"|[\"']\s?,[^\n)]{0,80}?\bdefault\s?=\s?"
     r"|>(?=[^<>\s]+</)|</\w+>\s{0,8}<\w+>|[\"']\s{1,8}value="
     r"|(?P<weak>(?<=\w)\s+(?=[^\s=:-])|[\"']\s?,\s?(?=[bru]{0,2}[\"'])|:\s*\n\s+))"
     r"(?P<kind>(?:Bearer|Basic|Token|ApiKey)\s+)?"
@@ -56,11 +58,15 @@ _USERINFO = re.compile(
     r"(?<=://)(?:[^/\s\"':@\[]*:(?!\d{1,5}/)(?:[^/\s\"'\\]{0,256}|[^@\s\"'\\]{0,256})|[^/\s\"'@?#\\]+)(?=@)"
 )
 _QUERY = re.compile(
-    r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth|jwt)=)[^&\s\"'#;\\]+",
+    r"(?<=[?&;])([\w.-]*(?:sig|signature|token|key|keyid|secret|password|pwd|credential|code|sas|auth|jwt|hmac)=)"
+    r"[^&\s\"'#;\\]+",
     re.IGNORECASE,
 )
 # Texts are a key (wandb, huggingface_hub) or a user and a password (requests).
-_LOGIN = re.compile(r"((?:login|HTTP\w+Auth|\bauth\s?=\s?)\()(?=[^\"'\n)]*[\"'])[^\n)]*")
+_LOGIN = re.compile(
+    r"((?:login|HTTP\w+Auth|\bauth\s?=\s?|SecretStr|set_\w*(?:password|secret|api_key)|authenticate)\()"
+    r"(?=[^\"'\n)]*[\"'])[^\n)]*"
+)
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/-]{8,}=*", re.IGNORECASE)
 # Words of a Cookie header, a .netrc, kaggle.json, `wandb login`, `curl --user`; `1000:1000` is a user and a group.
 _PLACED = re.compile(
@@ -81,6 +87,7 @@ _ISSUED = re.compile(
     r"|eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?|hv[sbr]\.[\w-]{16,}|dapi[a-f0-9]{24,}|glsa_\w{16,}|lin_api_\w{16,}"
     r"|nvapi-[\w-]{16,}|r8_\w{16,}|gsk_\w{16,}|pplx-\w{16,}|xai-\w{16,}|sntry[su]_[\w=+/-]{16,}|ATATT3[\w=-]{16,}"
     r"|local-[a-f0-9]{32,}|wandb_v1_\w{16,}|dckr_pat_[\w-]{16,}|PMAK-[\w-]{16,}|NRAK-\w{16,}|SK[0-9a-f]{32}"
+    r"|key-[0-9a-f]{32}|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"
     r"|AGE-SECRET-KEY-1\w{16,}|[\w.~]{3}\dQ~[\w.~-]{31,34}|(?:bot)?\d{8,10}:AA[\w-]{30,}|dp\.(?:pt|st|ct|sa)\.\w{16,}"
     r"|lsv2_[ps][tk]_\w{16,}|(?:pcsk|pnu|tgp_v1|jina|glc|ntn|sbp|KGAT|pscale_\w{2,5}|sm_[aps]at)_\w{16,}"
     r"|(?:fw|rpa|secret|rubygems)_[A-Za-z0-9]{16,}|(?:tvly|csk|pul|HRKU|NRII|xkeysib|sq0[ac]tp)-[\w-]{16,}"
@@ -98,7 +105,7 @@ _PARTS = re.compile(r"[_/=-]")
 _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _HINTS: tuple[str, ...] = ("pass", "secret", "key", "token", "cred", "auth", "signature", "cookie", "bearer", "basic")
 _HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login", "pw", "-u ", "-user")
-_HINTS += ("jwt", "pswd", "kennwort", "senha", "contrase", "identified", "sessid", "sessionid")
+_HINTS += ("jwt", "pswd", "kennwort", "senha", "contrase", "identified", "sessid", "session", "psk", "_pat")
 
 
 def masked(text: str) -> str:

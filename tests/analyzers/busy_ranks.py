@@ -15,10 +15,14 @@ def never(rank: int, step: int, number: int) -> float:
 
 
 def busy_ranks(
-    folder: Path, in_operator: Held = never, in_python: Held = never, extra: Callable[[int, int], int] | None = None
+    folder: Path,
+    in_operator: Held = never,
+    in_python: Held = never,
+    extra: Callable[[int, int], int] | None = None,
+    usual_us: Callable[[int], float] = lambda number: DUR_US,
 ) -> Path:
     """Traces of ranks whose threads are held inside an operator, or before it, for so long. `extra`: operators that a
-    rank runs in a step beside those of all."""
+    rank runs in a step beside those of all; `usual_us`: of each operator."""
     events: list[Events] = [[], []]
     begun = 1_000.0
     for step in range(STEPS):
@@ -27,7 +31,7 @@ def busy_ranks(
             at = begun
             for number in range(OPERATORS):
                 at += PYTHON_US + in_python(rank, step, number)
-                dur_us = DUR_US + in_operator(rank, step, number)
+                dur_us = usual_us(number) + in_operator(rank, step, number)
                 events[rank].append(operator(rank, f"aten::op{number}", at, dur_us))
                 at += dur_us
             for _ in range(extra(rank, step) if extra else 0):

@@ -2,8 +2,9 @@
 
 Ranks of one program run the same operators in the same order in every step. An operator that takes a scheduler slice
 longer than in other steps and ranks was interrupted; so was Python between two operators. Interruptions fall anywhere:
-what takes longer in most steps of a rank is its program or machine. Python that delays a rank for longer than any
-operator of the job was interrupted is its program too.
+what takes longer in most steps of a rank is its program or machine, unless it usually outlasts such a slice: a busy
+machine stops that every time, and how fast the rank is its short operators tell. Python that delays a rank for longer
+than any operator of the job was interrupted is its program too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
         return None
     operators, between, _ = _step_pieces(ranks)
     expected_ns = operators.usual_ns * _pace(operators)
-    in_operators, judged = _stops(operators, expected_ns, len(ranks))
+    in_operators, judged = _stops(operators, expected_ns, len(ranks), ~operators.tells_pace)
     longest_ns = int(in_operators.max(initial=0))
     in_python, _ = _stops(between, between.usual_ns, len(ranks))
     in_python[in_python > longest_ns] = 0
@@ -58,27 +59,29 @@ def cpu_stops(ranks: Sequence[RankFacts]) -> CpuStops | None:
 
 
 def _pace(pool: Pool) -> Array:
-    """Excess of the typical operator of the rank and step over its usual time, relative, for each piece: a larger batch
-    prolongs all operators of a step, a stop only some.
+    """Excess of the typical short operator of the rank and step over its usual time, relative, for each piece: a larger
+    batch prolongs all operators of a step, a stop only some of those that end within a slice.
     """
-    pace = np.ones(len(pool.dur_ns))
     group = pool.rank * (int(pool.step.max(initial=0)) + 1) + pool.step
     usual_ns = np.maximum(pool.usual_ns, 1)
     order = np.argsort(group, kind="stable")
+    order = order[pool.tells_pace[order]]
+    typical = np.ones(int(group.max(initial=-1)) + 1)
     for pieces in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
         if len(pieces):
             weights = usual_ns[pieces].astype(float)
-            pace[pieces] = averages.weighted_median(pool.dur_ns[pieces] / weights, weights)
-    return pace
+            typical[group[pieces[0]]] = averages.weighted_median(pool.dur_ns[pieces] / weights, weights)
+    return typical[group]
 
 
-def _stops(pool: Pool, expected_ns: Array, ranks: int) -> tuple[Array, Array]:
-    """Stopped time of each piece, ns as floats, 0 without a stop; and a mask of those that could be judged."""
+def _stops(pool: Pool, expected_ns: Array, ranks: int, torn: Array | bool = False) -> tuple[Array, Array]:
+    """Stopped time of each piece, ns as floats, 0 without a stop; and a mask of those that could be judged. `torn`:
+    mask of those that a busy machine stops every time."""
     more_ns = (pool.dur_ns - expected_ns).astype(float)
     is_long = more_ns >= MIN_STOP_NS
     here = pool.place * ranks + pool.rank
     count, long = np.bincount(here), np.bincount(here, weights=is_long)
-    judged = ((count >= MIN_OCCURRENCES) & (long <= MOST_SHARE * count))[here]
+    judged = (count >= MIN_OCCURRENCES)[here] & ((long <= MOST_SHARE * count)[here] | torn)
     return np.where(is_long & judged, more_ns, 0.0), judged
 
 
@@ -154,6 +157,12 @@ class Pool(Struct, frozen=True):
     dur_ns: Array
     usual_ns: Array
     keys: Array  # of each place, shape (places, 2)
+
+    @property
+    def tells_pace(self) -> Array:
+        """Mask of pieces that usually end within the shortest slice, so that few are stopped; all where none does."""
+        is_short = self.usual_ns < MIN_STOP_NS
+        return is_short | ~is_short.any()
 
 
 def _pooled(ranks: Sequence[_Pieces]) -> Pool:

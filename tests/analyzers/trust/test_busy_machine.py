@@ -162,6 +162,21 @@ def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_opera
     assert {f.ranks for f in report.ranked_findings() if f.ranks} == {(1,)}
 
 
+@pytest.mark.parametrize(("slow", "named"), [(1.0, set()), (1.5, {(1,)})])
+def test_short_operators_tell_a_slow_rank_from_long_ones_that_are_stopped(
+    tmp_path: Path, slow: float, named: set[tuple[int, ...]]
+) -> None:
+    """Of four long operators, three are stopped on rank 1 in each step and one on rank 0 in nearly each."""
+    usual_us = lambda number: 20_000.0 if number % 2 else 200.0  # noqa: E731
+
+    def held(rank: int, step: int, number: int) -> float:
+        is_stopped = number in (1, 3, 5) if rank else number == 7 and step > 0
+        return (16_000.0 if rank else 20_000.0) * is_stopped + rank * (slow - 1) * usual_us(number)
+
+    report = only_run(busy_ranks(tmp_path / "run", held, usual_us=usual_us)).report
+    assert {f.ranks for f in report.ranked_findings() if f.ranks} == named
+
+
 @pytest.mark.parametrize("identifier", ON_HOSTS)
 def test_what_a_busy_machine_explains_is_gone(labelled: Runs, monkeypatch: pytest.MonkeyPatch, identifier: str) -> None:
     run = labelled("clean.ddp")

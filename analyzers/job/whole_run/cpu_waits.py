@@ -147,17 +147,15 @@ def others_share(ranks: Sequence[RankFacts]) -> float:
 def _taken_by_others(ranks: Sequence[RankFacts]) -> tuple[int, int] | None:
     """CPU time of other processes over the run, and all that there was, ns; None where it was not recorded."""
     others_ns = whole_ns = 0
-    by_cores: dict[object, list[CpuTime]] = {}
-    usable: dict[object, int] = {}
+    by_cores: dict[tuple[str, str], list[tuple[CpuTime, int]]] = {}
     for facts in ranks:
         run, where = facts.sidecar.cpu_waits.run, _cores(facts)
         if run is None or run.process_ns is None or run.machine_ns is None or where is None:
             return None
-        by_cores.setdefault(where, []).append(run)
-        usable[where] = facts.sidecar.processors.usable or 0
-    for where, times in by_cores.items():
-        others_ns += max(time.machine_ns or 0 for time in times) - sum(time.process_ns or 0 for time in times)
-        whole_ns += usable[where] * max(time.dur_ns for time in times)
+        by_cores.setdefault(where, []).append((run, facts.sidecar.processors.usable or 0))
+    for times in by_cores.values():
+        others_ns += max(run.machine_ns or 0 for run, _ in times) - sum(run.process_ns or 0 for run, _ in times)
+        whole_ns += max(usable * run.dur_ns for run, usable in times)
     return others_ns, whole_ns
 
 

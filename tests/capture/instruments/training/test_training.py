@@ -14,6 +14,7 @@ from ddprof.capture.describe.observed import Observed
 from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.dataloader import DatasetStates, SamplerPasses
 from ddprof.capture.instruments.evaluation import EvaluationMode, _Open
+from ddprof.capture.instruments.forward import ForwardPasses
 from ddprof.capture.instruments.training.gradient_use import _FOLLOWED_STEPS, GradientUse
 from ddprof.capture.instruments.training.replicas import (
     _MAX_ELEMENTS,
@@ -147,6 +148,20 @@ def test_what_no_optimizer_holds_is_unchanged_and_what_is_not_read_may_have_chan
     with torch.no_grad():
         model.weight[20, 21] += 1
     assert not are_unchanged(before) and are_unchanged(kept([("fsdp2", model)])) is None
+
+
+@pytest.mark.parametrize("kind", ["ddp", "module"])
+def test_the_first_batch_of_a_script_without_a_loader_is_what_a_replica_is_given(kind: str) -> None:
+    journal, observed = SimpleNamespace(batch=None, note=print), SimpleNamespace(saw_root=lambda kind, model: None)
+    hub: Any = SimpleNamespace(guard=Guard(), observed=observed, journal=journal)
+    forward: Any = ForwardPasses(hub)
+    forward._torch, forward._learner = torch, None
+    for values in ((8,), (9,)):
+        forward._saw(kind, torch.nn.Linear(1, 1), (torch.arange(*values), "mask"))
+    tensors = journal.batch["tensors"] if journal.batch else []
+    assert [tensor["shape"] for tensor in tensors] == ([[8]] if kind == "ddp" else []) and all(
+        tensor["fingerprint"] for tensor in tensors
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 9])

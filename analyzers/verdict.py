@@ -19,7 +19,7 @@ from ddprof.analyzers.job.scope import (
     out_of_scope,
 )
 from ddprof.analyzers.job.steps.steady import MOSTLY
-from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced, takes_its_own_cpus
+from ddprof.analyzers.job.whole_run.cpu_waits import lacked_when_traced, others_share, takes_its_own_cpus
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.findings import WARNING_SHARE, Abstention, Finding, culprit, severity, severity_of, told_gain
@@ -179,12 +179,13 @@ def _communicating(measures: Measures) -> str:
 
 def _lacking_cpus(measures: Measures, share: float) -> str:
     """Words where want of a CPU may make up half of a cause's share, as a thread that waits for one stands still in
-    whatever it does; else "".
+    whatever it does, and so do ranks that wait for threads that move their data; else "".
     """
-    lacked = lacked_when_traced(measures.job.ranks)
-    if lacked < max(share / 2, WARNING_SHARE):
+    lacked, others = lacked_when_traced(measures.job.ranks), others_share(measures.job.ranks)
+    if not lacked or max(lacked, others) < max(share / 2, WARNING_SHARE):
         return ""
-    return f"ranks had no CPU for {format_share(lacked)} of the time: {_remedy(measures)}; "
+    taken = f", others took {format_share(others)} of all" if lacked < share / 2 else ""
+    return f"ranks had no CPU for {format_share(lacked)} of the time{taken}: {_remedy(measures)}; "
 
 
 def _longest(measures: Measures, where: str = "") -> str:

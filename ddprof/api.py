@@ -20,6 +20,7 @@ from ddprof.report.json.contract import is_saved_report, read_saved, to_contract
 from ddprof.report.listed import FindingList
 from ddprof.report.model import Report, Verdict
 from ddprof.report.text import render_text, render_verdict
+from ddprof.tables import library
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,12 +59,11 @@ class AnalyzedRun:
     @property
     def ledger(self) -> pd.DataFrame:
         """Mean step by cause: one row per rank, columns wall_us and CAUSE_us; the causes sum to wall_us."""
-        import pandas as pd
-
-        per_rank = self.report.ledger.per_rank
+        pandas, per_rank = library("pandas"), self.report.ledger.per_rank
         rows = [[float(row.get(column, 0.0)) for column in ("wall_us", *CAUSES)] for row in per_rank.values()]
         columns = ["wall_us", *(f"{cause}_us" for cause in CAUSES)]
-        return pd.DataFrame(rows, index=pd.Index(list(per_rank), name="rank"), columns=columns)
+        frame: pd.DataFrame = pandas.DataFrame(rows, index=pandas.Index([*per_rank], name="rank"), columns=columns)
+        return frame
 
     @cached_property
     def steps(self) -> pd.DataFrame:

@@ -10,10 +10,13 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ddprof.errors import UsageError
 
 Array = npt.NDArray[Any]
 _FEW = 16
@@ -136,9 +139,8 @@ class Table:
             yield dict(zip(names, values, strict=True))
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table, nulls where the schema allows them and the value is missing."""
-        import pyarrow as pa
-
+        """A pyarrow.Table, nulls where the schema allows them and the value is missing. May raise UsageError."""
+        pa = library("pyarrow")
         fields = {}
         for column in self.schema.columns:
             data = self.columns[column.name]
@@ -151,8 +153,20 @@ class Table:
         return pa.table(fields)
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame (pandas is imported here, not before)."""
+        """A pandas.DataFrame (pandas is imported here, not before). Raises UsageError without it."""
+        library("pandas")
         return self.to_arrow().to_pandas()
+
+
+def library(name: str) -> Any:
+    """A module of pandas or pyarrow, which only the extra `tables` brings. Raises UsageError where it is missing."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        raise UsageError(
+            f"data frames, parquet and files packed by zstd need {package}: pip install 'ddprof[tables]'"
+        ) from error
 
 
 def concat(schema: Schema, tables: list[Table]) -> Table:
@@ -226,11 +240,9 @@ def stable_order(kind: Array) -> Array:
 
 
 def to_parquet(table: Table) -> bytes:
-    """One table as zstd parquet."""
-    import pyarrow.parquet as pq
-
+    """One table as zstd parquet. Raises UsageError without pyarrow."""
     content = io.BytesIO()
-    pq.write_table(table.to_arrow(), content, compression="zstd")
+    library("pyarrow.parquet").write_table(table.to_arrow(), content, compression="zstd")
     return content.getvalue()
 
 

@@ -31,11 +31,11 @@ PURE_REPORT = "report.model"
 
 # unit -> what it may import of ddprof (its own unit is always allowed). The order is the direction of the flow.
 ALLOWED: dict[str, set[str]] = {
-    **{unit: set() for unit in ("sidecar", "untrusted", "tables", "derived_once", "averages", "finding_ids")},
+    **{unit: set() for unit in ("sidecar", "untrusted", "derived_once", "averages", "finding_ids")},
     **{unit: set() for unit in ("intervals", "significance", "units", "_version", "slices", *MAPPED[2:])},
     **{"change_kinds": set(), "causes": {"finding_ids"}, "slice": {"untrusted"}, "flight_recorder": {"sidecar"}},
     "model": {"tables", "sidecar", "untrusted", "flight_recorder"},
-    **{"errors": {"untrusted"}, "whose": {"tables"}},
+    **{"errors": {"untrusted"}, "tables": {"errors"}, "whose": {"tables"}},
     "findings": {"whose", "change_kinds", "sidecar"},  # the last one for bounded numbers
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "untrusted"},
@@ -86,10 +86,10 @@ OTHERS: dict[str, set[str]] = {
     **{unit: {"numpy", "msgspec"} for unit in ("analyzers", *{*PARTS} - {WORKERS})},
     **{unit: {"msgspec"} for unit in ("sidecar", "flight_recorder", "trials")},
     **{unit: {"tomli"} for unit in ("hardware", "settings")},  # Python 3.10
-    "tables": {"numpy", "pyarrow"},
+    "tables": {"numpy"},
     "untrusted": {"fsspec", "botocore"},
     LAUNCHER: {"fsspec", "msgspec"},
-    "readers": {"numpy", "pyarrow", "msgspec"},
+    "readers": {"numpy", "msgspec"},
     WORKERS: {"distributed", "msgspec"},
     "report": {"numpy", "rich", "msgspec"},
     "dashboard": {"numpy", "dash", "flask", "plotly", "werkzeug", "msgspec"},

@@ -1,6 +1,7 @@
 """Tables and schemas: what is checked, what is sent between processes, and choosing rows."""
 
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddprof.analyzers.facts.model import STEPS
-from ddprof.tables import NULL, Column, Schema, among, distinct, first_rows, stable_order
+from ddprof.errors import UsageError
+from ddprof.tables import NULL, Column, Schema, among, distinct, first_rows, stable_order, to_parquet
 
 TWO = Schema("two columns of a test", Column("at_ns", "int64", ""), Column("name", "str", ""))
 
@@ -24,6 +26,13 @@ def test_a_missing_an_unknown_and_a_shorter_column_are_refused_and_none_is_neede
     empty = TWO.empty()
     assert (list(empty.columns), len(empty)) == (["at_ns", "name"], 0)
     assert (empty["at_ns"].dtype, empty["name"].dtype) == (np.int64, object)
+
+
+def test_what_needs_a_library_of_tables_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for use in (TWO.empty().to_pandas, lambda: to_parquet(TWO.empty())):
+        with pytest.raises(UsageError, match=r"need pyarrow: pip install 'ddprof\[tables\]'"):
+            use()
 
 
 def test_a_table_that_was_sent_has_the_schema_of_this_process_and_a_second_one_its_own() -> None:

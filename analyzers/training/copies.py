@@ -7,7 +7,7 @@ summed over all ranks in every step. Nothing else is compared: ensembles, stages
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -77,8 +77,8 @@ def _is_whole(model: ReplicatedModel) -> bool:
     return bool(count) and len(model.sizes_bytes) == count and len(model.checksums) == 8 * count
 
 
-def sums_every_gradient(job: JobFacts) -> bool:
-    """True where all ranks sum, in every step, tensors of every gradient's size or of all together.
+def sums_every_gradient(job: JobFacts, but: Collection[str] = ()) -> bool:
+    """True where all ranks sum, in every step, tensors of every gradient's size or of all together; `but`: not these.
 
     Sums of activations (manual tensor parallelism) or of some gradients (experts owned by ranks) do not count.
     """
@@ -86,10 +86,10 @@ def sums_every_gradient(job: JobFacts) -> bool:
     counts = _summed_sizes(job)
     if not counts or job.world_size < 2:
         return False
-    return all(_is_summed(job, at, counts, steps) for at in range(len(job.ranks)))
+    return all(_is_summed(job, at, counts, steps, but) for at in range(len(job.ranks)))
 
 
-def _is_summed(job: JobFacts, at: int, counts: Mapping[int, int], steps: int) -> bool:
+def _is_summed(job: JobFacts, at: int, counts: Mapping[int, int], steps: int, but: Collection[str]) -> bool:
     sidecar = job.ranks[at].sidecar
     without = {missing.name for use in sidecar.gradients for missing in use.missing if missing.steps}
     models = [m for m in (sidecar.replicas.models if sidecar.replicas else ()) if m.kind == MODULE]
@@ -97,7 +97,7 @@ def _is_summed(job: JobFacts, at: int, counts: Mapping[int, int], steps: int) ->
         size
         for model in models
         for place, (name, size) in enumerate(zip(model.names, model.sizes_bytes, strict=False))
-        if place not in set(model.buffers) and name not in without
+        if place not in set(model.buffers) and name not in without and name not in but
     )
     if not sizes:
         return False

@@ -22,7 +22,7 @@ from ddprof.sidecar.loading import LoaderSettings as LoaderSettings
 from ddprof.sidecar.loading import SamplerSettings as SamplerSettings
 from ddprof.sidecar.loading import TimedFetches as TimedFetches
 from ddprof.sidecar.loading import WorkerLine as WorkerLine
-from ddprof.sidecar.training import BatchNorms, OptimizerGradients, ReplicaState, ShuffledPasses
+from ddprof.sidecar.training import BatchNorms, LeftInEvaluation, OptimizerGradients, ReplicaState, ShuffledPasses
 
 
 class RankDevice(Struct, frozen=True):
@@ -351,6 +351,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     replicas: ReplicaState | None = None
     batch_norms: tuple[BatchNorms, ...] = ()
     gradients: tuple[OptimizerGradients, ...] = ()
+    left_in_evaluation: LeftInEvaluation | None = None
     sampler_passes: tuple[ShuffledPasses, ...] = ()
     loader_passes: Whole | None = None  # begun by the training, over all its loaders
     dataset_changed: bool | None = None  # by the training process, between two passes over its loader

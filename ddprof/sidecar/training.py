@@ -48,9 +48,11 @@ class ReplicatedModel(Struct, frozen=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """Digests of a rank's model after a step."""
+    """Digests of a rank's model after a step; `unchanged`: no trained parameter is another than `updates` before."""
 
     step: Whole | None = None
+    updates: Count = 0
+    unchanged: bool | None = None
     models: tuple[ReplicatedModel, ...] = ()
 
 
@@ -61,6 +63,16 @@ class BatchNorms(Struct, frozen=True):
     name: str | None = field(name="class", default=None)
     kind: str = ""
     first: str = ""  # the name of the first of them
+
+
+class LeftInEvaluation(Struct, frozen=True):
+    """A model trained in evaluation mode in the last `steps`, from `step` on, with layers that act otherwise in it."""
+
+    name: str | None = field(name="class", default=None)
+    at: str = ""  # the line that switched it
+    step: Count = 0
+    steps: Count = 0
+    layers: tuple[str, ...] = ()
 
 
 class WithoutGradient(Struct, frozen=True):

@@ -133,17 +133,30 @@ def _cores(facts: RankFacts) -> tuple[str, str] | None:
 def takes_its_own_cpus(ranks: Sequence[RankFacts]) -> bool | None:
     """True where other processes took less than half of the CPU time that the ranks lacked over the run: their own
     threads and workers compete. None where it was not recorded."""
-    lacked_ns = others_ns = 0
-    by_cores: dict[object, list[CpuTime]] = {}
+    taken = _taken_by_others(ranks)
+    lacked_ns = sum(run.waited_ns for facts in ranks if (run := facts.sidecar.cpu_waits.run) is not None)
+    return None if taken is None else taken[0] < MOST * lacked_ns
+
+
+def others_share(ranks: Sequence[RankFacts]) -> float:
+    """Share of the CPUs that ranks may use, over the run, which other processes took; 0 where it was not recorded."""
+    taken = _taken_by_others(ranks)
+    return taken[0] / taken[1] if taken is not None and taken[1] else 0.0
+
+
+def _taken_by_others(ranks: Sequence[RankFacts]) -> tuple[int, int] | None:
+    """CPU time of other processes over the run, and all that there was, ns; None where it was not recorded."""
+    others_ns = whole_ns = 0
+    by_cores: dict[tuple[str, str], list[tuple[CpuTime, int]]] = {}
     for facts in ranks:
         run, where = facts.sidecar.cpu_waits.run, _cores(facts)
         if run is None or run.process_ns is None or run.machine_ns is None or where is None:
             return None
-        by_cores.setdefault(where, []).append(run)
-        lacked_ns += run.waited_ns
+        by_cores.setdefault(where, []).append((run, facts.sidecar.processors.usable or 0))
     for times in by_cores.values():
-        others_ns += max(time.machine_ns or 0 for time in times) - sum(time.process_ns or 0 for time in times)
-    return others_ns < MOST * lacked_ns
+        others_ns += max(run.machine_ns or 0 for run, _ in times) - sum(run.process_ns or 0 for run, _ in times)
+        whole_ns += max(usable * run.dur_ns for run, usable in times)
+    return others_ns, whole_ns
 
 
 def busy_machine_note(ranks: Sequence[RankFacts]) -> list[HealthNote]:

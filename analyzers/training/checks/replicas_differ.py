@@ -1,8 +1,8 @@
 """Ranks that are meant to hold the same parameters do not.
 
 What it detects: after a trace window the parameters of a DistributedDataParallel model differ between its ranks; or
-those of a model whose gradients the script sums over all ranks itself; or parameters outside the wrapper differ in a
-job that has one.
+those of a model whose gradients, or all but a few of them, the script sums over all ranks itself; or parameters outside
+the wrapper differ in a job that has one.
 Why it matters: the ranks then train different models with averaged gradients. The loss that one rank prints, and the
 checkpoint that it saves, stand for none of the others; no error is raised.
 How to fix: call the wrapper, not `model.module`; no `no_sync()` around the last backward of a step; load or change
@@ -53,6 +53,13 @@ _SUMMED_FIX = Fix(
     why="equal gradients keep equal parameters equal, and different ones different",
     source=SOURCE,
 )
+_LEFT_OUT_FIX = Fix(
+    setting="gradients that are not summed",
+    suggested="summed like the others, unless each rank is meant to train its own",
+    patch="for parameter in model.parameters():\n    torch.distributed.all_reduce(parameter.grad)",
+    why="a parameter that misses the sum follows this rank's batches alone",
+    source=SOURCE,
+)
 _OUTSIDE_FIX = Fix(
     setting="parameters outside the wrapper",
     suggested="put them into the module that is wrapped, unless each rank is meant to train its own",
@@ -84,6 +91,15 @@ def detect(job: JobFacts) -> Iterator[Remark]:
         elif wrapped and not moves_state(job):
             words = "parameters outside the DistributedDataParallel model are not the same on all ranks"
             yield _remark(group, places, words, _OUTSIDE_FIX)
+        elif _are_left_out(job, group, places):
+            words = "parameters whose gradients are not summed, unlike the others, differ between ranks"
+            yield _remark(group, places, words, _LEFT_OUT_FIX)
+
+
+def _are_left_out(job: JobFacts, group: Copies, places: list[int]) -> bool:
+    """True where ranks only sum gradients, those of most parameters and not of these."""
+    most = 2 * len(places) < len(group.one.names) - len(group.one.buffers)
+    return most and not moves_state(job) and sums_every_gradient(job, [group.one.names[at] for at in places])
 
 
 def _of_model(group: Copies) -> str:

@@ -5,8 +5,9 @@ the same values, or the sampler is known to leave the data whole; or the first b
 Why it matters: averaged gradients of equal batches are those of one rank. N ranks learn what one would learn, from the
 batch of one; an epoch shows each sample N times.
 How to fix: DistributedSampler; iterable data sets split by rank and worker.
-Limits: needs ddprof's own capture and a DataLoader: batches that the script makes itself are not compared. Jobs whose
-ranks share a model replica (tensor, pipeline, context parallelism) read the same samples by design.
+Limits: needs ddprof's own capture. Of batches that the script makes itself the first one that a DistributedDataParallel
+model is given is compared, on CPU ranks. Jobs whose ranks share a model replica (tensor, pipeline, context parallelism)
+read the same samples by design.
 Sources: torch.utils.data.distributed.DistributedSampler documentation.
 """
 
@@ -30,7 +31,7 @@ def detect(job: JobFacts) -> Iterator[Remark]:
     samplers = [s for facts in job.ranks if (s := facts.sidecar.loader.sampler) is not None and s.name != OF_A_STREAM]
     equal = same_contents(job.ranks, whole=True)
     if seen is None:
-        is_same, text = bool(equal) and not samplers, "the data set chooses the samples itself"
+        is_same, text = bool(equal) and not samplers, "no sampler chooses the samples"
     else:
         is_split = any(sampler.sharded is not False for sampler in samplers) or len(samplers) < len(job.ranks)
         is_same = seen.in_step and len(seen.positions) == len(job.ranks)

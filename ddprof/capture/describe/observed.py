@@ -41,6 +41,11 @@ class Observed:
         self._described: dict[str, Any] = {}
         self._surroundings: dict[str, Any] = {}
 
+    def watch_steps(self, watch: Callable[[Any], object], wanted: bool) -> None:
+        """Call `watch` at optimizer steps, or no more. The list is replaced, as another thread may iterate over it."""
+        others = [other for other in self.step_watchers if other != watch]
+        self.step_watchers = [*others, watch] if wanted else others
+
     def saw_framework(self, name: str) -> None:
         """Note a kind of parallelism or a framework."""
         if name not in self.frameworks:

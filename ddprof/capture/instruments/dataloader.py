@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import sys
 import weakref
-import zlib
-from collections.abc import Iterable, Mapping
-from functools import partial
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe.batch import MAX_TENSORS, described, items_of
 from ddprof.capture.describe.loader import distributed_sampler
 from ddprof.capture.describe.stacks import script_line
 from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor
 
 EVALUATION = "ddprof::evaluation_data"  # the range of a fetch that no training step waits for
-_MAX_TENSORS = 8  # described of the first batch
 _MAX_INDICES = 512  # per loader
 _MIN_INDICES = 64  # a pass that asked for fewer (a peek at one batch, a sanity check) gives way to the next
 _MAX_LOADERS = 8  # whose indices are kept
-_MAX_HASHED_BYTES = 65536  # of a tensor: its fingerprint costs microseconds
-_MAX_DISTINCT_OF = 1024  # values that are looked at for the next limit
-_MIN_DISTINCT = 4  # values: masks and padding are alike on all ranks
 
 
 class DataLoading(Instrumentor):
@@ -40,6 +34,7 @@ class DataLoading(Instrumentor):
         self._trains: int | None = None  # number of the loader that feeds the training, once known
         self._wanted: set[int] = set()  # samplers whose indices are still kept
         self._passes, self._datasets = SamplerPasses(), DatasetStates()
+        self._described = False  # the first batch
         self._begun = 0  # passes of the training over its loaders
         self._tensor: Any = sys.modules["torch"].Tensor
         fetch: Any = source._BaseDataLoaderIter.__next__
@@ -164,58 +159,19 @@ class DataLoading(Instrumentor):
         size: Any = getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
         if self._trains is None:
             self._last = self._loader_of.get(id(getattr(iterator, "_index_sampler", None)), self._last)
-        if journal.batch is None:
-            self._describe(batch)
+        if not self._described:
+            self._described = True
+            journal.batch = described(batch, self.hub.guard, journal.note)
         tensor, samples, elements, seen = self._tensor, 0, 0, 0
-        for item in batch if type(batch) is list else _items(batch):
+        for item in batch if type(batch) is list else items_of(batch):
             if isinstance(item, tensor):
                 elements += item.numel()
                 if not samples and item.dim():  # of sequences the first dimension may be the time
                     samples = size if not item.is_nested and size in item.shape else item.size(0)
                 seen += 1
-                if seen == _MAX_TENSORS:
+                if seen == MAX_TENSORS:
                     break
         journal.batch_fetched(self.hub.tracker.index, samples, elements)
-
-    def _describe(self, batch: Any) -> None:
-        """Shapes, types and fingerprints of the first batch."""
-        attempt = self.hub.guard.attempt
-        all_tensors = [item for item in _items(batch) if isinstance(item, self._tensor)][:_MAX_TENSORS]
-        tensors = [tensor for tensor in all_tensors if not tensor.is_nested]
-        if len(tensors) < len(all_tensors):
-            self.hub.journal.note("nested tensors of the first batch are not described: they have no one shape")
-        self.hub.journal.batch = {
-            "tensors": [
-                {
-                    "shape": [int(n) for n in tensor.shape],
-                    "dtype": str(tensor.dtype).removeprefix("torch."),
-                    "fingerprint": attempt("fingerprint", partial(_fingerprint, tensor)),
-                }
-                for tensor in tensors
-            ]
-        }
-
-
-def _items(batch: Any) -> Iterable[Any]:
-    """Elements of a batch, tensors among them; their data is not read."""
-    if isinstance(batch, (list, tuple)):  # first: it is the usual one, and asking for a Mapping takes a microsecond
-        return batch
-    return batch.values() if isinstance(batch, Mapping) else (batch,)
-
-
-def _fingerprint(tensor: Any) -> str | None:
-    """A checksum of the first 64 KiB of values: shows whether two ranks got the same batch, without keeping data.
-
-    None for tensors on a device (nothing is copied) and where a few values repeat (labels of two classes are equal by
-    chance).
-    """
-    torch = sys.modules["torch"]
-    if tensor.device.type != "cpu" or type(tensor) is not torch.Tensor or not tensor.numel():
-        return None
-    flat = tensor.detach().reshape(-1)[: _MAX_HASHED_BYTES // tensor.element_size()].contiguous()
-    if len(torch.unique(flat[:_MAX_DISTINCT_OF])) < _MIN_DISTINCT:
-        return None
-    return f"{zlib.crc32(flat.view(torch.uint8).numpy().tobytes()):08x}"
 
 
 _MAX_SAMPLERS = 16

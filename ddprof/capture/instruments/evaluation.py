@@ -32,7 +32,8 @@ class _Open:
 
 class EvaluationMode(Instrumentor):
     """Times the outermost model that the training thread switches, once training has begun, until it trains again: by a
-    call of its own or of a wrapper's. A model never switched back (a teacher, frozen layers) does not count.
+    call of its own or of a wrapper's. A model never switched back (a teacher, frozen layers) does not count, but is
+    recorded where it is trained like that.
     """
 
     def _install(self, module: ModuleType) -> None:
@@ -54,6 +55,24 @@ class EvaluationMode(Instrumentor):
 
         self.patches.add(base, "train", train)
 
+    def recorded(self) -> dict[str, Any]:
+        """`left_in_evaluation`: a model that trained before and is trained in evaluation mode since; null without."""
+        return {"left_in_evaluation": self.hub.guard.attempt("evaluation mode", self._left)}
+
+    def _left(self) -> dict[str, Any] | None:
+        begun, observed = getattr(self, "_open", None), self.hub.observed
+        model = None if begun is None else begun.model()
+        called = [whole for _, root in observed.models() for whole in (root, getattr(root, "module", None))]
+        if begun is None or model is None or model.training or not any(model is whole for whole in called):
+            return None
+        steps = self.hub.tracker.index - begun.step
+        updated = {id(p) for it in observed.living_optimizers() for group in it.param_groups for p in group["params"]}
+        layers = sorted({type(layer).__name__ for layer in model.modules() if _acts_otherwise(layer)})
+        if not begun.step or steps <= MOST_STEPS or not layers or not any(id(p) in updated for p in model.parameters()):
+            return None
+        name = type(getattr(model, "module", model)).__name__
+        return {"class": name, "at": begun.at, "step": begun.step, "steps": steps, "layers": layers}
+
     def _switched(self, model: Any, was: bool, mode: bool) -> None:
         if threading.get_ident() != self.hub.observed.training_thread:
             return
@@ -73,3 +92,10 @@ class EvaluationMode(Instrumentor):
         elif was and not mode and begun is not None and tracker.index - begun.step > MOST_STEPS:
             self._open = None  # never switched back
             self._switched(model, was, mode)
+
+
+def _acts_otherwise(layer: Any) -> bool:
+    """True for layers of torch that compute something else in evaluation mode."""
+    modules: Any = sys.modules["torch"].nn.modules
+    dropout, norm = modules.dropout._DropoutNd, modules.batchnorm._NormBase
+    return (isinstance(layer, dropout) and layer.p > 0) or (isinstance(layer, norm) and layer.track_running_stats)

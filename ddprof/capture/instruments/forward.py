@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe.batch import described
 from ddprof.capture.files.step import BACKWARD, FORWARD
 from ddprof.capture.instruments.base import Instrumentor
 
@@ -55,7 +56,7 @@ class ForwardPasses(Instrumentor):
         is_compiling = self._torch.compiler.is_compiling
         own_call = vars(cls).get("__call__")
         begin, end, unmarked, learns = hub.begin, hub.end, hub.unmarked, self._torch.is_grad_enabled
-        saw = hub.guard.wrap_hook(self._saw)
+        saw = hub.guard.wrap(self._saw)
         seen: Callable[[], Any] = _nothing  # the root met last: usually the only one
         searching = kind in _DATA_PARALLEL
 
@@ -72,7 +73,7 @@ class ForwardPasses(Instrumentor):
                 return inherited(*args, **kwargs)
             token = begin(FORWARD)
             if seen() is not module and (token or searching):
-                saw(kind, module)
+                saw(kind, module, args)
                 seen, searching = weakref.ref(module), kind == "ddp"
             try:
                 return inherited(*args, **kwargs)
@@ -86,7 +87,10 @@ class ForwardPasses(Instrumentor):
         self._trains = True
         return False
 
-    def _saw(self, kind: str, module: Any) -> None:
+    def _saw(self, kind: str, module: Any, given: tuple[Any, ...]) -> None:
+        journal = self.hub.journal
+        if kind == "ddp" and journal.batch is None and self._torch.is_grad_enabled():
+            journal.batch = described(given, self.hub.guard, journal.note)  # the script makes its batches itself
         if kind == "compiled":
             inner = module._orig_mod
             self.hub.observed.saw_framework("compiled")

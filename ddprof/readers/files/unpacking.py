@@ -19,6 +19,8 @@ from typing import IO, Any
 import numpy as np
 from msgspec import Struct
 
+from ddprof.tables import library
+
 # Three times as fast as the standard library's, and optional.
 _ZLIB: Any = import_module("isal.isal_zlib") if find_spec("isal") else zlib
 
@@ -222,8 +224,7 @@ class ByteStream:
 
     def _zstd(self, head: bytes) -> Iterator[bytes]:
         """Every frame, by pyarrow: of the standard libraries only the newest know zstd."""
-        import pyarrow as pa  # 26 MB, for those who have such a file
-
+        pa = library("pyarrow")
         packed, unpacked_bytes = _Stored(head, self._raw), 0
         unpacked = pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd")
         try:

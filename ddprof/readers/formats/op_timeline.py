@@ -26,7 +26,7 @@ from ddprof.readers.json_text.load import load_events
 from ddprof.readers.json_text.trace_event import as_text
 from ddprof.readers.numbers import LARGEST_RANK, MAX_NS, one_int, to_int64, without_holes
 from ddprof.readers.source import Source
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, library
 
 _PARQUET_COLUMNS = ("dp_rank", "stage", "step", "optype", "start_ts", "duration", "seq_id")
 _MARKS = re.compile(rb'"(?:forward|backward)-(?:compute|send|recv)"')
@@ -130,11 +130,9 @@ def _from_json(path: str, member: str | None) -> TimelineOperations:
 
 
 def _from_parquet(path: str) -> TimelineOperations:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+    pa, parquet = library("pyarrow"), library("pyarrow.parquet")
     try:
-        table = pq.read_table(path, columns=list(_PARQUET_COLUMNS))
+        table = parquet.read_table(path, columns=list(_PARQUET_COLUMNS))
         columns = {name: table.column(name).cast("float64") for name in _PARQUET_COLUMNS if name != "optype"}
         numbers = {name: np.asarray(column.to_numpy(), np.float64) for name, column in columns.items()}  # NaN: null
     except (pa.ArrowException, OSError, ValueError) as error:

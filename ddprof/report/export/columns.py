@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,7 +65,10 @@ def write_tables(folder: Path, tables: Mapping[str, Table], form: str) -> list[P
             texts = {
                 c.name: list(map(text_cell, map(str, table[c.name]))) for c in table.schema.columns if c.dtype == "str"
             }
-            table.replace(**texts).to_pandas().to_csv(file, index=False)
+            with file.open("w", encoding="utf-8", newline="") as sink:
+                lines = csv.writer(sink, lineterminator="\n")
+                lines.writerow(table.columns)
+                lines.writerows(row.values() for row in table.replace(**texts).rows())
         else:
             file.write_bytes(to_parquet(table))
         written.append(file)

@@ -29,6 +29,7 @@ COMPILED = {
 # Extra -> (the distribution it brings, what it is for).
 EXTRAS = {
     "fast": ("isal", "reads packed traces faster"),
+    "tables": ("pyarrow", "data frames in Python, parquet, and traces packed by zstd"),
     "dashboard": ("dash", "`ddprof serve` and the charts of `ddprof report`"),
     "patch": ("libcst", "`ddprof patch` and the patch of `ddprof tune`"),
     "dask": ("distributed", "`--engine dask://HOST:PORT`"),

@@ -211,11 +211,14 @@ def sharding_text(plan: ShardingPlan) -> list[str]:
 
 def scale_text(plan: ScalePlan) -> list[str]:
     """The step by world size, then the assumptions."""
-    lines = [f"  {'ranks':>6}{'step':>10}{'range':>24}{'per-rank throughput':>22}"]
+    lines = [f"  {'ranks':>6}{'step':>10}{'range':>24}{'per-rank throughput':>22}{'in groups':>12}{'by a server':>13}"]
     for point in plan.points:
         span = f"{format_us(point.low_us)} to {format_us(point.high_us)}"
-        now = "  now" if point.world == plan.world else ""
+        ways = [f"{'' if us is None else format_us(us):>12}" for us in (point.in_groups_us, point.by_server_us)]
+        now = "now" if point.world == plan.world else ""
         lines.append(
-            f"  {point.world:>6}{format_us(point.step_us):>10}{span:>24}{format_share(point.efficiency):>21}{now}"
+            f"  {point.world:>6}{format_us(point.step_us):>10}{span:>24}{format_share(point.efficiency):>21} "
+            f"{' '.join(ways)}  {now}".rstrip()
         )
+    lines += ["", "in groups: gradients are summed inside nodes, then between them; by a server: by one rank, for all"]
     return [*lines, "", "assumed:", *(f"  {text}" for text in plan.assumptions)]

@@ -239,13 +239,18 @@ NEAR_BAND, FAR_BAND = 0.10, 0.25  # of the step; far: the group leaves the node,
 
 @dataclass(frozen=True)
 class WorldPoint:
-    """The step (us) of a world of `world` ranks, with range; efficiency: throughput per rank against the run's own."""
+    """The step (us) of a world of `world` ranks, with range; efficiency: throughput per rank against the run's own.
+
+    `in_groups_us`, `by_server_us`: the step with gradients summed inside nodes first, or by one rank; None in one node.
+    """
 
     world: int
     step_us: float
     low_us: float
     high_us: float
     efficiency: float
+    in_groups_us: float | None
+    by_server_us: float | None
 
 
 @dataclass(frozen=True)
@@ -274,17 +279,25 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
     size = max(traffic.mean_bytes, 1.0)
     latency = min(curve.line.alpha_ns / curve.time_ns(size), 1.0)
     jitter_us = _jitter_us(prices)
+
+    def step_of(moved: float, rounds: float, late_us: float) -> float:
+        factor = latency * rounds / log(2 * now) + (1 - latency) * moved / _ring(now)
+        scaled = (Change("scale_transfer", (), (factor,), traffic.role),)
+        return max(prices.step_us(scaled) + late_us, 1e-9)
+
     points = []
     for world in sorted({*worlds, now}):
         leaves = world > per_node and not (traffic.crosses_hosts or now > per_node)
-        slower = node_factor if leaves else 1.0
-        moved = ((world - 1) / world) / ((now - 1) / now) * slower
-        factor = latency * log(2 * world) / log(2 * now) + (1 - latency) * moved
+        slower, nodes = node_factor if leaves else 1.0, -(-world // per_node)
         late_us = jitter_us * (_expected_maximum(world) - _expected_maximum(now))
-        reached = prices.step_us((Change("scale_transfer", (), (factor,), traffic.role),)) if world != now else step_us
-        reached = max(reached + late_us, 1e-9)
+        reached = step_of(slower * _ring(world), log(2 * world), late_us) if world != now else step_us
         low_us, high_us = of_step(prices, (), reached, (FAR_BAND if leaves else NEAR_BAND) * abs(reached - step_us))
-        points.append(WorldPoint(world, reached, low_us, high_us, step_us / reached))
+        ways = (
+            (_ring(per_node) + slower * _ring(nodes), log(4 * world)),
+            (2 * (per_node - 1 + slower * (world - per_node)), log(2 * world)),
+        )
+        in_groups_us, by_server_us = (step_of(*way, late_us) if leaves else None for way in ways)
+        points.append(WorldPoint(world, reached, low_us, high_us, step_us / reached, in_groups_us, by_server_us))
     return ScalePlan(
         points=tuple(points),
         world=now,
@@ -296,10 +309,16 @@ def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_facto
             "every rank keeps its batch (weak scaling) and its loader keeps up"
             + _rate_words(measures.job, max(worlds) / now),
             f"a call's latency grows with log(ranks); it is {format_share(latency)} of a typical call here",
-            f"links between nodes are {node_factor:g} times slower than this run's; {per_node} ranks per node",
+            f"links between nodes are {node_factor:g} times slower than this run's; {per_node} ranks per node, which "
+            f"share its link: summing inside nodes first moves bytes faster with fewer than {node_factor:g} nodes",
             f"a rank's own work varies by {jitter_us / 1e3:.2g} ms from step to step, independently of the others",
         ),
     )
+
+
+def _ring(ranks: int) -> float:
+    """Bytes over each link of a ring of ranks, in sizes of the message that they sum (Patarasuk and Yuan 2009)."""
+    return 2 * (ranks - 1) / ranks
 
 
 def _rate_words(job: JobFacts, ratio: float) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.runs.length import shortened, with_warm_up
+from ddprof.slices.tuning.runs.trial import TOO_FEW_STEPS
 from ddprof.trials.answer import REJECTED, MeasuredGain, Results
 from ddprof.trials.model import Held, Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LEAST_GAIN, LOST, MOST_PAIRS, OPEN, WON, gain, half_width, looks_at, outcome
@@ -120,7 +122,7 @@ class Race:
         base: Trial | None = None
         for entry in [None, *block] if number % 2 == 0 else [*reversed(block), None]:
             if entry is None:
-                base = self.journal.trial(self.base)
+                base = self._base_run(number)
             else:
                 made.append((entry, self.journal.trial(entry.settings)))
         assert base is not None
@@ -129,6 +131,17 @@ class Race:
             self._base_failed = base.failed
         for entry, trial in made:
             self._book(number, entry, trial, base)
+
+    def _base_run(self, number: int) -> Trial:
+        """A run of the base. The first shows whether the job makes the planned steps: if not, all follow a new plan."""
+        made, state = self.journal.trial(self.base), self.journal.state
+        plan = state.plan
+        assert plan is not None
+        is_short = 0 < made.steps < plan.last or made.steps == plan.most  # the latter where tuning goes on from it
+        if number or self.base or not is_short or made.failed not in ("", TOO_FEW_STEPS):
+            return made
+        state.plan = with_warm_up(shortened(made), state.candidates or ())
+        return self.journal.trial(self.base)
 
     def _book(self, number: int, entry: Entry, trial: Trial, base: Trial) -> None:
         entry.trials.append(trial)

@@ -10,16 +10,13 @@ from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import LEAST_SHARE
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry, Race, runs_of
-from ddprof.slices.tuning.runs.evidence import LEAST_STEPS
+from ddprof.slices.tuning.runs.length import WARM_UP, shortened
 from ddprof.slices.tuning.runs.trial import LOG, RUN, TOO_FEW_STEPS, Window
 from ddprof.trials.answer import KEEP, NOTHING, UNDECIDED
 from ddprof.trials.document import TRIALS
-from ddprof.trials.model import DIAGNOSIS, RunPlan, Trial, TrialCandidate
+from ddprof.trials.model import DIAGNOSIS, RunPlan, TrialCandidate
 from ddprof.trials.paired import ERROR, LOOKS, LOST, OPEN, WON
 
-WARM_UP = 10  # steps left out at the start of each run: allocation, compilation, DDP's buckets laid out anew
-_MOST_WARM_UP = 64  # steps, however much loaders fetch ahead
-_TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a short job
 _WINDOW_STEPS = 10  # of the diagnosis
 _SKIP = 5  # steps before its window
 
@@ -58,30 +55,6 @@ def diagnose(journal: TrialJournal) -> Path:
     if journal.state.plan is None:
         journal.state.plan = plan
     return folder / RUN
-
-
-def shortened(made: Trial) -> RunPlan:
-    """The plan for a job that ends by itself before the planned steps: one step fewer than it makes, so that all its
-    runs are ended alike. Raises NoUsableInput where too few remain.
-    """
-    warm_up = min(WARM_UP, made.steps // 3)
-    timed = made.steps - 1 - warm_up
-    if timed < LEAST_STEPS:
-        raise NoUsableInput(f"the command makes {made.steps} steps: too few to compare (give it 15 or more)")
-    return RunPlan(warm_up, timed, made.steps)
-
-
-def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan:
-    """The plan without the steps that loaders feed from batches fetched during the start."""
-    deepest = 0
-    for candidate in candidates:
-        workers, each = candidate.values.get("num_workers", 0), candidate.values.get("prefetch_factor", 2)
-        deepest = max(deepest, int(workers) * int(each))
-    longer = min(max(plan.warm_up, deepest + 2), _MOST_WARM_UP)
-    if plan.most is None:
-        return RunPlan(longer, plan.timed)
-    longer = min(longer, max(plan.warm_up, plan.last - _TIMED_AT_LEAST))
-    return RunPlan(longer, plan.last - longer, plan.most)
 
 
 def search(journal: TrialJournal, candidates: Sequence[TrialCandidate]) -> Search:

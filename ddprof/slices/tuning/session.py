@@ -16,6 +16,7 @@ from ddprof.slices.tuning.candidates import candidates
 from ddprof.slices.tuning.handover import Handover
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
+from ddprof.slices.tuning.runs.length import with_warm_up
 from ddprof.slices.tuning.search import Search
 from ddprof.trials.answer import KEPT, UNDECIDED, Memory, Tried, TuningAnswer, Untried
 from ddprof.trials.document import write_document
@@ -33,7 +34,7 @@ def prepare(journal: TrialJournal) -> None:
     proposed = candidates(run, state.options.only, state.options.allow_numerics)
     assert state.plan is not None
     state.candidates, state.left_out, state.is_doubtful = proposed.candidates, proposed.left_out, proposed.is_doubtful
-    state.plan = search.with_warm_up(state.plan, proposed.candidates)
+    state.plan = with_warm_up(state.plan, proposed.candidates)
     state.headline, state.compute_us = run.report.verdict.headline, run.report.ledger.job.get("compute", 0.0)
     journal.save()
 

@@ -89,6 +89,23 @@ def test_ranks_that_run_out_of_data() -> None:
     assert (remark.ranks, remark.severity) == ((1,), "warning")
 
 
+def state(updates: int = 5, unchanged: bool | None = True) -> dict[str, Any]:
+    return {"replicas": {"step": 9, "updates": updates, "unchanged": unchanged}}
+
+
+def left(steps: int = 40) -> dict[str, Any]:
+    return {
+        "left_in_evaluation": {"class": "Net", "at": "train.py:20", "step": 20, "steps": steps, "layers": ["Dropout"]}
+    }
+
+
+def test_nothing_is_learnt_and_a_model_trains_in_evaluation_mode() -> None:
+    (remark,) = said("unchanged", job(state(), state()))
+    assert "no parameter changed in 5 optimizer steps" in remark.summary and remark.severity == "critical"
+    (remark,) = said("left_in_evaluation", job(left(), {}))
+    assert "Net trains in evaluation mode from step 20 on" in remark.summary and remark.ranks == (0,)
+
+
 def gradients(missing: dict[str, list[int]], never: bool = True, stateful: bool = True) -> dict[str, Any]:
     listed = [{"name": n, "elements": 1000, "steps": s, "never": never} for n, s in missing.items()]
     use = {"optimizer": "AdamW", "line": LINE, "steps": [5, 6], "followed": 1, "parameters": 8, "missing": listed}
@@ -144,6 +161,7 @@ WITHOUT_THE_MISTAKE: dict[str, tuple[list[dict[str, Any]], ...]] = {
         *([trained(52, 520), trained(40, 400, **more)] for more in ({"state": "killed"}, {"models": []})),
         [trained(52, 520), {}],
     ),
+    "unchanged": ([state(), state(unchanged=False)], [state(unchanged=None)] * 2, [state(1)] * 2, [state(), {}]),
     "unused_parameters": (
         *([gradients({})] * 2, [UNUSED, gradients({})], [UNUSED, gradients({"b": [5, 6]})]),  # used on the other rank
         [LATER, LATER],  # or before
@@ -217,6 +235,10 @@ def test_models_outside_a_wrapper_are_compared_where_ranks_only_sum_gradients() 
         assert "2 of 2 tensors" in remark.summary and "broadcast" in remark.fixes[0].suggested
     for sums in ((), (64,), (32, 32)):  # an ensemble; experts that ranks own; activations of tensor parallelism
         assert said("replicas_differ", job(*ranks, sums=sums)) == []
+    forgotten = [held(sums, kind="module") for sums in ("abc", "abd")]
+    (remark,) = said("replicas_differ", job(*forgotten, sums=(64, 128)))
+    assert "not summed, unlike the others" in remark.summary and "1 of 3 tensors" in remark.summary
+    assert said("replicas_differ", job(*forgotten, sums=(64, 128), ops=("all_to_all",))) == []
 
     def rank(sums: str) -> dict[str, Any]:
         inside, outside = held("a"), held(sums, kind="module")

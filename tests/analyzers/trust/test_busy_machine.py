@@ -208,6 +208,12 @@ def test_who_takes_the_cpus_that_ranks_lack_decides_the_advice(
     headline, (note,) = verdict(measures, nothing, steps).headline, busy_machine_note(measures.job.ranks)
     assert ("its own threads and workers compete" in headline) is own is ("their own threads" in note.issue)
     assert ("quiet machine" in headline) is not own
+    if others_ms is not None:  # ranks that lack little themselves wait for threads that move their data
+        lacking = waits(0.3, 0.06, cores="0-1")
+        lacking["cpu_waits"]["run"] |= {"process_ns": 10**6, "machine_ns": 10 * others_ms * 10**6}
+        measures = with_sidecars(labelled("host.sync"), *[lacking] * ranks)
+        words = "had no CPU for 6.0 % of the time, others took"
+        assert (words in verdict(measures, nothing, steps).headline) is (others_ms > 0)
 
 
 STRAGGLER = "straggler.host"

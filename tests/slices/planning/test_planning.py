@@ -104,6 +104,11 @@ def test_more_ranks_never_make_a_rank_faster(labelled: Runs, monkeypatch: pytest
     steps = [p.step_us for p in plan.points]
     assert steps == sorted(steps) and next(p for p in plan.points if p.world == 4).step_us == plan.step_us
     assert all(p.low_us <= p.step_us <= p.high_us for p in plan.points)
+    assert all((p.in_groups_us is None) == (p.by_server_us is None) == (p.world <= 8) for p in plan.points)
+    for nodes, wins in ((2, True), (8, False)):  # with fewer than 4 nodes, as the network is 4 times slower
+        point = scale_out(labelled("comm.no_overlap").pricer, (8 * nodes,), 8, 4.0).points[-1]
+        assert point.in_groups_us and point.by_server_us and (point.in_groups_us < point.step_us) is wins
+        assert point.by_server_us > point.step_us
     with pytest.raises(NoUsableInput, match="nothing to scale"):
         scale_out(labelled("clean.fsdp").pricer, (8,), 8, 4.0)
 

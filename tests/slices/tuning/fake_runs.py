@@ -27,6 +27,7 @@ class Job:
     trains: dict[str, str] = field(default_factory=dict)
     seed: int = 1
     took_s: float = 10.0
+    makes: int = 1 << 20  # steps that it makes by itself
     made: list[str] = field(default_factory=list)
     draw: Callable[[np.random.Generator], float] = lambda generator: float(generator.normal())
 
@@ -42,7 +43,7 @@ class Job:
         step_us = 100_000.0 * left * float(np.exp(self.noise * self.draw(self._generator)))
         digest = next((self.trains[name] for name in names if name in self.trains), "as ever")
         held = {str(rank): Held(digest, (1.0, 2.0, 3.0 if digest == "as ever" else 3.5), 0.5) for rank in (0, 1)}
-        steps, settings = order.plan.last, tuple(names)
+        steps, settings = min(order.plan.last, self.makes), tuple(names)
         if failed:
             return Trial(order.label, settings, order.folder.name, self.took_s, failed=failed)
         return Trial(order.label, settings, order.folder.name, self.took_s, steps, step_us, held=held)

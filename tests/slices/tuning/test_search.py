@@ -11,7 +11,8 @@ from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.tuning.handover import records
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
-from ddprof.slices.tuning.search import _is_borne_out, search, shortened, with_warm_up
+from ddprof.slices.tuning.runs.length import shortened, with_warm_up
+from ddprof.slices.tuning.search import _is_borne_out, search
 from ddprof.slices.tuning.session import result
 from ddprof.trials.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer
 from ddprof.trials.document import read_state
@@ -44,6 +45,18 @@ def test_the_best_value_is_kept_with_its_interval_and_of_equal_ones_the_smaller(
     assert answer.tried[0].results.kind == "same"
     answer, _ = _searched(tmp_path, Job({"num_workers=4": 0.5, "num_workers=8": 0.5}, noise=0.001), FOUR, EIGHT)
     assert [c.name for c in answer.chosen] == ["num_workers=4"]
+
+
+def test_a_job_shorter_than_its_first_plan_is_run_by_one_of_its_own_length(tmp_path: Path) -> None:
+    job = Job({"num_workers=4": 0.5}, makes=60)
+    made = journal(tmp_path, job)
+    made.state.plan = RunPlan(64, 40)
+    assert result(made, search(made, [FOUR])).verdict == KEEP
+    assert job.made[:4] == ["diagnosis", "baseline", "baseline", "num_workers=4"]
+    assert made.state.plan == RunPlan(10, 49, 60) and {trial.steps for trial in made.made[2:]} == {59}
+    again = Job(job.saves, makes=60)
+    on = going_on(tmp_path, read_state(tmp_path), again)
+    assert result(on, search(on, [FOUR])).verdict == KEEP and not again.made
 
 
 def test_where_nothing_helps_nothing_is_kept_and_soon(tmp_path: Path) -> None:

@@ -140,10 +140,7 @@ class GradientUse(Instrumentor):
         return any(use.unused and use.followed < _FOLLOWED_STEPS for use in self._uses.values())
 
     def _watch(self, wanted: bool) -> None:
-        """Replace, never change, the list of watched optimizers, as another thread may iterate over it."""
-        observed = self.hub.observed
-        others = [watch for watch in observed.step_watchers if watch != self._stepped]
-        observed.step_watchers = [*others, self._stepped] if wanted else others
+        self.hub.observed.watch_steps(self._stepped, wanted)
 
     def recorded(self) -> dict[str, Any]:
         """`gradients`: one entry per optimizer that stepped in the last window, those with missing gradients first."""

@@ -23,6 +23,7 @@ _MAX_TENSORS = 1024  # of all models together
 _MAX_ELEMENTS = 512  # read of one tensor: its first half of them in a row, the others spread over it
 _SHARDED = ("fsdp1", "fsdp2", "deepspeed")
 Named = tuple[str, str, Any]  # name, "parameter" or "buffer", tensor
+Kept = tuple[Any, Any, int]  # parameter, some of its numbers, how often it had been changed in place
 
 
 class Replicas(Instrumentor):
@@ -30,7 +31,26 @@ class Replicas(Instrumentor):
 
     def _install(self, module: ModuleType) -> None:
         self._taken: dict[str, Any] | None = None
+        self._before: list[Kept] | None = None
+        self._updates = 0
         self._norms: list[dict[str, Any]] | None = None
+
+    def _uninstall(self) -> None:
+        self.hub.observed.watch_steps(self._stepped, False)
+
+    def window_opened(self, first_step: int, last_step: int) -> None:
+        """Keep some numbers of what is trained, on its device, and count updates from now on."""
+        models = self.hub.observed.models()
+        self._before = self.hub.guard.attempt("parameters", lambda: kept(models))
+        self._updates = self.hub.journal.skipped_optimizer_steps
+        self.hub.observed.watch_steps(self._stepped, True)
+
+    def _stepped(self, _: Any) -> None:
+        self._updates += 1
+
+    def window_closed(self) -> None:
+        """Count no more updates."""
+        self._uninstall()
 
     def window_written(self, last_step: int) -> None:
         """Compute the checksums; a model that cannot be read costs only its own, and a note."""
@@ -42,7 +62,12 @@ class Replicas(Instrumentor):
         lines = {id(thing): observed.made_at(thing) for thing in things}
         sums = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
         if sums is not None:
-            self._taken = {"step": last_step, "took_ns": time.perf_counter_ns() - began_ns, "models": sums}
+            updates = self._updates - self.hub.journal.skipped_optimizer_steps
+            unchanged = self.hub.guard.attempt("parameters", lambda: are_unchanged(self._before or []))
+            took_ns = time.perf_counter_ns() - began_ns
+            of_window = {"step": last_step, "updates": updates, "unchanged": unchanged}
+            self._taken = {**of_window, "took_ns": took_ns, "models": sums}
+        self._before = None
         self._norms = self.hub.guard.attempt("batch norm", lambda: batch_norms(models))
 
     def _never_called(self) -> list[tuple[str, Any]]:
@@ -79,6 +104,27 @@ def checksums(
             line = lines.get(id(optimizers[0])) if len(optimizers) == 1 else None
             entries.append({"class": name, "kind": "module", "line": line, **_summed(tensors)})
     return entries
+
+
+def kept(models: Sequence[tuple[str, Any]]) -> list[Kept]:
+    """Trained parameters, with copies of some numbers on their device: nothing waits for it. Shards are left out."""
+    torch = sys.modules["torch"]
+    if any(kind in _SHARDED for kind, _ in models):
+        return []
+    trained = {id(p): p for _, model in models for p in model.parameters() if p.requires_grad}
+    readable = [p for p in trained.values() if _is_readable(torch, p)][:_MAX_TENSORS]
+    with torch.no_grad():
+        return [(p, _sample(p.detach()).clone(), p._version) for p in readable]
+
+
+def are_unchanged(before: Sequence[Kept]) -> bool | None:
+    """True where no parameter changed: by all of its numbers, or by some and nothing wrote to it. None without any."""
+    torch = sys.modules["torch"]
+    with torch.no_grad():
+        now = _fetched(torch, [_sample(parameter.detach()) for parameter, _, _ in before])
+        then = _fetched(torch, [numbers for _, numbers, _ in before])
+    untouched = (p.numel() <= _MAX_ELEMENTS or p._version == version for p, _, version in before)
+    return all(torch.equal(a, b) for a, b in zip(now, then, strict=True)) and all(untouched) if before else None
 
 
 def _ddp(model: Any) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Order of epochs, seen at the loader; checksums, bounded and never of shards; parameters without a gradient."""
 
+import weakref
 from collections.abc import Callable
+from copy import deepcopy
 from functools import partial
 from itertools import islice
 from types import SimpleNamespace
@@ -11,8 +13,17 @@ import pytest
 from ddprof.capture.describe.observed import Observed
 from ddprof.capture.guard import Guard
 from ddprof.capture.instruments.dataloader import DatasetStates, SamplerPasses
+from ddprof.capture.instruments.evaluation import EvaluationMode, _Open
+from ddprof.capture.instruments.forward import ForwardPasses
 from ddprof.capture.instruments.training.gradient_use import _FOLLOWED_STEPS, GradientUse
-from ddprof.capture.instruments.training.replicas import _MAX_ELEMENTS, _summed, batch_norms, checksums
+from ddprof.capture.instruments.training.replicas import (
+    _MAX_ELEMENTS,
+    _summed,
+    are_unchanged,
+    batch_norms,
+    checksums,
+    kept,
+)
 
 pytestmark = pytest.mark.torch
 torch: Any = pytest.importorskip("torch")
@@ -125,6 +136,47 @@ def test_of_a_model_without_a_wrapper_what_the_optimizer_updates_is_read() -> No
     buffers = ["1.running_mean", "1.running_var", "1.num_batches_tracked"]
     assert found["names"] == ["0.weight", "1.weight", "1.bias", "SGD[4] (3)", *buffers]
     assert found["buffers"] == [4, 5, 6] and found["class"] == "Sequential" and found["line"] == {"line": 3}
+
+
+def test_what_no_optimizer_holds_is_unchanged_and_what_is_not_read_may_have_changed() -> None:
+    for of, unchanged in ((lambda model: model, False), (deepcopy, True)):
+        model = torch.nn.Linear(40, 40)  # weights of which a third is read
+        optimizer, before = torch.optim.SGD(of(model).parameters(), 0.1), kept([("module", model)])
+        model(torch.ones(2, 40)).sum().backward()
+        optimizer.step()
+        assert are_unchanged(before) is unchanged
+    with torch.no_grad():
+        model.weight[20, 21] += 1
+    assert not are_unchanged(before) and are_unchanged(kept([("fsdp2", model)])) is None
+
+
+@pytest.mark.parametrize("kind", ["ddp", "module"])
+def test_the_first_batch_of_a_script_without_a_loader_is_what_a_replica_is_given(kind: str) -> None:
+    journal, observed = SimpleNamespace(batch=None, note=print), SimpleNamespace(saw_root=lambda kind, model: None)
+    hub: Any = SimpleNamespace(guard=Guard(), observed=observed, journal=journal)
+    forward: Any = ForwardPasses(hub)
+    forward._torch, forward._learner = torch, None
+    for values in ((8,), (9,)):
+        forward._saw(kind, torch.nn.Linear(1, 1), (torch.arange(*values), "mask"))
+    tensors = journal.batch["tensors"] if journal.batch else []
+    assert [tensor["shape"] for tensor in tensors] == ([[8]] if kind == "ddp" else []) and all(
+        tensor["fingerprint"] for tensor in tensors
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 9])
+@pytest.mark.parametrize("layer", [torch.nn.Dropout(0.1), torch.nn.LayerNorm(2)])
+def test_a_whole_model_that_is_trained_after_eval_is_recorded(steps: int, layer: Any) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), layer).eval()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    observed = SimpleNamespace(models=lambda: [("module", model)], living_optimizers=lambda: [optimizer])
+    hub: Any = SimpleNamespace(guard=Guard(), observed=observed, tracker=SimpleNamespace(index=3 + steps))
+    instrument = EvaluationMode(hub)
+    instrument._open = _Open(weakref.ref(model), 0, 3, None, "train.py:20")
+    found = instrument.recorded()["left_in_evaluation"]
+    assert (found is not None) == (steps == 9 and isinstance(layer, torch.nn.Dropout))
+    instrument._open = _Open(weakref.ref(model[0]), 0, 3, None, "")  # frozen layers
+    assert instrument.recorded() == {"left_in_evaluation": None}
 
 
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp2", "deepspeed"])

@@ -10,7 +10,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, POINT_TO_POINT
 from ddprof.model import HealthNote, ProcessGroup, RankTrace
-from ddprof.tables import NULL, distinct
+from ddprof.tables import NULL, distinct, of_kinds
 
 FEWEST = 3  # numbers: of two the distance says nothing
 MAX_NUMBERED = 32  # collectives of a rank that are compared with those of others: the first of the window
@@ -54,7 +54,7 @@ def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, i
     """
     comms = facts.comms
     rows = np.flatnonzero(
-        (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
+        (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~of_kinds(comms["op"], POINT_TO_POINT)
     )
     rows = rows[np.lexsort((comms["seq"][rows], comms["group"][rows]))]
     group, seq = comms["group"][rows], comms["seq"][rows]
@@ -75,7 +75,7 @@ def numbered_collectives(facts: RankFacts) -> dict[tuple[str, int], tuple[str, i
 def sequence_ranges(facts: RankFacts) -> dict[str, tuple[int, int]]:
     """First and last sequence number of the collectives in each process group."""
     comms = facts.comms
-    is_numbered = (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~np.isin(comms["op"], POINT_TO_POINT)
+    is_numbered = (comms["seq"] != NULL) & (comms["group"] != NO_STRING) & ~of_kinds(comms["op"], POINT_TO_POINT)
     ranges: dict[str, tuple[int, int]] = {}
     for group in np.unique(comms["group"][is_numbered]).tolist():
         if group < len(facts.process_groups):

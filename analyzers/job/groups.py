@@ -163,9 +163,11 @@ def groups_table(
     messages of all ranks are known to be no pipeline's.
     """
     used: dict[int, Counter[str]] = defaultdict(Counter)
-    for facts, column in zip(ranks, ids, strict=True):
-        for group, op in zip(column.tolist(), facts.comms["op"].tolist(), strict=True):
-            used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += 1
+    calls = [column * len(COLLECTIVE_OPS) + facts.comms["op"] for facts, column in zip(ranks, ids, strict=True)]
+    kinds, counts = np.unique(np.concatenate(calls), return_counts=True)
+    for kind, times in zip(kinds.tolist(), counts.tolist(), strict=True):
+        group, op = divmod(kind, len(COLLECTIVE_OPS))
+        used[group]["send_recv" if op in POINT_TO_POINT else COLLECTIVE_OPS[op]] += times
     alike = {id(f.process_groups): f.process_groups for f in reversed(ranks)}  # the last rank's word counts
     members_of = _members_of(ranks)
     described = {(members_of(g), g.name): g.description for groups in reversed(alike.values()) for g in groups}

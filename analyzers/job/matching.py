@@ -19,7 +19,7 @@ from ddprof.analyzers.facts.work import behind_update, issued_ns
 from ddprof.analyzers.job.groups import GroupKey, global_peers
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
-from ddprof.tables import NULL, Array
+from ddprof.tables import NULL, Array, of_kinds
 
 BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
@@ -111,7 +111,7 @@ def match(
 
 def _collective_rows(position: int, facts: RankFacts, group_ids: Array) -> dict[str, Array]:
     comms = facts.comms
-    rows = np.flatnonzero(~np.isin(comms["op"], POINT_TO_POINT))
+    rows = np.flatnonzero(~of_kinds(comms["op"], POINT_TO_POINT))
     early = early_comms(comms, facts.device_ops)[rows]
     order, step = _ordered(facts, issued_ns(comms)[rows], early)
     rows = rows[order]

@@ -50,12 +50,11 @@ def first_runs(trace: RankTrace, threads: Array, host_spans: Table) -> Table:
     trains = among(events["track"], threads)
     calls = np.flatnonzero((events["kind"] == Kind.RUNTIME) & trains)
     code = (events["kind"] == Kind.CPU_OP) & trains & ~matches(_EAGER, trace.strings)[events["name"]]
-    phases = np.isin(events["kind"], (Kind.CPU_OP, Kind.ANNOTATION)) & trains
+    phases = of_kinds(events["kind"], (Kind.CPU_OP, Kind.ANNOTATION)) & trains
     phases &= matches(_PHASES, trace.strings)[events["name"]]
     long = _long_at_first(events, np.flatnonzero(code), events["ts_ns"][calls])
     runs = intervals.union(*times(events, np.concatenate((long, np.flatnonzero(phases)))))
-    otherwise = host_spans.take(np.isin(host_spans["cause"], [CAUSE_CODE[cause] for cause in _OTHERWISE]))
-    other = intervals.merge(times(events, calls), otherwise.bounds)
+    other = intervals.merge(times(events, calls), of_cause(host_spans, *_OTHERWISE).bounds)
     start, end = intervals.subtract(runs, other)
     return ONCE.table({"start_ns": start, "end_ns": end, "kind": Once.FIRST_RUN, "name": 0})
 

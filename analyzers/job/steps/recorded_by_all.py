@@ -25,7 +25,7 @@ from ddprof.analyzers.job.groups import comm_group_ids
 from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends, paired_steps
 from ddprof.model import HealthNote
 from ddprof.significance import MAX_CHANCE
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, of_kinds
 from ddprof.units import format_count, format_ranks
 
 ENOUGH = 2  # steps that suffice to compare all ranks by, before ranks are left out for more steps
@@ -160,7 +160,7 @@ def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -
     is_known = np.ones(len(keys), bool)
     for position, facts in enumerate(ranks):
         step = _column(facts, facts.comms, early_comms(facts.comms, facts.device_ops), numbers)
-        counted = (step >= 0) & ~np.isin(facts.comms["op"], POINT_TO_POINT)
+        counted = (step >= 0) & ~of_kinds(facts.comms["op"], POINT_TO_POINT)
         np.add.at(counts[:, position], (ids[position][counted], step[counted]), 1)
         is_known[np.unique(ids[position][counted & (facts.comms["seq"] == NULL)])] = False
     for group, (members, _) in enumerate(keys):

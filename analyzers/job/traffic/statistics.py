@@ -94,7 +94,7 @@ def comm_stats(job: JobFacts, needless: Mapping[str, Needless]) -> CommStats:
         scale = 1.0 / (len(facts.steps) * ranks)
         # Of the step that it begins in: some are left out, and what they hold may end in the next one.
         inside = intervals.contains(intervals.union(*facts.steps.bounds), facts.comms["start_ns"])
-        for code, name, kind in sorted({(int(o), role[i], why[i]) for i, o in enumerate(facts.comms["op"])}):
+        for code, name, kind in sorted({*zip(facts.comms["op"].tolist(), role, why, strict=True)}):
             if COLLECTIVE_OPS[code] == INFERRED:
                 continue
             of_kind = (facts.comms["op"] == code) & (role == name) & (why == kind)

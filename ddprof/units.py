@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 MIB = 2**20  # bytes
 MAX_RANGES = 64  # of ranks, in one list: more are no reading matter
 _MOST_CHARS = 60  # of a name from a trace
+_NOISE = re.compile(r"^void |\b(?:at::native::|at::cuda::|c10::|std::)|\(anonymous namespace\)::")
+_LAST_WORD = re.compile(r"\w*$")
 ROUNDS_UP = 0.9995  # of the next unit: 999.6 µs is 1 ms
 
 
@@ -18,7 +21,7 @@ def format_us(value_us: float) -> str:
         return f"{_digits(value_us / 1e6)} s"
     if magnitude >= ROUNDS_UP * 1e3:
         return f"{_digits(value_us / 1e3)} ms"
-    return f"{value_us:.3g} µs"
+    return f"{round(value_us, 3):.3g} µs"
 
 
 def format_unprofiled(before_us: float, after_us: float) -> str:
@@ -55,10 +58,45 @@ def format_times(factor: float) -> str:
     return f"{factor:.2f}x" if factor < 10 else f"{factor:.0f}x"
 
 
-def format_name(name: str) -> str:
-    """A name from the trace, shortened with an ellipsis; JSON keeps it whole."""
-    name = name.removeprefix("void ")
-    return name if len(name) <= _MOST_CHARS else f"{name[: _MOST_CHARS - 1]}…"
+def format_name(name: str, most_chars: int = _MOST_CHARS) -> str:
+    """A name from the trace for people, cut with an ellipsis where it is long; JSON keeps it whole."""
+    return _cut(bare_name(name), most_chars)
+
+
+def format_apart(names: Sequence[str], most_chars: int) -> list[str]:
+    """Bare names cut to a length: those that would look alike lose what they share, and not what tells them apart."""
+    shown = [_cut(name, most_chars) for name in names]
+    for alike in {text for text in shown if text.endswith("…")}:
+        at = [i for i, text in enumerate(shown) if text == alike]
+        columns = zip(*(names[i] for i in at), strict=False)
+        shared = "".join(chars[0] for chars in takewhile(lambda chars: len({*chars}) == 1, columns))
+        begin = len(_LAST_WORD.sub("", shared))  # of the first word that differs
+        kept = most_chars // 3
+        for i in at if len({names[i] for i in at}) > 1 else ():
+            shown[i] = f"{names[i][:kept]}…{_cut(names[i][begin:], most_chars - kept - 1)}"
+    return shown
+
+
+def bare_name(name: str) -> str:
+    """A kernel's name without its arguments and PyTorch's namespaces; any other name as it is."""
+    return _NOISE.sub("", _without_arguments(name)).strip() or name
+
+
+def _without_arguments(name: str) -> str:
+    """The name without its last parentheses, where they close a C++ name: "void f<int>" of "void f<int>(int, long)"."""
+    if not name.endswith(")") or "(" not in name:
+        return name
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(name[at], 0)
+        if depth == 0:
+            before = name[:at]
+            return before if before and not before.endswith((" ", "::")) else name
+    return name
+
+
+def _cut(text: str, most_chars: int) -> str:
+    return text if len(text) <= most_chars else f"{text[: most_chars - 1]}…"
 
 
 def format_count(number: int, noun: str) -> str:
@@ -75,7 +113,7 @@ def format_bytes(size_bytes: float) -> str:
     """Bytes in binary units."""
     value = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(value) < 1024:
+        if abs(value) < ROUNDS_UP * 1024:
             return f"{_digits(value)} {unit}"
         value /= 1024
     return f"{_digits(value)} TiB"

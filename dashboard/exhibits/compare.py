@@ -9,7 +9,7 @@ import numpy as np
 
 from ddprof.analyzers.kernel_table.model import by_step_us
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet, sheet, short_name
+from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Exhibit, Named, Sheet, sheet
 from ddprof.dashboard.figures.charts import Dumbbells
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
@@ -17,6 +17,7 @@ from ddprof.report import phrases
 from ddprof.report.comparison.compare import LEAST_SHARE, Comparison, Delta, compare, delta_of
 from ddprof.report.comparison.text import OUTCOME_WORDS, step_rows
 from ddprof.report.phrases import clean
+from ddprof.units import format_name
 
 Kernel = tuple[str, str]  # name and kind
 Series = Mapping[Kernel, Sequence[float]]  # time in every step, us
@@ -86,7 +87,9 @@ def _kernels(view: View) -> Exhibit:
     reading = "No kernel's time changed beyond the noise of the steps by 1 % of the step or more."
     if sure:
         name, delta = sure[0]
-        reading = f"The largest change: {short_name(clean(name))}, {delta.change_us / 1e3:+.3g} ms per step."
+        reading = (
+            f"The largest change: {format_name(clean(name), MOST_CHARS)}, {delta.change_us / 1e3:+.3g} ms per step."
+        )
     return Exhibit("compare-kernels", question, reading, Sheet(columns, tuple(rows), is_tool=True))
 
 

@@ -65,7 +65,7 @@ def _coverage(view: View) -> Exhibit:
 def _clocks(view: View) -> Exhibit:
     clock = view.opened.report.clock
     rows = [(clean(h), c.offset_us, c.drift_ppm, c.error_us) for h, c in clock.hosts.items()]
-    table = sheet(("clock", "offset (us)", "drift (ppm)", "error (us)"), rows)
+    table = sheet(("clock", "offset (µs)", "drift (ppm)", "error (µs)"), rows)
     question = "How well are the clocks aligned?"
     if len(rows) < 2:
         return Exhibit("clocks", question, clean(f"{clock.method.capitalize()}."), table)
@@ -102,7 +102,8 @@ def _metric(name: str, value: object) -> list[tuple[str, object]]:
         return [(f"times rank {r} came last, of {value.get('of')}", n) for r, n in by_rank.items()]
     if isinstance(value, dict):
         return [(f"{name} {key}".replace("_", " "), item) for key, item in value.items()]
-    return [("MFU" if name == "mfu" else name.replace("_", " "), value)]
+    words = {"mfu": "MFU", "comm_efficiency": "communication efficiency"}.get(name, name.replace("_", " "))
+    return [(f"{words} (%)", 100 * value if isinstance(value, float) else value)]
 
 
 def _abstentions(view: View) -> Exhibit:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ddprof.analyzers.kernel_table.model import INSIDE, KernelTable, Merged, inclusive_us, merged
-from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet, following, short_name
+from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Exhibit, Named, Nested, Sheet, following
 from ddprof.dashboard.figures.charts import Flame, FlameFrame, Ranges
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
-from ddprof.units import format_count, format_share, format_us
+from ddprof.units import bare_name, format_apart, format_count, format_name, format_share, format_us
 
 # The flame graph: modules, the operators that they call, and the kernels of those, each as wide as its busy time.
 
@@ -57,7 +57,7 @@ def _drawn(frame: TreeFrame) -> FlameFrame:
         total=frame.total_us / 1e3,
         calls=frame.calls,
         step_share=frame.step_share,
-        name=short_name(frame.words) if frame.level == "kernel" and frame.name else frame.words,
+        name=format_name(frame.words, MOST_CHARS) if frame.level == "kernel" and frame.name else frame.words,
         is_named=bool(frame.name),
         color=_COLORS[frame.kind] if frame.level in ("kernel", "operator") else "line",
         is_pale=frame.level == "operator",
@@ -179,7 +179,7 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
     names = [(Named(r.key[0] or "no operator"), Named(r.key[1]) if r.key[1] else None, r.key[2]) for r in rows]
     drawn = merged(table, ("kernel",), view.shows)[:DRAWN] if table.runs_operators else rows[:DRAWN]
     chart = Ranges(
-        [_label(r.key[0], "" if table.runs_operators else r.key[1]) for r in drawn],
+        _labels([(r.key[0], "" if table.runs_operators else r.key[1]) for r in drawn]),
         [r.lowest_us / 1e3 for r in drawn],
         [r.busy_us / 1e3 for r in drawn],
         [r.highest_us / 1e3 for r in drawn],
@@ -195,10 +195,10 @@ def _kernels(view: View, table: KernelTable) -> Exhibit:
     return Exhibit("kernels", question, reading, _sheet(first, names, rows, commands), chart)
 
 
-def _label(kernel: str, operator: str) -> str:
-    """A bar's name, with the operator for elementwise kernels, whose names are alike."""
-    short = short_name(kernel or "no operator", LABEL_CHARS)
-    return short_name(f"{operator.removeprefix('aten::')}: {short}", LABEL_CHARS) if operator else short
+def _labels(bars: Sequence[tuple[str, str]]) -> list[str]:
+    """Names of the bars, with the operator for elementwise kernels, whose names are alike."""
+    named = [(bare_name(kernel or "no operator"), operator.removeprefix("aten::")) for kernel, operator in bars]
+    return format_apart([f"{operator}: {kernel}" if operator else kernel for kernel, operator in named], LABEL_CHARS)
 
 
 def _head(view: View, table: KernelTable, rows: Sequence[Merged]) -> str:
@@ -228,13 +228,13 @@ def _not_recorded(table: KernelTable, rows: Sequence[Merged]) -> str:
 
 def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
     """Busy time by operator, by module and by line, each with the share that is known."""
-    around = "the outermost around" if table.runs_operators else "the innermost above the launch"
+    around = "the outermost" if table.runs_operators else "the innermost that launches it"
     for part, question, missing, clause in (
         (
             "operator",
             "Which operators call them?",
             "no operator is linked to a kernel (torch.profiler links them with ProfilerActivity.CPU).",
-            f"has an operator: {around}.",
+            f"lies in an operator; the table names {around}.",
         ),
         (
             "module",
@@ -247,8 +247,7 @@ def _grouped(view: View, table: KernelTable) -> Iterator[Exhibit]:
             "line",
             "Which lines of the script?",
             "torch.profiler's with_stack=True states lines; ddprof run samples them.",
-            "has a line: the innermost of the script's own that called it, or that waited for the backward pass "
-            "meanwhile.",
+            "belongs to a line of the script: the innermost that calls it, or that waits for the backward pass.",
         ),
     ):
         rows = merged(table, (part,), view.shows)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ddprof.dashboard.assets import plotly_script
-from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind
+from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, headings
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Key
 from ddprof.dashboard.figures.plotly.draw import draw
@@ -48,10 +48,10 @@ def _numbers(exhibit: Exhibit) -> Markup | None:
 def sheet_table(sheet: Sheet, title: str) -> list[Markup]:
     """The numbers as a table, and the number of rows left out."""
     limit = max(1, min(MAX_ROWS, MAX_CELLS // max(1, len(sheet.columns))))
-    kinds = [column_kind(sheet, i) or None for i in range(len(sheet.columns))]
-    head = tag("tr", *(tag("th", c, scope="col", class_=k) for c, k in zip(sheet.columns, kinds, strict=True)))
+    heads = [(words, kind or None) for words, kind in headings(sheet)]
+    head = tag("tr", *(tag("th", words, scope="col", class_=kind) for words, kind in heads))
     body = [
-        tag("tr", *map(_cell, row, sheet.columns, kinds), data_command=sheet.command(at) or None)
+        tag("tr", *map(_cell, row, sheet.columns, (kind for _, kind in heads)), data_command=sheet.command(at) or None)
         for at, row in enumerate(sheet.rows[:limit])
     ]
     table = tag("table", tag("thead", head), tag("tbody", *body), class_="tool" if sheet.is_tool else None)

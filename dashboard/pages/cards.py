@@ -16,7 +16,7 @@ from dash.development.base_component import Component
 from ddprof.analyzers.settings.predict import text_of
 from ddprof.causes import CAUSES
 from ddprof.dashboard.exhibits.parts import try_it
-from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, column_kind, unfiltered_words
+from ddprof.dashboard.exhibits.parts.exhibit import NAME, Exhibit, Listing, Sheet, cell, headings, unfiltered_words
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.dashboard.figures.plotly.base import Key, themed
 from ddprof.dashboard.figures.plotly.draw import draw
@@ -119,13 +119,15 @@ def table(sheet: Sheet) -> Component:
     rows = [[*map(_told, row, sheet.columns)] for row in sheet.rows[:MAX_TABLE_ROWS]]
     rest = sheet.rest(len(rows))
     note = html.P(f"{rest}: in the CSV.", className="quiet") if rest else None
+    heads = headings(sheet)
     if sheet.is_tool or len(rows) * len(sheet.columns) > MAX_CELL_COMPONENTS:
         commands = [sheet.command(row) for row in range(len(rows))] if sheet.commands else []
-        data: dict[str, Any] = {"data-sheet": json.dumps([sheet.columns, rows, sheet.is_tool, commands])}
+        data: dict[str, Any] = {
+            "data-sheet": json.dumps([[words for words, _ in heads], rows, sheet.is_tool, commands])
+        }
         place: Any = html.Div(className="scroll sheet", tabIndex="0", **data)  # filled by assets/dashboard/tables.js
         return html.Div([place, note])
-    kinds = [column_kind(sheet, i) for i in range(len(sheet.columns))]
-    head = [html.Th(c, scope="col", className=kind) for c, kind in zip(sheet.columns, kinds, strict=True)]
+    head = [html.Th(words, scope="col", className=kind) for words, kind in heads]
     body = [html.Tr([html.Td(text, className=kind) for text, kind, *_ in row]) for row in rows]
     content = html.Table([html.Thead(html.Tr(head)), html.Tbody(body)])
     return html.Div([html.Div(content, className="scroll", tabIndex="0"), note])

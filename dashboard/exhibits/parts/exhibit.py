@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,11 +12,10 @@ from typing import Any
 from ddprof.dashboard.figures.charts import Chart
 from ddprof.report.export.columns import text_cell
 from ddprof.tables import Array
-from ddprof.units import format_bytes
+from ddprof.units import format_bytes, format_name
 
 NAME = "text name"  # CSS class of a cell that holds a shortened name
 SHORT_CHARS = 24  # of a text in a table that is kept in one line
-_NOISE = re.compile(r"^void |\b(?:at::native::|at::cuda::|c10::|std::)|\(anonymous namespace\)::")
 MOST_CHARS = 48
 
 
@@ -123,7 +121,7 @@ class Named(str):
     @property
     def short(self) -> str:
         """The shortened name for a table."""
-        return short_name(self)
+        return format_name(self, MOST_CHARS)
 
 
 class Nested(Named):
@@ -153,32 +151,16 @@ def cell(value: object, column: str = "") -> tuple[str, str]:
     return str(value), ""
 
 
-def column_kind(sheet: Sheet, column: int) -> str:
-    """CSS class of a heading, aligned as its column: words left, numbers right."""
-    words = any(isinstance(row[column], str) for row in sheet.rows)
-    return "text" if words or column == 0 else ""
+def headings(sheet: Sheet) -> list[tuple[str, str]]:
+    """Words and CSS class of each heading: aligned as its column, and without a unit that each of its cells states."""
+    kinds = [
+        "text" if i == 0 or any(isinstance(row[i], str) for row in sheet.rows) else ""
+        for i in range(len(sheet.columns))
+    ]
+    return [(title.removesuffix(" (bytes)"), kind) for title, kind in zip(sheet.columns, kinds, strict=True)]
 
 
 def _cell(value: Any) -> Any:
     if value is None:
         return ""
     return text_cell(value) if isinstance(value, str) else value
-
-
-def short_name(name: str, most_chars: int = MOST_CHARS) -> str:
-    """A kernel's name without its arguments and the namespaces of PyTorch, cut where it is still long."""
-    short = _NOISE.sub("", _without_arguments(name)).strip() or name
-    return short if len(short) <= most_chars else f"{short[: most_chars - 1]}…"
-
-
-def _without_arguments(name: str) -> str:
-    """The name without its last parentheses, where they close a C++ name: "void f<int>" of "void f<int>(int, long)"."""
-    if not name.endswith(")") or "(" not in name:
-        return name
-    depth = 0
-    for at in range(len(name) - 1, -1, -1):
-        depth += {")": 1, "(": -1}.get(name[at], 0)
-        if depth == 0:
-            before = name[:at]
-            return before if before and not before.endswith((" ", "::")) else name
-    return name

@@ -23,6 +23,7 @@ from ddprof.dashboard.figures.plotly.base import (
     whiskers,
 )
 from ddprof.tables import Array
+from ddprof.units import format_bytes, format_us
 
 # Axes and positions of marks: round ticks, short numbers, dots side by side.
 
@@ -97,6 +98,7 @@ MAX_POINTS = 2000  # of a curve or an operation
 LONG_MS = 10_000.0  # from here on a step is told in seconds
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
 _MARKS = "●■◆▲✚✖★"  # the same in a legend
+MOST_TICKS = 8  # of sizes below a chart of 390 px: "512 KiB" takes 45 px
 HEADROOM = 1.08  # of the largest value: its dot is drawn whole
 _DOTS_PX, _TALL_PX = 230, 330
 
@@ -122,22 +124,26 @@ def step_dots(chart: Dots) -> Drawn:
         made["xaxis"]["dtick"] = 1
     key = [Key("accent", "●", "a step of the job" if chart.ranks is None else "a step of a rank")]
     key += [Key("critical", "◆", "stands out")] if outliers else []
-    return Drawn(data, made, (*key, Key("quiet", "–", f"median, {chart.median * scale:.4g} {unit}")))
+    return Drawn(data, made, (*key, Key("quiet", "–", f"median, {format_us(chart.median * 1e3)}")))
 
 
 def size_against_bandwidth(chart: Bandwidths) -> Drawn:
     """Message size (bytes) against bus bandwidth (GB/s), logarithmic: one symbol per operation, a reference line."""
-    made = layout(_TALL_PX, "message size (bytes)", "bus bandwidth (GB/s)")
+    made = layout(_TALL_PX, "message size", "bus bandwidth (GB/s)")
     data, key = [], []
     for number, (name, (sizes, rates)) in enumerate(chart.series.items()):
         every, mark = math.ceil(len(sizes) / MAX_POINTS) or 1, number % len(_SYMBOLS)
         marker = {"symbol": _SYMBOLS[mark], "size": 8, "opacity": 0.7, "color": var(SERIES_COLOR)}
         looks = {"name": label(name), "marker": marker}
-        hover = "%{x:.3s}B at %{y:.3g} GB/s<extra>%{fullData.name}</extra>"
-        data.append(scatter("markers", sizes[::every], rates[::every], **looks, hovertemplate=hover))
+        hover = "%{text} at %{y:.3g} GB/s<extra>%{fullData.name}</extra>"
+        words = [format_bytes(size) for size in sizes[::every]]
+        data.append(scatter("markers", sizes[::every], rates[::every], **looks, text=words, hovertemplate=hover))
         key.append(Key(SERIES_COLOR, _MARKS[mark], name))
     # A trace and no shape: on a logarithmic axis plotly places a shape at 10 to the power of y.
     below = _log_axis([v for sizes, _ in chart.series.values() for v in sizes])
+    powers = range(math.ceil(below["range"][0] / math.log10(2)), math.floor(below["range"][1] / math.log10(2)) + 1)
+    ticks = [2**power for power in powers[:: 1 + len(powers) // MOST_TICKS]]
+    below |= {"tickvals": ticks, "ticktext": [format_bytes(tick) for tick in ticks]}
     made["xaxis"] |= below
     made["yaxis"] |= _log_axis([chart.reference, *(v for _, rates in chart.series.values() for v in rates)])
     data.append(_level([10.0**power for power in below["range"]], chart.reference, chart.words, "quiet"))

@@ -20,7 +20,7 @@ from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
 from ddprof.dashboard.exhibits.kernels import BY, LEAST_SHARE, TreeFrame, frames
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
-from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet, short_name
+from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet
 from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times, step_name
 from ddprof.dashboard.exhibits.parts.try_it import short_names
 from ddprof.dashboard.runs.open_run import OpenRun, load
@@ -57,7 +57,7 @@ def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_e
     assert [*csv.reader(io.StringIO(text))] == [["name (x)", "value"], ['\'=HYPERLINK("x")', "1.5"], ["a,b?c", ""]]
     ranked = Sheet(("kernel", "% of the step"), tuple((Named(f"k{n}"), 10.0 - n) for n in range(10)), True, 1)
     assert ranked.rest(10) == "" and ranked.rest(8) == "2 more rows, together 3 % of the step"
-    assert ranked.rest(9) == "1 more row, together 1 % of the step" and len(short_name("k" * 200)) == MOST_CHARS
+    assert ranked.rest(9) == "1 more row, together 1 % of the step" and len(Named("k" * 200).short) == MOST_CHARS
     assert Nested("Gpt_0 > " * 20 + "Linear_7").short.endswith("> Linear_7")
     names = [f"num_workers=2, prefetch_factor={n} at a.py:{n}" for n in range(2)]  # alike, and told apart
     assert short_names([with_fields(ANSWER.tried[0], settings=(name,)) for name in names]) == names
@@ -65,7 +65,7 @@ def test_csv_is_quoted_rows_left_out_state_their_share_and_long_names_keep_the_e
 
 @pytest.mark.parametrize(("name", "short"), SHORTENED)
 def test_names_of_kernels_lose_what_tells_nothing(name: str, short: str) -> None:
-    assert short_name(name) == short
+    assert Named(name).short == short
 
 
 def check(tree: list[TreeFrame], rows: list[Merged]) -> None:

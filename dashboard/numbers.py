@@ -28,7 +28,7 @@ class Numbers:
         return self.ranges[-1][1]
 
     def below(self, count: int) -> Iterator[int]:
-        """Its members among 0 ... count - 1, in order."""
+        """Members of the set among 0 ... count - 1, in order."""
         for first, last in self.ranges:
             yield from range(first, min(last + 1, count))
 

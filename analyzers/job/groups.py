@@ -47,7 +47,7 @@ def world_size_of(ranks: Sequence[RankFacts]) -> int:
 
 
 def group_keys(ranks: Sequence[RankFacts]) -> list[list[GroupKey]]:
-    """For each rank, the job-wide key of each of its process groups (by the rank's own group index).
+    """Job-wide keys of each rank's process groups, by the rank's own group index.
 
     Members identify a group; several groups over the same members differ by name if all ranks agree on it.
     """
@@ -101,7 +101,7 @@ def _numbers_read(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
 
 
 def comm_group_ids(ranks: Sequence[RankFacts]) -> tuple[list[np.ndarray], list[GroupKey]]:
-    """For each rank, the job-wide group id of every row of its comms table (shape (rows,)), and the key of each id.
+    """Job-wide group ids of each rank's rows of its comms table (shape (rows,)), and the key of each id.
 
     A communication without a named group counts as the world's (old traces carry no arguments).
     """

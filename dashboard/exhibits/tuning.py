@@ -45,7 +45,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
     """The answer, then its evidence."""
     tuning = shown(view)
     if tuning is None:
-        reading = "No tuning yet: ddprof tune -- COMMAND tries fixes on this run's command and shows them here."
+        reading = "No tuning yet: `ddprof tune -- COMMAND` tries fixes on this run's command and shows them here."
         yield Exhibit("tuning", _WHICH, reading, sheet((), []), listings=try_it.of_job(view.opened))
         return
     answer = tuning.document.result

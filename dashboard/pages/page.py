@@ -29,12 +29,12 @@ class Page:
 
     @property
     def path(self) -> str:
-        """Its address."""
+        """Address of the page."""
         return self.subject.path
 
     @property
     def title(self) -> str:
-        """Its name in the navigation."""
+        """Name of the page in the navigation."""
         return self.subject.title
 
     def exhibits(self, view: View) -> Iterable[Exhibit]:

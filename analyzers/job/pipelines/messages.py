@@ -69,7 +69,7 @@ def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
 
 
 def counts_by_link(messages: Messages) -> dict[Link, dict[int, Array]]:
-    """For each link with both ends traced: position of an end -> messages of each step that it recorded."""
+    """Messages of each step by position of the end that recorded them, for each link with both ends traced."""
     traced = np.flatnonzero(messages.peer != NOT_TRACED)
     if not len(traced):
         return {}
@@ -127,7 +127,7 @@ class Passes:
         return np.bincount(self.step[self.is_forward == is_forward], minlength=steps)
 
     def hands_on(self) -> Array:
-        """For each step with a backward pass behind a forward pass: whether a message was called in between."""
+        """Mask of the steps with a backward pass behind a forward pass: a message was called in between."""
         is_turn = self.is_forward[:-1] & ~self.is_forward[1:] & (self.step[:-1] == self.step[1:])
         step, calls = self.step[:-1][is_turn], np.diff(self.after)[is_turn]
         return np.isin(np.unique(step), step[calls > 0])

@@ -130,8 +130,8 @@ def _computes_alone(passes: Sequence[Passes]) -> bool:
 
 
 def _ahead(messages: Messages) -> dict[Link, bool]:
-    """For each rank and peer with messages both ways: whether the rank sends most of its messages before it calls for
-    those in turn that the peer sends.
+    """Links of ranks and peers with messages both ways, each True where the rank sends most of its messages before it
+    calls for those in turn that the peer sends.
     """
     ranks, traced = len(messages.steps), messages.peer != NOT_TRACED
     pair = messages.rank * ranks + messages.peer

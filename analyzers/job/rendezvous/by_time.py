@@ -192,7 +192,7 @@ def _closest(difference: Array, meet: Array, near_ns: int) -> int:
 
 
 def _nearest(kind: Array, end_ns: Array, other_kind: Array, other_ns: Array, within_ns: int) -> Array:
-    """For each of the others the known collective of its kind with the nearest end; -1 where none is within reach, or
+    """Nearest known collective of its kind, by the end, to each of the others; -1 where none is within reach, or
     another one is nearer to it.
     """
     nearest, apart = np.full(len(other_ns), -1), np.full(len(other_ns), within_ns + 1)

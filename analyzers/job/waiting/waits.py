@@ -131,7 +131,7 @@ def _on_one_host(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, cou
 
 
 def _typical_transfer(matched: Matched, transfer_ns: Array) -> Array:
-    """For each instance the median `transfer_ns` of those of its group, operation and bytes; ns, shape (instances,).
+    """Median `transfer_ns` over the instances of the same group, operation and bytes; ns, shape (instances,).
 
     Instances whose `transfer_ns` is NULL do not count. NULL where fewer than MIN_ALIKE count.
     """

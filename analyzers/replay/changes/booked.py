@@ -25,7 +25,7 @@ Own = Callable[[Measures, Change], Array]
 
 
 def nothing(measures: Measures, _: Change) -> Array:
-    """No time: zero."""
+    """Zero: no time is booked."""
     return np.zeros(len(measures.job.ranks))
 
 

@@ -65,7 +65,7 @@ def _segment_of(place: Array, issued_ns: Array) -> Array:
 
 
 def scaled_to_mean(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> list[Scaled] | None:
-    """For each rank the parts of its busy time, each with the factor that brings a segment to the ranks' mean in the
+    """Parts of each rank's busy time, each with the factor that brings a segment to the ranks' mean in the
     same step; None as in `scaled_to_peers`.
     """
     places = _places(ranks)

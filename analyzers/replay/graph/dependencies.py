@@ -30,7 +30,7 @@ HELD_NS = 15_000  # idle longer than this although launched: something held it
 
 
 def find_dependencies(facts: RankFacts, ops: Operations) -> Array:
-    """For each operation (stream order) the index of its cross-stream dependency, -1 where there is none."""
+    """Index of each operation's cross-stream dependency (stream order), -1 where there is none."""
     count = len(ops.start_ns)
     dep = np.full(count, -1, np.int64)
     if not count:
@@ -100,7 +100,7 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
 
 
 def _last_done(end: Array, until: Array, latest: Array) -> Array:
-    """For each `until` the row before it that ends last, of the RECENT nearest that end by `latest`; -1 for none."""
+    """Row before each `until` that ends last, of the RECENT nearest that end by `latest`; -1 for none."""
     last = np.full(len(until), -1)
     for first in range(0, len(until), AT_ONCE):
         rows, by_ns = until[first : first + AT_ONCE, None], latest[first : first + AT_ONCE, None]

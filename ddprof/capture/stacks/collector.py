@@ -38,7 +38,7 @@ class TrainingThread(Protocol):
 
     @property
     def thread(self) -> int:
-        """Its threading.get_ident(), 0 where it is not known yet."""
+        """Number of the thread (threading.get_ident()), 0 where it is not known yet."""
 
     @property
     def phase(self) -> int:

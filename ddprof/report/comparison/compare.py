@@ -106,7 +106,7 @@ class Delta:
 
     @property
     def change_us(self) -> float:
-        """After minus before."""
+        """Change of the quantity, after minus before."""
         return self.after_us - self.before_us
 
 

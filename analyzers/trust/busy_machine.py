@@ -119,11 +119,16 @@ def _batches_cost_more(measures: Measures, positions: list[int]) -> bool:
 
 def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Measures) -> str | None:
     """Reason to withdraw a finding by the stops of CPU ranks; None where it stands. A rank late by no more than its
-    excess of stops is late by chance; a rank that alone is stopped stands, and so does what names no rank.
+    excess of stops is late by chance; a rank that alone is stopped stands. What names no rank is chance where stops are
+    most of what is lost.
     """
     stops, job = measures.cpu_stops, measures.job
-    if stops is None or not positions:
+    if stops is None:
         return None
+    stopped = f"{_BUSY}: it stops operators that are equal on all ranks, for"
+    if not positions:
+        stopped_us = float(stops.total_ns.mean()) / 1e3 / max(1, measures.steps)
+        return f"{stopped} {format_us(stopped_us)} per step" if stopped_us > MOST * candidate.lost_us else None
     total_ns, noise_ns = stops.total_ns, stops.noise_ns
     lost_ns = candidate.lost_us * 1e3 * measures.steps
     late_ns = lost_ns * len(job.ranks) / max(1, len(job.ranks) - len(positions))
@@ -134,9 +139,8 @@ def _explained_by_stops(candidate: Candidate, positions: list[int], measures: Me
             return None
     own_us, others_us = (each * 1e3 / max(1, measures.steps) for each in _both(total_ns / 1e6, positions))
     return (
-        f"{_BUSY}: it stops operators that are equal on all ranks, for {format_us(own_us)} per step on "
-        f"{format_ranks(candidate.ranks)}, {format_us(others_us)} on the others; in {measures.steps} steps that may be "
-        "chance"
+        f"{stopped} {format_us(own_us)} per step on {format_ranks(candidate.ranks)}, {format_us(others_us)} on the "
+        f"others; in {measures.steps} steps that may be chance"
     )
 
 

@@ -71,7 +71,7 @@ def _pace(pool: Pool) -> Array:
         if len(pieces):
             weights = usual_ns[pieces].astype(float)
             typical[group[pieces[0]]] = averages.weighted_median(pool.dur_ns[pieces] / weights, weights)
-    return typical[group]
+    return np.asarray(typical[group])
 
 
 def _stops(pool: Pool, expected_ns: Array, ranks: int, torn: Array | bool = False) -> tuple[Array, Array]:
@@ -162,7 +162,7 @@ class Pool(Struct, frozen=True):
     def tells_pace(self) -> Array:
         """Mask of pieces that usually end within the shortest slice, so that few are stopped; all where none does."""
         is_short = self.usual_ns < MIN_STOP_NS
-        return is_short | ~is_short.any()
+        return np.asarray(is_short | ~is_short.any())
 
 
 def _pooled(ranks: Sequence[_Pieces]) -> Pool:

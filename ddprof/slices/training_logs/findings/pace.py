@@ -240,7 +240,8 @@ def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]
     """
     lapses = list(log.lapses)
     longest = max(lapses, key=lambda lapse: lapse[1] - lapse[2], default=None)
-    if longest is not None and len(lapses) > 1 and longest[1] > sum(lapse[1] for lapse in lapses) / 2:
+    others_ms = sum(lapse[1] for lapse in lapses) - longest[1] if longest is not None else 0.0
+    if longest is not None and len(lapses) > 1 and longest[1] - longest[2] > others_ms:  # of two, one is longer
         lapses.remove(longest)
         text = (
             f"{format_us(longest[1] * 1e3)} lie before {summary.unit} {longest[0]}, more than between all other lines: "

@@ -94,7 +94,9 @@ _AS_WORDS = ("lr", "eta", "epoch", "ppl")
 EVALUATION = re.compile(
     r"\b(?:test(?:ing)?|val|valid|validat(?:e|ing|ion)|eval|evaluat(?:e|ing|ion)|predicting)\b", re.IGNORECASE
 )
-TRAINED = re.compile(r"\btrain(?:ing)?[ _](?:loss|acc)", re.IGNORECASE)  # beside which validation may stand
+TRAINED = re.compile(
+    r"\btrain(?:ing)?[ _/](?:\w{1,16}_)?(?:loss|acc)", re.IGNORECASE
+)  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
 _PLACED = ("[batch=", "[step=", "throughput/", "steps", "timer", "s/it", "it/s")
 _HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, *_PLACED))

@@ -69,6 +69,7 @@ _STEADY = 0.2  # relative, from decile to decile: a ratio that is the same in al
 # "|    time_elapsed    | 23       |" of Stable-Baselines3 and its forebears
 _VALUE = re.compile(r"\|\s{1,20}(?P<name>[\w/ ]{1,40}?)\s{1,40}\|\s{1,20}(?P<value>\d[\d.e+-]{0,20})\s{1,40}\|\s*$")
 _CELLS, _CELL = re.compile(r"\s*[,;|\t]\s*|\s{2,}"), re.compile(r"-?\d[\d.eE+-]*|nan|-")
+_NUMBER = re.compile(r"(?<![\w/@.-])\d")  # no part of a name, as of a metric at 50 %
 
 
 class LoopLines:
@@ -101,8 +102,9 @@ class LoopLines:
         """Read the whole text of the next line, of a shape that may be known."""
         if text.startswith("|") and (row := _VALUE.match(text)) is not None:
             return self._of_table(row["name"], row["value"])
-        if shape is None or self._columns:
-            shape = loop_shape(text := self._row(text), who)
+        if shape is None or self._columns or not shape.free:  # without a number
+            row = self._row(text)
+            shape = loop_shape(text := row, who) if shape is None or row is not text else shape
         if shape.is_bar:
             return False
         stamp = stamp_at(text, shape.stamps)
@@ -180,14 +182,15 @@ class LoopLines:
 
     def _row(self, text: str) -> str:
         """The line or, of a row below a table's head, its cells with their names."""
-        has_digit = any(map(str.isdigit, text))
-        if has_digit and not self._columns:
+        has_number = _NUMBER.search(text) is not None
+        if has_number and not self._columns:
             return text
         cells = [cell for cell in _CELLS.split(text.strip(" |\r")) if cell]
         if self._columns and len(cells) == len(self._columns) and all(_CELL.fullmatch(cell) for cell in cells):
             return ", ".join(f"{name}: {cell}" for name, cell in zip(self._columns, cells, strict=True))
-        names = cells if len(cells) >= FEWEST and not has_digit else []
-        is_head = "loss" in text.lower() and any(is_counter(name.strip().lower().replace("_", " ")) for name in names)
+        names = cells if len(cells) >= FEWEST and not has_number else []
+        named = [name.strip().lower().replace("_", " ") for name in names]
+        is_head = "loss" in text.lower() and any(name == "epoch" or is_counter(name) for name in named)
         self._columns = names if is_head else []
         return text
 

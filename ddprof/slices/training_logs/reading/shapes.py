@@ -176,7 +176,7 @@ class KnownShapes:
         is_read = of.takers or of.records or (of.loop is not None and (of.loop.counters or of.loop.timed))
         if len(longest) < _OWN_BYTES or is_read:
             return ()
-        self._known[first.translate(ZEROS)] = (), {"": _Known(of._replace(loop=None, takers=(again,), is_of_nccl=True))}
+        self._known[first.translate(ZEROS)] = (), {"": _Known(of._replace(loop=None, takers=(again,)))}
         return (longest,)
 
     def is_known(self, raw: bytes) -> bool:

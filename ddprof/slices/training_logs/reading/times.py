@@ -279,14 +279,18 @@ class EpochLines:
         printed = [line for line in lines if line.times]
         names = {name for line in printed for name in line.times}
         often = [name for name in names if 2 * sum(name in line.times for line in printed) >= len(printed)]
-        often = [
-            name for name in often if not _of_the_run([line.times[name] for line in printed if name in line.times])
-        ]
+        totals = [name for name in often if _of_the_run([line.times[name] for line in printed if name in line.times])]
+        often = [name for name in often if name not in totals]
         if often and len(printed) <= _ONCE * (1 + _changes(printed)):
             longest = max(sorted(often), key=lambda name: median(x.times[name] for x in printed if name in x.times))
             timed = [LoggedRecord(x.number, x.times[longest], x.clock) for x in printed if longest in x.times]
             return _of_runs(by_lines(once_each(table_of_records(timed))))
         clocked = [LoggedRecord(line.number, None, line.clock) for line in lines if line.clock]
+        if not clocked and totals and not often:
+            since = [(line.number, line.times[totals[0]] / 1e3) for line in printed if totals[0] in line.times]
+            apart_s = [after - before for (_, before), (_, after) in pairwise(since)]
+            if since[0][1] < 2 * median(apart_s):  # the first is of one epoch, with warm-up: no time that grows
+                clocked = [LoggedRecord(number, None, Stamp(s, 0.0)) for number, s in since]
         return _of_runs(by_clock(once_each(table_of_records(clocked))))
 
 

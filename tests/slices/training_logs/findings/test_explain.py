@@ -209,6 +209,8 @@ def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path:
     (finding,) = explained(tmp_path, text).findings
     assert (finding.id, finding.severity) == ("pauses", "critical") and finding.share == pytest.approx(0.214, abs=0.001)
     assert "6 pauses between iterations cost 21 % of the time, the long ones every 300 or so" in finding.summary
+    row = "I0811 21:54:5{} 1 a.py:2] completed step: {}, seconds: 2.9, loss: 1\n"  # of two lapses one is longer
+    assert explained(tmp_path, "".join(row.format(s, n) for n, s in enumerate((1.0, 4.0, 7.2)))).findings == ()
 
 
 @pytest.mark.parametrize(("timed", "epochs", "told"), BETWEEN_EPOCHS)

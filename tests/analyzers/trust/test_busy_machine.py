@@ -166,7 +166,7 @@ def test_a_rank_that_chance_does_not_make_late_is_named(tmp_path: Path, in_opera
 def test_short_operators_tell_a_slow_rank_from_long_ones_that_are_stopped(
     tmp_path: Path, slow: float, named: set[tuple[int, ...]]
 ) -> None:
-    """Of four long operators, three are stopped on rank 1 in each step and one on rank 0 in nearly each."""
+    """Three of four long operators are stopped on rank 1 in each step, and one on rank 0 in nearly each."""
     usual_us = lambda number: 20_000.0 if number % 2 else 200.0  # noqa: E731
 
     def held(rank: int, step: int, number: int) -> float:

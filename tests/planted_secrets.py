@@ -31,6 +31,7 @@ KINDS = {
     "s3://A:w/63val@b/x": "63val", "<password>xml64pw</password>": "xml64pw", "--secret-key=sk1value": "sk1value",
     "('K_TOKEN', 'set65v')": "set65v", "DB_PASS=passvalue42": "passvalue42", "token: str = 'typed66'": "typed66",
     "password=\"it's67pw\"": "s67pw", f"ghp_{_MIXED}": _MIXED, "GITHUB_PAT=pat69": "pat69", "psk=wpa70": "wpa70",
-    "add('--token', type=str, default='arg71')": "arg71", "**Password:** mark72": "mark72", "?session_id=s73": "s73",
+    "add('--token', type=str, default='arg71')": "arg71", "**Password:** mark72": "mark72",
+    "?session_id=session73": "session73",
     "SecretStr('wrapped74')": "wrapped74", f"key-{_LOW[:32]}": _LOW[:32], "bind_pw: ldap75": "ldap75",
 }  # fmt: skip

@@ -38,7 +38,7 @@ def seen(path: Path) -> Counter[tuple[int, int, str]]:
     for line in map(json.loads, path.read_text().splitlines()):
         frames += line.get("frames", [])
         stacks += line.get("stacks", [])
-        for stack, phase, thread, _, ns, _ in line.get("counts", []):
+        for stack, phase, thread, _, ns, *_ in line.get("counts", []):
             while stack >= 0 and frames[stacks[stack][1]][0] != str(SCRIPT):
                 stack = stacks[stack][0]
             if stack >= 0 and thread == 0 and phase != START_UP:

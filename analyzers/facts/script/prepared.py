@@ -31,7 +31,7 @@ MAKES_BATCHES = re.compile(
 # What allocates or renames a tensor computes nothing: it tells neither what a line is for nor how long it takes.
 CARRIES = re.compile(r"^aten::(?:empty\w*|detach_?|to|_to_copy|view|reshape|squeeze_?|unsqueeze_?|alias|resolve_\w+)$")
 # What is drawn at random is made of nothing that a function before it returned.
-_DRAWN = re.compile(r"^aten::(?:rand\w*|normal_?|uniform_|random_)$")
+DRAWN = re.compile(r"^aten::(?:rand\w*|normal_?|uniform_|random_)$")
 OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
 _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
 # Functions that are named for something else: what they make is no batch.
@@ -167,7 +167,7 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
     makes = called[operators["stack"][is_making & (operators["stack"] != NULL)]]
     longest = int(np.argmax(by_call))
     maker = max(makes[makes >= 0].tolist(), key=lambda one: by_call[one], default=NULL)
-    takes = is_making & ~matches(_DRAWN, trace.strings)[operators["name"]]
+    takes = is_making & ~matches(DRAWN, trace.strings)[operators["name"]]
     yields = bool(tree.frames["is_generator"][tree.frame[tree.aside[called == longest]]].any())
     given = maker == NULL and yields  # no stack says where operators ran: a generator was resumed for what it gives
     call = longest if given or (takes.any() and (maker == NULL or 2 * by_call[maker] < by_call[longest])) else maker

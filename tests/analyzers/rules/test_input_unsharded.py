@@ -1,6 +1,7 @@
 """Samples as captured: indices, first batches, samplers, lengths of epochs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from captured import with_sidecars
 from labelled_runs import Labelled, abstains, candidate
 
 from ddprof.analyzers.catalogue import catalogue, remarks
+from ddprof.analyzers.facts.model import SCRIPT_OPERATORS
 from ddprof.analyzers.job.measures import Measures
 from ddprof.findings import Basis
+from ddprof.tables import NULL
 
 ID = "input.unsharded"
 SAME = [list(range(64))] * 4
@@ -60,6 +63,16 @@ def test_what_ranks_without_shards_leave(healthy: Labelled, recorded: dict[str, 
     assert bool(remarks(measures.job)) == (recorded.get("prints") == ["aa"] * 4)  # surely the same: in doubt no remark
     assert words in found.summary and found.basis is basis
     assert words != "same samples" or found.fixes[0].suggested == "DistributedSampler"
+
+
+@pytest.mark.parametrize(("operator", "severity"), [("aten::randn", "info"), ("aten::stack", "warning")])
+def test_batches_drawn_at_random_are_of_made_up_data(healthy: Labelled, operator: str, severity: str) -> None:
+    """Equal seeds of a script that draws its batches: told, and no reason to doubt a result that is none."""
+    job = with_sidecars(healthy, *[{"batch": {"tensors": [{**LABELS, "fingerprint": "aa"}]}}] * 4).job
+    drawn = {"stack": [NULL], "name": [0], "in_optimizer": [False], "count": [4], "time_ns": [9]}
+    ranks = [replace(f, strings=(operator,), script_operators=SCRIPT_OPERATORS.table(drawn)) for f in job.ranks]
+    (remark,) = remarks(replace(job, ranks=tuple(ranks)))
+    assert remark.severity == severity and ("manual_seed" in (remark.fixes[0].patch or "")) == (severity == "info")
 
 
 @pytest.mark.parametrize("indices", [None, [*SHARDS[:3], list(range(64))]])

@@ -103,8 +103,8 @@ class LoopLines:
         if text.startswith("|") and (row := _VALUE.match(text)) is not None:
             return self._of_table(row["name"], row["value"])
         if shape is None or self._columns or not shape.free:  # without a number
-            row = self._row(text)
-            shape = loop_shape(text := row, who) if shape is None or row is not text else shape
+            given, text = text, self._row(text)
+            shape = loop_shape(text, who) if shape is None or text is not given else shape
         if shape.is_bar:
             return False
         stamp = stamp_at(text, shape.stamps)

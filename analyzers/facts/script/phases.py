@@ -121,8 +121,8 @@ def script_operators(
 ) -> Table:
     """SCRIPT_OPERATORS of one thread. `spans`: its SCRIPT_SPANS, sorted; `marks`: its host's time of the steps.
 
-    Between two samples the moment of change from one call of the loop to the next is unknown: operators within half a
-    sampling interval of it get no stack.
+    Between two samples the moment of change from one call of the loop to the next is unknown: operators there get no
+    stack.
     """
     events = trace.events
     rows = np.flatnonzero((events["kind"] == Kind.CPU_OP) & (events["track"] == track) & (events["dur_ns"] >= 0))
@@ -171,5 +171,5 @@ def certain(spans: Table, called: Array) -> Intervals:
     start, end = spans.bounds
     first = np.flatnonzero(np.append(True, (called[1:] != called[:-1]) | (start[1:] != end[:-1])))
     last = np.append(first[1:], len(spans)) - 1
-    half = spans["resolution_ns"][first] // 2
-    return intervals.union(start[first] + half, end[last] - half)
+    # A sample stands for up to so much time before and after its moment.
+    return intervals.union(start[first] + spans["resolution_ns"][first], end[last] - spans["resolution_ns"][last])

@@ -3,15 +3,17 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from kineto_run import Script
 from sampled_stacks import totals
 
 from ddprof.analyzers.facts.host import phase_ranges
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.phases import host_phases, with_closures_beside
+from ddprof.analyzers.facts.script.phases import certain, host_phases, with_closures_beside
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.lines import training_spans
 from ddprof.intervals import Intervals
+from ddprof.model import SCRIPT_SPANS
 
 MS = 1_000.0  # microseconds
 
@@ -54,3 +56,14 @@ def test_a_closure_is_no_part_of_the_optimizer(tmp_path: Path) -> None:
     at = {tree.written[frame][2]: stack for stack, frame in enumerate(tree.frame.tolist())}
     sampled = replace(facts, script_totals=totals(("optimizer", at["loss_of"], 9), ("optimizer", at["step"], 4)))
     assert with_closures_beside(sampled).script_totals["phase"].tolist() == ["rest", "optimizer"]
+
+
+def test_a_call_is_certain_from_its_first_sample_to_its_last() -> None:
+    """Samples at 1000, 1100 and 1290 of one call, 100 apart as planned, then one at 1480: each stands for time beyond
+    its moment, to the middle between two."""
+    start, end = [950, 1195, 1385], [1195, 1385, 1530]
+    spans = SCRIPT_SPANS.table(
+        {"start_ns": start, "end_ns": end, "stack": [0, 1, 2], "resolution_ns": [100] * 3, "track": [0] * 3}
+    )
+    begun, ended = certain(spans, np.array([4, 4, 5]))
+    assert begun.tolist() == [1050] and ended.tolist() == [1285]

@@ -125,8 +125,12 @@ class Answers:
 
     def kernels(self, path: str, contains: str, most: int) -> str:
         """The kernels with most device time, as JSON rows."""
-        rows = [*kernels_of(self._run(path)).rows.rows()]
-        kept = [row for row in rows if any(contains.lower() in str(value).lower() for value in row.values())]
+        wanted = contains.lower()
+        kept = [
+            row
+            for row in kernels_of(self._run(path)).rows.rows()
+            if not wanted or any(isinstance(value, str) and wanted in value.lower() for value in row.values())
+        ]
         shown = kept[: max(1, min(most, MOST_KERNELS))]
         return bounded(json.dumps({"rows": shown, "rows_left_out": len(kept) - len(shown)}, indent=1))
 

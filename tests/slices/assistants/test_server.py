@@ -73,13 +73,19 @@ def test_a_run_its_predictions_comparisons_and_kernels_are_told_as_by_the_comman
     assert "How the gain is priced" in page[1] and not any(refused for refused, _ in (runs, verdict, finding, page))
     calls = [("what_if", {**run, "settings": {"num_workers": 4}, "now": ["num_workers=1"]})]
     calls += [("compare", {"before": "late_loader", "after": "late_loader"})]
-    calls += [("kernels", {**run, "most": 2}), ("kernels", {**run, "contains": "allreduce"})]
-    what_if, compared, kernels, one = asked(server, calls)
+    calls += [
+        ("kernels", {**run, "most": 2}),
+        ("kernels", {**run, "contains": "allreduce"}),
+        ("kernels", {**run, "contains": "."}),
+    ]
+    what_if, compared, kernels, one, dots = asked(server, calls)
     assert "->" in what_if[1] and "then: " in what_if[1] and not compared[0] and "before" in compared[1]
     table = json.loads(kernels[1])
     assert len(table["rows"]) == 2 and table["rows_left_out"] > 0
     assert table["rows"][0]["busy_us"] >= table["rows"][1]["busy_us"] > 0
     assert all("allreduce" in json.dumps(row).lower() for row in json.loads(one[1])["rows"])
+    texts = [[v for v in row.values() if isinstance(v, str)] for row in json.loads(dots[1])["rows"]]
+    assert all(any("." in text for text in row) for row in texts)  # of names: a time has a dot, too
 
 
 @pytest.mark.parametrize(("call", "said"), REFUSED)

@@ -19,11 +19,15 @@ BUSY_SHARE = 0.05  # of the traced time, mean over ranks: as much as the floor o
 
 
 class CpuShares(Struct, frozen=True):
-    """Shares of the time that each rank was on a CPU and waited for one, shape (ranks,); NaN where not recorded."""
+    """Shares of the time that each rank was on a CPU and waited for one, shape (ranks,); NaN where not recorded.
+
+    `others`: share of the CPUs that ranks may use which other processes took over the run.
+    """
 
     on_cpu: Array
     waited: Array
     cores: tuple[tuple[str, str] | None, ...]  # host and CPUs that each rank may use; None where not recorded
+    others: float
 
     @property
     def stretch(self) -> Array:
@@ -41,11 +45,12 @@ class CpuShares(Struct, frozen=True):
     def own(self, position: int, noise: float) -> float:
         """A rank's share of its own excess compute, CPU waits included, rather than the machine's.
 
-        `noise`: relative excess below which computing longer is not the rank's own, as caches and cores are shared.
+        `noise`: relative excess below which computing longer is not the rank's own, as caches and cores are shared. Two
+        threads of one core run at half its speed each: what other processes ran there may add up to half as much.
         """
-        others = np.delete(self.on_cpu, position)
-        usual = float(np.median(others)) if len(others) else 0.0
-        more = float(self.on_cpu[position]) - usual
+        peers = np.delete(self.on_cpu, position)
+        usual = float(np.median(peers)) if len(peers) else 0.0
+        more = float(self.on_cpu[position]) - usual - self.others
         return more * float(1 + self.stretch[position]) if more > noise * usual else 0.0
 
     def is_shared(self, position: int) -> bool:
@@ -121,7 +126,7 @@ def _shares(ranks: Sequence[RankFacts], times: Sequence[Sequence[CpuTime]]) -> C
     total = np.array([sum(time.dur_ns for time in of_rank) or np.nan for of_rank in times], float)
     on_cpu = np.array([sum(time.cpu_ns for time in of_rank) for of_rank in times], float)
     waited = np.array([sum(time.waited_ns for time in of_rank) for of_rank in times], float)
-    return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), tuple(map(_cores, ranks)))
+    return CpuShares(on_cpu / total, np.minimum(1.0, waited / total), tuple(map(_cores, ranks)), others_share(ranks))
 
 
 def _cores(facts: RankFacts) -> tuple[str, str] | None:

@@ -8,9 +8,10 @@ launches before any compute are ahead by so many units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from statistics import mode
 
 import numpy as np
 from msgspec import Struct
@@ -340,13 +341,17 @@ def _taken(values: Array, rows: Array) -> Array:
 
 
 def typical(passes: Sequence[Units], is_backward: bool) -> Units | None:
-    """The pass of a direction with the usual number of units; None without one."""
+    """The pass of a direction with the usual number of units, each of the shape that it mostly has: a kernel without a
+    record changes that of one. None without one. `passes`: of one rank.
+    """
     alike = [p for p in passes if p.is_backward == is_backward]
     if not alike:
         return None
     counts = np.array([len(p.gathers) for p in alike])
     usual = int(np.median(counts))
-    return alike[int(np.argmin(np.abs(counts - usual)))]
+    one = alike[int(np.argmin(np.abs(counts - usual)))]
+    shapes = zip(*(p.shape.tolist() for p in alike if len(p.gathers) == len(one.gathers)), strict=True)
+    return replace(one, shape=np.array([mode(of_unit) for of_unit in shapes], np.int64))
 
 
 # Latency of gathering or reducing sharded parameters, independent of size.

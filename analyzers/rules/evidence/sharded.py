@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import mode
 
 import numpy as np
 
@@ -60,15 +61,15 @@ def unit_costs(measures: Measures) -> UnitCosts | None:
     job = measures.job
     of_ranks = [unit_passes(job, p) for p in range(min(RANKS, len(job.ranks)))]
     passes = [units for of_rank in of_ranks for units in of_rank]
-    forward = typical(passes, is_backward=False)
-    if forward is None:
+    forwards = [one for of_rank in of_ranks if (one := typical(of_rank, is_backward=False)) is not None]
+    if not forwards:
         return None
     scale = 1e-3 / (max(1, measures.steps) * sum(map(bool, of_ranks)))
     late = [units for units in passes if units.prefetchable_ns > 0]
     queued_ns = float(sum(np.minimum(units.queued_ns, units.unhidden_ns).sum() for units in late))
     return UnitCosts(
-        per_pass=len(forward.gathers),
-        per_block=units_per_block(forward),
+        per_pass=mode(len(one.gathers) for one in forwards),
+        per_block=mode(units_per_block(one) for one in forwards),
         latency=unit_latency(measures.comm),
         exposed_us=scale * float(sum(units.exposed_gather_ns.sum() for units in passes)),
         prefetchable_us=scale * sum(units.prefetchable_ns for units in passes),

@@ -326,17 +326,20 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
 
 
 def _largest_cause(ranks: Sequence[RankFacts], number: int) -> str:
-    """The cause with most of a step's time without compute, on any rank, in words."""
-    taken = {"comm_wait": 0.0}
+    """The cause with most of a step's time without compute, on any rank, in words. What ranks communicate for longer
+    than the one with least of it, they wait for that one."""
+    taken, exposed = dict[str, float](), []
     for facts in ranks:
         lo, hi = facts.steps.bounds_of(np.flatnonzero(facts.steps["index"] == number))
-        exposed = float(intervals.overlap(intervals.union(*facts.exposed.bounds), lo, hi).sum())
-        taken["comm_wait"] = max(taken["comm_wait"], exposed)
-        for cause in CAUSES:
+        exposed.append(float(intervals.overlap(intervals.union(*facts.exposed.bounds), lo, hi).sum()))
+        for cause, row in CAUSES.items():
             idle = intervals.union(*of_cause(facts.gaps, cause).bounds)
-            taken[cause] = max(taken.get(cause, 0.0), float(intervals.overlap(idle, lo, hi).sum()))
-    largest = max(taken, key=lambda cause: taken[cause])
-    return "communication" if largest == "comm_wait" else CAUSES[largest].words
+            taken[row.words] = max(taken.get(row.words, 0.0), float(intervals.overlap(idle, lo, hi).sum()))
+    least = int(np.argmin(exposed))
+    taken["communication"] = exposed[least]
+    largest = max(taken, key=lambda words: taken[words])
+    is_late = max(exposed) - exposed[least] > MOST * taken[largest]
+    return f"waiting for rank {ranks[least].identity.rank}" if is_late else largest
 
 
 def recurring(ranks: Sequence[RankFacts], wall_ns: Array, is_left_out: Array) -> Array:

@@ -130,6 +130,16 @@ def test_a_host_that_falls_behind_in_the_last_step_does_not_pause(tmp_path: Path
     assert "if step" in made.report.verdict.headline and "recurs" in made.report.verdict.headline
 
 
+def test_a_long_step_names_the_rank_that_the_others_wait_for(tmp_path: Path) -> None:
+    def work(script: Script, rank: int, step: int) -> None:
+        for _ in range(30):
+            script.launch(dur_us=50.0)
+            script.idle(200.0 if step == 2 and rank == 1 else 0.0)
+
+    (only,) = loaded(in_step(2, 3, work), tmp_path).job.left_out
+    assert only.why == "mostly waiting for rank 1"
+
+
 def opening(facts: RankFacts, earlier_ns: int, step: int = 0) -> RankFacts:
     """A rank one of whose steps begins that much earlier, as where its recording opened before its peers'."""
     by = np.zeros(len(facts.steps), np.int64)

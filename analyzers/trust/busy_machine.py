@@ -13,7 +13,7 @@ from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.traffic.kinds import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS
 from ddprof.analyzers.job.whole_run.cpu_waits import others_are_stretched, run_shares, traced_shares
-from ddprof.analyzers.job.whole_run.own_times import own_ns
+from ddprof.analyzers.job.whole_run.own_times import lacked_cpu_is_counted, own_ns
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, unprofiled_step_us, unprofiled_steps
 from ddprof.finding_ids import (
     COMM_BANDWIDTH_BOUND,
@@ -57,8 +57,9 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
 
     A busy machine explains a rank that lacked a CPU for most of its lateness and does not compute longer than its
     peers: by CPU time in the traced steps, or over the whole run, which outvotes them; what timers of the run show, by
-    that of the run alone. A rank that alone waits for a CPU over the whole run stands if its cores are its own, since
-    something else runs there. Without such times, stops between CPU operators decide.
+    that of the run alone, unless each step counts what it lacked a CPU for. A rank that alone waits for a CPU over the
+    whole run stands if its cores are its own, since something else runs there. Without such times, stops between CPU
+    operators decide.
     """
     job, limits = measures.job, execution_of(measures.job).limits
     if candidate.id not in (ON_CPU_RANKS if execution_of(job).computes_on_host else ON_HOSTS):
@@ -89,8 +90,11 @@ def explained_by_a_busy_machine(candidate: Candidate, measures: Measures) -> str
     # What is lost is the mean over all ranks, and those that are late do not wait for themselves.
     late = MOST * lost * len(job.ranks) / max(1, len(job.ranks) - len(positions))
     noise, accused = limits.min_compute_excess, format_ranks(candidate.ranks)
+    shown = measures.timed_us / max(measures.step_us, 1e-9) * lacked_cpu_is_counted(job.ranks)
     lacked = [
-        judged.waited[p] > late and run.is_shared(p) and not (judged.own(p, noise) >= late and run.own(p, noise) > 0)
+        judged.waited[p] > late > shown[p]
+        and run.is_shared(p)
+        and not (judged.own(p, noise) >= late and run.own(p, noise) > 0)
         for p in positions
     ]
     if all(lacked):

@@ -165,6 +165,11 @@ class StepTimes(Struct, frozen=True, gc=False):
     backward_ns: Count | None = None
     optimizer_ns: Count | None = None
     collective_ns: Count = 0  # in functions of torch.distributed that Python calls, and waits for what they began
+    waited_ns: Count | None = None  # of the training thread, ready to run without a CPU; and in each phase
+    data_waited_ns: Count = 0
+    forward_waited_ns: Count = 0
+    backward_waited_ns: Count = 0
+    optimizer_waited_ns: Count = 0
     profiled: bool | None = None
 
     @property

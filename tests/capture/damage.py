@@ -50,7 +50,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
 
 
 def step(number: int, dur_ns: int = 90, profiled: bool = False) -> Step:
-    return Step(number, number * 100, number * 100 + dur_ns, 1, 2, 3, 4, 5, profiled)
+    return Step(number, number * 100, number * 100 + dur_ns, 1, 2, 3, 4, 5, 6, 0, 0, 0, 0, profiled)
 
 
 def ring(path: Path, rank: int = 0) -> None:

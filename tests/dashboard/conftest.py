@@ -67,7 +67,7 @@ def running(tmp_path: Path) -> Iterator[Path]:
     for number in range(RUNNING_STEPS):
         at = now - (RUNNING_STEPS - number) * 10 * ms
         for rank, ring in enumerate(rings):
-            ring.write(Step(number, at, at + 10 * ms, (1 + 5 * rank) * ms, 2 * ms, 5 * ms, ms, 0, False))
+            ring.write(Step(number, at, at + 10 * ms, (1 + 5 * rank) * ms, 2 * ms, 5 * ms, ms, 0, 0, 0, 0, 0, 0, False))
     yield tmp_path
     for ring in rings:
         ring.close()

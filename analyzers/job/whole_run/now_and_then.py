@@ -14,7 +14,7 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, waited_share
-from ddprof.analyzers.job.whole_run.own_times import meets_elsewhere, meets_in_calls
+from ddprof.analyzers.job.whole_run.own_times import lacked_cpu_is_counted, meets_elsewhere, meets_in_calls
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.averages import typical
 from ddprof.sidecar import StepTimes
@@ -81,11 +81,12 @@ def _beyond_quiet(
     more /= step_ns
     longest, times = more.max(axis=0), more.mean(axis=1)
     often, in_turn = int((longest > 0).sum()), _is_in_turn(more > 0)
-    if longest.mean() < (waited_share(ranks) or 0.0) and not in_turn:
+    is_counted = lacked_cpu_is_counted(ranks)
+    if longest.mean() < (waited_share(ranks) or 0.0) and not (in_turn or is_counted):
         return None
     of_one = 0.0 if in_turn else float(times.max()) - typical(times)
     # A wait for a CPU falls anywhere in what a rank runs, and one rank waits when another does not.
-    stretch = np.nan_to_num(run_shares(ranks).stretch)
+    stretch = np.nan_to_num(run_shares(ranks).stretch) * (not is_counted)
     without_cpu = np.nan_to_num([_mean(each) / step_ns for each in beyond]) * stretch / (1 + stretch)
     own = float(np.maximum(0.0, times - without_cpu).sum() / (times.sum() or 1.0))
     most = float(longest.mean()) - of_one
@@ -124,17 +125,24 @@ def _is_in_turn(is_long: Array) -> bool:
 
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with_optimizer: bool) -> Array:
-    """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses;
-    NaN where its timers do not say. With passes and optimizer where it communicates in calls alone."""
+    """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses,
+    without what it lacked a CPU for there, as far as that was counted; NaN where its timers do not say. With passes and
+    optimizer where it communicates in calls alone."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
-    parts = [
-        (s.length_ns, s.data_ns or 0, paused(s), s.collective_ns, s.forward_ns, s.backward_ns, s.optimizer_ns or 0)
+    phases = [
+        [
+            (s.length_ns, s.data_ns or 0, s.forward_ns, s.backward_ns, s.optimizer_ns or 0),
+            (s.waited_ns or 0, s.data_waited_ns, s.forward_waited_ns, s.backward_waited_ns, s.optimizer_waited_ns),
+        ]
         for s in steps
     ]
-    timers = np.array([[np.nan if part is None else part for part in each] for each in parts], float).T
-    length, loading, pauses, called, forward, backward, optimizer = timers
-    rest, passes = length - loading - pauses - called, forward + backward
-    if meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
-        return np.asarray(rest)
-    return np.asarray(rest - passes - optimizer * (not with_optimizer) + in_forward * forward)
+    timers = np.array([[[np.nan if part is None else part for part in row] for row in each] for each in phases], float)
+    whole, loading, forward, backward, optimizer = timers.reshape(-1, 2, 5).transpose(2, 1, 0)
+    rest = whole - loading
+    if not meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
+        rest = rest - backward - forward * (not in_forward) - optimizer * (not with_optimizer)
+    time_ns, waited_ns = rest
+    elsewhere_ns = np.array([(paused(s) or 0) + s.collective_ns for s in steps], float)
+    # What was lacked in collectives and pauses is not counted apart.
+    return np.asarray(time_ns - elsewhere_ns - waited_ns * (1 - elsewhere_ns / np.maximum(time_ns, 1)))

@@ -29,19 +29,29 @@ TIMED_BAND = 0.3  # of a rank's lateness by these timers: the range of what it c
 
 
 def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
-    """Time of each step outside its backward pass and the collectives that the script calls; steps whose timers do not
-    know it are left out. `beside_loader`: without the wait for the batch, whose workers may have had no CPU: rules on
-    loaders look at that."""
+    """Time of each step outside its backward pass and the collectives that the script calls, without what the rank
+    lacked a CPU for there, as far as that was counted; steps whose timers do not know it are left out. `beside_loader`:
+    without the wait for the batch, whose workers may have had no CPU: rules on loaders look at that."""
     in_calls = meets_in_calls(facts)
     in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
-    times = [
-        step.length_ns
-        - (step.collective_ns if in_calls else step.backward_ns + (0 if in_backward else step.collective_ns))
-        - (step.data_ns or 0 if beside_loader else 0)
-        for step in steps
-        if step.length_ns is not None and step.backward_ns is not None
-    ]
+    times = []
+    for step in steps:
+        if step.length_ns is None or step.backward_ns is None:
+            continue
+        left_ns, waited_ns = step.length_ns, step.waited_ns or 0
+        if not in_calls:
+            left_ns, waited_ns = left_ns - step.backward_ns, waited_ns - step.backward_waited_ns
+        if beside_loader:
+            left_ns, waited_ns = left_ns - (step.data_ns or 0), waited_ns - step.data_waited_ns
+        called_ns = step.collective_ns * (in_calls or not in_backward)
+        # What was lacked in collectives is not counted apart.
+        times.append(left_ns - called_ns - waited_ns * (1 - called_ns / max(left_ns, 1)))
     return np.array(times, float)
+
+
+def lacked_cpu_is_counted(ranks: Sequence[RankFacts]) -> bool:
+    """True where the timers of every step say what the rank lacked a CPU for: own times are without it."""
+    return all(step.waited_ns is not None for facts in ranks for step in facts.sidecar.steps)
 
 
 def _timed_by_all(ranks: Sequence[RankFacts]) -> list[tuple[StepTimes, ...]]:
@@ -72,6 +82,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     beyond_ns = shares.beyond * step_ns
     waited_ns = np.nan_to_num(shares.waited) * times_ns.mean(axis=1)
     chance_ns = np.where(computes_more, beyond_ns, np.maximum(beyond_ns, waited_ns))
+    chance_ns = np.zeros(len(ranks)) if lacked_cpu_is_counted(ranks) else chance_ns
     # Most of what a larger batch takes is in the backward pass, where peers wait: the CPU time tells of that.
     more_ns = np.maximum(late_ns, np.where(computes_more, more_on_cpu * step_ns, 0.0))
     late = np.where(late_ns - chance_ns >= least_ns, more_ns, 0.0) / step_ns

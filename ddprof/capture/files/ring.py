@@ -19,9 +19,10 @@ from ddprof.capture.files.step import Step
 from ddprof.capture.files.storage import new_map, parse_object
 from ddprof.untrusted.regular_files import read_bounded
 
-MAGIC = b"DDPROFR2"
+MAGIC = b"DDPROFR3"
 HEADER_BYTES = 4096
-_RECORD = struct.Struct("<10q")  # number of records written so far, this one included; then the fields of Step
+_RECORD = struct.Struct("<15q")  # number of records written so far, this one included; then the fields of Step
+WRITTEN = struct.Struct(f"<q{_RECORD.size - 8}x")  # of a record: that number
 _HEADER = struct.Struct("<8sq")  # magic, capacity; written once, so that a step touches one page instead of two
 _IDENTITY_AT = 64
 CAPACITY = 1280  # steps: some 100 KB

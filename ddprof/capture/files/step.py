@@ -10,7 +10,11 @@ REST = len(PHASE_NAMES)  # the training thread is in none of them
 
 
 class Step(NamedTuple):
-    """One closed step, in Unix ns. Phases include what ran inside them, but for a closure's forward and backward."""
+    """One closed step, in Unix ns. Phases include what ran inside them, but for a closure's forward and backward.
+
+    `waited_ns`: time in which the training thread was ready to run and had no CPU, then the same in each phase; all -1
+    where the kernel does not count it.
+    """
 
     number: int
     start_ns: int
@@ -20,9 +24,15 @@ class Step(NamedTuple):
     backward_ns: int
     optimizer_ns: int
     collective_ns: int
+    waited_ns: int
+    data_waited_ns: int
+    forward_waited_ns: int
+    backward_waited_ns: int
+    optimizer_waited_ns: int
     profiled: bool
 
     def record(self) -> dict[str, int | bool]:
         """The step in the sidecar's form."""
-        fields = self._asdict()
+        is_counted = self.waited_ns >= 0
+        fields = {name: value for name, value in self._asdict().items() if is_counted or not name.endswith("waited_ns")}
         return {"index": fields.pop("number"), **fields}

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,7 +27,7 @@ from typing import Any
 from ddprof.capture.files.control import WHERE, Request, send
 from ddprof.capture.files.last_resort import answer_signal, handles
 from ddprof.capture.files.layout import ANSWER_SUFFIX, CONTROL, FAULT_SUFFIX, RING_SUFFIX, parse_stem
-from ddprof.capture.files.ring import HEADER_BYTES, MAGIC
+from ddprof.capture.files.ring import HEADER_BYTES, MAGIC, WRITTEN
 from ddprof.capture.files.storage import names_in, read_object
 from ddprof.capture.guard import say
 from ddprof.capture.launcher.live import pid_here, rings_in, runs_here
@@ -48,7 +47,6 @@ _ENDING_S = 16.0  # a rank takes 15 s at most to write what it knows (capture/si
 _DEFAULT_TIMEOUT_S = 1800.0  # of c10d for all backends but NCCL (torch.distributed.constants)
 _RECENT_STEPS = 64  # of a rank, whose median is the usual step
 _MAX_RING_BYTES = 16 << 20  # a ring has some 100 KB
-_WRITTEN = struct.Struct("<q72x")  # of a record of the ring: how many were written, this one included
 _BUSY_SHARE = 0.5  # of the time between two answers: a thread that computes has all of it, one that polls a hundredth
 
 
@@ -193,10 +191,10 @@ def _steps_written(folder: Path) -> tuple[int, int]:
         except OSError:
             continue
         records = data[HEADER_BYTES:]
-        whole = len(records) // _WRITTEN.size * _WRITTEN.size
+        whole = len(records) // WRITTEN.size * WRITTEN.size
         if data[: len(MAGIC)] == MAGIC:
             ranks += 1
-            total += max((number for (number,) in _WRITTEN.iter_unpack(records[:whole])), default=0)
+            total += max((number for (number,) in WRITTEN.iter_unpack(records[:whole])), default=0)
     return total, ranks
 
 

@@ -11,10 +11,12 @@ tests/capture/steps/test_native_tracker.py plays both.
 
 from __future__ import annotations
 
+import os
 import threading
 from _thread import get_ident  # by name: one look-up on the step path instead of two
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from statistics import median
 from time import time_ns
 from typing import Any
@@ -29,6 +31,7 @@ GONE = 0  # in place of the id of an optimizer that has stepped and is no more
 FIRST_STEPS, RECENT_STEPS = 64, 4096  # the start of a run and its recent past are both worth keeping
 _WARM_STEPS = 2  # unprofiled steps left out at the start: lazy initialisation, DDP's first bucket order
 _COMPARED_STEPS = 512  # the latest of each kind
+_SCHEDULED = "/proc/thread-self/schedstat"  # Linux: ns on a CPU, ns ready to run without one, turns
 Token = bool | Range  # whether a phase is counted, or its range while somebody listens (then it is)
 
 
@@ -56,9 +59,11 @@ class StepTracker:
         self._open_range = open_range
         self._close_range = close_range
         self._is_main_thread = is_main_thread
+        self._scheduled = -1  # the open file of _SCHEDULED
         self._reset()
 
     def _reset(self) -> None:
+        self._own(None)
         self.calm_until = 0
         self.profiled = self.disturbed = self.listening = False
         self.index = 0
@@ -68,7 +73,8 @@ class StepTracker:
         self._first: list[tuple[Step, bool]] = []
         self._recent: deque[tuple[Step, bool]] = deque(maxlen=RECENT_STEPS)
         self._ring: StepRing | None = None
-        self._thread: int | None = None
+        self._waited_before_ns = 0
+        self._waited_at_ns, self._waited_in_ns = [0] * COLLECTIVE, [0] * COLLECTIVE
         self._depth = [0] * len(PHASE_NAMES)
         self._began_ns = [0] * len(PHASE_NAMES)
         self._spent_ns = [0] * len(PHASE_NAMES)
@@ -95,6 +101,7 @@ class StepTracker:
         if not depth[OPTIMIZER]:  # no step begins inside a closure (LBFGS, Lightning)
             if not self.start_ns:
                 self.start_ns = now
+                self._waited_before_ns = self._waited_ns()
             if phase == DATA:
                 if self._stepped:
                     now = self._boundary(now)
@@ -106,6 +113,8 @@ class StepTracker:
             if phase in (FORWARD, BACKWARD):
                 self._worked = True
         self._began_ns[phase] = now
+        if phase != COLLECTIVE:  # of which a step has many
+            self._waited_at_ns[phase] = self._waited_ns()
         if self.listening:
             return self._open_range(name or _RANGES[phase]) or True
         return True
@@ -126,8 +135,13 @@ class StepTracker:
         self.last_end_ns = now
         spent_ns = max(now - self._began_ns[phase], 0)  # the wall clock may be set back
         self._spent_ns[phase] += spent_ns
-        if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):
-            self._spent_ns[OPTIMIZER] -= spent_ns  # the closure's own phases are not the optimizer's
+        waited_ns = 0
+        if phase != COLLECTIVE:
+            waited_ns = max(self._waited_ns() - self._waited_at_ns[phase], 0)
+            self._waited_in_ns[phase] += waited_ns
+        if depth[OPTIMIZER] and phase in (FORWARD, BACKWARD):  # a closure's own phases are not the optimizer's
+            self._spent_ns[OPTIMIZER] -= spent_ns
+            self._waited_in_ns[OPTIMIZER] -= waited_ns
 
     def optimizer_begins(self, optimizer_id: int) -> None:
         """Handle the beginning of an optimizer step. Without computation since its last step its closure does the work
@@ -161,7 +175,7 @@ class StepTracker:
     def mark_step(self) -> None:
         """End a step on a mark of the script, or on what repeats in a loop without optimizers."""
         if self._thread is None:
-            self._thread = get_ident()
+            self._own(get_ident())
         if get_ident() != self._thread:
             return
         now = time_ns()
@@ -170,6 +184,7 @@ class StepTracker:
             self._boundary(now)
         else:
             self.start_ns = now
+            self._waited_before_ns = self._waited_ns()
 
     def finish(self) -> bool:
         """Book the last, still open step if an optimizer stepped in it; it ends with its last phase."""
@@ -214,8 +229,24 @@ class StepTracker:
             self._depth = [0] * len(PHASE_NAMES)  # the main thread only prepared; a worker thread trains
         else:
             return False
-        self._thread = thread
+        self._own(thread)
         return True
+
+    def _own(self, thread: int | None) -> None:
+        """Take the calling thread, `thread`, for the training thread; None: no thread."""
+        with suppress(OSError):  # there is none, or the script has closed it
+            os.close(self._scheduled)
+        self._thread, self._scheduled = thread, -1
+        if thread is not None:
+            with suppress(OSError):  # no Linux
+                self._scheduled = os.open(_SCHEDULED, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _waited_ns(self) -> int:
+        """Time in which the training thread has been ready to run and had no CPU; 0 where the kernel does not count."""
+        try:
+            return int(os.pread(self._scheduled, 80, 0).split()[1])
+        except (OSError, ValueError, IndexError):
+            return 0
 
     def _boundary(self, now_ns: int) -> int:
         self._close(now_ns, self.disturbed)
@@ -223,13 +254,18 @@ class StepTracker:
         self._known, self._stepped = self._stepped - {GONE}, set()
         self.start_ns = now_ns
         self._spent_ns = [0] * len(PHASE_NAMES)
+        self._waited_in_ns = [0] * COLLECTIVE
         self._fetched = False
         if self.index >= self.calm_until and self._on_boundary(self.index):
             self.start_ns = now_ns = time_ns()
+            self._waited_before_ns = self._waited_ns()
         return now_ns
 
     def _close(self, end_ns: int, disturbed: bool) -> None:
-        step = Step._make((self.index, self.start_ns, end_ns, *self._spent_ns, self.profiled))
+        before_ns, self._waited_before_ns = self._waited_before_ns, self._waited_ns()
+        waited_ns = [max(waited, 0) for waited in (self._waited_before_ns - before_ns, *self._waited_in_ns)]
+        waited_ns = waited_ns if self._scheduled >= 0 else [-1] * len(waited_ns)
+        step = Step._make((self.index, self.start_ns, end_ns, *self._spent_ns, *waited_ns, self.profiled))
         self.booked += 1
         (self._first if self.booked <= FIRST_STEPS else self._recent).append((step, disturbed))
         if self._ring is not None:

@@ -34,7 +34,9 @@ class Played:
 
     def step(self) -> None:
         start_ns = FIRST_NS + self.number * 100_000_000
-        self.ring.write(Step._make((self.number, start_ns, start_ns + 100_000_000, 0, 0, 0, 0, 0, False)))
+        self.ring.write(
+            Step._make((self.number, start_ns, start_ns + 100_000_000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, False))
+        )
         self.number += 1
 
     def pass_time(self, seconds: float, moving: bool = False, busy: bool = False) -> list[int]:

@@ -249,7 +249,7 @@ MS = 1_000_000
 
 def step(number: int, ms: float = 20, forward_ms: float = 5, profiled: bool = False) -> Step:
     start = number * 1000 * MS
-    return Step(number, start, start + int(ms * MS), MS, int(forward_ms * MS), 8 * MS, MS, 0, profiled)
+    return Step(number, start, start + int(ms * MS), MS, int(forward_ms * MS), 8 * MS, MS, 0, 0, 0, 0, 0, 0, profiled)
 
 
 def straggling(rank: int, number: int) -> Step:

@@ -30,7 +30,7 @@ steps: list[Step] = []
 for number in range(int(sys.argv[1])):
     start_ns = time.time_ns()
     time.sleep(0.02)
-    steps.append(Step(number, start_ns, time.time_ns(), 1000, 2000, 3000, 4000, 5000, False))
+    steps.append(Step(number, start_ns, time.time_ns(), 1000, 2000, 3000, 4000, 5000, 0, 0, 0, 0, 0, False))
     ring.write(steps[-1])
     control.take()
     if number % 10 == 0:

@@ -1,5 +1,8 @@
 """Steps: their bounds and phases, by timers of both kinds; typical ones; the cost of hooks; no optimizer at all."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -302,6 +305,33 @@ def test_heavy_work_between_two_steps_is_in_neither(kind: str) -> None:
     first, second, third = recorder.closed
     assert second.start_ns - first.end_ns >= 20e6
     assert third.start_ns == second.end_ns  # light work is part of the step
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="the kernel does not count it")
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_phase_counts_what_it_lacked_a_cpu_for(kind: str) -> None:
+    """A thread that computes on the CPU of another process, and is not blocked, lacks it while time passes."""
+    tracker, usable = make(kind, lambda index: False), os.sched_getaffinity(0)
+    spins = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    try:
+        os.sched_setaffinity(0, {min(usable)})  # of this thread; a child gets it as well
+        with subprocess.Popen(spins, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None and other.stdout.readline()
+            tracker.end(FORWARD, tracker.begin(FORWARD))
+            token, began_ns, ran_ns = tracker.begin(BACKWARD), time.monotonic_ns(), time.thread_time_ns()
+            lacked_ns = 0
+            while lacked_ns < 20e6:
+                lacked_ns = time.monotonic_ns() - began_ns - (time.thread_time_ns() - ran_ns)
+            tracker.end(BACKWARD, token)
+            other.kill()
+    finally:
+        os.sched_setaffinity(0, usable)
+    tracker.optimizer_stepped(1)
+    assert tracker.finish()
+    ((step, _),) = tracker.logged()
+    assert step.waited_ns >= step.backward_waited_ns == pytest.approx(lacked_ns, rel=0.25)
+    assert step.record()["backward_waited_ns"] == step.backward_waited_ns
+    assert "waited_ns" not in step._replace(waited_ns=-1).record()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -44,7 +44,7 @@ def test_more_ranks_than_a_person_looks_at_are_told_by_their_extremes() -> None:
 
 def live(rank: int, step_ms: int, data_ms: int) -> LiveRank:
     starts = enumerate(range(0, 5_000 * MS, 1_000 * MS))
-    steps = (Step(n, at, at + step_ms * MS, data_ms * MS, MS, 0, 0, 0, False) for n, at in starts)
+    steps = (Step(n, at, at + step_ms * MS, data_ms * MS, MS, 0, 0, 0, 0, 0, 0, 0, 0, False) for n, at in starts)
     return LiveRank(rank, "h", tuple(steps), 5, 0)
 
 

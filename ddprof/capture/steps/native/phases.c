@@ -4,9 +4,13 @@
    data. A Python function then costs 5 to 8 us, nearly all of it misses; here all that a common call reads lies in one
    struct. Callbacks keep their own errors to themselves: what still arrives here (KeyboardInterrupt, SystemExit) is the
    job's, and goes on to it. */
+#define _GNU_SOURCE /* RUSAGE_THREAD */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#ifdef __linux__
+#include <sys/resource.h>
+#endif
 #include <time.h>
 
 #include "step_log.h"
@@ -23,6 +27,10 @@ typedef struct {
     Py_ssize_t stepped_count; /* of `stepped`, so that most calls need not look */
     int depth[PHASES];
     int64_t began_ns[PHASES], spent_ns[PHASES];
+    int64_t waited_before_ns, waited_at_ns[COLLECTIVE], waited_in_ns[COLLECTIVE];
+    int64_t waited_ns; /* when it was read last, at so many switches of the thread */
+    long switches;
+    int scheduled; /* one more than the descriptor of SCHEDULED; 0 for none */
     StepLog log;
     PyObject *stepped, *known; /* sets of optimizers' ids: in this step, in the one before it */
     PyObject *on_boundary, *open_range, *close_range, *is_main_thread, *make_step;
@@ -34,11 +42,53 @@ static int64_t wall_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* ------------------------------------------------------------------------------------------- waiting for a CPU */
+
+#define SCHEDULED "/proc/thread-self/schedstat" /* Linux: ns on a CPU, ns ready to run without one, turns */
+
+static void forget_thread(StepTracker *self) {
+    if (self->scheduled) close(self->scheduled - 1);
+    self->scheduled = self->has_thread = 0;
+}
+
+static void own_thread(StepTracker *self, unsigned long thread) {
+    forget_thread(self);
+    self->thread = thread;
+    self->has_thread = 1;
+    self->scheduled = open(SCHEDULED, O_RDONLY | O_CLOEXEC) + 1;
+    self->switches = -1;
+}
+
+/* A thread that was not switched has not waited: that is asked first, for a third of the time. */
+static int64_t waited_ns(StepTracker *self) {
+    if (!self->scheduled) return 0;
+#ifdef RUSAGE_THREAD
+    struct rusage used;
+    if (!getrusage(RUSAGE_THREAD, &used)) {
+        if (self->switches == used.ru_nvcsw + used.ru_nivcsw) return self->waited_ns;
+        self->switches = used.ru_nvcsw + used.ru_nivcsw;
+    }
+#endif
+    char text[80];
+    ssize_t size = pread(self->scheduled - 1, text, sizeof text - 1, 0);
+    text[size > 0 ? size : 0] = 0;
+    const char *second = strchr(text, ' ');
+    return self->waited_ns = second ? strtoll(second, NULL, 10) : 0;
+}
+
 /* ------------------------------------------------------------------------------------------- steps */
 
 static void close_step(StepTracker *self, int64_t end_ns, int disturbed) {
-    LoggedStep step = {{self->index, self->start_ns, end_ns, 0, 0, 0, 0, 0, self->profiled}, disturbed};
+    int64_t before_ns = self->waited_before_ns;
+    self->waited_before_ns = waited_ns(self);
+    int64_t waited = self->waited_before_ns - before_ns;
+    LoggedStep step = {{self->index, self->start_ns, end_ns, 0, 0, 0, 0, 0, waited, 0, 0, 0, 0, self->profiled}, disturbed};
     memcpy(step.fields + 3, self->spent_ns, sizeof self->spent_ns);
+    memcpy(step.fields + 9, self->waited_in_ns, sizeof self->waited_in_ns);
+    for (int at = 8; at < 13; at++) {
+        if (step.fields[at] < 0) step.fields[at] = 0;
+        if (!self->scheduled) step.fields[at] = -1;
+    }
     log_book(&self->log, &step);
 }
 
@@ -58,12 +108,16 @@ static int boundary(StepTracker *self, int64_t *now_ns) {
     forget_stepped(self);
     self->start_ns = *now_ns;
     memset(self->spent_ns, 0, sizeof self->spent_ns);
+    memset(self->waited_in_ns, 0, sizeof self->waited_in_ns);
     self->fetched = 0;
     if (self->index < self->calm_until || !self->on_boundary) return 0;
     PyObject *index = PyLong_FromLongLong(self->index);
     PyObject *heavy = index ? PyObject_CallFunctionObjArgs(self->on_boundary, index, NULL) : NULL;
     Py_XDECREF(index);
-    if (heavy == Py_True) self->start_ns = *now_ns = wall_ns();
+    if (heavy == Py_True) {
+        self->start_ns = *now_ns = wall_ns();
+        self->waited_before_ns = waited_ns(self);
+    }
     Py_XDECREF(heavy);
     return heavy ? 0 : -1;
 }
@@ -89,8 +143,7 @@ static int adopt(StepTracker *self, unsigned long thread, int phase) {
     } else {
         return 0;
     }
-    self->thread = thread;
-    self->has_thread = 1;
+    own_thread(self, thread);
     return 1;
 }
 
@@ -116,7 +169,10 @@ static PyObject *enter(StepTracker *self, int phase, PyObject *name) {
     if (phase == FORWARD && self->depth[BACKWARD]) return Py_NewRef(Py_False); /* recomputation is part of backward */
     int64_t now_ns = wall_ns();
     if (!self->depth[OPTIMIZER]) { /* no step begins inside a closure (LBFGS, Lightning) */
-        if (!self->start_ns) self->start_ns = now_ns;
+        if (!self->start_ns) {
+            self->start_ns = now_ns;
+            self->waited_before_ns = waited_ns(self);
+        }
         if (phase == DATA) {
             if (self->stepped_count && boundary(self, &now_ns)) return NULL;
             self->fetched = 1;
@@ -127,6 +183,7 @@ static PyObject *enter(StepTracker *self, int phase, PyObject *name) {
         if (phase == FORWARD || phase == BACKWARD) self->worked = 1;
     }
     self->began_ns[phase] = now_ns;
+    if (phase != COLLECTIVE) self->waited_at_ns[phase] = waited_ns(self); /* of which a step has many */
     if (self->listening) {
         PyObject *range = open_range(self, phase, name);
         if (range != Py_None) return range;
@@ -143,8 +200,12 @@ static void leave(StepTracker *self, int phase, int counted) {
     self->last_end_ns = now_ns;
     if (spent_ns < 0) spent_ns = 0; /* the wall clock may be set back */
     self->spent_ns[phase] += spent_ns;
-    if (self->depth[OPTIMIZER] && (phase == FORWARD || phase == BACKWARD))
-        self->spent_ns[OPTIMIZER] -= spent_ns; /* the closure's own phases are not the optimizer's */
+    int64_t waited = phase == COLLECTIVE ? 0 : waited_ns(self) - self->waited_at_ns[phase];
+    if (phase != COLLECTIVE) self->waited_in_ns[phase] += waited > 0 ? waited : 0;
+    if (self->depth[OPTIMIZER] && (phase == FORWARD || phase == BACKWARD)) { /* a closure's own are not the optimizer's */
+        self->spent_ns[OPTIMIZER] -= spent_ns;
+        self->waited_in_ns[OPTIMIZER] -= waited > 0 ? waited : 0;
+    }
 }
 
 static int phase_of(PyObject *argument) {
@@ -215,10 +276,7 @@ static PyObject *StepTracker_optimizer_died(StepTracker *self, PyObject *optimiz
 
 static PyObject *StepTracker_mark_step(StepTracker *self, PyObject *nothing) {
     unsigned long thread = PyThread_get_thread_ident();
-    if (self->enabled && !self->has_thread) {
-        self->thread = thread;
-        self->has_thread = 1;
-    }
+    if (self->enabled && !self->has_thread) own_thread(self, thread);
     if (!self->enabled || thread != self->thread) return Py_NewRef(Py_None);
     int64_t now_ns = wall_ns();
     if (self->start_ns) {
@@ -226,6 +284,7 @@ static PyObject *StepTracker_mark_step(StepTracker *self, PyObject *nothing) {
         if (boundary(self, &now_ns)) return NULL;
     } else {
         self->start_ns = now_ns;
+        self->waited_before_ns = waited_ns(self);
     }
     return Py_NewRef(Py_None);
 }
@@ -243,7 +302,9 @@ static PyObject *StepTracker_restart(StepTracker *self, PyObject *nothing) {
     memset(self->depth, 0, sizeof self->depth);
     forget_stepped(self);
     PySet_Clear(self->known);
-    self->fetched = self->forwarded = self->worked = self->has_thread = 0;
+    self->fetched = self->forwarded = self->worked = 0;
+    memset(self->waited_in_ns, 0, sizeof self->waited_in_ns);
+    forget_thread(self);
     self->profiled = self->disturbed = self->listening = self->timed = 0;
     self->log.booked = 0;
     log_unmap(&self->log);
@@ -273,8 +334,8 @@ static PyObject *StepTracker_write_to(StepTracker *self, PyObject *ring) {
 
 static PyObject *logged_step(StepTracker *self, const LoggedStep *step) {
     const int64_t *f = step->fields;
-    PyObject *made = PyObject_CallFunction(self->make_step, "LLLLLLLLO", f[0], f[1], f[2], f[3], f[4], f[5], f[6], f[7],
-                                           f[8] ? Py_True : Py_False);
+    PyObject *made = PyObject_CallFunction(self->make_step, "LLLLLLLLLLLLLO", f[0], f[1], f[2], f[3], f[4], f[5], f[6],
+                                           f[7], f[8], f[9], f[10], f[11], f[12], f[13] ? Py_True : Py_False);
     return made ? Py_BuildValue("(NO)", made, step->disturbed ? Py_True : Py_False) : NULL;
 }
 
@@ -342,6 +403,7 @@ static void StepTracker_dealloc(StepTracker *self) {
     StepTracker_clear(self);
     Py_CLEAR(self->stepped);
     Py_CLEAR(self->known);
+    forget_thread(self);
     log_free(&self->log);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);

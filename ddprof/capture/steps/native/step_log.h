@@ -11,7 +11,7 @@
 
 #include "cut_file.h"
 
-enum { FIRST_STEPS = 64, RECENT_STEPS = 4096, STEP_FIELDS = 9 }; /* as in ddprof/capture/steps/tracker.py */
+enum { FIRST_STEPS = 64, RECENT_STEPS = 4096, STEP_FIELDS = 14 }; /* as in ddprof/capture/steps/tracker.py */
 
 typedef struct {
     int64_t fields[STEP_FIELDS]; /* of step.Step */

@@ -38,6 +38,8 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
         more_ms += 2 * MORE_MS * (index % 2) if part == "noisy" and index < 10 else 0.0  # traced, on a busy machine
         end = start + int((STEP_MS + 0.2 * (index % 5) + more_ms) * MS)
         parts = {f"{name}_ns": int(ms * MS) for name, ms in took_ms.items()}
+        if part == "lacked":
+            parts |= {"waited_ns": int((more_ms + 1.0) * MS), "forward_waited_ns": MS}
         steps.append({"index": index, "start_ns": start, "end_ns": end, "profiled": 5 <= index < 10} | parts)
     return {"steps": steps, "gc": pauses}
 
@@ -52,6 +54,7 @@ def timed(is_long: Callable[[int], bool], part: str = "rest", count: int = 50) -
         ("forward", lambda rank, step: step % 5 == 0, 0.0, False),
         ("forward", lambda rank, step: step % 5 == 0, 1 / 5, True),
         ("gc", lambda rank, step: step % 5 == 0, 0.0, False),  # has a rule of its own
+        ("lacked", lambda rank, step: step % 5 == 0, 0.0, False),  # a CPU, for all of it
         ("rest", lambda rank, step: True, 0.0, False),  # is in the traced steps as well
     ],
 )

@@ -31,6 +31,13 @@ def ran(share: float, waited: float) -> dict[str, Any]:
     return {"cpu_waits": {"run": {"dur_ns": 10**9, "cpu_ns": int(share * 1e9), "waited_ns": int(waited * 1e9)}}}
 
 
+def lacking(record: dict[str, Any], ms: float) -> dict[str, Any]:
+    """The steps longer by what each lacks a CPU for, outside its backward pass."""
+    more = {"waited_ns": int(ms * MS) + MS, "backward_waited_ns": MS}
+    shorter = [step | more | {"backward_ns": int(step["backward_ns"] - ms * MS)} for step in record["steps"]]
+    return record | {"steps": shorter} | ran(0.3, ms / STEP_MS)
+
+
 def untimed(record: dict[str, Any], *indices: int) -> dict[str, Any]:
     steps = [step | {"backward_ns": None} if step["index"] in indices else step for step in record["steps"]]
     return record | {"steps": steps}
@@ -50,6 +57,8 @@ def untimed(record: dict[str, Any], *indices: int) -> dict[str, Any]:
         (timed(8.0) | ran(0.4, 0.6), timed(0.0) | ran(0.2, 0.3), 8 / STEP_MS),  # it computes more, and waits so
         (timed(8.0) | ran(0.6, 0.0), timed(0.0) | ran(0.2, 0.0), 0.4),  # most of it in its backward pass
         (timed(8.0) | ran(0.2, 0.6), timed(0.0) | ran(0.2, 0.3), 0.0),  # it had no CPU
+        (lacking(timed(0.0), 8.0), lacking(timed(0.0), 0.0), 0.0),  # likewise, as each step counts
+        (lacking(timed(8.0), 12.0), lacking(timed(0.0), 12.0), 8 / STEP_MS),
     ],
 )
 def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: dict[str, Any], share: float) -> None:

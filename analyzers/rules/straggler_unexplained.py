@@ -8,7 +8,8 @@ of the step it has no price. Nor has waiting that is in one step alone.
 How to fix: look at what the late rank runs there and its peers do not; `ddprof run` with Python stacks names the line.
 Over the whole run: timers of the steps outside the trace may show a rank that takes longer outside its backward passes.
 From a tenth of the step it is named, whatever the traced steps hold; its gain is that share of the step. Half of that
-will do for a rank on a CPU for a tenth of the run more than peers: stops take no CPU time. So is one that samples saw
+will do where each step counts what it lacked a CPU for, and for a rank on a CPU for a tenth of the run more than peers:
+stops take no CPU time. So is one that samples saw
 in a line for 5 % of the step, unlike its peers, beyond chance: busy cores stop any rank.
 Limits: a rank is named where it is late in more steps than chance explains, or in all and for nearly all waiting. Waits
 for ranks without a trace name nobody, nor do those for one that began later and takes no longer. Stages of a pipeline
@@ -30,7 +31,7 @@ from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
 from ddprof.analyzers.job.script.paths import RankPaths
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, chance_of_most, comes_again, recurring
-from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND
+from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND, chance_left
 from ddprof.analyzers.rules.evidence.spans import largest_wait
 from ddprof.causes import CAUSE_CODE, CAUSE_IDS, CAUSES
 from ddprof.finding_ids import STRAGGLER_UNEXPLAINED
@@ -104,7 +105,7 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
     ):
         return None
     share = late_us / measures.step_us
-    if line is None and share < UNKNOWN_SHARE:
+    if line is None and share < UNKNOWN_SHARE * chance_left(job.ranks):
         return None
     return Candidate(
         id=RULE.id,

@@ -25,6 +25,9 @@ UNLIKELY = 0.001  # chance of a difference of means; of 24 healthy jobs none rea
 # Where a rank was on a CPU for LEAST_SHARE of the run longer than its peers, half of both will do: stops take no CPU
 # time. Of 71 healthy jobs none reached 0.09 of it (two busy cores, steps of 4 to 90 ms, 2026-11-26).
 AGREEING = 0.5
+# Where each step counts what it lacked a CPU for, half of what busy machines make ranks differ by will do: 17 healthy
+# jobs at load 9 on two cores differed by 0.002 to 0.043 (2026-11-30).
+COUNTED = 0.5
 TIMED_BAND = 0.3  # of a rank's lateness by these timers: the range of what it costs
 
 
@@ -54,6 +57,11 @@ def lacked_cpu_is_counted(ranks: Sequence[RankFacts]) -> bool:
     return all(step.waited_ns is not None for facts in ranks for step in facts.sidecar.steps)
 
 
+def chance_left(ranks: Sequence[RankFacts]) -> float:
+    """What chance may make of ranks, times what it may where nothing counts what each step lacked a CPU for."""
+    return COUNTED if lacked_cpu_is_counted(ranks) else 1.0
+
+
 def _timed_by_all(ranks: Sequence[RankFacts]) -> list[tuple[StepTimes, ...]]:
     """The common steps whose timers know the backward pass of every rank, rank by rank; [] for none."""
     by_step = zip(*common_steps(ranks), strict=True)
@@ -73,7 +81,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
     computes_more = np.array([shares.own(position, 0.0) for position in range(len(ranks))]) >= LEAST_SHARE
-    least_ns = np.where(computes_more, AGREEING, 1.0) * LEAST_SHARE * step_ns
+    least_ns = np.where(computes_more, AGREEING, chance_left(ranks)) * LEAST_SHARE * step_ns
     by_means = _excess_of_means(times_ns, least_ns, computes_more, common[0])
     late_ns = np.maximum(by_means, _excess_of_medians(times_ns, computes_more))
     # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it

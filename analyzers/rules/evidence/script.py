@@ -22,6 +22,7 @@ from ddprof.analyzers.job.script.lines import has_frames, lines_of, shown_place,
 from ddprof.analyzers.job.script.occupying import calls_beside
 from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
+from ddprof.analyzers.job.whole_run.own_times import chance_left
 from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
 from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.averages import typical
@@ -49,10 +50,10 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     if not all(computes(facts) for facts in ranks):
         return None
     timed, seen, words = _with_line(ranks, _occasional(measures, False), _seen(ranks, REST))
-    if timed is None or timed.cost < BESIDE:
+    if timed is None or timed.cost < BESIDE * chance_left(ranks):
         seen = _seen(ranks, FORWARD, of_libraries=True)
         timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
-        timed = None if timed is None or timed.cost < IN_FORWARD else timed
+        timed = None if timed is None or timed.cost < IN_FORWARD * chance_left(ranks) else timed
     # What few ranks alone take or run is said with what makes them late.
     if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
         return None
@@ -163,7 +164,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
     in which line (`script_now_and_then`); else None."""
     ranks = measures.job.ranks
     timed = _occasional(measures, True) if all(computes(facts) for facts in ranks) else None
-    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD or len(whose(timed.times)):
+    if timed is None or not timed.in_turn or timed.cost < IN_FORWARD * chance_left(ranks) or len(whose(timed.times)):
         return None
     if script_now_and_then(measures, rule_id) is not None:
         return None

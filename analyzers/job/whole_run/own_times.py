@@ -25,8 +25,8 @@ UNLIKELY = 0.001  # chance of a difference of means; of 24 healthy jobs none rea
 # Where a rank was on a CPU for LEAST_SHARE of the run longer than its peers, half of both will do: stops take no CPU
 # time. Of 71 healthy jobs none reached 0.09 of it (two busy cores, steps of 4 to 90 ms, 2026-11-26).
 AGREEING = 0.5
-# Where each step counts what it lacked a CPU for, half of what busy machines make ranks differ by will do: 17 healthy
-# jobs at load 9 on two cores differed by 0.002 to 0.043 (2026-11-30).
+# Where each step counts what it lacked a CPU for, half of what busy machines make ranks differ by will do: 34 healthy
+# jobs at load 9 on two cores differed by 0.000 to 0.042 (2026-11-30).
 COUNTED = 0.5
 TIMED_BAND = 0.3  # of a rank's lateness by these timers: the range of what it costs
 

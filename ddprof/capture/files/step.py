@@ -32,7 +32,8 @@ class Step(NamedTuple):
     profiled: bool
 
     def record(self) -> dict[str, int | bool]:
-        """The step in the sidecar's form."""
-        is_counted = self.waited_ns >= 0
-        fields = {name: value for name, value in self._asdict().items() if is_counted or not name.endswith("waited_ns")}
+        """The step in the sidecar's form: without waits that are not counted, or not there in a phase."""
+        fields = {name: value for name, value in self._asdict().items() if value > 0 or not name.endswith("waited_ns")}
+        if self.waited_ns == 0:  # it is counted
+            fields["waited_ns"] = 0
         return {"index": fields.pop("number"), **fields}

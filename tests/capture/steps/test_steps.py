@@ -332,6 +332,8 @@ def test_each_phase_counts_what_it_lacked_a_cpu_for(kind: str) -> None:
     assert step.waited_ns >= step.backward_waited_ns == pytest.approx(lacked_ns, rel=0.25)
     assert step.record()["backward_waited_ns"] == step.backward_waited_ns
     assert "waited_ns" not in step._replace(waited_ns=-1).record()
+    assert "forward_waited_ns" not in (record := step._replace(waited_ns=0, forward_waited_ns=0).record())
+    assert record["waited_ns"] == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

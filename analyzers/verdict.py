@@ -189,10 +189,13 @@ def _lacking_cpus(measures: Measures, share: float) -> str:
 
 
 def _longest(measures: Measures, where: str = "") -> str:
-    """The longest operator of a step that is mostly compute, or of its host alone (`where`), in words; "" where none
-    is recorded.
+    """The longest operator of a step that is mostly compute, or of its host alone (`where`), in words, or the host's
+    loading where that is longer; "" where neither is recorded.
     """
     longest = longest_operator(measures)
+    loading = float(measures.host_spans_us["dataloader"].mean()) / measures.step_us if where else 0.0
+    if loading > (longest[1] if longest else 0.0):
+        return f"; {where}loading takes {format_share(loading)}"
     if longest is None:
         return ""
     name, share, first = longest

@@ -2,7 +2,8 @@
 
 What it detects: compute time differs between ranks within a step more than their pace explains. The slowest rank
 changes from step to step, or the same rank has more work. That is more kernels, a larger batch, or some kernels that
-take longer while others take their usual time. On CPU ranks also operators that a rank runs in some steps and its peers
+take longer while others take their usual time; experts that get more tokens may do so in some steps, on ranks in turn.
+On CPU ranks also operators that a rank runs in some steps and its peers
 in others, or less often: no busy machine does that.
 Why it costs: every step waits for the rank with most work.
 How the gain is priced: where ranks take turns, the run is replayed with each step's compute spread evenly over them
@@ -42,7 +43,8 @@ from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
-from ddprof.analyzers.rules.evidence.input_size import feeding_fix, hot_evidence, hot_fix, hot_words
+from ddprof.analyzers.rules.evidence.hot_shards import hot_evidence, hot_fix, hot_in_some_steps, hot_words
+from ddprof.analyzers.rules.evidence.input_size import feeding_fix
 from ddprof.analyzers.rules.evidence.script import called_beside, turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
@@ -190,8 +192,11 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     fed = np.flatnonzero(fed_more_each_step(measures.job.ranks, least))
     if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
+        candidates = candidates or list(hot_in_some_steps(measures, MIN_LOST_SHARE))
     else:
-        candidates = [_in_turns(measures, spread, turns, not in_run)] if spread >= least else []
+        candidates = list(hot_in_some_steps(measures, MIN_LOST_SHARE))
+        if not candidates and spread >= least:
+            candidates = [_in_turns(measures, spread, turns, not in_run)]
     timed = turns_in_forward(measures, RULE.id)
     yield from candidates or ([] if timed is None else [timed])
 

@@ -27,47 +27,67 @@ MOST = 0.5  # of what a rank computes longer than its peers
 
 
 class HotShard(Struct, frozen=True):
-    """One rank's extra work for its shard against its peers, us per step. `received`: all-to-all bytes over theirs."""
+    """One rank's extra work for its shard, us per step. `received`: all-to-all bytes over the typical peer's."""
 
     position: int
     kind: str  # "experts" | "embedding tables"
-    excess_us: float
-    ratio: float  # its time for that work over the typical peer's
+    excess_us: float  # over the typical peer
+    of_mean: float  # its time for that work over the mean of all ranks
     operator: str  # that takes most of it
     received: float | None
 
 
 def hot_shards(ranks: Sequence[RankFacts]) -> tuple[HotShard, ...]:
     """The ranks with a hot shard, the hottest first; () where no tokens or vectors are exchanged."""
-    exchange = all((facts.comms["op"] == OP_CODE["all_to_all"]).any() and len(facts.steps) for facts in ranks)
-    if len(ranks) < 2 or not exchange:
+    compared = _compared(ranks)
+    if compared is None:
         return ()
-    tables = [_by_place(facts) for facts in ranks]
-    places = set.intersection(*(set(table) for table in tables))
-    if not places:
-        return ()
-    keys = sorted(places)
-    times = np.array([[table[key] for key in keys] for table in tables])
-    usual = averages.typical_row(times)
-    shards = [_hot(position, keys, times[position], usual, ranks) for position in range(len(ranks))]
+    keys, times, sizes = compared
+    shards = [_hot(position, keys, times.mean(axis=2), sizes.mean(axis=2)) for position in range(len(ranks))]
     return tuple(sorted(filter(None, shards), key=lambda shard: -shard.excess_us))
 
 
-def _hot(
-    position: int, keys: Sequence[tuple[int, str]], times: Array, usual: Array, ranks: Sequence[RankFacts]
-) -> HotShard | None:
+def hot_in_steps(ranks: Sequence[RankFacts]) -> dict[int, HotShard]:
+    """The hot shard of the rank that computes longest, by step; steps in which it has none are left out."""
+    compared = _compared(ranks)
+    if compared is None:
+        return {}
+    keys, times, sizes = compared
+    latest = np.argmax(times.sum(axis=1), axis=0).tolist()
+    shards = {step: _hot(of, keys, times[:, :, step], sizes[:, :, step]) for step, of in enumerate(latest)}
+    return {step: shard for step, shard in shards.items() if shard is not None}
+
+
+def _compared(ranks: Sequence[RankFacts]) -> tuple[list[tuple[int, str]], Array, Array] | None:
+    """Places, compute at each, ns, shape (ranks, places, steps), and bytes given to the first all-to-all and to all of
+    them, shape (ranks, 2, steps); None where ranks exchange none. A rank may have no work at a place of its peers: no
+    token chose its experts.
+    """
+    exchange = all((facts.comms["op"] == OP_CODE["all_to_all"]).any() and len(facts.steps) for facts in ranks)
+    if len(ranks) < 2 or not exchange:
+        return None
+    steps = min(len(facts.steps) for facts in ranks)
+    tables = [_by_place(facts, steps) for facts in ranks]
+    keys = sorted(set.union(*(set(table) for table in tables)))
+    nothing = np.zeros(steps)
+    times = np.array([[table.get(key, nothing) for key in keys] for table in tables])
+    return (keys, times, np.array([_given(facts, steps) for facts in ranks])) if keys else None
+
+
+def _hot(position: int, keys: Sequence[tuple[int, str]], times: Array, sizes: Array) -> HotShard | None:
+    usual, own = averages.typical_row(times), times[position]
     some = usual > 0
-    ratio = np.where(some, times / np.where(some, usual, 1.0), 1.0)
+    ratio = np.where(some, own / np.where(some, usual, 1.0), 1.0)
     order = np.argsort(ratio, kind="stable")
     reach = np.cumsum(usual[order])
     if not reach[-1]:
         return None
     pace = max(1.0, float(ratio[order][np.searchsorted(reach, AT_PACE * reach[-1])]))
-    more = some & (ratio > pace * (1 + LEAST_EXCESS))
-    excess = np.where(more, times - pace * usual, 0.0)
+    first, received = (float(each[position] / averages.typical(each)) if (each > 0).all() else None for each in sizes.T)
     # A device that lacks power runs some operators longer wherever they are: those are no shard, if it is sent as much.
-    received = _received(ranks, position)
     is_sent_more = received is not None and received > 1 + LEAST_EXCESS
+    more = (own > pace * (1 + LEAST_EXCESS) * usual) & (some | is_sent_more)
+    excess = np.where(more, own - pace * usual, 0.0)
     operators = np.array([operator for _, operator in keys])
     lookups = np.array([bool(LOOKUP.search(operator)) for operator in operators])
     for operator in np.unique(operators[more & ~lookups]):
@@ -75,46 +95,53 @@ def _hot(
         if usual[of_operator & more].sum() >= CONCENTRATED * usual[of_operator].sum() and of_operator.sum() > 1:
             alike = ratio[of_operator].min() > pace * (1 + LEAST_EXCESS)
             excess[of_operator] = 0.0 if alike and not is_sent_more else excess[of_operator]
+    before = np.array([place == 0 for place, _ in keys]) & ~lookups  # any exchange: its own input
+    is_longer = own[before].sum() > pace * (1 + LEAST_EXCESS) * usual[before].sum()
+    if is_longer and (first is None or first > 1 + LEAST_EXCESS):
+        excess[~lookups] = 0.0
     total = float(excess.sum())
-    if total <= 0 or total < MOST * float(np.maximum(times - usual, 0).sum()):
+    if total <= 0 or total < MOST * float(np.maximum(own - usual, 0).sum()):
         return None
     by_operator = {str(o): float(excess[operators == o].sum()) for o in np.unique(operators)}
-    most = max(by_operator, key=lambda o: by_operator[o])
     counted = excess > 0
     return HotShard(
         position=position,
         kind="embedding tables" if excess[lookups].sum() >= MOST * total else "experts",
         excess_us=total / 1e3,
-        ratio=float(times[counted].sum() / usual[counted].sum()),
-        operator=most,
+        of_mean=float(own[counted].sum() / times.mean(axis=0)[counted].sum()),
+        operator=max(by_operator, key=lambda o: by_operator[o]),
         received=received,
     )
 
 
-def _by_place(facts: RankFacts) -> dict[tuple[int, str], float]:
-    """Compute per step, ns, by place: number of the step's collectives launched before, and the operator (else the
+def _by_place(facts: RankFacts, steps: int) -> dict[tuple[int, str], Array]:
+    """Compute in each step, ns, by place: number of the step's collectives launched before, and the operator (else the
     kernel).
     """
-    ops, steps = facts.device_ops, len(facts.steps)
+    ops = facts.device_ops
     rows, step = computed_in_steps(facts)
+    rows, step = rows[step < steps], step[step < steps]
     called = np.sort(issued_ns(facts.comms))
     before = np.searchsorted(called, facts.steps["mark_ns"])
     place = np.searchsorted(called, issued_ns(ops)[rows]) - before[step]
     operator = ops["operator"][rows]
     kinds, local = distinct(place, np.where(operator == NO_STRING, ops["name"][rows], operator))
-    spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=kinds.shape[1])
+    spent = np.bincount(
+        local * steps + step, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=kinds.shape[1] * steps
+    )
     return {
-        (int(where), facts.strings[int(what)]): float(us) / steps
-        for (where, what), us in zip(kinds.T, spent, strict=True)
+        (int(where), facts.strings[int(what)]): of_place
+        for (where, what), of_place in zip(kinds.T, spent.reshape(-1, steps), strict=True)
     }
 
 
-def _received(ranks: Sequence[RankFacts], position: int) -> float | None:
-    """Bytes of the all-to-alls in a rank's steps over the typical peer's; None where not recorded."""
-    sizes = []
-    for facts in ranks:
-        rows = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
-        rows &= facts.is_issued_in_steps(facts.comms["start_ns"])
-        sizes.append(float(facts.comms["in_bytes"][rows].sum()) / len(facts.steps))
-    usual = averages.typical(np.array(sizes))
-    return sizes[position] / usual if usual > 0 else None
+def _given(facts: RankFacts, steps: int) -> Array:
+    """Bytes given to the first all-to-all of each step and to all of them, shape (2, steps); 0 where not recorded."""
+    issued = issued_ns(facts.comms)
+    rows = (facts.comms["op"] == OP_CODE["all_to_all"]) & (facts.comms["in_bytes"] != NULL)
+    rows &= facts.is_issued_in_steps(issued)
+    order = np.flatnonzero(rows)[np.argsort(issued[rows], kind="stable")]
+    step = np.searchsorted(facts.marks[0], issued[order], side="right") - 1
+    order, step = order[step < steps], step[step < steps]
+    size, first = facts.comms["in_bytes"][order].astype(float), np.diff(step, prepend=-1) > 0
+    return np.array([np.bincount(step, weights=weight, minlength=steps) for weight in (size * first, size)])

@@ -12,7 +12,12 @@ from ddprof.analyzers.job.copies import pageable_copies
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import extra_spans
 from ddprof.analyzers.job.slowdown import peers
-from ddprof.analyzers.replay.changes.segments import device_factors, scaled_to_mean, scaled_to_peers
+from ddprof.analyzers.replay.changes.segments import (
+    device_factors,
+    device_factors_to_mean,
+    scaled_to_mean,
+    scaled_to_peers,
+)
 from ddprof.analyzers.replay.host_time import Scaled
 from ddprof.analyzers.replay.model import Graph, RankGraph, Scenario, chosen, scaled
 from ddprof.findings import Change
@@ -46,9 +51,9 @@ def _as_peers(change: Change, rank: RankGraph, graph: Graph, measures: Measures)
 
 
 def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
-    """In every step each rank computes for the mean time of all ranks (OSDI'25: the mean for compute).
+    """In every segment between two collectives each rank computes for the mean time of all ranks (OSDI'25: the mean for
+    compute), so that what is the same on all ranks stays; in every step where segments cannot be compared.
 
-    CPU ranks do in every segment, where segments can be compared: what is the same on all ranks (an optimizer) stays.
     In a pipeline whose timeline records each pass as one operation, each pass takes the mean of its kind: stages wait
     for unequal microbatches as ranks do for unequal batches. With the target "extra" only what single ranks run beside
     the others in a step is moved: half way between dividing it over all and leaving it out.
@@ -61,15 +66,37 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
     dur, host = dict[int, Array](), dict[int, Scaled]()
     for group in _peer_groups(graph, measures):
+        by_passes = measures.job.pipeline is not None and not any(rank.has_host for rank in group)
+        balanced_ns = _mean_passes(group) if by_passes else _to_mean(group)
+        if balanced_ns is not None:
+            dur.update(balanced_ns)
+            continue
         times = np.array([_compute_ns(rank)[:steps] for rank in group], float)
         mean = times.mean(axis=0)
         for rank, computed in zip(group, times, strict=True):
             with np.errstate(invalid="ignore", divide="ignore"):
                 factor = np.where(computed > 0, mean / computed, 1.0)
             _scale_steps(rank, factor, dur, host)
-        if measures.job.pipeline is not None and not any(rank.has_host for rank in group):
-            dur.update(_mean_passes(group))
     return Scenario(dur_ns=dur, host_scale=host)
+
+
+def _to_mean(group: list[RankGraph]) -> dict[int, Array] | None:
+    """Durations with the mean compute of these ranks in every segment; None where segments cannot be compared."""
+    if any(rank.execution.computes_on_host for rank in group):
+        return None
+    compute = [_kernels_ns(rank) for rank in group]
+    factors = device_factors_to_mean([r.facts for r in group], [r.ops.issued_ns for r in group], compute)
+    if factors is None:
+        return None
+    return {
+        rank.position: np.where(own > 0, np.round(own * factor), rank.ops.dur_ns).astype(np.int64)
+        for rank, own, factor in zip(group, compute, factors, strict=True)
+    }
+
+
+def _kernels_ns(rank: RankGraph) -> Array:
+    """Duration of each operation that computes, ns; 0 of the others."""
+    return np.where(rank.ops.is_comm | rank.ops.is_copy, 0, rank.ops.dur_ns)
 
 
 def _without_extra(graph: Graph, measures: Measures) -> Scenario:
@@ -167,7 +194,7 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
         kept = 1 - len(others) / len(group) if change.target == "spread" else 0.0
         for rank in (rank for rank in group if measures.job.rank_ids[rank.position] in change.ranks):
             compared = [rank, *others]
-            compute = [np.where(r.ops.is_comm | r.ops.is_copy, 0, r.ops.dur_ns) for r in compared]
+            compute = [_kernels_ns(r) for r in compared]
             factors = None
             if not rank.execution.computes_on_host:
                 factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)

@@ -89,7 +89,8 @@ def read_chrome(source: Source) -> RankTrace:
     threads |= {(span.pid, span.tid): streams[span.pid] for span in spans if span.pid in streams}
     kept = _work(whole_collectives(_with_ranges(spans, processes), processes, threads, devices), threads, devices)
     used = _fill(columns, events, kept, threads, devices)
-    notes = [*damage, *_notes(source, devices, used, unpaired)]
+    timed = sum(event.pid == _TORCH_TIMED and event.ph == "X" for event in events)
+    notes = [*damage, *_notes(source, devices, used, unpaired, timed)]
     rank = rank_in_name(source.member or source.path)
     rank = rank_beside(source) if rank is None else rank
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
@@ -235,8 +236,11 @@ def _host(processes: dict[tuple[Any, Any], str], spans: list[TimelineEvent]) -> 
     return Device("cpu" if is_cpu else "unknown")
 
 
-def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: int) -> list[HealthNote]:
+def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: int, timed: int) -> list[HealthNote]:
     notes = []
+    if timed:
+        issue = f"{source.label}: operators timed on the device by an old PyTorch, idle time included: {timed}"
+        notes.append(HealthNote(issue, "not read as work of the device, which may take longer than the host's step"))
     if devices and not used:
         issue = f"{source.label}: {len(devices)} devices but no device events"
         notes.append(HealthNote(issue, "device time is unknown", "error"))

@@ -52,6 +52,9 @@ def test_the_only_step_left_or_one_in_which_no_device_computes_names_nothing(tmp
         text = json.dumps(lost | {"traceEvents": lost["traceEvents"] + kernels})
         said = report_of(text, tmp_path / f"lost{len(kernels)}").verdict.headline
         assert words in said and ("longest" in said) == (not kernels)
+    fetch = span("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 9, 70_000)
+    fed = json.dumps(lost | {"traceEvents": [*lost["traceEvents"], fetch]})
+    assert "on the host loading takes 70 %" in report_of(fed, tmp_path / "fed").verdict.headline
     # The parameters that DDP sends first are no traffic of every step.
     found = report_of(json.dumps({"traceEvents": [STEP, SEND]}), tmp_path / "first")
     assert not found.findings and NOTHING_COMPUTED in {abstention.reason for abstention in found.abstentions}

@@ -358,6 +358,7 @@ def test_a_pytorch_of_old_writes_ranges_and_how_long_its_device_took(tmp_path: P
     events += [drawn("CUDA functions", 0, "aten::mm", 5, 30), {**events[0], "ph": "s", "cat": "cpu_to_cuda", "id": 0}]
     trace = json_trace(tmp_path / "t.json", events)
     assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("cuda", [])
+    assert "operators timed on the device" in trace.health[0].issue
     assert json_trace(tmp_path / "t.json", [{**events[0], "name": "aten::cudnn_convolution"}]).device.kind == "cuda"
 
 

@@ -80,7 +80,7 @@ def split_jobs(recordings: Sequence[Recording]) -> list[list[int]]:
 
 
 def _marks(recording: Recording) -> frozenset[object]:
-    """What recordings of one job share at least one of."""
+    """Marks of which all recordings of one job share at least one with another."""
     sizes = {recording.identity.world_size} if recording.states_rank else set()
     names = set() if rank_in_name(file_name(recording.path)) is None else {_pattern(recording)}
     groups = {key[0] for key in recording.numbered}

@@ -33,5 +33,8 @@ KINDS = {
     "password=\"it's67pw\"": "s67pw", f"ghp_{_MIXED}": _MIXED, "GITHUB_PAT=pat69": "pat69", "psk=wpa70": "wpa70",
     "add('--token', type=str, default='arg71')": "arg71", "**Password:** mark72": "mark72",
     "?session_id=session73": "session73",
+    "sshpass -p hunter76 ssh": "hunter76", "val token: String = 'kot77'": "kot77", "password <- 'rlang78'": "rlang78",
+    "token in ('in79tok', b)": "in79tok", "docker login -u me -p dock80pw": "dock80pw", "пароль=rus81pw": "rus81pw",
+    "os.environ['X_SECRET'] = f'fst82'": "fst82", "PASSWORD('sql83pw')": "sql83pw", "-storepass kts84pw": "kts84pw",
     "SecretStr('wrapped74')": "wrapped74", f"key-{_LOW[:32]}": _LOW[:32], "bind_pw: ldap75": "ldap75",
 }  # fmt: skip

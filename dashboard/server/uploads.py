@@ -6,7 +6,8 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -73,13 +74,15 @@ class Uploads:
 
 def stored_names(stated: Sequence[str]) -> list[str]:
     """Names to keep uploaded files under: no folder, no hidden file, plain characters, each name once."""
-    names: list[str] = []
+    names: dict[str, None] = {}  # in order
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(partial(count, 1))
     for text in stated:
         last = text.replace("\\", "/").rpartition("/")[2]
-        name = _OTHER_THAN_NAME.sub("_", last)[-MAX_NAME_CHARS:].lstrip(".") or "file"
-        numbered = (f"{number}-{name}" for number in count(1))
-        names.append(name if name not in names else next(free for free in numbered if free not in names))
-    return names
+        name = plain = _OTHER_THAN_NAME.sub("_", last)[-MAX_NAME_CHARS:].lstrip(".") or "file"
+        while name in names:
+            name = f"{next(numbers[plain])}-{plain}"
+        names[name] = None
+    return list(names)
 
 
 def upload_route(runs: Runs, limit_bytes: int) -> Blueprint:

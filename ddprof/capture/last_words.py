@@ -46,6 +46,8 @@ def note_exit(status: Any, caller: FrameType, function: str = "sys.exit") -> Non
     if before == status and is_library(caller.f_code.co_filename):
         return
     message = f"exit code {status & 255}" if isinstance(status, int) else masked(str(status)[:16_000])[:2000]
+    if (said := _said_by_argparse(caller)) is not None:
+        message = f"{message}: {said}"
     handled = sys.exc_info()[1]
     if handled is not None and not isinstance(handled, SystemExit):
         cause = error_of(handled)
@@ -54,6 +56,13 @@ def note_exit(status: Any, caller: FrameType, function: str = "sys.exit") -> Non
         message = f"{message}, after {cause['type']}{at}: {cause['message']}"
     error = {"type": function, "message": message, "frames": frames_from(caller)}
     sys._ddprof_exit = time.time_ns(), status, error  # type: ignore[attr-defined]
+
+
+def _said_by_argparse(caller: FrameType) -> str | None:
+    """The message with which argparse ends a script, as for an argument that is missing; None of another caller."""
+    parser = getattr(sys.modules.get("argparse"), "ArgumentParser", None)
+    said = caller.f_locals.get("message") if parser is not None and caller.f_code is parser.exit.__code__ else None
+    return masked(" ".join(said[:16_000].split()))[:2000] if isinstance(said, str) and said else None
 
 
 def write(settings: str, is_told: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -69,13 +70,17 @@ def notes_by_run(inventory: Inventory) -> list[tuple[HealthNote, ...]]:
     A note about a file goes to the runs whose folder has most of its path in common with that of the file: a file
     beside traces to their run, one above several runs to all of these. A note about no file goes to every run.
     """
-    folders = [_common([source.path for source in sources]) for _, sources in inventory.runs]
-    notes: list[list[HealthNote]] = [[] for _ in folders]
+    notes: list[list[HealthNote]] = [[] for _ in inventory.runs]
+    below: dict[str, list[list[HealthNote]]] = defaultdict(list)  # a folder -> the notes of each run in it
+    for of_run, (_, sources) in zip(notes, inventory.runs, strict=True):
+        folder = _common([source.path for source in sources])
+        for depth in range(1, len(folder) + 1):
+            below["/".join(folder[:depth])].append(of_run)
     for note in inventory.health:
-        near = [common_length(folder, _parts(note.where)[:-1]) if note.where else 0 for folder in folders]
-        for of_run, length in zip(notes, near, strict=True):
-            if length == max(near):
-                of_run.append(note)
+        folder = _parts(note.where)[:-1] if note.where else []
+        above = ("/".join(folder[:depth]) for depth in range(len(folder), 0, -1))
+        for of_run in next((below[path] for path in above if path in below), notes):
+            of_run.append(note)
     return [tuple(of_run) for of_run in notes]
 
 

@@ -27,7 +27,8 @@ _TEXT_TOKENS = r"(?<!pad.)(?<!eos.)(?<!bos.)(?<!unk.)(?<!sep.)(?<!cls.)(?<!mask.
 _NAME = (
     r"(?:(?:pass[-_ ]?(?:w(?:or[dt]|d)|phrase)|secret|credential"
     rf"|(?:{'|'.join(_KEYS.split())})[-_ .]?key)(?:s(?:\.\w+)?)?"
-    r"|pass(?:code|key)|pswd|kennwort|senha|contrase\w{1,2}a|mot[-_ ]?de[-_ ]?passe|identified\s+by|jwt"
+    r"|(?:store|key)pass|pass(?:code|key)|pswd|secure_?string|identified\s+by|jwt"
+    r"|kennwort|senha|contrase\w{1,2}a|mot[-_ ]?de[-_ ]?passe|пароль|密[码碼]|パスワード|비밀번호"
     r"|sess(?:ion)?_?id|\bpsk\b|(?:db|ssh|ftp|smtp|user|root|admin|bind)[-_]?(?:pass|pwd|pw)\b"
     rf"|authorization|signature|cookie|bearer|dsn|{_TEXT_TOKENS}token"
     r"|connection[-_]?string|access[-_]?key[-_]?id|webhook(?:[-_]url)?"
@@ -35,18 +36,19 @@ _NAME = (
 )
 _INSIDE = r"""[^"'\n\\]*(?:\\(?!["'])[^"'\n\\]*)*"""  # of quotes; \" is a quote inside a text of JSON
 _WEB = r"(?:%22|&quot;)"
-_TYPE = r":\s?(?:str|bytes|SecretStr|(?:Optional|Union)\[[^\]\n]{1,40}\])(?:\s?\|\s?\w+)*"
+_PREFIX = "[A-Za-z@$]{0,2}"  # of a quoted text: b"", f"", Rb'', @""
+_TYPE = r":\s?[A-Za-z][\w.]{0,40}(?:\[[^\]\n]{1,40}\])?(?:\s?\|\s?\w+)*"  # of any language
 _NAMED = re.compile(
     # NAME=VALUE, "NAME": "VALUE", NAME = "VALUE", NAME: str = "VALUE", NAME: | VALUE, <NAME>VALUE</NAME>; --NAME VALUE
-    rf"(?P<name>{_NAME}(?:_?\d+)?)(?P<verb>\s(?:provided|given|used|is))?"
-    rf"(?P<sign>(?:{_TYPE})?\s{{0,8}}=\s{{0,8}}\(?\s{{0,8}}(?=[bru]{{0,2}}[\"'])|:\s?[|>][-+]?\s*\n\s*"
-    rf"|(?:\\*[\"']|{_WEB})?\]?\s?(?:=>|[!:=]?=|:|%3[AD])(?:\*\*)?\s?{_WEB}?"
+    rf"(?P<name>{_NAME}(?:_?\d+)?)(?P<verb>\s(?:provided|given|used|is|to))?"
+    rf"(?P<sign>(?:{_TYPE})?\s{{0,8}}=\s{{0,8}}\(?\s{{0,8}}(?={_PREFIX}[\"'])|:\s?[|>][-+]?\s*\n\s*"
+    rf"|(?:\\*[\"']|{_WEB})?\]?\s?(?:=>|[!:=]?=|:|<-|%3[AD])(?:\*\*)?\s?{_WEB}?"
     r"|[\"']\s?,[^\n)]{0,80}?\bdefault\s?=\s?"
     r"|>(?=[^<>\s]+</)|</\w+>\s{0,8}<\w+>|[\"']\s{1,8}value="
-    r"|(?P<weak>(?<=\w)\s+(?=[^\s=:-])|[\"']\s?,\s?(?=[bru]{0,2}[\"'])|:\s*\n\s+))"
+    rf"|(?P<weak>(?:[\"']\s?,|(?:\s(?:not\s)?in\s)?[({{\[])\s?(?={_PREFIX}[\"'])|(?<=\w)\s+(?=[^\s=:-])|:\s*\n\s+))"
     r"(?P<kind>(?:Bearer|Basic|Token|ApiKey)\s+)?"
-    rf"(?:(?P<quote>[bru]{{0,2}}(?:\"{{3}}|\\*\"))[^\"\n\\]*(?:\\(?!\")[^\"\n\\]*)*"
-    rf"|(?P<tick>[bru]{{0,2}}(?:'{{3}}|\\*'))(?:{_INSIDE})|[\w.]*[\[(][^\])\n]{{0,400}}"
+    rf"(?:(?P<quote>{_PREFIX}(?:\"{{3}}|\\*\"))[^\"\n\\]*(?:\\(?!\")[^\"\n\\]*)*"
+    rf"|(?P<tick>{_PREFIX}(?:'{{3}}|\\*'))(?:{_INSIDE})|[\w.]*[\[(][^\])\n]{{0,400}}"
     r"|(?:[^\s\"'&,;)\]}>\\]|\\(?![\"'])|[,;](?=[^\s\"'=,;]+(?:\s|\Z)))+)",
     re.IGNORECASE,
 )
@@ -70,7 +72,8 @@ _LOGIN = re.compile(
 _SCHEME = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/-]{8,}=*", re.IGNORECASE)
 # Words of a Cookie header, a .netrc, kaggle.json, `wandb login`, `curl --user`; `1000:1000` is a user and a group.
 _PLACED = re.compile(
-    r"(\bcookie:\s|\blogin\s+\S+\s+password\s+(?=\S)|\bpassword\s+(?=\S+\s+login\s)|\blogin\s+(?=[0-9a-f]{32})"
+    r"(\bcookie:\s|\b\w+pass\s+-p[ =]?[\"']?|\blogin\b[^\n|;&]{0,200}?\s-p[ =][\"']?"
+    r"|\blogin\s+\S+\s+password\s+(?=\S)|\bpassword\s+(?=\S+\s+login\s)|\blogin\s+(?=[0-9a-f]{32})"
     r"|\"username\":\s?\"[^\"\n]*\",\s?\"key\":\s?\""
     r"|(?<!\S)(?:-u|--(?:proxy-)?user)[ =][^\s:\"']+:(?!\d+(?!\w)|/))(?:(?<=cookie:.)[^\"'\n\\]+|[^\s\"'\\]+)",
     re.IGNORECASE,
@@ -106,6 +109,7 @@ _CASED = re.compile(r"[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]+")
 _HINTS: tuple[str, ...] = ("pass", "secret", "key", "token", "cred", "auth", "signature", "cookie", "bearer", "basic")
 _HINTS += ("dsn", "string", "://", "-----", "?", "&", "webhook", "pwd", "login", "pw", "-u ", "-user")
 _HINTS += ("jwt", "pswd", "kennwort", "senha", "contrase", "identified", "sessid", "session", "psk", "_pat")
+_HINTS += ("securestring", "secure_string", "парол", "密", "パスワード", "비밀")
 
 
 def masked(text: str) -> str:
@@ -157,18 +161,21 @@ def _is_harmless(name: str, value: str) -> bool:
 def masked_words(words: Iterable[str]) -> list[str]:
     """The words of a command, each masked; after `--password` the next one."""
     shown: list[str] = []
-    option = ""
+    option, asks = "", False
     for word in words:
+        asks |= word == "login" or (word.endswith("pass") and not word.startswith("-"))  # sshpass; its -p is a password
         name, sign, value = word.partition("=")
         if sign and is_secret_name(name):
             shown.append(word if _is_harmless(name, value) else f"{name}={MASK}")
         elif option and not word.startswith("-") and not _is_harmless(option, word):
             shown.append(MASK)
+            asks = False
         else:
             before = next(iter(shown[-1:]), "")
-            lead = f"{before} " if before in _LEADS or is_secret_name(before) else ""
+            lead = f"{before} " if before in _LEADS or before.endswith("pass") or is_secret_name(before) else ""
             shown.append(masked(lead + word).removeprefix(lead))
-        option = word if word.startswith("-") and not sign and is_secret_name(word) else ""
+        is_option = word.startswith("-") and not sign
+        option = word if is_option and (is_secret_name(word) or (asks and word == "-p")) else ""
     return shown
 
 

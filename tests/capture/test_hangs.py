@@ -76,6 +76,8 @@ HANDLED = "import os, signal as s, sys\ns.signal(15, lambda *_: sys.exit(5))\nos
 SCRIPTS = {
     "syntax": ("def f(:\n", 1, "Rank 1 raised SyntaxError: invalid syntax (job.py, line 1)."),
     "early": ("def go():\n    raise ValueError('token=abc')\ngo()\n", 1, "at job.py:2 in go(): token=MASKED."),
+    "argument": ("import argparse as a\np = a.ArgumentParser()\np.add_argument('lr')\np.parse_args()\n",
+                 2, "job.py:4: exit code 2: job.py: error: the following arguments are required: lr."),
     "exit": ("import sys\nsys.exit(3)\n", 3, "Rank 1 called sys.exit at job.py:2: exit code 3."),
     "logged": ("try: {}[1]\nexcept KeyError: quit(3)\n", 3, "quit at job.py:2: exit code 3, after KeyError at job.py"),
     "none": (None, 2, "raised FileNotFoundError: no such script: "), "well": ("import sys\nsys.exit(0)\n", 0, ""),

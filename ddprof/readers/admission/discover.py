@@ -6,10 +6,11 @@ Walks folders, opens archives, recognises every file by content, attaches compan
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from ddprof.readers.files.unpacking import ByteStream, MemberBudget, among
 from ddprof.readers.format import Sample
 from ddprof.readers.formats import formats
 from ddprof.readers.formats.kineto import FORMAT as KINETO
-from ddprof.readers.side_files.manifests import manifests_of
+from ddprof.readers.side_files.manifests import host_in_name
 from ddprof.readers.source import Inventory, OnlyLogs, Source, common_length
 from ddprof.units import format_count
 from ddprof.untrusted.stores import AT_ONCE
@@ -36,7 +37,7 @@ from ddprof.untrusted.stores import AT_ONCE
 HEAD_BYTES = 1 << 18  # enough to recognise all other files by
 # How far to look for "traceEvents" in JSON that starts with something else, and for iterations below settings.
 LATE_EVENTS_BYTES = 64 << 20
-LATE_EVENTS_TOGETHER_BYTES = 2 << 30  # the same in all files below one path: a folder of a thousand logs takes 14 s
+LATE_EVENTS_TOGETHER_BYTES = 2 << 30  # the same in all files: a folder of a thousand logs takes 14 s
 MOST_NAMED = 8  # paths in a line of error: an upload may have thousands
 MOST_LOGS = 4  # of training beside traces that are read for a note each: a log of 22 MB of iterations takes 7 s
 NO_TRACE = "no trace found"
@@ -58,10 +59,8 @@ def discover(paths: Sequence[str | os.PathLike[str]], window: int | None = None)
     Raises NoUsableInput, in one line, where a path does not exist or nothing in all of them is a trace: OnlyLogs where
     there are files without events instead of traces, such as logs of training jobs.
     """
-    files: list[Found] = []
     notes: list[HealthNote] = []
-    for root, candidates in _walked(paths, notes):
-        files.extend(_looked(candidates, root, notes))
+    files = list(_looked(_walked(paths, notes), notes))
     logs = tuple(f.source for f in files if _holds_events(f) is False)
     sources, ignored = attach([f.source for f in files if _holds_events(f) or f.sniffed.format == "run_file"])
     sources, left_out = _split_parts(sources)
@@ -82,8 +81,7 @@ def files_of(paths: Sequence[str | os.PathLike[str]], form: str) -> list[Source]
     line, where a path does not exist.
     """
     notes: list[HealthNote] = []
-    files = [item for root, candidates in _walked(paths, notes) for item in _looked(candidates, root, notes)]
-    return [item.source for item in files if item.sniffed.format == form]
+    return [item.source for item in _looked(_walked(paths, notes), notes) if item.sniffed.format == form]
 
 
 def _walked(paths: Sequence[str | os.PathLike[str]], notes: list[HealthNote]) -> list[tuple[str, list[Source]]]:
@@ -93,27 +91,28 @@ def _walked(paths: Sequence[str | os.PathLike[str]], notes: list[HealthNote]) ->
     return [(root, [replace(candidate, among=count) for candidate in candidates]) for root, candidates in roots]
 
 
-def _looked(candidates: list[Source], root: str, notes: list[HealthNote]) -> Iterator[Found]:
-    """Kind of each file below a root, in order; files of a store are read concurrently."""
+def _looked(roots: Sequence[tuple[str, list[Source]]], notes: list[HealthNote]) -> Iterator[Found]:
+    """Kind of each file below the roots, in order; files of a store are read concurrently."""
     late = Late()
 
-    def look(candidate: Source) -> tuple[list[Found], list[HealthNote]]:
+    def look(root: str, candidate: Source) -> tuple[list[Found], list[HealthNote]]:
         of_file: list[HealthNote] = []
         with among(candidate.among):
             return list(_look(candidate, root, late, of_file)), of_file
 
     with ThreadPoolExecutor(AT_ONCE) as pool:  # which starts no thread where nothing is mapped
-        for files, of_file in (pool.map if is_url(root) else map)(look, candidates):
-            notes += of_file
-            yield from files
+        for root, candidates in roots:
+            for files, of_file in (pool.map if is_url(root) else map)(partial(look, root), candidates):
+                notes += of_file
+                yield from files
     if late.left_bytes <= HEAD_BYTES:
-        issue = f"{root}: {LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of its files do not begin as a trace"
-        notes.append(HealthNote(issue, "only the beginning of further files was searched", "warning", where=root))
+        issue = f"{LATE_EVENTS_TOGETHER_BYTES >> 30} GiB of the files do not begin as a trace"
+        notes.append(HealthNote(issue, "only the beginning of further files was searched", "warning"))
 
 
 @dataclass
 class Late:
-    """Shared budget for searching files of one path deeply, for events that begin late in them."""
+    """Shared budget for searching files deeply, for events that begin late in them."""
 
     left_bytes: int = LATE_EVENTS_TOGETHER_BYTES
 
@@ -309,20 +308,22 @@ def attach(sources: list[Source]) -> tuple[list[Source], list[HealthNote]]:
     ours = [s for s in sources if s.format == "run_file"]
     sidecars = [s for s in ours if "sidecar" in file_name(s.path)]
     folders = {_folder(s) for s in traces if s.format == "kineto"}
-    manifests: dict[str, list[str]] = {}
+    manifests: dict[tuple[str, str], list[str]] = defaultdict(list)
     for file in ours:
         if file_name(file.path).startswith("manifest."):
-            manifests.setdefault(_folder(file), []).append(file.path)
+            manifests[_folder(file), host_in_name(file.path)].append(file.path)
+    dumps_of, sidecars_of = _by_rank(dumps), _by_rank(sidecars)
 
     def with_manifests(source: Source) -> Source:
-        beside = [] if source.member is not None else manifests.get(_folder(source), [])
-        return replace(source, manifest_paths=manifests_of(source.path, beside)) if beside else source
+        hosts = {"", host_in_name(source.path)} if source.member is None else ()
+        beside = sorted(path for host in hosts for path in manifests.get((_folder(source), host), ()))
+        return replace(source, manifest_paths=tuple(beside)) if beside else source
 
     attached = [
         replace(
             with_manifests(trace),
-            flight_recorder_path=_companion(trace, dumps),
-            sidecar_path=_companion(trace, sidecars),
+            flight_recorder_path=_companion(trace, dumps_of),
+            sidecar_path=_companion(trace, sidecars_of),
         )
         if trace.member is None and trace.format in _CAPTURED
         else trace
@@ -351,15 +352,25 @@ def _folder(source: Source) -> str:
     return os.path.dirname(source.path if source.member is None else os.path.join(source.path, source.member))
 
 
-def _companion(trace: Source, candidates: list[Source]) -> str | None:
+_OfRanks = Mapping[tuple[str, int | None], Sequence[Source]]  # by folder, and by rank as the name states it
+
+
+def _by_rank(files: Sequence[Source]) -> _OfRanks:
+    by_rank: dict[tuple[str, int | None], list[Source]] = defaultdict(list)
+    for file in files:
+        by_rank[_folder(file), rank_in_name(file.path)].append(file)
+    return by_rank
+
+
+def _companion(trace: Source, candidates: _OfRanks) -> str | None:
     """The candidate in the same folder with the longest common prefix, of the same rank and, where both names state
     one, the same process, as a folder may hold two runs; None without one.
     """
     rank, name = rank_in_name(trace.path), file_name(trace.path)
-    near = [c for c in candidates if _folder(c) == _folder(trace) and rank is not None and rank_in_name(c.path) == rank]
     process = process_in_name(trace.path)
-    near = [c for c in near if process is None or process_in_name(c.path) in (process, None)]
-    if not near:
+    of_rank = candidates.get((_folder(trace), rank), ())
+    near = [c for c in of_rank if process is None or process_in_name(c.path) in (process, None)]
+    if rank is None or not near:
         return None
     return max(near, key=lambda c: (common_length(name, file_name(c.path)), c.path)).path
 

@@ -51,15 +51,25 @@ def _settle_duplicates(result: list[Identity], paths: Sequence[str]) -> list[Hea
     for at, identity in enumerate(result):
         if identity.rank is not None:
             holders[identity.rank].append(at)
+    taken, world = set(holders), _world_size(result)
     for rank, claims in sorted(holders.items()):
         if len(claims) < 2:
             continue
         claims.sort(key=lambda at: _doubt(result[at], paths[at], rank))
+        processes = Counter(_process(result[at]) for at in claims)  # of those that have the rank still
         for at in claims[1:]:
-            new, why = _other_rank(result, at, paths[at], rank)
+            processes[_process(result[at])] -= 1
+            is_same_process = result[at].pid is not None and processes[_process(result[at])] > 0
+            new, why = _other_rank(result[at], paths[at], taken, world, is_same_process)
             notes.append(_duplicate_note(paths[at], rank, new, why))
             result[at] = replace(result[at], rank=new, source="content" if new is not None else "duplicate")
+            if new is not None:
+                taken.add(new)
     return notes
+
+
+def _process(identity: Identity) -> tuple[int | None, str | None]:
+    return identity.pid, identity.host
 
 
 def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
@@ -71,21 +81,21 @@ def _doubt(identity: Identity, path: str, rank: int) -> tuple[int, int, int]:
     return against_device, against_name, _TRUST.get(identity.source, 5)
 
 
-def _other_rank(result: list[Identity], at: int, path: str, claimed: int) -> tuple[int | None, str]:
-    """The true rank of a wrongly labelled file: by device index, by name, or the only vacant one."""
-    taken = {i.rank for i in result if i.rank is not None}
-    world = _world_size(result)
-    identity = result[at]
+def _other_rank(
+    identity: Identity, path: str, taken: set[int], world: int | None, is_same_process: bool
+) -> tuple[int | None, str]:
+    """The true rank of a wrongly labelled file: by device index, by name, or the only vacant one.
+
+    `is_same_process`: the one that has the rank it claims wrote it, too.
+    """
     local, named = identity.local_device, rank_in_name(path)
-    if local is not None and local != claimed and local not in taken and (world is None or local < world):
+    if local is not None and local not in taken and (world is None or local < world):
         return local, f"its kernels ran on device {local}"
     if named is not None and named not in taken and (world is None or named < world):
         return named, f"its name says {named}"
-    vacant = sorted(set(range(world or 0)) - taken)
-    others = [i for other, i in enumerate(result) if i.rank == claimed and other != at and i.pid is not None]
-    is_same_process = any((i.pid, i.host) == (identity.pid, identity.host) for i in others)
-    if len(vacant) == 1 and not is_same_process:
-        return vacant[0], f"it is the only rank missing of {world}"
+    if world is not None and not is_same_process and world - sum(rank < world for rank in taken) == 1:
+        vacant = next(rank for rank in range(world) if rank not in taken)
+        return vacant, f"it is the only rank missing of {world}"
     return None, "it may be another window of the same rank"
 
 

@@ -79,6 +79,14 @@ def split_jobs(recordings: Sequence[Recording]) -> list[list[int]]:
     return sorted(jobs)
 
 
+def _marks(recording: Recording) -> frozenset[object]:
+    """Marks of which all recordings of one job share at least one with another."""
+    sizes = {recording.identity.world_size} if recording.states_rank else set()
+    names = set() if rank_in_name(file_name(recording.path)) is None else {_pattern(recording)}
+    groups = {key[0] for key in recording.numbered}
+    return frozenset().union(sizes, names, ((group,) for group in groups), recording.groups, recording.group_ranks)
+
+
 def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recording]) -> list[HealthNote]:
     """One note, for all runs, where the files of one folder make several runs; else none."""
     if len(jobs) < 2:
@@ -98,16 +106,17 @@ def admission_notes(jobs: Sequence[Sequence[int]], recordings: Sequence[Recordin
 
 def _merged(jobs: list[list[int]], recordings: Sequence[Recording], at_one_time: bool) -> list[list[int]]:
     """Jobs joined where a recording of one belongs to a recording of the other and no recording contradicts."""
-    merged: list[list[int]] = []
+    merged: list[tuple[list[int], frozenset[object]]] = []
     for job in jobs:
-        joined, apart = list(job), []
-        for other in merged:
-            if _are_one(other, joined, recordings, at_one_time):
-                joined = sorted(other + joined)
+        joined, marks = list(job), frozenset[object]().union(*(_marks(recordings[at]) for at in job))
+        apart = []
+        for other, of_other in merged:
+            if not marks.isdisjoint(of_other) and _are_one(other, joined, recordings, at_one_time):
+                joined, marks = sorted(other + joined), marks | of_other
             else:
-                apart.append(other)
-        merged = [*apart, joined]
-    return merged
+                apart.append((other, of_other))
+        merged = [*apart, (joined, marks)]
+    return [job for job, _ in merged]
 
 
 def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Recording], at_one_time: bool) -> bool:
@@ -118,6 +127,10 @@ def _are_one(one: Sequence[int], other: Sequence[int], recordings: Sequence[Reco
         return any(_belong(a, b) for a, b in pairs if _may_overlap(a, b))
     same_rank = any(a.identity.rank is not None and a.identity.rank == b.identity.rank for a, b in pairs)
     return not same_rank and any(_belong_by_content(a, b) for a, b in pairs)
+
+
+def _pattern(recording: Recording) -> str:
+    return _DIGITS.sub("#", file_name(recording.path))
 
 
 def _may_overlap(a: Recording, b: Recording) -> bool:
@@ -187,6 +200,5 @@ def _are_numbered(a: Recording, b: Recording) -> bool:
     numbers = [rank_in_name(name) for name in names]
     if None in numbers or numbers[0] == numbers[1]:
         return False
-    patterns = {_DIGITS.sub("#", name) for name in names}
     has_peers = all(r.communications > 0 or (r.identity.world_size or 1) > 1 for r in (a, b))
-    return len(patterns) == 1 and has_peers
+    return _pattern(a) == _pattern(b) and has_peers

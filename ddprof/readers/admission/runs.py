@@ -52,9 +52,10 @@ def group_runs(
         by_key.setdefault((run_folder(source), _own_run(source)), []).append(source)
     notes: list[HealthNote] = []
     runs = []
+    given = {absolute(root).rstrip("/"): at for at, root in reversed(list(enumerate(roots)))}
     for (folder, own_run), members in by_key.items():
         kept = _one_window(members, window, notes)
-        below = _label(folder, roots)
+        below = _label(folder, given)
         runs.append(("/".join(p for p in (below, own_run) if p and p != "."), tuple(kept)))
     named = labels([label for label, _ in runs], [_given(members) for _, members in runs])
     return [(encodable(name), members) for name, (_, members) in zip(named, runs, strict=True)], notes
@@ -90,12 +91,12 @@ def absolute(root: str) -> str:
     return root.rstrip("/") if is_url(root) else os.path.abspath(os.path.expanduser(root))
 
 
-def _label(folder: str, roots: list[str]) -> str:
-    for root in roots:
-        base = absolute(root)
-        if folder == base or folder.startswith(base.rstrip("/") + "/"):
-            return os.path.relpath(folder, base) if folder != base else ""
-    return os.path.basename(folder)
+def _label(folder: str, given: Mapping[str, int]) -> str:
+    """A folder relative to the first of the given paths, without a slash at their ends, that holds it."""
+    parts = folder.rstrip("/").split("/")
+    above = ["/".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+    root = min((path for path in above if path in given), key=given.__getitem__, default=None)
+    return os.path.basename(folder) if root is None else folder.removeprefix(root).strip("/")
 
 
 def _one_window(members: list[Source], window: int | None, notes: list[HealthNote]) -> list[Source]:

@@ -33,10 +33,10 @@ class Manifest(Struct, frozen=True):
     commit: str | None = None
 
 
-def manifests_of(trace: str, manifests: Sequence[str]) -> tuple[str, ...]:
-    """Manifests beside a trace that name its host, or no host."""
-    host = file_name(trace).split(".")[1:2]
-    return tuple(m for m in manifests if file_name(m) == _MAIN or file_name(m).split(".")[1:2] == host)
+def host_in_name(path: str) -> str:
+    """The host that the name of a trace or a manifest states; "" where it is one of all hosts, or states none."""
+    name = file_name(path)
+    return "" if name == _MAIN else "".join(name.split(".")[1:2])
 
 
 def read_hardware(manifests: Sequence[str], sidecar: Sidecar) -> HostHardware:

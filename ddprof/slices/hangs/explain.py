@@ -36,7 +36,8 @@ def failed_job(folder: str) -> Hang | None:
 
 def _judged(gathered: Gathered) -> Hang:
     """The verdict on the evidence. Its cause is `after` where all ranks ended normally but the job did not: records are
-    written when the interpreter begins to end, and later failures leave none.
+    written when the interpreter begins to end, and later failures leave none; nor does `raise SystemExit`, which Python
+    forgets before.
     """
     ends, job = [e.ending for e in gathered.ranks], gathered.end
     ranks, crash = gathered.ranks, _CRASHES.get((job.exit_code if job else None) or 0, "")
@@ -52,8 +53,9 @@ def _judged(gathered: Gathered) -> Hang:
     end_words = "no end of the job is known"
     if job.exit_code is not None and job.ended_ns is not None:
         end_words = f"the job ended {format_us((job.ended_ns - last_ns) / 1e3)} later, with exit code {job.exit_code}"
-    why = "exit handlers, threads or destructors stand still or end the process, or the launcher failed"
-    return replace(hang, kind=AFTER, sentence=f"Every rank ended its script normally; {end_words}: {why}.")
+    why = "a script raised SystemExit itself, exit handlers, threads or destructors stand still or end the process"
+    sentence = f"No rank ended by an exception or a call of sys.exit; {end_words}: {why}, or the launcher failed."
+    return replace(hang, kind=AFTER, sentence=sentence)
 
 
 def explain(paths: Sequence[str]) -> Hang:

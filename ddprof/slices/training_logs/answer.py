@@ -47,12 +47,19 @@ def _deliver(sources: Sequence[Source], asked: AnalyzeOptions) -> None:
 
 def _read(sources: Sequence[Source], is_strict: bool) -> list[LogReport]:
     from ddprof.slices.training_logs.findings.explain import explain_log
+    from ddprof.slices.training_logs.reading.lines import LogBudget
 
-    reports, failures = [], []
-    for source in sources:
+    reports, failures, budget = [], [], LogBudget.of(sources)
+    for at, source in enumerate(sources):
+        if budget.left_bytes <= 0:
+            more = format_count(len(sources) - at, "more log")
+            failures.append(
+                f"{more}, {source.label} first: left out, as so much text was read already; analyze it alone"
+            )
+            break
         try:
             with among(source.among):
-                reports.append(explain_log(source))
+                reports.append(explain_log(source, budget))
         except NoUsableInput as error:
             failures.append(str(error))
     if failures and (is_strict or not reports):

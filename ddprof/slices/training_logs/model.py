@@ -123,6 +123,7 @@ class TrainingLog:
     (iteration, ms by the clock since the line before, ms that iterations take of it). `error`: the error after the last
     iteration; "" without one. `at_once`: lines of each job that wrote the log at the same time.
     `nan_lines`: the last iterations, with a nan loss or gradients. `are_means`: of a loop, since a line before.
+    `damage`: why it was read no further; "" where it was read to its end.
     """
 
     label: str
@@ -142,6 +143,7 @@ class TrainingLog:
     run: LoggedRun | None = None
     nan_lines: int = 0
     are_means: bool = False
+    damage: str = ""
 
 
 @dataclass(frozen=True)

@@ -132,6 +132,7 @@ def test_hostile_and_equal_names_are_kept_apart(post: Post, private: Path, runs:
     assert "<" not in runs.open_runs[1].report.run.name
     assert stored_names(["a/x.json", "b/x.json", "x.json"]) == ["x.json", "1-x.json", "2-x.json"]
     assert stored_names(["1-x.json", "x.json", "x.json"]) == ["1-x.json", "x.json", "2-x.json"]
+    assert stored_names(["x.json"] * 20_000)[-1] == "19999-x.json"
 
 
 def test_what_is_no_upload_is_named_in_one_line(post: Post, private: Path, runs: Runs, files: Files) -> None:

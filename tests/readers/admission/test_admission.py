@@ -13,8 +13,9 @@ import pytest
 from reading import FORMATS, MALFORMED, broken, refusal, traces
 
 from ddprof.analyzers.engine import Options, analyze, load_runs
-from ddprof.model import Identity
-from ddprof.readers import resolve_identities
+from ddprof.model import HealthNote, Identity
+from ddprof.readers import Inventory, Source, notes_by_run, resolve_identities
+from ddprof.readers.admission.discover import attach
 from ddprof.readers.admission.jobs import Recording, admission_notes, split_jobs
 from ddprof.readers.admission.sniff import sniff
 from ddprof.readers.files.names import rank_in_name
@@ -301,3 +302,20 @@ def test_a_note_is_told_of_its_own_run(runs: Path, given: tuple[str, ...]) -> No
 def test_a_note_above_all_runs_is_told_of_all(runs: Path) -> None:
     (runs / "broken_above.json").write_bytes(b"\xff\xfe\x00 no trace at all")
     assert [sum("broken_above.json" in n.issue for n in run.notes) for run in load_runs([str(runs)], PLAIN)] == [1, 1]
+
+
+def test_many_small_files_cost_their_sum() -> None:
+    """Within a test's CPU time: in pairs, each of these takes minutes."""
+    many, stated = range(4096), Identity(0, "distributedInfo", 1 << 20)
+    names = [f"/r/rank{at}.node{at}.1.0.{suffix}" for at in many for suffix in ("pt.trace.json", "sidecar.json")]
+    files = [Source(name, "kineto" if "trace" in name else "run_file") for name in names]
+    manifests = [Source(f"/r/manifest.node{at}.json", "run_file") for at in many]
+    attached, _ = attach([*files, *manifests])
+    assert [s.sidecar_path for s in attached] == names[1::2] and all(len(s.manifest_paths) == 1 for s in attached)
+    runs = tuple((str(at), (Source(f"/r/{at}/t.json", "kineto"),)) for at in many)
+    told = notes_by_run(Inventory((), tuple(HealthNote("", "", where=f"/r/{at}/x/y.json") for at in many), runs))
+    assert {len(notes) for notes in told} == {1}
+    ranks, notes = resolve_identities([stated] * 1000, [f"{at}.json" for at in range(1000)])
+    assert [one.rank for one in ranks] == [0] + [None] * 999 and len(notes) == 999
+    alone = [Recording(Identity(0, "order"), f"{at}.json", (at * 2 * 10**9, at * 2 * 10**9 + 1)) for at in range(2000)]
+    assert len(split_jobs(alone)) == 2000

@@ -1,5 +1,6 @@
 """`ddprof analyze` of a training log alone, beside traces, and where it is asked for what a log does not hold."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 from ddprof.cli.main import cli
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import discover
+from ddprof.slices.training_logs.reading import lines
 
 SAMPLES = Path(__file__).parent / "samples"
 LOG = SAMPLES / "megatron_mixtral.log"
@@ -35,13 +37,21 @@ def test_text_json_markdown_a_folder_of_logs_and_redaction(tmp_path: Path) -> No
     assert "secret-customer" not in shown and "An iteration takes" in shown and "1 more log of which the same" in shown
 
 
-def test_what_only_traces_have_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_what_is_not_read_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in (["--format", "html"], ["--fail-on", "warning"], ["--fixes", str(tmp_path / "fixes.toml")]):
         assert isinstance(analyze(str(LOG), *arguments).exception, UsageError)
     empty = tmp_path / "train.log"
     empty.write_text("(min, max) time across ranks (ms):\n   optimizer ...: (", encoding="utf-8")
     asked = ([str(empty)], [str(empty), str(LOG)], [str(empty), str(LOG), "--strict"])
     assert [type(analyze(*words).exception) for words in asked] == [NoUsableInput, type(None), NoUsableInput]
+    more = tmp_path / "rank1.log.gz"
+    more.write_bytes(gzip.compress(LOG.read_bytes() * 2)[:-9])
+    assert "Not judged. The rest of the log: the compressed data ends early" in analyze(str(more)).stdout
+    monkeypatch.setattr(lines, "LOGS_BYTES", 1000)
+    shutil.copy(LOG, tmp_path / "rank0.log")
+    more.write_bytes(gzip.compress(LOG.read_bytes() * 99))
+    last = shutil.copy(more, tmp_path / "rank2.log.gz")
+    assert f"2 more logs, {last} first: left out" in analyze(str(tmp_path)).stderr
     with pytest.raises(NoUsableInput, match="holds no events: `ddprof analyze` alone reads it"):
         discover([LOG])
 

@@ -6,26 +6,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddprof.errors import NoUsableInput
+from ddprof.readers.admission.discover import MOST_LOGS
 from ddprof.readers.source import Source
 from ddprof.report.log_reading import LogFinding
 from ddprof.slices.training_logs.findings import communication, machine, pace, ranks, timers
 from ddprof.slices.training_logs.findings.pace import EPOCH, RUNS, summarise, unit_of
 from ddprof.slices.training_logs.model import DATA, CallRow, IterationSummary, LogReport, TimerRow, TrainingLog
+from ddprof.slices.training_logs.reading.lines import LOGS_BYTES, LogBudget
 from ddprof.slices.training_logs.reading.read import read_training_log
 from ddprof.units import format_share, format_us
 
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
 
 
-def explain_log(source: Source) -> LogReport:
+def explain_log(source: Source, budget: LogBudget | None = None) -> LogReport:
     """The reading of one log. Raises NoUsableInput where no line of it holds a number."""
-    return explain_tables(read_training_log(source))
+    return explain_tables(read_training_log(source, budget))
 
 
 def said_aside(source: Source) -> str | None:
     """A log's statement on the whole run, beside traces, in one line; None where it holds no number."""
     try:
-        log = read_training_log(source)
+        log = read_training_log(source, LogBudget(LOGS_BYTES // MOST_LOGS))
     except NoUsableInput:
         return None
     summary = summarise(log)
@@ -119,6 +121,8 @@ def _abstained(
     calls: tuple[CallRow, ...],
     of_iterations: bool,
 ) -> Iterator[str]:
+    if log.damage:
+        yield f"The rest of the log: {log.damage}."
     if summary is not None and summary.counted < 3:
         yield "Variation: fewer than three iterations are logged after the first."
     if log.devices.mfu is not None and not machine.is_possible(log.devices):

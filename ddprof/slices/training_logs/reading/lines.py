@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from calendar import timegm
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import MINYEAR
 from functools import lru_cache
 from typing import NamedTuple
 
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.numbers import one_float
+from ddprof.readers.source import Source
 
+LOGS_BYTES = 1 << 30  # of text in packed logs together: a gigabyte takes 20 to 100 s
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
 TRACEBACK = "Traceback (most recent call last)"
 # What is said of a job's end: of an error, by a signal, and by a shell or Slurm of a program.
@@ -136,23 +139,45 @@ class LogLine(NamedTuple):
     text: str
 
 
-def log_blocks(path: str, member: str | None) -> Iterator[tuple[bytes, bool]]:
+@dataclass
+class LogBudget:
+    """Bytes of text that the logs given may still unpack to, all together."""
+
+    left_bytes: int = LOGS_BYTES
+
+    @classmethod
+    def of(cls, sources: Sequence[Source]) -> LogBudget:
+        """The budget of these logs: text that is stored as it is counts for what it is."""
+        return cls(max(LOGS_BYTES, sum(source.size_bytes for source in sources)))
+
+
+class LogBlocks:
     """Whole lines of a log, block by block, and True for the last, if it counts. Raises NoUsableInput where the file
     cannot be opened.
 
     What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
-    line counts only if it ends as the lines that are read do: one that was cut has cut numbers.
+    line counts only if it ends as the lines that are read do: one that was cut has cut numbers. `damage`: why the log
+    was read no further, then; "" where it was read to its end.
     """
-    rest = b""
-    with open_blocks(path, member) as blocks:
-        for block in blocks:
-            whole, _, rest = broken(rest + block).rpartition(b"\n")
-            yield whole, False
-            if len(rest) > MAX_LINE_BYTES:
+
+    def __init__(self, source: Source, budget: LogBudget) -> None:
+        self._source, self._budget, self.damage = source, budget, ""
+
+    def __iter__(self) -> Iterator[tuple[bytes, bool]]:
+        rest = b""
+        with open_blocks(self._source.path, self._source.member) as blocks:
+            for block in blocks:
+                whole, _, rest = broken(rest + block).rpartition(b"\n")
+                yield whole, False
                 rest = rest[-MAX_LINE_BYTES:]
-    # A crash can end a log in an unfinished error.
-    if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
-        yield rest, True
+                self._budget.left_bytes -= len(block)
+                if self._budget.left_bytes <= 0:
+                    self.damage = f"logs are read to {LOGS_BYTES >> 30} GiB together; the rest is not read"
+                    return
+        self.damage = blocks.damage or ""
+        # A crash can end a log in an unfinished error.
+        if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
+            yield rest, True
 
 
 def broken(text: bytes) -> bytes:

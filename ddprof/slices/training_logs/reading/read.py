@@ -21,7 +21,7 @@ from ddprof.slices.training_logs.reading.blocks import AlikeLines, Plan, loop_of
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import WHOLE_RUN, LoggedRecord, table_of_records, whole_run
-from ddprof.slices.training_logs.reading.lines import WORDS, WantedLines, log_blocks, wanted
+from ddprof.slices.training_logs.reading.lines import WORDS, LogBlocks, LogBudget, WantedLines, wanted
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, OF_TRANSPORTS, DeviceLines, TransportLines
 from ddprof.slices.training_logs.reading.shapes import KnownShapes
@@ -49,7 +49,7 @@ _STATED = re.compile(
 )
 
 
-def read_training_log(source: Source) -> TrainingLog:
+def read_training_log(source: Source, budget: LogBudget | None = None) -> TrainingLog:
     """A log read by all frameworks' readers. Raises NoUsableInput where no line holds a known number.
 
     No garbage is collected meanwhile: lines leave some objects each that hold one another in no circle, and looking
@@ -58,7 +58,7 @@ def read_training_log(source: Source) -> TrainingLog:
     is_collecting = gc.isenabled()
     gc.disable()
     try:
-        return _read(source)
+        return _read(source, budget or LogBudget.of([source]))
     finally:
         if is_collecting:
             gc.enable()
@@ -154,10 +154,10 @@ class _Readers:
                     reader.take(line)
 
 
-def _read(source: Source) -> TrainingLog:
-    of = _Readers()
+def _read(source: Source, budget: LogBudget) -> TrainingLog:
+    of, blocks = _Readers(), LogBlocks(source, budget)
     words: tuple[bytes, ...] = ()
-    for text, is_rest in log_blocks(source.path, source.member):
+    for text, is_rest in blocks:
         words = words or (*WORDS, *of.begins(text))
         if is_rest:
             for line in wanted(text, of.reads_on):
@@ -199,6 +199,7 @@ def _read(source: Source) -> TrainingLog:
         run,
         ending.nan_lines,
         are_means,
+        blocks.damage,
     )
 
 

@@ -157,19 +157,19 @@ class _Heard:
                 heard.extend(rule.detect(measures) if rest is None else rest(measures, explained))
         except ContradictsItself as error:  # a defect of the rule, and no reason to say nothing of the job
             heard.append(Abstention(rule.id, str(error)))
-        said = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
-        said = said or [*left_out(rule, measures)]
-        candidates = [c for c in said if isinstance(c, Candidate)]
+        answers = [_unless_chance(c, measures) if isinstance(c, Candidate) else c for c in heard]
+        answers = answers or [*left_out(rule, measures)]
+        candidates = [c for c in answers if isinstance(c, Candidate)]
         self.candidates += [with_line(measures, c) for c in candidates] if rule.tells_line else candidates
-        self.abstentions += [a for a in said if isinstance(a, Abstention)]
-        if not said:
+        self.abstentions += [a for a in answers if isinstance(a, Abstention)]
+        if not answers:
             self.silent.append(rule.id)
 
     def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
         """Turn candidates into abstentions where `why` gives a reason, and into what they are instead."""
         reasons = [(candidate, why(candidate)) for candidate in self.candidates]
-        told = [candidate if reason is None else candidate.instead for candidate, reason in reasons]
-        self.candidates = [candidate for candidate in told if candidate is not None]
+        left = [candidate if reason is None else candidate.instead for candidate, reason in reasons]
+        self.candidates = [candidate for candidate in left if candidate is not None]
         self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in reasons if reason is not None]
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ddprof.analyzers.job.groups import role_by_name
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR, UNSEEN_NS
+from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.findings import WARNING_SHARE
 from ddprof.model import HealthNote, ProcessGroup
@@ -181,7 +181,7 @@ def unread_wait_ns(job: JobFacts) -> Array:
         usual[k] = {g: float(np.median(shortest[rows][of_kind][here == g])) for g in np.unique(here).tolist()}
     fastest = np.array([min(usual[k].values()) for k in kind.tolist()])
     over = shortest[rows] - fastest
-    unseen = (shortest[rows] > UNSEEN_FACTOR * fastest + UNSEEN_NS) & ~instances["complete"][rows]
+    unseen = (shortest[rows] > UNSEEN_FACTOR * fastest) & ~instances["complete"][rows]
     np.add.at(excess, group[unseen], over[unseen])
     return excess
 

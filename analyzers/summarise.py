@@ -10,7 +10,7 @@ from ddprof.analyzers.catalogue import remarks
 from ddprof.analyzers.diagnose import diagnose
 from ddprof.analyzers.job.efficiency import efficiency
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.model import UNKNOWN_ROLE, JobFacts
 from ddprof.analyzers.job.traffic.routes import route_of
 from ddprof.analyzers.job.whole_run.cpu_waits import waited_share
 from ddprof.analyzers.job.whole_run.sampling import shares_replica
@@ -143,7 +143,11 @@ def _framework(job: JobFacts) -> tuple[str, ...]:
     # Reduce-scatters and all-gathers alone may be any sharding's: an optimizer of one's own, ZeRO, FSDP.
     names = {"fsdp_shard": "fsdp" if "fsdp" in parallelism else "sharded", "replicate": "hsdp"}
     for role in dict.fromkeys(names.get(r, r) for r in roles):
-        if role not in parallelism and not role.startswith("group of") and not (role == "dp" and "ddp" in parallelism):
+        if (
+            role not in parallelism
+            and not role.startswith(UNKNOWN_ROLE)
+            and not (role == "dp" and "ddp" in parallelism)
+        ):
             parallelism.append(role)
     route = route_of(job)
     return (*parallelism, *([route.kind] if route is not None else []))

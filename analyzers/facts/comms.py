@@ -125,8 +125,8 @@ def _messages(trace: RankTrace, comms: Table, args: Array, events: Array) -> Tab
         return MESSAGES.empty()
     if not len(table):
         return named_messages(trace, comms)
-    ops, which = np.unique(table["op"], return_inverse=True)
-    code = np.array([collective_op(trace.strings[name]) for name in ops.tolist()], np.int64)[which]
+    ops, op_of_row = np.unique(table["op"], return_inverse=True)
+    code = np.array([collective_op(trace.strings[name]) for name in ops.tolist()], np.int64)[op_of_row]
     is_call = trace.events["kind"][table["row"]] != Kind.KERNEL
     calls = np.flatnonzero(is_call & np.isin(code, (OP_CODE["send"], OP_CODE["recv"])))
     if not len(calls):  # kernel arguments only

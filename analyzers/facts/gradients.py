@@ -76,10 +76,10 @@ def engine_passes(trace: RankTrace, phases: Table) -> Table:
         return ENGINE_PASSES.empty()
     edges = np.unique(phases["start_ns"])
     start, end = times(trace.events, rows)
-    passes, which = np.unique(np.searchsorted(edges, start, side="right"), return_inverse=True)
+    passes, pass_of_row = np.unique(np.searchsorted(edges, start, side="right"), return_inverse=True)
     first, last = np.full(len(passes), np.iinfo(np.int64).max), np.full(len(passes), np.iinfo(np.int64).min)
-    np.minimum.at(first, which, start)
-    np.maximum.at(last, which, end)
+    np.minimum.at(first, pass_of_row, start)
+    np.maximum.at(last, pass_of_row, end)
     following = np.append(edges, np.iinfo(np.int64).max)[passes]
     return ENGINE_PASSES.table({"start_ns": first, "end_ns": np.minimum(last, following)})
 

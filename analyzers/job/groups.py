@@ -13,7 +13,7 @@ from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE, PIPELINE_GROUP, POINT_TO_POINT
 from ddprof.analyzers.facts.work import Moment, issued_ns, moments_of, passes_of
 from ddprof.analyzers.job.channels import nameless_groups
-from ddprof.analyzers.job.model import GROUPS
+from ddprof.analyzers.job.model import GROUPS, UNKNOWN_ROLE
 from ddprof.model import ProcessGroup
 from ddprof.tables import NULL, Array, Table
 
@@ -271,5 +271,5 @@ def _role(
     if used["all_to_all"] > used["all_reduce"]:
         return "ep"
     if not trains:
-        return f"group of {size}" if used else ""
+        return f"{UNKNOWN_ROLE} {size}" if used else ""
     return "dp" if size == world_size else ""

@@ -73,8 +73,8 @@ def _is_uneven(fed: Array) -> Array:
 
 
 def fed_more_us(ranks: Sequence[RankFacts], step_us: float) -> Array:
-    """Time per step that CPU ranks compute longer than the typical one because they are fed more in every step, which
-    no chance does; us, shape (ranks,). 0 where that is little."""
+    """Time per step that a CPU rank computes longer than the typical one because every batch of it is larger, us, shape
+    (ranks,); 0 where that is little."""
     fed = fed_more_each_step(ranks, MIN_FED_SPREAD)
     if not fed.any() or not all(map(computes, ranks)):
         return np.zeros(len(ranks))

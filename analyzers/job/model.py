@@ -17,6 +17,7 @@ from ddprof.model import HealthNote
 from ddprof.sidecar import StepMedians
 from ddprof.tables import Array, Column, Schema, Table
 
+UNKNOWN_ROLE = "group of"  # how the role of a group begins where nothing shows it; then its size
 GROUPS = Schema(
     "groups",
     Column("size", "int64", "ranks in the group"),

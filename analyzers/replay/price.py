@@ -209,12 +209,12 @@ class Pricer:
         return price
 
     def told_step_us(self, changes: tuple[Change, ...]) -> float:
-        """Predicted profiled step under all changes at once: by the price of the finding that is of them, else by the
-        replay and what findings know of some of them beyond it.
+        """Predicted profiled step under all changes at once: by the price of the finding that proposes them, else by
+        the replay and what findings know of some of them beyond it.
         """
-        told = self.told_price(changes)
-        if told is not None:
-            return self.measures.step_us - told.gain.value
+        of_finding = self.told_price(changes)
+        if of_finding is not None:
+            return self.measures.step_us - of_finding.gain.value
         step_us = self.step_us(changes)
         parts = {part for part in (*self.told, *((change,) for change in changes)) if set(part) < set(changes)}
         prices = [(part, price) for part in parts if (price := self.told_price(part)) is not None]

@@ -30,7 +30,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.efficiency import reached_words
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.model import UNKNOWN_ROLE, JobFacts
 from ddprof.analyzers.job.traffic.kinds import GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.routes import route_of
 from ddprof.analyzers.job.traffic.statistics import roles_by_comm, with_known_transfer
@@ -47,7 +47,6 @@ from ddprof.units import format_bytes
 # Traffic bound by bandwidth, as one candidate: of comm.bandwidth_bound, and of comm.no_overlap where no setting makes
 # the communication start earlier.
 
-_UNKNOWN = "group of"  # the role of a group whose use is not recorded
 _HIDDEN = "compute can hide a transfer only if it does not need the data at once"
 _WAITED_FOR = "compute needs their data at once, so only a faster link helps"
 _HALVED = "half the bytes take half the transfer"
@@ -100,10 +99,10 @@ def _fix(measures: Measures, role: str) -> Fix:
     """The fix that halves the transfers of a role."""
     if role not in GRADIENT_ROLES:
         return Fix(
-            setting=f"link of the {role}" if role.startswith(_UNKNOWN) else f"link of the {role or 'model'} groups",
+            setting=f"link of the {role}" if role.startswith(UNKNOWN_ROLE) else f"link of the {role or 'model'} groups",
             suggested="keep these groups inside NVLink; check the NCCL transport and its bandwidth",
             why=f"the purpose of these groups was not recorded; {_HIDDEN}"
-            if role.startswith(_UNKNOWN)
+            if role.startswith(UNKNOWN_ROLE)
             else _WAITED_FOR,
             source="ml-engineering",
         )

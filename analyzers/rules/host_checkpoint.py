@@ -62,7 +62,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     numbers = measures.theirs(times_us)
     line = occupying_line(measures.job.ranks[worst], "checkpoint")
     seen = occurrences(measures, worst, "checkpoint")
-    often = "".join(f": {said.text}" for said in seen.evidence)
+    often = "".join(f": {evidence.text}" for evidence in seen.evidence)
     yield Candidate(
         id=RULE.id,
         summary=f"{_doing(line)} blocks {measures.whom(numbers)}"

@@ -90,13 +90,11 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
 TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
-MIN_CHARGED_SHARE = 0.5  # of all waiting, for one rank to be named
-SURE_CHARGED_SHARE = 0.25  # the same where it is last more often than chance
+SURE_CHARGED_SHARE = 0.25  # of all waiting, for one rank to be named
 UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
 NO_CALLS = "no launch calls were recorded, so a slow host looks like a waiting one"
 NO_COMMUNICATION = "no communication was recorded, so a waiting CPU rank looks like a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
-FEW_COST_SHARE = 0.05  # with too few operations to test, only a large wait names a rank
 LARGER_PART = 0.5  # of what others wait for a rank: a thread that computes for so long is what makes it late
 FEW_WAITS = 4  # operations others wait in; fewer are too few to test
 
@@ -269,12 +267,11 @@ def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candid
     job = measures.job
     sure = latest.is_sure or latest.position in measures.alone  # it runs what no peer does: that is no chance
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
-    least = sure_share if sure else max(sure_share, MIN_CHARGED_SHARE)
-    if latest.charged_ns < (1 / len(job.ranks) if sure and unseen else least) * latest.total_ns:
+    if latest.charged_ns < (1 / len(job.ranks) if sure and unseen else sure_share) * latest.total_ns:
         return None
     cost_us = latest.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     recurring_us = measures.step_us - latest.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
-    if cost_us < (MIN_COST_SHARE if sure else FEW_COST_SHARE) * recurring_us and not (sure and unseen):
+    if cost_us < MIN_COST_SHARE * recurring_us and not (sure and unseen):
         return None
     if not sure and (latest.waits >= FEW_WAITS or latest.last < latest.waits):
         return None  # enough operations to judge, and chance explains them; or not even all of a few

@@ -90,11 +90,11 @@ def predict(prices: Pricer, settings: Sequence[Setting], now: Present) -> Predic
 
 
 def _unprofiled(prices: Pricer, changes: tuple[Change, ...]) -> tuple[float, float] | None:
-    bare_us, told = prices.bare_us, prices.told_price(changes)
+    bare_us, price = prices.bare_us, prices.told_price(changes)
     if bare_us is None or not differs(bare_us, prices.measures.step_us):
         return None
-    if told is not None and told.unprofiled is not None:
-        return bare_us, bare_us - told.unprofiled.value
+    if price is not None and price.unprofiled is not None:
+        return bare_us, bare_us - price.unprofiled.value
     after_us = prices.unprofiled_us(changes)
     return None if after_us is None else (bare_us, after_us)
 

@@ -219,14 +219,14 @@ def _raised(
 
 
 def of_step(prices: Pricer, changes: tuple[Change, ...], step_us: float, doubt_us: float) -> tuple[float, float]:
-    """Least and most (us) that the predicted step after some changes is believed to be: as the finding says that is of
+    """Least and most (us) that the predicted step after some changes is believed to be: by the finding that proposes
     them, where there is one.
 
     What is changed together on the same ranks (a device with its host) saves what the ledger says of the dearest part.
     """
-    told = prices.told_price(changes)
-    if told is not None:
-        return prices.measures.step_us - told.gain.high, prices.measures.step_us - told.gain.low
+    of_finding = prices.told_price(changes)
+    if of_finding is not None:
+        return prices.measures.step_us - of_finding.gain.high, prices.measures.step_us - of_finding.gain.low
     is_one = len(changes) == 1 or (len({change.ranks for change in changes}) == 1 and bool(changes[0].ranks))
     priced = [ledger_price(prices.measures, (change,)) for change in changes] if is_one else []
     by_ledger = max((price for price in priced if price is not None), key=lambda price: price.value, default=None)

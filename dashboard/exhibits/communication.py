@@ -51,9 +51,7 @@ def _groups(view: View) -> Exhibit:
         Part("comm_wait", "waiting for the last member", "comm-wait", [g.wait_us / 1e3 for g in groups]),
         Part("comm_transfer", "moving data", "comm-transfer", [g.transfer_us / 1e3 for g in groups]),
     ]
-    chart = Stacked(
-        [g.name if "group of" in g.name else f"{g.name}, {g.size} ranks" for g in groups], parts, "ms per step and rank"
-    )
+    chart = Stacked([f"{g.name}, {g.size} ranks" for g in groups], parts, "ms per step and rank")
     return Exhibit("groups", question, reading, sheet(columns, rows), chart)
 
 

@@ -145,7 +145,7 @@ class Timeline:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of the slices and, about, of their names."""
+        """Bytes of the slices and, approximately, of their names."""
         return self.index.held_bytes + sum(map(sys.getsizeof, self.names))
 
 

@@ -132,14 +132,14 @@ def script_operators(
     keep = intervals.contains(intervals.merge(phases.beside(marks), phases.optimizer), start)
     keep &= intervals.contains(intervals.union(*marks), start)
     stack = _stack_at(spans, tree, start, in_optimizer)[keep]
-    kinds, which = distinct(stack, events["name"][rows[keep]], in_optimizer[keep])
-    time_ns = np.bincount(which, weights=dur[keep], minlength=kinds.shape[1])
+    kinds, kind_of_row = distinct(stack, events["name"][rows[keep]], in_optimizer[keep])
+    time_ns = np.bincount(kind_of_row, weights=dur[keep], minlength=kinds.shape[1])
     return SCRIPT_OPERATORS.table(
         {
             "stack": kinds[0],
             "name": kinds[1],
             "in_optimizer": kinds[2].astype(bool),
-            "count": np.bincount(which, minlength=kinds.shape[1]),
+            "count": np.bincount(kind_of_row, minlength=kinds.shape[1]),
             "time_ns": time_ns.astype(np.int64),
         }
     )

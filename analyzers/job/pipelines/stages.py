@@ -246,8 +246,8 @@ def _range(least: int, most: int) -> str:
 
 def _stated(ranks: Sequence[RankFacts]) -> Rounds | None:
     """Rounds stated by the job's own schedule, where all stages agree; else None."""
-    said = {s for facts in ranks if (s := facts.sidecar.pipeline) is not None}
-    counts = {(s.microbatches or 0, len(s.stage_indices)) for s in said}
+    stated = {s for facts in ranks if (s := facts.sidecar.pipeline) is not None}
+    counts = {(s.microbatches or 0, len(s.stage_indices)) for s in stated}
     if len(counts) != 1 or not all(facts.sidecar.pipeline for facts in ranks):
         return None
     microbatches, chunks = counts.pop()

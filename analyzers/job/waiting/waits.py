@@ -57,9 +57,8 @@ def instances_in_steps(job: JobFacts) -> Array:
 
 
 # A communication that some member did not record waited for that member if it lasts longer than complete ones of its
-# kind by this factor and this time.
+# kind by this factor.
 UNSEEN_FACTOR = 1.3
-UNSEEN_NS = 5_000
 MIN_ALIKE = 3  # complete communications of a kind, for a typical transfer
 RIGHT_BEFORE = 0.1  # of the longest wait in an inferred rendezvous: an order of magnitude less than that
 
@@ -78,7 +77,7 @@ def split_waits(ranks: Sequence[RankFacts], matched: Matched, clock: Clock, grou
     aligned = matched.is_message | np.isin(matched.op, ROOTED)
     complete = seen >= np.maximum(group_size, 2)
     limit = _typical_transfer(matched, np.where(complete & ~matched.is_message, shortest, NULL))
-    unseen = ~complete & (limit != NULL) & (shortest > UNSEEN_FACTOR * limit + UNSEEN_NS)
+    unseen = ~complete & (limit != NULL) & (shortest > UNSEEN_FACTOR * limit)
     inferred = matched.op == OP_CODE[INFERRED]
     longest = np.zeros(count, np.int64)
     np.maximum.at(longest, instance, duration)

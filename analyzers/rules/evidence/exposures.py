@@ -31,7 +31,6 @@ MANY_CALLS = 32  # per step
 EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
-SOME_LATENCY = 0.1  # of the exposed transfer: less is not worth putting calls of a script together
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
 FASTEST = 0.9  # quantile of the rates that a link is known by: the fastest message of all may be a fluke
 HOST_BYTES_PER_US = 15_750.0  # PCIe 3.0 x16 (PCI-SIG): devices of one host are seldom joined by less
@@ -100,7 +99,7 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
     small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= fewest
     latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
     # What a script reduces one by one between its passes has no pass to hide behind: together it has one latency.
-    if model is not None and traffic.count * model.alpha_ns / 1e3 >= SOME_LATENCY * traffic.exposed_us:
+    if model is not None:
         latency |= bool(called_by_script(measures.job.ranks[0], traffic.op, traffic.count).any())
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and is_slow_for_size(traffic, measures.comm))) and not sharded:

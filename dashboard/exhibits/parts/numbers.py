@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.model import UNKNOWN_ROLE, JobFacts
 from ddprof.analyzers.job.traffic.cost import bus_factor
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.causes import CAUSE_IDS, CAUSES
@@ -165,7 +165,7 @@ def group_times(job: JobFacts) -> list[GroupTime]:
         role = str(job.groups["role"][row])
         times.append(
             GroupTime(
-                f"{name} ({role})" if role else name,
+                name if not role or role.startswith(UNKNOWN_ROLE) else f"{name} ({role})",
                 int(job.groups["size"][row]),
                 len(of_group) / steps,
                 float((members["ready_ns"] - members["start_ns"])[is_member].sum()) / scale,

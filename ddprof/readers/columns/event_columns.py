@@ -247,7 +247,7 @@ class EventColumns:
             self.device_of[number] = (_index(given.device, event.pid), _index(given.stream, event.tid))
 
     def _marks(self, marks: list[Event]) -> None:
-        """Use events that are not spans: names of threads, memory samples; count the rest."""
+        """Take names of threads and memory samples from events that are not spans, and count the other ones."""
         memory = [e for e in marks if e.name == "[memory]" and e.args is not None]
         self.arguments.add_memory(to_ns([e.ts for e in memory]), [e.args or NO_ARGS for e in memory])
         for event in marks:

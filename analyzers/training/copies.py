@@ -14,7 +14,7 @@ from msgspec import Struct
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.findings import Evidence
-from ddprof.sidecar.training import CodeLine, ReplicatedModel
+from ddprof.sidecar.training import CodeLine, ReplicaState, ReplicatedModel
 
 DDP, MODULE = "ddp", "module"
 _MOVES_STATE = ("all_to_all", "all_gather", "reduce_scatter", "send", "recv", "send_recv", "gather", "scatter")
@@ -25,6 +25,7 @@ class Copies(Struct, frozen=True):
 
     step: int
     models: Mapping[int, ReplicatedModel]
+    rates: Mapping[int, tuple[float | None, ...]]  # learning rates of each rank
 
     @property
     def one(self) -> ReplicatedModel:
@@ -54,21 +55,35 @@ class Copies(Struct, frozen=True):
         return max(distances, default=None)
 
 
-def copies(job: JobFacts, kind: str) -> Iterator[Copies]:
-    """Models of one kind that more than one rank held after the same step, with the same tensors."""
+def copies(job: JobFacts, kind: str, buffers: bool = False) -> Iterator[Copies]:
+    """Models of one kind that more than one rank held after the same step, with the same tensors: as of the first time
+    at which parameters, or buffers, differ, else as of the last. Without a wrapper as of the trace window, which shows
+    what ranks sum.
+    """
+    chosen: dict[tuple[object, ...], Copies] = {}
+    window, later = [f.sidecar.replicas for f in job.ranks], [f.sidecar.later_replicas for f in job.ranks]
+    for states in (window, later) if kind == DDP else (window,):
+        for model, held in _held(dict(zip(job.rank_ids, states, strict=True)), kind):
+            if model not in chosen or not chosen[model].differing(buffers):
+                chosen[model] = held
+    yield from chosen.values()
+
+
+def _held(states: Mapping[int, ReplicaState | None], kind: str) -> Iterator[tuple[tuple[object, ...], Copies]]:
+    """Each model with its copies. `states`: by rank number."""
     seen: dict[tuple[object, ...], dict[int, ReplicatedModel]] = {}
-    for rank, facts in zip(job.rank_ids, job.ranks, strict=True):
-        state = facts.sidecar.replicas
+    for rank, state in states.items():
         if state is None or state.step is None:
             continue
         for number, model in enumerate(m for m in state.models if m.kind == kind):
             if _is_whole(model):
                 tensors = (model.names, model.buffers, model.sizes_bytes)
                 seen.setdefault((state.step, number, model.ranks, *tensors), {})[rank] = model
-    for (step, *_), models in seen.items():
+    for (step, *which), models in seen.items():
         held = {rank: m for rank, m in models.items() if kind != DDP or rank in m.ranks}
         if len(held) > 1 and isinstance(step, int):
-            yield Copies(step, held)
+            rates = {rank: state.rates for rank in held if (state := states[rank]) is not None}
+            yield tuple(which), Copies(step, held, rates)
 
 
 def _is_whole(model: ReplicatedModel) -> bool:

@@ -354,6 +354,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     versions: dict[str, str | None] = {}
     watchers: tuple[str, ...] = ()  # functions that the interpreter calls as the training runs Python
     replicas: ReplicaState | None = None
+    later_replicas: ReplicaState | None = None
     batch_norms: tuple[BatchNorms, ...] = ()
     gradients: tuple[OptimizerGradients, ...] = ()
     left_in_evaluation: LeftInEvaluation | None = None

@@ -40,6 +40,7 @@ class ReplicatedModel(Struct, frozen=True):
     sizes_bytes: tuple[Count, ...] = ()
     checksums: str = ""
     values: tuple[Real | None, ...] = ()
+    nan: tuple[Count, ...] = ()
 
     @property
     def sums(self) -> tuple[str, ...]:
@@ -48,9 +49,12 @@ class ReplicatedModel(Struct, frozen=True):
 
 
 class ReplicaState(Struct, frozen=True):
-    """Digests of a rank's model after a step; `unchanged`: no trained parameter is another than `updates` before."""
+    """Digests of a rank's model after a step; `unchanged`: no trained parameter is another than `updates` before.
+    `rates`: learning rates of the parameter groups of all optimizers.
+    """
 
     step: Whole | None = None
+    rates: tuple[Real | None, ...] = ()
     updates: Count = 0
     unchanged: bool | None = None
     models: tuple[ReplicatedModel, ...] = ()
@@ -85,7 +89,10 @@ class WithoutGradient(Struct, frozen=True):
 
 
 class OptimizerGradients(Struct, frozen=True):
-    """Gradients of one optimizer's parameters in the steps of a window, and in `followed` steps after it."""
+    """Gradients of one optimizer's parameters in the steps of a window, and in `followed` steps after it.
+
+    `kept_steps`: of the `watched_steps` those before which nothing zeroed the gradients of the step before.
+    """
 
     optimizer: str = ""
     line: CodeLine | None = None
@@ -94,6 +101,8 @@ class OptimizerGradients(Struct, frozen=True):
     parameters: Count = 0
     missing: tuple[WithoutGradient, ...] = ()
     stateful: bool = False
+    watched_steps: Count = 0
+    kept_steps: Count = 0
 
 
 class ShuffledPasses(Struct, frozen=True):

@@ -23,10 +23,10 @@ from ddprof.units import format_count
 
 def detect(job: JobFacts) -> Iterator[Remark]:
     """Models whose buffers nothing keeps equal."""
-    for group in copies(job, DDP):
+    for group in copies(job, DDP, buffers=True):
         if group.one.broadcast_buffers is False:
             yield from _differing(group, "broadcast_buffers=False")
-    for group in copies(job, MODULE):
+    for group in copies(job, MODULE, buffers=True):
         if group.differing(buffers=True) and sums_every_gradient(job):
             yield from _differing(group, "nothing broadcasts them")
 

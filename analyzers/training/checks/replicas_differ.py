@@ -1,23 +1,24 @@
 """Ranks that are meant to hold the same parameters do not.
 
-What it detects: after a trace window the parameters of a DistributedDataParallel model differ between its ranks; or
-those of a model whose gradients, or all but a few of them, the script sums over all ranks itself; or parameters outside
-the wrapper differ in a job that has one.
+What it detects: after a trace window, or at a later step, the parameters of a DistributedDataParallel model differ
+between its ranks. After the window also those of a model whose gradients, or all but a few of them, the script sums
+over all ranks itself; or parameters outside the wrapper in a job that has one.
 Why it matters: the ranks then train different models with averaged gradients. The loss that one rank prints, and the
 checkpoint that it saves, stand for none of the others; no error is raised.
 How to fix: call the wrapper, not `model.module`; no `no_sync()` around the last backward of a step; load or change
 weights on every rank, or before wrapping; broadcast the initial parameters where the script sums gradients itself; put
 every trained module, losses with parameters too, into the wrapper.
-Limits: needs ddprof's own capture, and a window that ended before the job did. At most 512 numbers of each of 1,024
-tensors are compared, always the same ones: a difference in a few rows of a large embedding can be missed. Sharded
-parameters (FSDP, DTensor, ZeRO), and models that no wrapper and no sum over all ranks connects, are not compared. Where
-only the last bits differ, ranks computed the same on other hardware, with other libraries, or in another order.
+Limits: needs ddprof's own capture, and a window that ended before the job did. The last step that is compared lies in
+the second half of the job. At most 512 numbers of each of 1,024 tensors are compared, always the same ones: a
+difference in a few rows of a large embedding can be missed. Sharded parameters (FSDP, DTensor, ZeRO), models that no
+wrapper and no sum over all ranks connects, and copies that torch's hook for local SGD lets part, are not compared.
+Where only the last bits differ, ranks computed the same on other hardware, with other libraries, or in another order.
 Sources: PyTorch DDP notes, DistributedDataParallel documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.training.copies import (
@@ -66,6 +67,13 @@ _OUTSIDE_FIX = Fix(
     patch="model = DistributedDataParallel(nn.ModuleList([backbone, head]))  # called in one forward",
     why="their gradients come from this rank's batch alone",
     source=SOURCE,
+)
+_RATE_FIX = Fix(
+    setting="learning rate of each rank",
+    suggested="the same on every rank",
+    patch="torch.distributed.all_reduce(loss, torch.distributed.ReduceOp.AVG)\nscheduler.step(loss)",
+    why="equal gradients change parameters alike at equal rates; a schedule of a rank's own loss parts them",
+    source="torch.optim.lr_scheduler documentation",
 )
 _ROUNDING_FIX = Fix(
     setting="hardware and libraries of the ranks",
@@ -118,9 +126,10 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
         evidence=(
             Evidence(f"after step {group.step}: {named(names)} differ"),
             *_values(group, places),
+            *_rates(group),
             *at_line("wrapped" if group.one.kind == DDP else "their optimizer made", group.one.line),
         ),
-        fixes=(_ROUNDING_FIX if rounding else fix,),
+        fixes=(_ROUNDING_FIX if rounding else _RATE_FIX if _rates(group) else fix,),
         severity="info" if rounding else "critical",
     )
 
@@ -128,13 +137,22 @@ def _remark(group: Copies, places: list[int], what: str, fix: Fix) -> Remark:
 def _values(group: Copies, places: list[int]) -> Iterator[Evidence]:
     """Evidence: the first values of a differing tensor on two ranks."""
     for at in places:
-        values = {rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}
-        first, *others = sorted((rank, value) for rank, value in values.items() if value is not None) or [(0, 0.0)]
-        other = next(((rank, value) for rank, value in others if value != first[1]), None)
-        if other is not None:
-            begins = f"{first[1]:.6g} on rank {first[0]}, {other[1]:.6g} on rank {other[0]}"
-            yield Evidence(f"{group.one.names[at]} begins with {begins}")
+        if words := _two({rank: model.values[at] for rank, model in group.models.items() if at < len(model.values)}):
+            yield Evidence(f"{group.one.names[at]} begins with {words}")
             return
+
+
+def _rates(group: Copies) -> tuple[Evidence, ...]:
+    """Evidence: a learning rate that is not the same on two ranks."""
+    of_groups = (dict(zip(group.rates, rates, strict=True)) for rates in zip(*group.rates.values(), strict=False))
+    return tuple(Evidence(f"the learning rate is {words}") for rates in of_groups if (words := _two(rates)))[:1]
+
+
+def _two(values: Mapping[int, float | None]) -> str:
+    """Two values that differ, with their ranks; "" without."""
+    first, *others = sorted((rank, value) for rank, value in values.items() if value is not None) or [(0, 0.0)]
+    other = next(((rank, value) for rank, value in others if value != first[1]), None)
+    return "" if other is None else f"{first[1]:.6g} on rank {first[0]}, {other[1]:.6g} on rank {other[0]}"
 
 
 CHECK = Check(TRAINING_REPLICAS_DIFFER, "Ranks hold different parameters where they should be equal", detect)

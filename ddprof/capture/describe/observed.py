@@ -30,6 +30,7 @@ class Observed:
         self._roots: list[tuple[str, weakref.ref[Any]]] = []
         self.optimizers: dict[int, weakref.ref[Any]] = {}
         self.step_watchers: list[Callable[[Any], object]] = []  # called with each optimizer that has stepped
+        self.pass_watchers: list[Callable[[], object]] = []  # called before each backward pass of the training thread
         self.training_thread: int | None = None  # the thread in which the first optimizer stepped
         # What settings belong to, by id(): its kind, and the line that made it.
         self._made: dict[int, tuple[weakref.ref[Any], str, Any]] = {}
@@ -42,9 +43,18 @@ class Observed:
         self._surroundings: dict[str, Any] = {}
 
     def watch_steps(self, watch: Callable[[Any], object], wanted: bool) -> None:
-        """Call `watch` at optimizer steps, or no more. The list is replaced, as another thread may iterate over it."""
-        others = [other for other in self.step_watchers if other != watch]
-        self.step_watchers = [*others, watch] if wanted else others
+        """Call `watch` at optimizer steps, or no more."""
+        self.step_watchers = _with(self.step_watchers, watch, wanted)
+
+    def watch_passes(self, watch: Callable[[], object], wanted: bool) -> None:
+        """Call `watch` before backward passes, or no more."""
+        self.pass_watchers = _with(self.pass_watchers, watch, wanted)
+
+    def pass_begins(self) -> None:
+        """Tell the watchers, in the training thread."""
+        if get_ident() == self.training_thread:
+            for watch in self.pass_watchers:
+                watch()
 
     def saw_framework(self, name: str) -> None:
         """Note a kind of parallelism or a framework."""
@@ -197,6 +207,12 @@ class Observed:
                 if seen == kind and model is not None:
                     return model
         return None
+
+
+def _with(watchers: list[Any], watch: Any, wanted: bool) -> list[Any]:
+    """A new list, as another thread may iterate over the old one."""
+    others = [other for other in watchers if other != watch]
+    return [*others, watch] if wanted else others
 
 
 def _framework(kind: str) -> str:

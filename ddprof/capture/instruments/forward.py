@@ -200,12 +200,15 @@ class Backward(Instrumentor):
         torch: Any = module
         begin, end, original = self.hub.begin, self.hub.end, torch.autograd.backward
         is_compiling, unmarked = torch.compiler.is_compiling, self.hub.unmarked
+        observed, begins = self.hub.observed, self.hub.guard.wrap(self.hub.observed.pass_begins)
 
         def backward(*args: Any, **kwargs: Any) -> None:
             """torch.autograd.backward, timed."""
             if is_compiling():
                 original(*args, **kwargs)
                 return
+            if observed.pass_watchers:
+                begins()
             token = begin(BACKWARD)
             try:
                 original(*args, **kwargs)

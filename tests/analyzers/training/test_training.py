@@ -99,7 +99,13 @@ def left(steps: int = 40) -> dict[str, Any]:
     }
 
 
-def test_nothing_is_learnt_and_a_model_trains_in_evaluation_mode() -> None:
+def kept(watched: int, of_them: int) -> dict[str, Any]:
+    return {"gradients": [{"optimizer": "SGD", "watched_steps": watched, "kept_steps": of_them}]}
+
+
+def test_nothing_is_learnt_a_model_trains_in_evaluation_mode_and_gradients_are_kept() -> None:
+    (remark,) = said("gradients_kept", job(kept(3, 3), kept(3, 0)))
+    assert "gradients of SGD are never zeroed" in remark.summary and remark.ranks == (0,)
     (remark,) = said("unchanged", job(state(), state()))
     assert "no parameter changed in 5 optimizer steps" in remark.summary and remark.severity == "critical"
     (remark,) = said("left_in_evaluation", job(left(), {}))
@@ -162,6 +168,7 @@ WITHOUT_THE_MISTAKE: dict[str, tuple[list[dict[str, Any]], ...]] = {
         [trained(52, 520), {}],
     ),
     "unchanged": ([state(), state(unchanged=False)], [state(unchanged=None)] * 2, [state(1)] * 2, [state(), {}]),
+    "gradients_kept": ([kept(3, 2), kept(1, 1)], [kept(0, 0), {}]),
     "unused_parameters": (
         *([gradients({})] * 2, [UNUSED, gradients({})], [UNUSED, gradients({"b": [5, 6]})]),  # used on the other rank
         [LATER, LATER],  # or before
@@ -212,6 +219,20 @@ def test_a_differing_tensor_of_a_wrapped_model_is_named_with_its_line() -> None:
         "wrapped at train.py:7 main()",
     ]
     assert remark.ranks == ()  # of two ranks neither is the odd one
+
+
+def test_copies_that_part_later_or_are_nan_are_told_as_of_the_first_time_with_the_rates() -> None:
+    def rank(later: str, rate: float, step: int = 22, **more: Any) -> dict[str, Any]:
+        after = {**held(later, step=step)["replicas"], "rates": [0.1, rate]}
+        return {**held("ab", **more), "later_replicas": after}
+
+    (remark,) = said("replicas_differ", job(rank("ab", 0.1), rank("ac", 0.05)))
+    texts = [evidence.text for evidence in remark.evidence]
+    assert texts[:2] == ["after step 22: layer1.weight differ", "the learning rate is 0.1 on rank 0, 0.05 on rank 1"]
+    assert "learning rate" in remark.fixes[0].setting
+    assert said("replicas_differ", job(rank("ab", 0.1), rank("ac", 0.1, step=44))) == []
+    (remark,) = said("nan_parameters", job(rank("ab", 0.1), rank("ab", 0.1, nan=[1])))
+    assert (remark.ranks, remark.severity, remark.evidence[0].text) == ((1,), "critical", "after step 9: layer1.weight")
 
 
 @pytest.mark.parametrize(

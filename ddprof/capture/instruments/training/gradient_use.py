@@ -1,21 +1,52 @@
 """Parameters without a gradient when their optimizer stepped, in the steps of a window.
 
-A parameter without one in all of these is watched for some more steps, as a head may be trained now and then.
+A parameter without one in all of these is watched for some more steps, as a head may be trained now and then. In the
+first of them it is seen, too, whether anything zeroes gradients between two steps of an optimizer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
 from ddprof.capture.instruments.base import Instrumentor
+from ddprof.capture.instruments.training.replicas import is_graph_captured, is_readable, sample
 
 _MAX_PARAMETERS = 8192  # of one optimizer
 _MAX_OPTIMIZERS = 16  # one for each parameter where they step inside backward
 _MAX_STEPS = 64  # of one optimizer in one window
 _MAX_NAMED = 128  # of one optimizer
+_KEPT_STEPS = 3  # after a window, in which gradients are looked at before each backward pass
+_KEPT_PARAMETERS = 8  # of one optimizer
 _FOLLOWED_STEPS = 100  # optimizer steps after a window in which what had no gradient may still get one
+
+
+class _Kept:
+    """Some gradients of one optimizer after its step, and whether anything zeroes them before its next one."""
+
+    def __init__(self) -> None:
+        self.watched_steps = self.kept_steps = 0
+        self._held: list[tuple[Any, Any]] = []  # parameter, some numbers of its gradient
+        self._is_kept: bool | None = None  # None: no backward pass since the step
+
+    def stepped(self, optimizer: Any) -> None:
+        """Count the step by what the backward passes before it met, and keep gradients for the next one."""
+        if self._is_kept is not None:
+            self.watched_steps += 1
+            self.kept_steps += self._is_kept
+        with_gradient = (p for _, p in _trained(optimizer) if p.grad is not None and is_readable(p.grad))
+        some = [(p, sample(p.grad.detach()).clone()) for p in islice(with_gradient, _KEPT_PARAMETERS)]
+        self._held = [(p, numbers) for p, numbers in some if numbers.any()]
+        self._is_kept = None
+
+    def pass_begins(self) -> None:
+        """Look whether a backward pass adds to the kept gradients, or, later, to others that are not zero."""
+        if self._is_kept is None and self._held:
+            self._is_kept = all(p.grad is not None and sample(p.grad.detach()).equal(of) for p, of in self._held)
+        elif self._is_kept:
+            self._is_kept = all(p.grad is not None and bool(p.grad.any()) for p, _ in self._held)
 
 
 class _Use:
@@ -32,6 +63,7 @@ class _Use:
         self.stateful = False  # the optimizer keeps state for what it updates
         self.updated: set[int] = set()  # of the missing ones those for which it does: they had a gradient before
         self.followed = 0
+        self.kept = _Kept()
 
     def look(self, optimizer: Any, step: int) -> None:
         """Record the parameters without a gradient now; ignore a step in which none has one."""
@@ -48,8 +80,15 @@ class _Use:
     def follow(self, optimizer: Any) -> bool:
         """After the window: count a parameter as used once it has a gradient. Returns whether to look again."""
         self.unused -= {at for at, p in _trained(optimizer) if at in self.unused and p.grad is not None}
+        if self.followed <= _KEPT_STEPS and not is_graph_captured():
+            self.kept.stepped(optimizer)
         self.followed += 1
-        return bool(self.unused) and self.followed < _FOLLOWED_STEPS
+        return self.is_followed
+
+    @property
+    def is_followed(self) -> bool:
+        """True while more steps may tell more."""
+        return self.followed <= _KEPT_STEPS or (bool(self.unused) and self.followed < _FOLLOWED_STEPS)
 
     def describe(self, optimizer: Any, names: dict[int, str]) -> None:
         """Keep names and sizes of the parameters without a gradient, and which of them have optimizer state."""
@@ -82,6 +121,8 @@ class _Use:
             ],
             "left_out": len(self.missing) - len(self.names),
             "stateful": self.stateful,
+            "watched_steps": self.kept.watched_steps,
+            "kept_steps": self.kept.kept_steps,
         }
 
 
@@ -137,10 +178,15 @@ class GradientUse(Instrumentor):
         self._watch(self._is_worth_it())
 
     def _is_worth_it(self) -> bool:
-        return any(use.unused and use.followed < _FOLLOWED_STEPS for use in self._uses.values())
+        return any(use.is_followed for use in self._uses.values())
+
+    def _pass_begins(self) -> None:
+        for use in () if self._open or is_graph_captured() else self._uses.values():
+            use.kept.pass_begins()
 
     def _watch(self, wanted: bool) -> None:
         self.hub.observed.watch_steps(self._stepped, wanted)
+        self.hub.observed.watch_passes(self._pass_begins, wanted)
 
     def recorded(self) -> dict[str, Any]:
         """`gradients`: one entry per optimizer that stepped in the last window, those with missing gradients first."""

@@ -1,6 +1,7 @@
-"""Checksums of a rank's parameters and buffers after a trace window, for comparing replicas.
+"""Checksums of a rank's parameters and buffers after a trace window and later in the run, for comparing replicas.
 
-Between two steps, after the window's trace has been written, when the profiler has waited for the device anyway. No
+Before the first backward pass of a step: what is trained is in place then, as it is not where an evaluation has put
+other weights there for a while. Of the step after a window, and of each whose number is twice that of the last one. No
 collective: the checksums of the ranks are compared by the analysis.
 
 Models in DistributedDataParallel, and parameters that an optimizer updates outside any such model. Sharded parameters
@@ -21,54 +22,82 @@ from ddprof.capture.instruments.base import Instrumentor
 
 _MAX_TENSORS = 1024  # of all models together
 _MAX_ELEMENTS = 512  # read of one tensor: its first half of them in a row, the others spread over it
+_MAX_RATES = 64  # parameter groups
 _SHARDED = ("fsdp1", "fsdp2", "deepspeed")
 Named = tuple[str, str, Any]  # name, "parameter" or "buffer", tensor
 Kept = tuple[Any, Any, int]  # parameter, some of its numbers, how often it had been changed in place
 
 
 class Replicas(Instrumentor):
-    """Keeps the checksums of the last window."""
+    """Keeps the checksums of the last window, and the latest after it."""
 
     def _install(self, module: ModuleType) -> None:
         self._taken: dict[str, Any] | None = None
+        self._later: dict[str, Any] | None = None
         self._before: list[Kept] | None = None
         self._updates = 0
         self._norms: list[dict[str, Any]] | None = None
+        self._passed = False  # a backward pass was seen in the window
+        self._next_step: int | None = None  # in which the next checksums are taken
 
     def _uninstall(self) -> None:
         self.hub.observed.watch_steps(self._stepped, False)
+        self.hub.observed.watch_passes(self._pass_begins, False)
 
     def window_opened(self, first_step: int, last_step: int) -> None:
         """Keep some numbers of what is trained, on its device, and count updates from now on."""
         models = self.hub.observed.models()
         self._before = self.hub.guard.attempt("parameters", lambda: kept(models))
         self._updates = self.hub.journal.skipped_optimizer_steps
+        self._passed, self._next_step = False, None
         self.hub.observed.watch_steps(self._stepped, True)
+        self.hub.observed.watch_passes(self._pass_begins, True)
 
     def _stepped(self, _: Any) -> None:
         self._updates += 1
 
     def window_closed(self) -> None:
         """Count no more updates."""
-        self._uninstall()
+        self._updates -= self.hub.journal.skipped_optimizer_steps
+        self.hub.observed.watch_steps(self._stepped, False)
 
     def window_written(self, last_step: int) -> None:
-        """Compute the checksums; a model that cannot be read costs only its own, and a note."""
+        """Take the checksums at the next backward pass; now where the script makes none that is seen."""
+        self._taken = self._later = None
+        if self._passed:
+            self._next_step = last_step + 1
+        else:
+            self._taken = self._of_window(last_step)
+
+    def _pass_begins(self) -> None:
+        self._passed = True
+        step = self.hub.tracker.index
+        if self._next_step is None or step < self._next_step or is_graph_captured():
+            return
+        self._next_step = 2 * step
+        if self._taken is None:
+            self._taken = self._of_window(step - 1)
+        else:
+            self._later = self._state(step - 1)
+
+    def _of_window(self, step: int) -> dict[str, Any]:
         began_ns = time.perf_counter_ns()
-        observed = self.hub.observed
-        optimizers = observed.living_optimizers()
-        models = [*observed.models(), *self._never_called()]
-        things = [*optimizers, *(model for _, model in models)]
-        lines = {id(thing): observed.made_at(thing) for thing in things}
-        sums = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
-        if sums is not None:
-            updates = self._updates - self.hub.journal.skipped_optimizer_steps
-            unchanged = self.hub.guard.attempt("parameters", lambda: are_unchanged(self._before or []))
-            took_ns = time.perf_counter_ns() - began_ns
-            of_window = {"step": last_step, "updates": updates, "unchanged": unchanged}
-            self._taken = {**of_window, "took_ns": took_ns, "models": sums}
+        unchanged = self.hub.guard.attempt("parameters", lambda: are_unchanged(self._before or []))
         self._before = None
-        self._norms = self.hub.guard.attempt("batch norm", lambda: batch_norms(models))
+        self._norms = self.hub.guard.attempt("batch norm", lambda: batch_norms(self._models()))
+        state = {"updates": self._updates, "unchanged": unchanged, **self._state(step)}
+        return {**state, "took_ns": time.perf_counter_ns() - began_ns}
+
+    def _state(self, step: int) -> dict[str, Any]:
+        """Digests after a step; a model that cannot be read costs only its own, and a note."""
+        observed, models = self.hub.observed, self._models()
+        optimizers = observed.living_optimizers()
+        lines = {id(thing): observed.made_at(thing) for thing in [*optimizers, *(model for _, model in models)]}
+        sums = self.hub.guard.attempt("checksums", lambda: checksums(models, optimizers, lines))
+        return {"step": step, "rates": _rates(optimizers), "models": sums or []}
+
+    def _models(self) -> list[tuple[str, Any]]:
+        return [*self.hub.observed.models(), *self._never_called()]
 
     def _never_called(self) -> list[tuple[str, Any]]:
         """Wrapped models whose inner module alone is called: their gradients are not averaged."""
@@ -77,8 +106,21 @@ class Replicas(Instrumentor):
         return [("ddp", model) for model in made if id(model) not in called]
 
     def recorded(self) -> dict[str, Any]:
-        """`replicas` and `batch_norms`: null before the first window was written."""
-        return {"replicas": getattr(self, "_taken", None), "batch_norms": getattr(self, "_norms", None)}
+        """`replicas`, of the window and later, and `batch_norms`: null before they were taken."""
+        names = {"replicas": "_taken", "later_replicas": "_later", "batch_norms": "_norms"}
+        return {key: getattr(self, name, None) for key, name in names.items()}
+
+
+def is_graph_captured() -> bool:
+    """True while a CUDA graph is captured: what waits for the device would spoil it."""
+    cuda: Any = sys.modules["torch"].cuda
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
+
+def _rates(optimizers: Iterable[Any]) -> list[float | None]:
+    """Learning rates at this moment; None for a tensor, as reading it could wait for the device."""
+    rates = [group.get("lr") for optimizer in optimizers for group in optimizer.param_groups]
+    return [float(rate) if isinstance(rate, (int, float)) else None for rate in rates[:_MAX_RATES]]
 
 
 def checksums(
@@ -112,26 +154,28 @@ def kept(models: Sequence[tuple[str, Any]]) -> list[Kept]:
     if any(kind in _SHARDED for kind, _ in models):
         return []
     trained = {id(p): p for _, model in models for p in model.parameters() if p.requires_grad}
-    readable = [p for p in trained.values() if _is_readable(torch, p)][:_MAX_TENSORS]
+    readable = [p for p in trained.values() if is_readable(p)][:_MAX_TENSORS]
     with torch.no_grad():
-        return [(p, _sample(p.detach()).clone(), p._version) for p in readable]
+        return [(p, sample(p.detach()).clone(), p._version) for p in readable]
 
 
 def are_unchanged(before: Sequence[Kept]) -> bool | None:
     """True where no parameter changed: by all of its numbers, or by some and nothing wrote to it. None without any."""
     torch = sys.modules["torch"]
     with torch.no_grad():
-        now = _fetched(torch, [_sample(parameter.detach()) for parameter, _, _ in before])
+        now = _fetched(torch, [sample(parameter.detach()) for parameter, _, _ in before])
         then = _fetched(torch, [numbers for _, numbers, _ in before])
     untouched = (p.numel() <= _MAX_ELEMENTS or p._version == version for p, _, version in before)
     return all(torch.equal(a, b) for a, b in zip(now, then, strict=True)) and all(untouched) if before else None
 
 
 def _ddp(model: Any) -> dict[str, Any]:
+    """The wrapper's own columns; its kind is another where a hook of torch lets copies part for some steps."""
     distributed = sys.modules["torch.distributed"]
+    hook = str(model._get_ddp_logging_data().get("comm_hook"))
     return {
         "class": type(model.module).__name__,
-        "kind": "ddp",
+        "kind": "local_sgd" if "localSGD" in hook else "ddp",
         "ranks": list(distributed.get_process_group_ranks(model.process_group)),
         "broadcast_buffers": bool(getattr(model, "broadcast_buffers", True)),
     }
@@ -164,13 +208,13 @@ def _unwrapped(models: Sequence[Any], optimizers: Iterable[Any], taken: set[int]
 def _summed(tensors: Sequence[Named]) -> dict[str, Any]:
     """Columns, one entry per readable tensor; `checksums` are eight hexadecimal digits each, concatenated.
 
-    `values`: the first number of each, which separates rounding from another state. All samples leave the device at
-    once.
+    `values`: the first number of each, which separates rounding from another state; `nan`: places of those that hold
+    NaN. All samples leave the device at once.
     """
     torch = sys.modules["torch"]
-    readable = [(name, kind, tensor.detach()) for name, kind, tensor in tensors if _is_readable(torch, tensor)]
+    readable = [(name, kind, tensor.detach()) for name, kind, tensor in tensors if is_readable(tensor)]
     with torch.no_grad():
-        samples = [_sample(tensor) for _, _, tensor in readable]
+        samples = [sample(tensor) for _, _, tensor in readable]
         contents = _fetched(torch, samples)
     return {
         "names": [name for name, _, _ in readable],
@@ -178,15 +222,18 @@ def _summed(tensors: Sequence[Named]) -> dict[str, Any]:
         "sizes_bytes": [tensor.numel() * tensor.element_size() for _, _, tensor in readable],
         "checksums": "".join(f"{zlib.crc32(content.numpy()):08x}" for content in contents),
         "values": [_first(content, sample) for content, sample in zip(contents, samples, strict=True)],
+        "nan": [at for at, pair in enumerate(zip(contents, samples, strict=True)) if _has_nan(*pair)],
     }
 
 
-def _is_readable(torch: Any, tensor: Any) -> bool:
+def is_readable(tensor: Any) -> bool:
+    """True for a plain dense tensor with numbers, no shard."""
+    torch: Any = sys.modules["torch"]
     plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
     return bool(plain and tensor.device.type != "meta" and tensor.numel() and not tensor.is_quantized)
 
 
-def _sample(tensor: Any) -> Any:
+def sample(tensor: Any) -> Any:
     """At most `_MAX_ELEMENTS` numbers of a tensor, always the same ones, in one dimension."""
     flat = _flat(tensor)
     half = _MAX_ELEMENTS // 2
@@ -227,6 +274,11 @@ def _first(content: Any, sample: Any) -> float | None:
         return None
     value = float(content[: sample.element_size()].clone().view(sample.dtype)[0])
     return value if abs(value) < 1e300 else None
+
+
+def _has_nan(content: Any, sample: Any) -> bool:
+    is_read = sample.is_floating_point() and sample.element_size() > 1
+    return is_read and bool(content.clone().view(sample.dtype).isnan().any())
 
 
 def batch_norms(models: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:

@@ -206,9 +206,11 @@ class Loop:
         self.use = GradientUse(self.hub)
         self.use.install(torch)
 
-    def step(self, *layers: str) -> None:
-        self.optimizer.zero_grad()
+    def step(self, *layers: str, zero: bool = True) -> None:
+        if zero:
+            self.optimizer.zero_grad()
         if layers:
+            self.hub.observed.pass_begins()
             sum(self.model[name](torch.ones(1, 2)).sum() for name in layers).backward()  # type: ignore[union-attr]
         self.optimizer.step()
         for watch in list(self.hub.observed.step_watchers):
@@ -246,15 +248,19 @@ def test_what_gets_a_gradient_once_is_used_frozen_parameters_want_none_and_watch
     loop = Loop(sgd)
     loop.window(("used",), ("used",))
     loop.step("used", "idle")
-    assert loop.never() == [] and loop.hub.observed.step_watchers == []
+    assert loop.never() == []
     assert {m["name"]: m["steps"] for m in loop.record["missing"]} == {"idle.weight": [0, 1], "idle.bias": [0, 1]}
     loop = Loop(adam)
     loop.step("used", "idle")
     loop.window(("used",))
     assert loop.never() == []
-    loop = Loop(sgd)
-    loop.window(("used", "idle"))
-    assert loop.hub.observed.step_watchers == [] and loop.record["missing"] == []
+    for zero in (True, False):
+        loop = Loop(sgd)
+        loop.window(("used", "idle"))
+        for _ in range(4):
+            loop.step("used", zero=zero)
+        assert loop.record["missing"] == [] and loop.hub.observed.pass_watchers == []
+        assert (loop.record["watched_steps"], loop.record["kept_steps"]) == (3, 0 if zero else 3)
     loop.window(("used",))
     for _ in range(_FOLLOWED_STEPS):
         assert loop.hub.observed.step_watchers

@@ -25,7 +25,7 @@ from ddprof.analyzers.job.groups import comm_group_ids
 from ddprof.analyzers.job.rendezvous.by_time import numbered_by_ends, paired_steps
 from ddprof.model import HealthNote
 from ddprof.significance import MAX_CHANCE
-from ddprof.tables import NULL, Array, Table, of_kinds
+from ddprof.tables import NULL, Array, Table, distinct, of_kinds
 from ddprof.units import format_count, format_ranks
 
 ENOUGH = 2  # steps that suffice to compare all ranks by, before ranks are left out for more steps
@@ -156,17 +156,21 @@ def _lacks_collectives(ranks: Sequence[RankFacts], numbers: Array, has: Array) -
     ids, keys = comm_group_ids(ranks)
     lacks = np.zeros(has.shape, bool)
     rank_of = {f.identity.rank: p for p, f in enumerate(ranks)}
-    counts = np.zeros((len(keys), *has.shape), np.int64)
+    called: list[Array] = []  # group, position and step of each call, of each rank
     is_known = np.ones(len(keys), bool)
     for position, facts in enumerate(ranks):
         step = _column(facts, facts.comms, early_comms(facts.comms, facts.device_ops), numbers)
         counted = (step >= 0) & ~of_kinds(facts.comms["op"], POINT_TO_POINT)
-        np.add.at(counts[:, position], (ids[position][counted], step[counted]), 1)
+        called.append(np.stack((ids[position][counted], np.full(int(counted.sum()), position), step[counted])))
         is_known[np.unique(ids[position][counted & (facts.comms["seq"] == NULL)])] = False
+    places, which = distinct(*np.concatenate(called, axis=1))
+    counts, first = np.bincount(which), np.searchsorted(places[0], np.arange(len(keys) + 1))
     for group, (members, _) in enumerate(keys):
         traced = np.array([rank_of[r] for r in members if r in rank_of], np.int64)
         if len(traced) > 1:
-            calls, here = counts[group, traced], has[traced]
+            of_group, every = slice(*first[group : group + 2]), np.zeros(has.shape, np.int64)  # of one group at a time
+            every[tuple(places[1:, of_group])] = counts[of_group]
+            calls, here = every[traced], has[traced]
             most = np.where(here, calls, 0).max(axis=0)
             fewer = here & (calls < most)
             lacks[traced] |= fewer & ~_is_sparse(calls, np.where(here, most, 0)) if is_known[group] else fewer

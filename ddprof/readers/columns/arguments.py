@@ -56,7 +56,7 @@ class ArgumentTables:
         self._shape_strings = np.empty(0, np.int64)  # of each of these, its number among the strings
         self.groups = Groups()
         self.collectives: list[tuple[int, ...]] = []
-        self._scanned: list[Array] = []  # collectives too, blocks of shape (n, 10)
+        self._scanned: list[Array] = []  # collectives too, blocks of shape (3, n): row, place in _statements, number
         self.messages: list[tuple[int, int, int]] = []  # row, peer, tag
         self.copies: list[tuple[int, int]] = []
         self.operators: list[Array] = []  # blocks of shape (3, n)
@@ -121,8 +121,10 @@ class ArgumentTables:
     def _scanned_collectives(self, first_row: int, block: Block) -> None:
         """The collectives of a block. Decoded are the first of each new statement and what is not remembered."""
         numbers = block.stated_as
-        places = self._places_of(numbers)
-        new = np.flatnonzero((places < 0) & (numbers >= 0))
+        unknown = int(numbers.max(initial=-1)) + 2 - len(self._stated_as)  # the last stands for what has no number
+        if unknown > 0:
+            self._stated_as = np.append(self._stated_as, np.full(unknown, -1))
+        new = np.flatnonzero((self._stated_as[numbers] < 0) & (numbers >= 0))
         if len(new):
             firsts = new[np.sort(np.unique(numbers[new], return_index=True)[1])]
             for number, event in zip(numbers[firsts].tolist(), block.events(block.collectives[firsts]), strict=True):
@@ -130,23 +132,17 @@ class ArgumentTables:
                 if given.group_name is None or as_text(given.group_name) is not None:  # each of another name is counted
                     self._stated_as[number] = len(self._statements)
                     self._statements = np.append(self._statements, [self._made(given)], axis=0)
-            places = self._places_of(numbers)
+        places = self._stated_as[numbers]
         for row, event in _with_rows(block.collectives[places < 0], block.events):
             self._collective(first_row + row, event.args or NO_ARGS)
-        kept = np.flatnonzero(places >= 0)
-        stated, seq = self._statements[places[kept]], block.seq[kept]
-        ours = block.collectives[kept].astype(np.int64) + first_row
-        self._scanned.append(np.column_stack((ours, stated[:, :2], np.where(seq >= 0, seq, NULL), stated[:, 2:])))
-
-    def _places_of(self, numbers: Array) -> Array:
-        """The row of each statement, by the scanner's numbers; -1 where it is not remembered."""
-        unknown = int(numbers.max(initial=-1)) + 1 - len(self._stated_as)
-        self._stated_as = np.append(self._stated_as, np.full(max(unknown, 0), -1))
-        return np.where(numbers >= 0, self._stated_as[numbers], -1) if len(self._stated_as) else numbers
+        self._scanned.append(np.array((block.collectives.astype(np.int64) + first_row, places, block.seq)))
 
     def collective_rows(self) -> Array:
         """All collectives, one row each, columns as in COLLECTIVES."""
-        return np.concatenate([np.array(self.collectives, np.int64).reshape(-1, 10), *self._scanned])
+        rows, places, seq = np.concatenate([np.empty((3, 0), np.int64), *self._scanned], axis=1)
+        rows, stated, seq = rows[places >= 0], self._statements[places[places >= 0]], seq[places >= 0]
+        scanned = np.column_stack((rows, stated[:, :2], np.where(seq >= 0, seq, NULL), stated[:, 2:]))
+        return np.concatenate((np.array(self.collectives, np.int64).reshape(-1, 10), scanned))
 
     def _operators(self, first_row: int, shaped: list[tuple[int, Event]]) -> None:
         given = [(row, event.args) for row, event in shaped if event.args is not None and event.args.dims]

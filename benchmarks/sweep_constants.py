@@ -138,7 +138,7 @@ def asked(runs: Sequence[str], values: Mapping[str, Number], cache: str) -> Verd
 
 
 def moved(names: Sequence[str], values: Mapping[str, Number], before: Verdicts, cache: str) -> dict[str, list[str]]:
-    """Of these constants, those whose value changes verdicts, each with the runs."""
+    """Return the constants among these whose value changes verdicts, each with the runs."""
     after = asked(list(before), {name: values[name] for name in names}, cache)
     runs = [run for run in before if not same(before[run], after[run])]
     if not runs or len(names) == 1:

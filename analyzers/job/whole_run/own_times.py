@@ -58,7 +58,7 @@ def lacked_cpu_is_counted(ranks: Sequence[RankFacts]) -> bool:
 
 
 def chance_left(ranks: Sequence[RankFacts]) -> float:
-    """What chance may make of ranks, times what it may where nothing counts what each step lacked a CPU for."""
+    """Share of what chance may make of ranks where nothing counts what each step lacked a CPU for."""
     return COUNTED if lacked_cpu_is_counted(ranks) else 1.0
 
 

@@ -24,6 +24,8 @@ from ddprof.tables import Array
 QUIET, QUICKEST = 0.25, 0.05  # quantiles of the steps; what begins after the traced steps may be in nearly all others
 NEARLY_ALL = 0.9  # of the steps: the machine quickens some
 FAR = 4.0  # times the distance between these, one standard deviation where chance alone scatters
+# Of ranks that alternate beyond chance, which is tested. While one waits for a CPU another has it: they alternate, too.
+FAR_IN_TURN = 3.0
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,15 @@ def _beyond_quiet(
     )
     quickest, quiet = np.array([_quantiles(each) for each in beyond]).T
     quiet = np.fmin(quiet, [_mean(each) for each in inside])
-    more = np.array(beyond) - quiet[:, None]
-    more[~(more >= FAR * (quiet - quickest)[:, None])] = 0.0  # NaN, where a timer is unknown, too
+    excess, is_counted = np.array(beyond) - quiet[:, None], lacked_cpu_is_counted(ranks)
+    for far in (FAR_IN_TURN, FAR)[not is_counted :]:
+        is_long = (excess > 0) & (excess >= far * (quiet - quickest)[:, None])  # NaN, where a timer is unknown, is not
+        if in_turn := _is_in_turn(is_long):
+            break
     step_ns = float(np.mean([step.length_ns or 0 for facts in ranks for step in unprofiled_steps(facts)]))
-    more /= step_ns
+    more = np.where(is_long, excess, 0.0) / step_ns
     longest, times = more.max(axis=0), more.mean(axis=1)
-    often, in_turn = int((longest > 0).sum()), _is_in_turn(more > 0)
-    is_counted = lacked_cpu_is_counted(ranks)
+    often = int((longest > 0).sum())
     if longest.mean() < (waited_share(ranks) or 0.0) and not (in_turn or is_counted):
         return None
     of_one = 0.0 if in_turn else float(times.max()) - typical(times)

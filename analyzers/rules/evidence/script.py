@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
-from ddprof.analyzers.facts.script.tree import CallTree, call_tree, written
+from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.facts.work import computes, host_work
 from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
-from ddprof.analyzers.job.script.lines import has_frames, lines_of, shown_place, training_spans
+from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, shown_place, training_spans
 from ddprof.analyzers.job.script.occupying import calls_beside
 from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
@@ -62,7 +62,7 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
-    if timed.usual * measures.step_us >= IN_ALL * beyond_us and cost_us <= beyond_us:  # and scatters
+    if not timed.in_turn and timed.usual * measures.step_us >= IN_ALL * beyond_us and cost_us <= beyond_us:  # likewise
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     since = "" if timed.since is None else f"since step {timed.since}, "
@@ -261,7 +261,7 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
     """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
     counts; where samples of libraries are asked for none of torch's own code, and none that may be in an operator, but
     in hooks."""
-    by_words, called = dict[str, list[float]](), dict[str, tuple[float, str]]()
+    of_ranks, longest = dict[tuple[str, str], list[float]](), dict[tuple[str, str], ScriptLine]()
     framed = list(filter(has_frames, ranks))
     for position, facts in enumerate(framed):
         tree = call_tree(facts)
@@ -273,10 +273,10 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         if not of_libraries:
             seen = np.bincount(tree.caller(tree.in_phase), weights=seen, minlength=len(tree))
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
-            words = written(line.file, line.line, line.function)
-            by_words.setdefault(words, [0.0] * len(framed))[position] += line.time_ns
-            called[words] = max(called.get(words, (0.0, "")), (line.time_ns, line.call))
-    return {f"{words}, in {called[words][1]}" if called[words][1] else words: n for words, n in by_words.items()}
+            function = line.file, line.function  # of which each rank may be in another line most
+            of_ranks.setdefault(function, [0.0] * len(framed))[position] += line.time_ns
+            longest[function] = max(longest.get(function, line), line, key=lambda one: one.time_ns)
+    return {longest[function].words: counts for function, counts in of_ranks.items()}
 
 
 # The script line that a finding's late rank runs and its peers do not.

@@ -54,7 +54,12 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
 
 def lacked_cpu_is_counted(ranks: Sequence[RankFacts]) -> bool:
     """True where the timers of every step say what the rank lacked a CPU for: own times are without it."""
-    return all(step.waited_ns is not None for facts in ranks for step in facts.sidecar.steps)
+    return all(map(_counts_each_step, ranks))
+
+
+@remembered
+def _counts_each_step(facts: RankFacts) -> bool:
+    return all(step.waited_ns is not None for step in facts.sidecar.steps)
 
 
 def chance_left(ranks: Sequence[RankFacts]) -> float:

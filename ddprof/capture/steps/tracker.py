@@ -59,7 +59,7 @@ class StepTracker:
         self._open_range = open_range
         self._close_range = close_range
         self._is_main_thread = is_main_thread
-        self._scheduled = -1  # the open file of _SCHEDULED
+        self._scheduled, self._opened = -1, os.stat_result(range(10))  # the open file of _SCHEDULED
         self._reset()
 
     def _reset(self) -> None:
@@ -234,12 +234,18 @@ class StepTracker:
 
     def _own(self, thread: int | None) -> None:
         """Take the calling thread, `thread`, for the training thread; None: no thread."""
-        with suppress(OSError):  # there is none, or the script has closed it
-            os.close(self._scheduled)
+        with suppress(OSError):  # there is none, or the script has closed it, and may have opened a file of its own
+            if os.path.samestat(os.fstat(self._scheduled), self._opened):
+                os.close(self._scheduled)
         self._thread, self._scheduled = thread, -1
-        if thread is not None:
-            with suppress(OSError):  # no Linux
-                self._scheduled = os.open(_SCHEDULED, os.O_RDONLY | os.O_CLOEXEC)
+        if thread is None:
+            return
+        with suppress(OSError):  # no Linux
+            opened = os.open(_SCHEDULED, os.O_RDONLY | os.O_CLOEXEC)
+            if os.pread(opened, 1, 0) in (b"", b"0"):  # of a kernel that does not count: it shows zeros
+                os.close(opened)
+            else:
+                self._scheduled, self._opened = opened, os.fstat(opened)
 
     def _waited_ns(self) -> int:
         """Time in which the training thread has been ready to run and had no CPU; 0 where the kernel does not count."""

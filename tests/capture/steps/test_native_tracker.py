@@ -56,7 +56,7 @@ def play(kind: str, events: list[tuple[str, int]]) -> list[Any]:
     for step, disturbed in tracker.logged():
         assert step.start_ns <= step.end_ns
         phases = [name for name in ("data", "forward", "backward", "collective") if getattr(step, f"{name}_ns") > 0]
-        assert min(step[8:13]) >= 0 and step.waited_ns >= step.backward_waited_ns
+        assert min(step[8:13]) >= 0
         said.append((step.number, phases, nets or step.optimizer_ns > 0, step.profiled, disturbed))
     return [*said, recorder.boundaries]
 

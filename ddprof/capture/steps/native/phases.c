@@ -11,6 +11,7 @@
 #ifdef __linux__
 #include <sys/resource.h>
 #endif
+#include <sys/stat.h>
 #include <time.h>
 
 #include "step_log.h"
@@ -31,6 +32,7 @@ typedef struct {
     int64_t waited_ns; /* when it was read last, at so many switches of the thread */
     long switches;
     int scheduled; /* one more than the descriptor of SCHEDULED; 0 for none */
+    struct stat opened; /* what was opened there: the script may have closed it, and opened a file of its own */
     StepLog log;
     PyObject *stepped, *known; /* sets of optimizers' ids: in this step, in the one before it */
     PyObject *on_boundary, *open_range, *close_range, *is_main_thread, *make_step;
@@ -47,7 +49,10 @@ static int64_t wall_ns(void) {
 #define SCHEDULED "/proc/thread-self/schedstat" /* Linux: ns on a CPU, ns ready to run without one, turns */
 
 static void forget_thread(StepTracker *self) {
-    if (self->scheduled) close(self->scheduled - 1);
+    struct stat now;
+    if (self->scheduled && !fstat(self->scheduled - 1, &now) && now.st_dev == self->opened.st_dev &&
+        now.st_ino == self->opened.st_ino)
+        close(self->scheduled - 1);
     self->scheduled = self->has_thread = 0;
 }
 
@@ -57,6 +62,12 @@ static void own_thread(StepTracker *self, unsigned long thread) {
     self->has_thread = 1;
     self->scheduled = open(SCHEDULED, O_RDONLY | O_CLOEXEC) + 1;
     self->switches = -1;
+    char first = '0'; /* of a kernel that does not count: it shows zeros */
+    if (self->scheduled && (fstat(self->scheduled - 1, &self->opened) || pread(self->scheduled - 1, &first, 1, 0) < 1 ||
+                            first == '0')) {
+        close(self->scheduled - 1);
+        self->scheduled = 0;
+    }
 }
 
 /* A thread that was not switched has not waited: that is asked first, for a third of the time. */

@@ -51,7 +51,7 @@ def _read(sources: Sequence[Source], is_strict: bool) -> list[LogReport]:
 
     reports, failures, budget = [], [], LogBudget.of(sources)
     for at, source in enumerate(sources):
-        if budget.left_bytes <= 0:
+        if budget.left_bytes < 0:
             more = format_count(len(sources) - at, "more log")
             failures.append(
                 f"{more}, {source.label} first: left out, as so much text was read already; analyze it alone"

@@ -48,6 +48,7 @@ def test_what_is_not_read_is_said_in_one_line(tmp_path: Path, monkeypatch: pytes
     more.write_bytes(gzip.compress(LOG.read_bytes() * 2)[:-9])
     assert "Not judged. The rest of the log: the compressed data ends early" in analyze(str(more)).stdout
     monkeypatch.setattr(lines, "LOGS_BYTES", 1000)
+    assert "The rest of the log" not in analyze(str(LOG)).stdout  # stored as it is, it is read to its end
     shutil.copy(LOG, tmp_path / "rank0.log")
     more.write_bytes(gzip.compress(LOG.read_bytes() * 99))
     last = shutil.copy(more, tmp_path / "rank2.log.gz")

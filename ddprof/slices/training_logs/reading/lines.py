@@ -171,7 +171,7 @@ class LogBlocks:
                 yield whole, False
                 rest = rest[-MAX_LINE_BYTES:]
                 self._budget.left_bytes -= len(block)
-                if self._budget.left_bytes <= 0:
+                if self._budget.left_bytes < 0:
                     self.damage = f"logs are read to {LOGS_BYTES >> 30} GiB together; the rest is not read"
                     return
         self.damage = blocks.damage or ""

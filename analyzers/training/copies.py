@@ -7,13 +7,15 @@ summed over all ranks in every step. Nothing else is compared: ensembles, stages
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS, OP_CODE
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.findings import Evidence
+from ddprof.sidecar import Sidecar
 from ddprof.sidecar.training import CodeLine, ReplicaState, ReplicatedModel
 
 DDP, MODULE = "ddp", "module"
@@ -148,7 +150,18 @@ def replicated_names(job: JobFacts) -> frozenset[str]:
     return frozenset(names)
 
 
-# Lists and lines in the sentences of remarks.
+# Ranks, lists and lines in remarks.
+
+Shown = TypeVar("Shown")
+
+
+def on_ranks(job: JobFacts, look: Callable[[Sidecar], Shown | None]) -> tuple[Shown | None, tuple[int, ...]]:
+    """The first rank's of what `look` sees in sidecars, None where it sees nothing; and the ranks of whom it does, ()
+    where it does of all."""
+    seen = {rank: look(facts.sidecar) for rank, facts in zip(job.rank_ids, job.ranks, strict=True)}
+    ranks = tuple(rank for rank, shown in seen.items() if shown is not None)
+    return (seen[ranks[0]] if ranks else None), ranks if len(ranks) < len(seen) else ()
+
 
 _SHOWN = 3  # names in one sentence
 

@@ -15,27 +15,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.copies import at_line
+from ddprof.analyzers.training.copies import at_line, on_ranks
 from ddprof.finding_ids import TRAINING_GRADIENTS_KEPT
 from ddprof.findings import Check, Evidence, Fix, Remark
+from ddprof.sidecar import Sidecar
+from ddprof.sidecar.training import OptimizerGradients
 
 FEWEST_STEPS = 2  # an optimizer may step twice on one sum of gradients
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
     """The first such optimizer, with the ranks that keep its gradients."""
-    kept = {
-        rank: next((u for u in facts.sidecar.gradients if FEWEST_STEPS <= u.watched_steps == u.kept_steps), None)
-        for rank, facts in zip(job.rank_ids, job.ranks, strict=True)
-    }
-    ranks = tuple(rank for rank, use in kept.items() if use is not None)
-    use = next((use for use in kept.values() if use is not None), None)
+    use, ranks = on_ranks(job, _kept)
     if use is None:
         return
     yield Remark(
         id=CHECK.id,
         summary=f"gradients of {use.optimizer} are never zeroed: each step adds to those of all steps before",
-        ranks=ranks if len(ranks) < len(kept) else (),
+        ranks=ranks,
         severity="warning",
         evidence=(
             Evidence(f"unchanged before the backward pass of {use.watched_steps} steps, all that were looked at"),
@@ -52,6 +49,10 @@ def detect(job: JobFacts) -> Iterator[Remark]:
             ),
         ),
     )
+
+
+def _kept(sidecar: Sidecar) -> OptimizerGradients | None:
+    return next((use for use in sidecar.gradients if FEWEST_STEPS <= use.watched_steps == use.kept_steps), None)
 
 
 CHECK = Check(TRAINING_GRADIENTS_KEPT, "Gradients are never zeroed", detect)

@@ -13,24 +13,24 @@ Sources: torch.nn.Module documentation (eval, train).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.training.copies import on_ranks
 from ddprof.finding_ids import TRAINING_LEFT_IN_EVALUATION
 from ddprof.findings import Check, Evidence, Fix, Remark
 
 
 def detect(job: JobFacts) -> Iterator[Remark]:
     """The first such model, with the ranks that leave one so."""
-    left = {r: f.sidecar.left_in_evaluation for r, f in zip(job.rank_ids, job.ranks, strict=True)}
-    ranks = tuple(rank for rank, model in left.items() if model is not None)
-    model = next((model for model in left.values() if model is not None), None)
+    model, ranks = on_ranks(job, attrgetter("left_in_evaluation"))
     if model is None:
         return
     yield Remark(
         id=CHECK.id,
         summary=f"{model.name or 'the model'} trains in evaluation mode from step {model.step} on, the last "
         f"{model.steps} steps: train() is not called after eval()",
-        ranks=ranks if len(ranks) < len(left) else (),
+        ranks=ranks,
         severity="warning",
         evidence=(
             *(Evidence(f"switched at {at}") for at in [model.at] if at),

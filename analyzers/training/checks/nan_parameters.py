@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddprof.analyzers.job.model import JobFacts
-from ddprof.analyzers.training.copies import named
+from ddprof.analyzers.training.copies import named, on_ranks
 from ddprof.finding_ids import TRAINING_NAN_PARAMETERS
 from ddprof.findings import Check, Evidence, Fix, Remark
 from ddprof.sidecar import Sidecar
@@ -25,16 +25,15 @@ from ddprof.units import format_count
 
 def detect(job: JobFacts) -> Iterator[Remark]:
     """The first model of the lowest rank, with the ranks whose parameters are so too."""
-    spoilt = {rank: _first(facts.sidecar) for rank, facts in zip(job.rank_ids, job.ranks, strict=True)}
-    ranks = tuple(rank for rank, first in spoilt.items() if first is not None)
-    step, model, names = next((first for first in spoilt.values() if first is not None), (0, None, ()))
-    if model is None:
+    first, ranks = on_ranks(job, _first)
+    if first is None:
         return
+    step, model, names = first
     total = format_count(len(model.names) - len(model.buffers), "tensor")
     yield Remark(
         id=CHECK.id,
         summary=f"parameters of {model.name or 'the model'} are NaN: {len(names)} of {total}",
-        ranks=ranks if len(ranks) < len(spoilt) else (),
+        ranks=ranks,
         severity="critical",
         evidence=(Evidence(f"after step {step}: {named(names)}"),),
         fixes=(

@@ -14,7 +14,12 @@ import numpy as np
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, waited_share
-from ddprof.analyzers.job.whole_run.own_times import lacked_cpu_is_counted, meets_elsewhere, meets_in_calls
+from ddprof.analyzers.job.whole_run.own_times import (
+    lacked_cpu_is_counted,
+    meets_elsewhere,
+    meets_in_calls,
+    without_waits,
+)
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.averages import typical
 from ddprof.sidecar import StepTimes
@@ -78,7 +83,7 @@ def _beyond_quiet(
     quickest, quiet = np.array([_quantiles(each) for each in beyond]).T
     quiet = np.fmin(quiet, [_mean(each) for each in inside])
     excess, is_counted = np.array(beyond) - quiet[:, None], lacked_cpu_is_counted(ranks)
-    for far in (FAR_IN_TURN, FAR)[not is_counted :]:
+    for far in (FAR_IN_TURN, FAR) if is_counted else (FAR,):
         is_long = (excess > 0) & (excess >= far * (quiet - quickest)[:, None])  # NaN, where a timer is unknown, is not
         if in_turn := _is_in_turn(is_long):
             break
@@ -147,6 +152,4 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
     if not meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
         rest = rest - backward - forward * (not in_forward) - optimizer * (not with_optimizer)
     time_ns, waited_ns = rest
-    elsewhere_ns = np.array([(paused(s) or 0) + s.collective_ns for s in steps], float)
-    # What was lacked in collectives and pauses is not counted apart.
-    return np.asarray(time_ns - elsewhere_ns - waited_ns * (1 - elsewhere_ns / np.maximum(time_ns, 1)))
+    return without_waits(time_ns, waited_ns, np.array([(paused(s) or 0) + s.collective_ns for s in steps], float))

@@ -37,7 +37,7 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
     without the wait for the batch, whose workers may have had no CPU: rules on loaders look at that."""
     in_calls = meets_in_calls(facts)
     in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
-    times = []
+    parts = []
     for step in steps:
         if step.length_ns is None or step.backward_ns is None:
             continue
@@ -46,10 +46,15 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = F
             left_ns, waited_ns = left_ns - step.backward_ns, waited_ns - step.backward_waited_ns
         if beside_loader:
             left_ns, waited_ns = left_ns - (step.data_ns or 0), waited_ns - step.data_waited_ns
-        called_ns = step.collective_ns * (in_calls or not in_backward)
-        # What was lacked in collectives is not counted apart.
-        times.append(left_ns - called_ns - waited_ns * (1 - called_ns / max(left_ns, 1)))
-    return np.array(times, float)
+        parts.append((left_ns, waited_ns, step.collective_ns * (in_calls or not in_backward)))
+    times_ns, lacked_ns, called_ns = np.array(parts, float).reshape(-1, 3).T
+    return without_waits(times_ns, lacked_ns, called_ns)
+
+
+def without_waits(time_ns: Array, waited_ns: Array, elsewhere_ns: Array) -> Array:
+    """Time without what the rank lacked a CPU for and what was `elsewhere_ns` (collectives, pauses), in which that was
+    not counted apart: its share there is as in the rest."""
+    return np.asarray(time_ns - elsewhere_ns - waited_ns * (1 - elsewhere_ns / np.maximum(time_ns, 1)))
 
 
 def lacked_cpu_is_counted(ranks: Sequence[RankFacts]) -> bool:

@@ -41,7 +41,7 @@ def number_of(node: ast.stmt) -> tuple[str, Number] | None:
         return None
     try:
         value = eval(ast.unparse(node.value), {"__builtins__": {}})  # type: ignore[attr-defined]
-    except Exception:
+    except (NameError, TypeError):  # of other names: no plain number
         return None
     return (target.id, value) if type(value) in (int, float) and value > 0 else None
 

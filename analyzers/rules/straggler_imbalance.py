@@ -3,8 +3,8 @@
 What it detects: compute time differs between ranks within a step more than their pace explains. The slowest rank
 changes from step to step, or the same rank has more work. That is more kernels, a larger batch, or some kernels that
 take longer while others take their usual time; experts that get more tokens may do so in some steps, on ranks in turn.
-On CPU ranks also operators that a rank runs in some steps and its peers
-in others, or less often: no busy machine does that.
+On CPU ranks also operators that a rank runs in some steps and its peers in others, or less often: no busy machine does
+that.
 Why it costs: every step waits for the rank with most work.
 How the gain is priced: where ranks take turns, the run is replayed with each step's compute spread evenly over them
 (OSDI'25: the mean), and extra operators half way between that and leaving them out; where ranks are named, with theirs

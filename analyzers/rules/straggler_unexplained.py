@@ -9,8 +9,8 @@ How to fix: look at what the late rank runs there and its peers do not; `ddprof 
 Over the whole run: timers of the steps outside the trace may show a rank that takes longer outside its backward passes.
 From a tenth of the step it is named, whatever the traced steps hold; its gain is that share of the step. Half of that
 will do where each step counts what it lacked a CPU for, and for a rank on a CPU for a tenth of the run more than peers:
-stops take no CPU time. So is one that samples saw
-in a line for 5 % of the step, unlike its peers, beyond chance: busy cores stop any rank.
+stops take no CPU time. So is one that samples saw in a line for 5 % of the step, unlike its peers, beyond chance: busy
+cores stop any rank.
 Limits: a rank is named where it is late in more steps than chance explains, or in all and for nearly all waiting. Waits
 for ranks without a trace name nobody, nor do those for one that began later and takes no longer. Stages of a pipeline
 wait by design and are judged by its own rules.

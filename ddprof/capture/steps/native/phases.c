@@ -212,10 +212,11 @@ static void leave(StepTracker *self, int phase, int counted) {
     if (spent_ns < 0) spent_ns = 0; /* the wall clock may be set back */
     self->spent_ns[phase] += spent_ns;
     int64_t waited = phase == COLLECTIVE ? 0 : waited_ns(self) - self->waited_at_ns[phase];
-    if (phase != COLLECTIVE) self->waited_in_ns[phase] += waited > 0 ? waited : 0;
+    if (waited < 0) waited = 0;
+    if (phase != COLLECTIVE) self->waited_in_ns[phase] += waited;
     if (self->depth[OPTIMIZER] && (phase == FORWARD || phase == BACKWARD)) { /* a closure's own are not the optimizer's */
         self->spent_ns[OPTIMIZER] -= spent_ns;
-        self->waited_in_ns[OPTIMIZER] -= waited > 0 ? waited : 0;
+        self->waited_in_ns[OPTIMIZER] -= waited;
     }
 }
 

@@ -21,6 +21,7 @@ from ddprof.tables import Array, Table, distinct
 
 LEAST_CALLS = 60  # of an operator with equal shapes in a step; micro-batches of a few layers make some dozen
 LONGEST_US = 100.0  # of such a call on average: five operators of 20 us, each of which is mostly its call
+INDEXING = re.compile(rf"^aten::(select|slice)(_backward)?$|^({ENGINE})?(Select|Slice)Backward\d*$")
 _BACKWARD = re.compile(rf"^{ENGINE}|Backward\d*$")
 PYTHON_NS = 1_000_000  # between two operators; longer is Python of the script (facts/cpu/rank.py)
 
@@ -28,8 +29,9 @@ PYTHON_NS = 1_000_000  # between two operators; longer is Python of the script (
 @remembered
 def looped_operators(facts: RankFacts) -> Array:
     """Mask of operators that are called more often in a step, with equal shapes, than the model has parameters, and
-    are short; shape (host_operators,). Layers that follow one another call none as often: each has parameters. Nodes
-    of the backward pass count where the forward pass calls so too: an operator may loop inside, as a GRU does.
+    are short, or index a tensor: its backward pass fills a whole tensor for each index. Shape (host_operators,).
+    Layers that follow one another call none as often: each has parameters. Nodes of the backward pass count where the
+    forward pass calls so too: an operator may loop inside, as a GRU does.
     """
     ops = facts.host_operators
     if not len(ops) or not computes(facts):
@@ -40,9 +42,10 @@ def looped_operators(facts: RankFacts) -> Array:
     calls = np.bincount(which, weights=counted) / len(facts.steps)
     mean_us = np.bincount(which, weights=ops["dur_ns"] * counted) / 1e3 / np.maximum(calls * len(facts.steps), 1.0)
     gradients = float((is_gradient(facts.strings)[ops["name"]] & counted).sum()) / len(facts.steps)
-    often = (calls >= LEAST_CALLS) & (calls > gradients) & (gradients > 0) & (mean_us <= LONGEST_US)
-    looped = often[which] & counted
-    return np.asarray(looped & bool((looped & ~is_backward(facts.strings)[ops["name"]]).any()))
+    short = ((calls >= LEAST_CALLS) & (mean_us <= LONGEST_US))[which]
+    looped = (short | matches(INDEXING, facts.strings)[ops["name"]]) & (calls > gradients)[which] & counted
+    forward = looped & ~is_backward(facts.strings)[ops["name"]]
+    return np.asarray(looped & (gradients > 0) & bool(forward.any()))
 
 
 def is_backward(strings: Sequence[str]) -> Array:

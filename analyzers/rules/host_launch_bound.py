@@ -11,14 +11,16 @@ Limits: the price is an upper bound, because dynamic shapes and graph breaks kee
 cost of launching: a call that takes far longer than usual is host.stalled. The profiler of PyTorch before 1.12 slows
 the host by 4 us for each operator: that is no gain; where it leaves less than 3 % of the step, the rule abstains. A
 step in which the host alone is slower than in all others is no measure of launching. On a CPU rank nothing is launched.
-There a loop may call operators one by one, with equal shapes and more often than the model has parameters. They are
-reported where one call for all would do; of their time a part is left, as measured.
+There a loop may call operators one by one, with equal shapes and more often than the model has parameters, or index a
+tensor so: each index fills a gradient of the whole tensor. They are reported where one call for all would do; of their
+time a part is left, as measured.
 Sources: PyTorch CUDA graphs documentation; HTA documentation on kernel wait; pytorch#82793 (cost of recording).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,8 +28,9 @@ from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.device import HIDES, launches_wait
 from ddprof.analyzers.facts.model import RankFacts
+from ddprof.analyzers.facts.names import ENGINE
 from ddprof.analyzers.job.charged import waited_for_part_us
-from ddprof.analyzers.job.host_costs import LOOPED, is_backward, looped_operators, part_us
+from ddprof.analyzers.job.host_costs import INDEXING, LOOPED, is_backward, looped_operators, part_us
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_steps
@@ -182,12 +185,11 @@ def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | 
     if typical_us < LOOPED_MIN_SHARE * measures.step_us or len(whose(times_us)):
         return
     worst = int(np.argmax(times_us))
-    (looped, hottest, calls), share = _looped(ranks[worst]), format_share(typical_us / measures.step_us)
+    (looped, hottest, calls, remedy), share = _looped(ranks[worst]), format_share(typical_us / measures.step_us)
     where = line_of_operators(ranks, hottest)
     yield Candidate(
         id=rule_id,
-        summary=f"a loop calls {looped} short operators per step one by one"
-        + (f", mostly at {where}" if where else ""),
+        summary=f"a loop calls {looped} operators per step one by one" + (f", mostly at {where}" if where else ""),
         lost_us=typical_us * (1 - LOOPED_SHARE),
         changes=(Change("scale_part", (), (LOOPED_SHARE,), LOOPED),),
         basis=Basis.DEDUCED,
@@ -195,33 +197,40 @@ def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | 
             Evidence(f"they and the Python between them take {format_us(typical_us)} per step ({share})"),
             Evidence(calls, measures.job.rank_ids[worst]),
         ),
-        fixes=(
-            Fix(
-                setting=f"loop at {where}" if where else "the loop",
-                current="one call for each element",
-                suggested="one call for the whole batch or sequence (nn.LSTM for a cell, a batched loss, torch.vmap)",
-                why="a short operator is mostly its call, which one call for all makes once",
-                source="PyTorch performance tuning guide",
-            ),
-        ),
+        fixes=(replace(remedy, setting=f"loop at {where}" if where else "the loop"),),
         band=EITHER_WAY,
         times_us=tuple(times_us.tolist()),
     )
 
 
-def _looped(facts: RankFacts) -> tuple[int, str, str]:
-    """Calls of a rank's looped operators per step; the one beside the backward pass that takes longest, by its name and
-    in words."""
+_GUIDE = "PyTorch performance tuning guide"
+_AT_ONCE = "one call for the whole batch or sequence (nn.LSTM for a cell, a batched loss, torch.vmap)"
+_CALLED_ONCE = Fix(
+    "", _AT_ONCE, "a short operator is mostly its call, which one call for all makes once", _GUIDE, "one call for each"
+)
+_INDEXED_ONCE = Fix(
+    "",
+    "`for row in x.unbind(dim)` in place of `x[:, k]`, or one call for all",
+    "the gradient of x[:, k] is as large as x: a loop fills one for each k, unbind one for all",
+    "PyTorch documentation of torch.unbind",
+    "one index for each",
+)
+
+
+def _looped(facts: RankFacts) -> tuple[int, str, str, Fix]:
+    """Calls of a rank's looped operators per step, less those inside others; the one beside the backward pass that
+    takes longest; in words, what takes longest; and what to do."""
     ops, steps = facts.host_operators.take(np.flatnonzero(looped_operators(facts))), len(facts.steps)
+    end = np.maximum.accumulate(ops["start_ns"] + ops["dur_ns"])
+    outer = int((ops["start_ns"][1:] >= end[:-1]).sum()) + 1
     names, which, calls = np.unique(ops["name"], return_inverse=True, return_counts=True)
     spent_ns = np.bincount(which, weights=ops["dur_ns"])
-    at = int(np.argmax(spent_ns * ~is_backward(facts.strings)[names]))
-    name, each_us = facts.strings[names[at]], float(spent_ns[at] / calls[at] / 1e3)
-    return (
-        len(ops) // steps,
-        name,
-        f"{name} is called {int(calls[at]) // steps} times per step, {format_us(each_us)} each",
-    )
+    forward, longest = int(np.argmax(spent_ns * ~is_backward(facts.strings)[names])), int(np.argmax(spent_ns))
+    indexes = bool(INDEXING.search(facts.strings[names[longest]]))
+    at = longest if indexes else forward
+    name, each_us = facts.strings[names[at]].removeprefix(ENGINE), float(spent_ns[at] / calls[at] / 1e3)
+    words = f"{name} is called {int(calls[at]) // steps} times per step, {format_us(each_us)} each"
+    return outer // steps, facts.strings[names[forward]], words, _INDEXED_ONCE if indexes else _CALLED_ONCE
 
 
 RULE = Rule(HOST_LAUNCH_BOUND, "The host launches too slowly", detect, bound="host", upper_bound=True)

@@ -88,7 +88,7 @@ def test_short_operators_of_a_loop_are_told_on_cpu_ranks(
     told = candidates(ID, run.measures)
     assert [one.ranks for one in told] == [()] * is_told
     for one in told:
-        assert "calls 80 short operators per step one by one" in one.summary
+        assert "calls 80 operators per step one by one" in one.summary
         assert one.lost_us == pytest.approx((1 - LOOPED_SHARE) * calls * (dur_us + 10.0), rel=0.02)
         assert run.pricer.gain_us(one) == pytest.approx(one.lost_us, rel=0.05)
 
@@ -96,6 +96,18 @@ def test_short_operators_of_a_loop_are_told_on_cpu_ranks(
 def test_a_loop_of_one_rank_is_not_the_whole_jobs(tmp_path: Path) -> None:
     ranks = [cpu_loop(tmp_path, after=one_by_one(80 if rank == 1 else 0, 5, 10.0), rank=rank) for rank in range(4)]
     assert candidates(ID, run_of(ranks).measures) == []
+
+
+def test_indices_of_a_loop_whose_gradients_fill_whole_tensors_are_told(tmp_path: Path) -> None:
+    def chore(script: Script) -> None:
+        for name, count, dur_us in (("select", 40, 5.0), ("select_backward", 40, 400.0)):
+            operators(script, name, count=count, dur_us=dur_us)
+        for _ in range(5):
+            script.host("torch::autograd::AccumulateGrad", 5.0)
+
+    [one] = candidates(ID, run_of([cpu_loop(tmp_path, after=chore)]).measures)
+    assert "aten::select_backward is called 40 times per step" in one.evidence[1].text
+    assert "unbind" in one.fixes[0].suggested
 
 
 def test_nodes_of_an_operator_that_loops_inside_are_not_the_scripts_loop(tmp_path: Path) -> None:

@@ -22,6 +22,13 @@ from ddprof.tables import Array, Table, distinct
 LEAST_CALLS = 60  # of an operator with equal shapes in a step; micro-batches of a few layers make some dozen
 LONGEST_US = 100.0  # of such a call on average: five operators of 20 us, each of which is mostly its call
 INDEXING = re.compile(rf"^aten::(select|slice)(_backward)?$|^({ENGINE})?(Select|Slice)Backward\d*$")
+_CLASS = re.compile(r"Optimizer\.step#(\w+)\.step")
+WRAPPERS = ("ZeroRedundancyOptimizer",)  # its own step holds that of the class it wraps
+# Of torch.optim 2.13: they call no operator more often than there are parameters, or as often as the method asks for.
+_OPTIMIZERS = (
+    *("ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "LBFGS", "Muon", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop", "SGD", "SparseAdam", *WRAPPERS),
+)
 _BACKWARD = re.compile(rf"^{ENGINE}|Backward\d*$")
 PYTHON_NS = 1_000_000  # between two operators; longer is Python of the script (facts/cpu/rank.py)
 
@@ -36,7 +43,7 @@ def looped_operators(facts: RankFacts) -> Array:
     ops = facts.host_operators
     if not len(ops) or not computes(facts):
         return np.zeros(len(ops), bool)
-    start, stepping = ops["start_ns"], facts.phase_time(Phase.OPTIMIZER)
+    start, stepping = ops["start_ns"], _stepping_as_pytorch(facts)
     counted = facts.is_issued_in_steps(start) & ~intervals.contains(stepping, start)
     _, which = distinct(ops["name"], ops["shape"])
     calls = np.bincount(which, weights=counted) / len(facts.steps)
@@ -46,6 +53,22 @@ def looped_operators(facts: RankFacts) -> Array:
     looped = (short | matches(INDEXING, facts.strings)[ops["name"]]) & (calls > gradients)[which] & counted
     forward = looped & ~is_backward(facts.strings)[ops["name"]]
     return np.asarray(looped & (gradients > 0) & bool(forward.any()))
+
+
+def optimizer_classes(facts: RankFacts) -> dict[int, str]:
+    """Classes of a rank's optimizers, by the name of PyTorch's range around their steps."""
+    names = np.unique(facts.phases["name"]).tolist()
+    return {name: match[1] for name in names if (match := _CLASS.match(facts.strings[name]))}
+
+
+def _stepping_as_pytorch(facts: RankFacts) -> Intervals:
+    """Intervals of optimizers, less those that the steps of the script's own classes spend beside PyTorch's."""
+    own: list[int] = []
+    pytorch: list[int] = []
+    for name, one in optimizer_classes(facts).items():
+        (pytorch if one in _OPTIMIZERS else own).append(name)
+    spans = [intervals.union(*facts.phases.bounds_of(np.isin(facts.phases["name"], names))) for names in (own, pytorch)]
+    return intervals.subtract(facts.phase_time(Phase.OPTIMIZER), intervals.subtract(*spans))
 
 
 def is_backward(strings: Sequence[str]) -> Array:

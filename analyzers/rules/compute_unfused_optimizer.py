@@ -12,7 +12,6 @@ Sources: torch profiler pattern matcher (single-tensor optimizer); torch.optim d
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,9 +19,8 @@ import numpy as np
 from ddprof import intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.host_costs import STEPPING, part_of, part_us
+from ddprof.analyzers.job.host_costs import STEPPING, WRAPPERS, optimizer_classes, part_of, part_us
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.replay.changes.work import FUSED_CPU_SHARE, FUSED_DEVICE_SHARE, FUSED_HOST_SHARE
 from ddprof.analyzers.rules.evidence.present import text
 from ddprof.analyzers.rules.evidence.spans import optimizer_step
@@ -33,8 +31,6 @@ from ddprof.units import format_us
 MIN_KERNELS = 60  # foreach and fused run a few dozen at most
 MIN_SHARE = 0.02  # of the step, in the optimizer's kernels
 EAGER_US = 20.0  # an operator of a CPU rank that takes no longer is mostly its call (facts/cpu/rank.py)
-_CLASS = re.compile(r"Optimizer\.step#(\w+)\.step")
-_WRAPPERS = ("ZeroRedundancyOptimizer",)  # its own step holds that of the class it wraps
 FUSED = ("AdamW", "Adam", "SGD", "Adagrad")  # torch 2.13
 
 
@@ -51,8 +47,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
             return  # it is the bytes that take long, of which no recording says what one pass takes
     if kernels < MIN_KERNELS or time_us < MIN_SHARE * measures.step_us:
         return
-    classes = _classes(measures.job)
-    if others := [name for name in classes if name not in (*FUSED, *_WRAPPERS)]:
+    # By PyTorch's ranges around their steps.
+    classes = sorted({one for facts in measures.job.ranks for one in optimizer_classes(facts).values()})
+    if others := [name for name in classes if name not in (*FUSED, *WRAPPERS)]:
         spent = f"{kernels:.0f} {execution.work_noun} of {' and '.join(others)} take {format_us(time_us)}"
         yield Abstention(RULE.id, f"{spent}: no fused version is known")
         return
@@ -86,12 +83,6 @@ def _on_host(facts: RankFacts) -> tuple[float, float]:
     start = facts.host_operators["start_ns"]
     called = intervals.contains(part_of(facts, STEPPING), start) & facts.is_issued_in_steps(start)
     return called.sum() / len(facts.steps), part_us(facts, STEPPING)
-
-
-def _classes(job: JobFacts) -> list[str]:
-    """Classes of the optimizers, by PyTorch's ranges around their steps."""
-    ranges = {facts.strings[name] for facts in job.ranks for name in np.unique(facts.phases["name"]).tolist()}
-    return sorted(match[1] for name in ranges if (match := _CLASS.match(name)))
 
 
 RULE = Rule(COMPUTE_UNFUSED_OPTIMIZER, "The optimizer is not fused", detect, bound="compute")

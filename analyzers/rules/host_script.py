@@ -70,6 +70,7 @@ MIN_SHARE = 0.015  # of the step idle in the script's Python; that of host.launc
 # Effects of a kind's fix on training.
 _ALTERS = {OTHER: Alters.CHORE, STATISTICS: Alters.VALUES, METRICS: Alters.VALUES, ZEROING: Alters.ZEROS}
 OTHER_FACTOR = 2.0  # a rank that runs so much more than the typical one is late by it; as of a loader (input_starved)
+ANYWHERE = (REST, FORWARD, BACKWARD)  # where in a step a function was sampled
 MAX_LINES = 3  # told one by one; a line of less than a tenth of the first is not told
 WITHOUT_FRAMES = "recorded without Python stacks: the script's own lines are unknown"
 
@@ -181,14 +182,14 @@ def _is_seen(ranks: Sequence[RankFacts], worst: int, line: ScriptLine, least: in
     seen = times_seen(ranks[worst], line.stacks)
     if seen is None or seen >= least:
         return True
-    return sum(times_called(facts, line, (REST, FORWARD, BACKWARD)) for facts in ranks) >= least
+    return sum(times_called(facts, line, ANYWHERE) for facts in ranks) >= least
 
 
 def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
-    """True where one rank alone was sampled in a function beside the phases, beyond chance: it makes that rank late."""
+    """True where one rank alone was sampled in a function, beyond chance: it makes that rank late."""
     if not all(map(is_sampled, ranks)):
         return False
-    seen = [times_called(facts, line, (REST,)) for facts in ranks]
+    seen = [times_called(facts, line, ANYWHERE) for facts in ranks]
     return bool(len(whose(seen))) and chance_of_most(max(seen), sum(seen), len(ranks)) < MAX_CHANCE
 
 
@@ -196,7 +197,7 @@ def _basis(ranks: Sequence[RankFacts], line: ScriptLine) -> Iterator[Evidence]:
     """Evidence on the number of samples behind a line."""
     every = sum(run_samples(facts).sum() for facts in ranks if is_sampled(facts))
     if every:
-        seen = sum(times_called(facts, line, (REST, FORWARD, BACKWARD)) for facts in ranks)
+        seen = sum(times_called(facts, line, ANYWHERE) for facts in ranks)
         yield Evidence(f"{seen} of {format_count(int(every), 'sample')} of the whole run are in {line.function}()")
 
 

@@ -43,8 +43,11 @@ def line_of_operators(ranks: Sequence[RankFacts], name: str) -> str:
         named = [at for at, text in enumerate(facts.strings) if text == name]
         rows = np.flatnonzero(np.isin(ops["name"], named))
         begun = ops["start_ns"][rows]
-        in_forward = intervals.overlap(facts.phase_time(Phase.FORWARD), begun, begun + 1)
-        phase = FORWARD if 2 * in_forward.sum() > len(rows) else REST
+        phases = ((FORWARD, Phase.FORWARD), (OPTIMIZER, Phase.OPTIMIZER))
+        inside = (
+            text for text, phase in phases if 2 * intervals.contains(facts.phase_time(phase), begun).sum() > len(rows)
+        )
+        phase = next(inside, REST)
         for line in lines_of(facts, run_samples(facts, phase) * (tree.folded >= 0)):
             where = written(line.file, line.line, line.function)
             time_ns[where] = time_ns.get(where, 0.0) + line.time_ns

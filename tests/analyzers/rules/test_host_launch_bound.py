@@ -93,6 +93,16 @@ def test_short_operators_of_a_loop_are_told_on_cpu_ranks(
         assert run.pricer.gain_us(one) == pytest.approx(one.lost_us, rel=0.05)
 
 
+@pytest.mark.parametrize(("optimizer", "is_told"), [("RowNorm", True), ("SGD", False)])
+def test_a_loop_in_the_step_of_the_scripts_own_optimizer_is_told(tmp_path: Path, optimizer: str, is_told: bool) -> None:
+    def chore(script: Script) -> None:
+        with script.frame(f"Optimizer.step#{optimizer}.step", "user_annotation"):
+            operators(script, "div", count=80)
+
+    run = run_of([cpu_loop(tmp_path, after=one_by_one(0, 5, 1.0), optimizer=chore)])
+    assert bool(candidates(ID, run.measures)) == is_told
+
+
 def test_a_loop_of_one_rank_is_not_the_whole_jobs(tmp_path: Path) -> None:
     ranks = [cpu_loop(tmp_path, after=one_by_one(80 if rank == 1 else 0, 5, 10.0), rank=rank) for rank in range(4)]
     assert candidates(ID, run_of(ranks).measures) == []

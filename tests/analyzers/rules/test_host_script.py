@@ -81,15 +81,19 @@ def test_beside_what_one_rank_runs_alone_the_others_count(tmp_path: Path) -> Non
     assert own <= both - 0.1 * typical_us
 
 
-@pytest.mark.parametrize(("seen", "named"), [((20, 20), 1), ((40, 1), 0)])
-def test_what_samples_saw_on_one_rank_alone_is_in_no_price(tmp_path: Path, seen: tuple[int, int], named: int) -> None:
+@pytest.mark.parametrize(
+    ("phase", "seen", "named"), [("rest", (20, 20), 1), ("rest", (40, 1), 0), ("forward", (40, 1), 0)]
+)
+def test_what_samples_saw_on_one_rank_alone_is_in_no_price(
+    tmp_path: Path, phase: str, seen: tuple[int, int], named: int
+) -> None:
     measures = run(tmp_path, [6_000.0, 6_000.0]).measures
     ranks = []
     for facts, count in zip(measures.job.ranks, seen, strict=True):
         tree, spans = call_tree(facts), facts.script_spans
         ema = [tree.names[frame].endswith("update_ema") for frame in tree.frame].index(True)
         sampled = spans.replace(resolution_ns=np.full(len(spans), 1_000))
-        ranks.append(replace(facts, script_spans=sampled, script_totals=totals(("rest", ema, count))))
+        ranks.append(replace(facts, script_spans=sampled, script_totals=totals((phase, ema, count))))
     assert len(candidates(ID, replace(measures, job=replace(measures.job, ranks=tuple(ranks))))) == named
 
 

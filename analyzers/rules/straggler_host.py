@@ -130,6 +130,15 @@ def _is_held(measures: Measures, position: int) -> bool:
     return held or held_between(ranks, position, measures.cpu_stops) is not None
 
 
+def _with_those_timed(measures: Measures, chosen: Array, longer: Array) -> Array:
+    """These positions, and all that take `longer` and that the timers of the run show late by a line of their own: a
+    few traced steps may not. Where that is more than half of the ranks, these alone.
+    """
+    timed = [p for p in measures.alone if measures.timed_us[p] > 0 and longer[p]]
+    joined = few(np.union1d(chosen, timed).astype(np.int64), len(longer))
+    return joined if len(joined) and np.isin(chosen, timed).any() else chosen
+
+
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
     """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
@@ -169,6 +178,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), taken)
+        chosen = _with_those_timed(measures, chosen, measures.host.time_us > typical_us)
     if len(slow) and not len(chosen):
         return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):

@@ -50,6 +50,7 @@ from ddprof.findings import (
 from ddprof.significance import MAX_CHANCE
 from ddprof.tables import NULL, Array, Table
 from ddprof.units import format_ranks, format_share, format_us
+from ddprof.whose import whose
 
 UNKNOWN_SHARE = 0.18  # of a step: healthy ranks differed by 0.16 over 40 steps on two busy cores (2026-11-24)
 CLEARLY = 2.0  # times the waiting for the next rank: less, and both are late, one here and one there
@@ -90,39 +91,39 @@ def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator
 
 
 def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | None:
-    """Candidate for the rank that whole-run timers show late, whatever the traced steps show. None without one, where a
-    finding explains much of that time, or where the others wait longer for another rank.
+    """Candidate for the ranks that whole-run timers show late, whatever the traced steps show. None without any, where
+    findings explain much of that time, or where the others wait longer for another rank.
     """
-    job, worst = measures.job, int(np.argmax(measures.timed_us))
-    late_us, rank = float(measures.timed_us[worst]), job.rank_ids[worst]
-    if not late_us or int(np.argmax(measures.late_us)) != worst:
+    job, late = measures.job, whose(measures.timed_us)
+    explained = [sum(one.lost_us for one in candidates if rank in one.ranks) for rank in job.rank_ids]
+    each_us = measures.timed_us * (1 - max(1, len(late)) / len(job.ranks))  # a mean over all ranks
+    late = late[np.array(explained)[late] < MOST_SHARE * each_us[late]]
+    if not len(late) or int(np.argmax(measures.late_us)) not in late:
         return None
-    line = measures.alone.get(worst)
-    lost_us = late_us * (len(job.ranks) - 1) / len(job.ranks)
-    of_rank = sum(one.lost_us for one in candidates if rank in one.ranks)
-    if of_rank >= MOST_SHARE * lost_us or (
-        line is None and any(not one.ranks and one.lost_us >= late_us for one in candidates)
-    ):
+    worst = int(late[np.argmax(measures.timed_us[late])])
+    late_us, numbers, line = float(measures.timed_us[worst]), measures.ranks(late), measures.alone.get(worst)
+    if line is None and any(not one.ranks and one.lost_us >= late_us for one in candidates):
         return None
     share = late_us / measures.step_us
     if line is None and share < UNKNOWN_SHARE * chance_left(job.ranks):
         return None
+    takes, most = ("takes", "") if len(numbers) == 1 else ("take", "up to ")
     return Candidate(
         id=RULE.id,
-        summary=f"rank {rank} takes longer than the others by {format_share(share)} of the step over the whole run"
-        + ("; cause unknown" if line is None else ""),
-        ranks=(rank,),
-        lost_us=lost_us,
+        summary=f"{format_ranks(numbers)} {takes} longer than the others by {most}{format_share(share)} of the step "
+        "over the whole run" + ("; cause unknown" if line is None else ""),
+        ranks=numbers,
+        lost_us=float(each_us[worst]),
         basis=Basis.TIMED,
         evidence=(
             Evidence(
                 f"{_source(line)}: {format_share(share)} of a step longer than the typical rank outside its backward "
                 "passes, beyond chance",
-                rank,
+                job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),
         ),
-        fixes=(_look((rank,)),),
+        fixes=(_look(numbers),),
         ceiling_us=late_us,
         band=TIMED_BAND,
     )

@@ -67,17 +67,17 @@ class Alone:
         """The line, and the call inside it that takes the time."""
         return f"{self.line}, in {self.inside}" if self.inside else self.line
 
-    @property
-    def held(self) -> str:
-        """The one place to open, after a rank's name: the function or line that it runs alone, or the innermost call
-        with its time; a helper that all ranks call is shown with the calling line.
+    def held(self, who: str) -> str:
+        """The one place to open, after who is there ("it", "they", a rank): the function or line that runs on no other
+        rank, or the innermost call with its time; a helper that all ranks call is shown with the calling line.
         """
+        runs, spends = ("run", "spend") if who == "they" else ("runs", "spends")
         if self.peers_us < 1 and not self.line.endswith("<module>") and not (self.in_shared and self.inside):
-            return f"alone runs {self.line}"
+            return f"{who} alone {runs} {self.line}"
         if self.in_shared and self.inside:
-            return f"spends the extra time in {self.inside}, called from {self.line}"
+            return f"{who} {spends} the extra time in {self.inside}, called from {self.line}"
         # Ten times as long as its peers, where those run it too.
-        return f"spends the extra time in {self.inside or self.line}"
+        return f"{who} {spends} the extra time in {self.inside or self.line}"
 
 
 def paths_of(ranks: Sequence[RankFacts], step_us: float, script: Sequence[ScriptTime]) -> list[RankPaths]:

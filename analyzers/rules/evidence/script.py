@@ -30,7 +30,7 @@ from ddprof.derived_once import remembered
 from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
-from ddprof.units import format_share, format_us
+from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import whose
 
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
@@ -289,41 +289,41 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     """The candidate with the line in which one of its ranks alone spends the time: in the summary, with its cost as the
     first evidence, and as the first fix. Unchanged where frames show none, or the finding is on a thread.
     """
-    if any(thread.line in candidate.summary for thread in threads_alone(measures.job.ranks).values()):
+    longest, threads = _longest(measures, candidate), threads_alone(measures.job.ranks)
+    if any(thread.line in candidate.summary for thread in threads.values()):
         return candidate
-    longest = _longest(measures, candidate)
-    if longest is None:
+    # Beside a thread that has the interpreter all lines are long.
+    if longest is None or (longest[0] in threads and threads[longest[0]].share >= MOST_SHARE):
         return _with_thread(measures, candidate)
     position, line = longest
-    beside = threads_alone(measures.job.ranks).get(position)
-    if beside is not None and beside.share >= MOST_SHARE:  # beside a thread that has the interpreter all lines are long
-        return _with_thread(measures, candidate)
-    rank = measures.job.rank_ids[position]
-    late_us = float(measures.late_us[position])
+    rank, late_us = measures.job.rank_ids[position], float(measures.late_us[position])
     if late_us < MOST_SHARE * candidate.lost_us:
         return candidate  # what it is late by in the traced steps is not what the finding is of
     share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
-    meanwhile = "do not run it" if line.peers_us < 1 else f"take at most {format_us(line.peers_us)}"
+    there = {measures.job.rank_ids[at] for at, one in measures.alone.items() if one.line == line.line}
+    peers = "its peers" if len(there) == 1 else format_ranks(sorted({*measures.job.rank_ids} - there))
+    meanwhile = f"{peers} do not run it" if line.peers_us < 1 else f"{peers} take at most {format_us(line.peers_us)}"
     source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
-    is_timed = measures.timed_us[position] >= late_us
-    waited = "by which it is late over the whole run" if is_timed else "that the others wait for it"
+    waited = "that the others wait for it"
+    if measures.timed_us[position] >= late_us:
+        waited = "by which it is late over the whole run"
     seen = Evidence(
-        f"rank {rank}: {line.words}, {share} {waited}; it takes {format_us(line.time_us)} there, its "
-        f"peers {meanwhile}{source}",
+        f"rank {rank}: {line.words}, {share} {waited}; it takes {format_us(line.time_us)} there, {meanwhile}{source}",
         rank,
     )
     is_told = _PLACE.search(candidate.summary) is not None  # one place to open is enough, the first fix has the other
-    who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
+    is_all = there.issuperset(candidate.ranks)
+    who = ("it" if candidate.ranks == (rank,) else "they") if is_all else f"rank {rank}"
     # A rule that names the place, and guesses no cause, has the fix for what is done there; so have larger batches.
     is_fed = candidate.id == STRAGGLER_IMBALANCE and fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[position]
     is_fixed = (is_told and candidate.id not in _GUESSES) or any(fix.setting == line.line for fix in candidate.fixes)
-    is_fixed |= bool(is_fed)
-    fixes = candidate.fixes if is_fixed else (_fix(line, rank, candidate.id == INPUT_STRAGGLER),)
+    is_fixed = is_fixed or bool(is_fed)
+    fixes = candidate.fixes if is_fixed else (_fix(line, (f"rank {rank}", peers), candidate.id == INPUT_STRAGGLER),)
     return replace(
         candidate,
-        summary=candidate.summary if is_told else f"{candidate.summary}; {who} {line.held}",
+        summary=candidate.summary if is_told else f"{candidate.summary}; {line.held(who)}",
         evidence=(seen, *candidate.evidence),
-        fixes=fixes + tuple(fix for fix in _others(candidate, rank, line.peers_us < 1) if fix not in fixes),
+        fixes=fixes + tuple(fix for fix in _others(candidate, is_all, line.peers_us < 1) if fix not in fixes),
     )
 
 
@@ -346,7 +346,7 @@ def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
         candidate,
         summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
         evidence=(seen, *candidate.evidence),
-        fixes=(fix, *_others(candidate, rank, is_alone=False)),
+        fixes=(fix, *_others(candidate, candidate.ranks == (rank,), is_alone=False)),
     )
 
 
@@ -361,12 +361,12 @@ def _polls(line: str, rank: int) -> Fix:
     )
 
 
-def _others(candidate: Candidate, rank: int, is_alone: bool) -> tuple[Fix, ...]:
-    """The candidate's own fixes; none where they are guesses about a late rank whose cause is known here. `is_alone`:
-    its peers do not run that at all.
+def _others(candidate: Candidate, is_known: bool, is_alone: bool) -> tuple[Fix, ...]:
+    """The candidate's own fixes; none where they are guesses about late ranks whose cause `is_known`. `is_alone`: their
+    peers do not run that at all.
     """
     is_guess = candidate.id in _GUESSES and (is_alone or candidate.id != STRAGGLER_IMBALANCE)
-    return () if is_guess and candidate.ranks == (rank,) else candidate.fixes
+    return () if is_guess and is_known else candidate.fixes
 
 
 def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | None:
@@ -382,8 +382,9 @@ def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | No
 _AS_FAST = "make it as fast as on the other ranks: the same storage, transforms and sample sizes"
 
 
-def _fix(line: Alone, rank: int, loads: bool) -> Fix:
-    """The fix for a function that one rank runs alone, or far longer than its peers; `loads`: as it makes batches."""
+def _fix(line: Alone, whom: tuple[str, str], loads: bool) -> Fix:
+    """The fix for a function that a rank runs alone, or far longer than its peers (`whom`, in words); `loads`: as it
+    makes batches."""
     is_alone = line.peers_us < 1
     is_needed = loads and not is_alone
     spread = "less often, on every rank alike" if is_alone else "equally on every rank, less often"
@@ -391,7 +392,7 @@ def _fix(line: Alone, rank: int, loads: bool) -> Fix:
     return Fix(
         setting=line.line,
         suggested=_AS_FAST if is_needed else suggested,
-        why=f"it takes rank {rank} {format_us(line.time_us)} per step, its peers "
+        why=f"it takes {whom[0]} {format_us(line.time_us)} per step, {whom[1]} "
         f"{'' if is_alone else 'at most '}{format_us(line.peers_us)}",
         source="OSDI'25 section 5",
         alters=None if is_needed else Alters.CHORE,

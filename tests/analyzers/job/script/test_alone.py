@@ -69,8 +69,9 @@ def test_the_function_that_only_the_late_rank_runs_is_named_with_its_line(tmp_pa
     assert "train.py:88 report_samples()" in made.report.verdict.headline and "not run it" in first.evidence[0].text
     assert first.fixes[0].setting == "train.py:88 report_samples()"
     helper = Alone("train.py:59 main()", "train.py:30 audit()", 4_000.0, 0.0, in_shared=True)
-    said = "spends the extra time in train.py:30 audit(), called from train.py:59 main()"
-    assert (helper.held, replace(helper, in_shared=False).held) == (said, "alone runs train.py:59 main()")
+    said = "it spends the extra time in train.py:30 audit(), called from train.py:59 main()"
+    assert helper.held("it") == said
+    assert replace(helper, in_shared=False).held("they") == "they alone run train.py:59 main()"
 
 
 def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     report = _stack_of(late, "report_samples")
     peers = [_with_totals(facts, {main: 60, report: 1}) for facts in others]
     found = runs_alone([_with_totals(late, {main: 30, report: 20, walk: 40}), *peers], 0, 4_000.0, 7_000.0)
-    assert found and found.held == "spends the extra time in helpers.py:2 walk()" and found.peers_us
+    assert found and found.held("it") == "it spends the extra time in helpers.py:2 walk()" and found.peers_us
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,8 @@ def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int
     peers = [_with_totals(facts, {main: 60 - theirs, report: theirs}) for facts in others]
     found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)
     assert (found is not None) == named
-    assert found is None or (found.held == "spends the extra time in train.py:88 report_samples()" and found.peers_us)
+    said = "it spends the extra time in train.py:88 report_samples()"
+    assert found is None or (found.held("it") == said and found.peers_us)
     meeting = ("train.py", 30, "main", None), ("torch/distributed/c10d.py", 9, "all_reduce", 0), ("a.py", 1, "b", None)
     every = [with_stacks(facts, *meeting) for facts in (late, *others)]
     assert runs_alone([_with_totals(of, {1: mine * (of is every[0]), 2: 60}) for of in every], 0, 2e3, 7e3) is None
@@ -135,7 +137,7 @@ def test_what_no_peer_runs_is_told(tmp_path: Path, mine: int, steps: int, theirs
     ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * 100 * MS, mine * 100 * MS])
     ranks[0] = replace(ranks[0], script_totals=ranks[0].script_totals.replace(steps=np.array([190, steps])))
     found = alone_by_rank(ranks, _blame((0,)), 10_000.0, ()).get(0)
-    assert (found and (found.of_the_run, found.held)) == (us and (True, "alone runs train.py:30 report()"))
+    assert (found and (found.of_the_run, found.held("it"))) == (us and (True, "it alone runs train.py:30 report()"))
     assert found is None or found.time_us == pytest.approx(us)
 
 
@@ -191,7 +193,7 @@ def test_a_call_in_which_peers_only_wait_is_the_late_ranks(tmp_path: Path) -> No
             script.idle(100.0 if rank else 5_000.0)
 
     alone = runs_alone(loaded(in_step(3, 5, work), tmp_path).job.ranks, 0, 4_000.0)
-    assert alone is not None and "consolidate" in alone.held
+    assert alone is not None and "consolidate" in alone.held("it")
 
 
 def _blame(culprits: Sequence[int]) -> Table:

@@ -11,9 +11,10 @@ from labelled_runs import Runs, candidates
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
+from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, missing_rank_notes
 from ddprof.analyzers.job.whole_run.own_times import late_shares
-from ddprof.analyzers.rules.straggler_host import takes_longer
+from ddprof.analyzers.rules.straggler_host import _with_those_timed, takes_longer
 from ddprof.findings import Abstention, Basis, Candidate
 from ddprof.sidecar import StepMedians
 
@@ -68,6 +69,16 @@ def test_who_is_late_over_the_run(labelled: Runs, late: dict[str, Any], others: 
     said, rank = candidates("straggler.unexplained", measures), measures.job.rank_ids[1]
     assert [one.ranks for one in said] == ([(rank,)] if share else [])
     assert not share or (takes_longer(measures, (rank,)) and np.isclose(said[0].ceiling_us, measures.timed_us[1]))
+
+
+def test_ranks_that_are_late_alike_are_named_together(labelled: Runs) -> None:
+    late, others = timed(8.0), timed(0.0)
+    measures = measure(meeting_in_backward(labelled("clean.ddp"), others, late, late, others).job)
+    (said,) = candidates("straggler.unexplained", measures)
+    assert said.ranks == measures.job.rank_ids[1:3] and "take longer than the others by up to" in said.summary
+    alone = {at: Alone("train.py:8 count()", "", 8_000.0, 0.0) for at in (1, 2)}
+    measures, longer = replace(measures, alone=alone), np.array([False, True, True, False])
+    assert [_with_those_timed(measures, np.array([at]), longer).tolist() for at in (1, 0)] == [[1, 2], [0]]
 
 
 def test_the_host_of_a_device_waits_for_it_in_any_call(labelled: Runs) -> None:

@@ -19,13 +19,13 @@ MOST_COUNTED = 2.0**53  # which a float holds exactly
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 _CLOCK = re.compile(r"(?:^|[ .])(?:timestamp|ts)$")
 _FIRST_S, _LAST_S = 1e9, 4e9  # 2001 and 2096, since 1970
-_ITERATION = r"(?:it|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
+_ITERATION = r"(?:it|itrs?|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
 # By preference: of the whole run before one of an epoch.
 _COUNTERS = tuple(
     re.compile(rf"(?:.*[ /.:]|^)(?:{names})$")
     for names in (
         "global step(?:/max steps)?|num updates|current steps",
-        r"(?:steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
+        r"(?:steps?|itrs?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
         r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id|i))?",
         r"timesteps?(?: (?:num(?:ber)?|idx|id|i|#))?",  # of an environment: an iteration has many
     )

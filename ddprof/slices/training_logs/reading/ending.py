@@ -40,6 +40,8 @@ _STOPPED = re.compile(
     r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)|^FatalError: `[\w ]{1,40}` is detected by the operating system"
     # A hang as NCCL's watchdog sees it; what a device of AMD does wrong; a call of an NPU
     r"|\bRank \d{1,7}\] ProcessGroupNCCL's watchdog got stuck for \d{1,9} seconds"
+    # Hydra's own words, above the traceback or in a file without it
+    r"|(?P<aside>Error executing job with overrides)"
     r"|(?:HW Exception|Memory access fault) by GPU node-.*|\w{1,80} execute failed, reason=\[[^\]]{1,80}\]"
 )
 # "[missing ranks: 1]", "[ready ranks: 5, 1, 4]", and since Horovod 0.19 "Missing ranks:" above a line for each rank
@@ -150,7 +152,9 @@ class LastError:
             signal = stop["signal"] or stop["number"] or ""
             if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
                 self._error = ""
-            self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0].replace("] ", ": ", 1)))
+            self._name(
+                _SIGNALS.get(signal, signal or stop["code"] or stop[0].replace("] ", ": ", 1)), bool(stop["aside"])
+            )
         elif any(kill in line.text for kill in OF_KILLS) and (kill := _KILLED.search(line.text)) is not None:
             self._name(
                 f"a signal: {kill['how']}" if kill["how"] else "too little host memory: Slurm killed a task (oom-kill)"

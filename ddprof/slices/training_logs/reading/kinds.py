@@ -54,7 +54,9 @@ _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
 _TIME = re.compile(
     r"\b(?:timer?(?: cost| taken)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$"
 )
-_ENDED = re.compile(r"\b(?:complet|finish|end)ed(?: in| after)?$|\bdone in$")
+_ENDED = re.compile(
+    r"\b(?:complet|finish|end)ed(?: in| after)?$|\bdone in$|\bcost$"
+)  # which may be a loss without a unit
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"

@@ -27,13 +27,8 @@ WATCHDOGS = ("Watchdog caught", "Timeout at NCCL work: ")
 OF_ERRORS = ("Exception in thread ", TRACEBACK, *WATCHDOGS, " CANCELLED AT ", "srun: error: ")
 OF_STOPS = (
     *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
-    *(
-        " got signal: ",
-        "detected by the operating system",
-        "watchdog got stuck for ",
-        " by GPU node-",
-        " execute failed, ",
-    ),
+    *(" got signal: ", "detected by the operating system", "watchdog got stuck for "),
+    *(" by GPU node-", " execute failed, ", "Error executing job with "),
 )
 OF_STALLS = ("issing ranks:", "talled ranks:", "[ready ranks:")
 OF_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")

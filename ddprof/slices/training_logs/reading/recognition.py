@@ -6,6 +6,7 @@ import re
 
 from ddprof.slices.training_logs.reading.lines import BAR_RATE, OF_FRAMEWORKS, broken, of_loops, plain, wanted
 from ddprof.slices.training_logs.reading.loops import LoopLines
+from ddprof.slices.training_logs.reading.timers import ADVANCED
 
 _MARKS = re.compile(
     r"comm op: [^|\r\n]{1,200}? \| time \(ms\): [\d.]{1,20} \| msg size: "
@@ -26,7 +27,8 @@ _MARKS = re.compile(
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
     r'|:::MLL(?:OG)? .{0,400}?"metadata": '
     r"|^\|\s{1,20}time_elapsed\s{1,40}\| \d|Total step time: \d|^(?:fwd|iter) latency: {1,80}\d"
-    r"|Profile stats for: \S|\bAction\s{1,200}\|\s{1,8}Mean duration \(s\)"
+    rf"|{ADVANCED.pattern}"
+    r"|\bAction\s{1,200}\|\s{1,8}Mean duration \(s\)"
     r"|(?:\d ?s \(\d[\d.]{0,6} ?%\), [A-Za-z][\w -]{0,40}: \d[\d.]{0,12} ?){2}"
     rf"|(?:^|\s)Epoch \d{{1,7}}[:/ ].{{0,320}}?\d/[\d?]{{1,12}} .{{0,40}}?\d ?(?:{BAR_RATE})"
 )
@@ -41,7 +43,7 @@ _FAILED, _OF_TRAINING = (
         b"ut of memory",
         b"Watchdog caught",
         *(b"issing ranks:", b"talled ranks:", b"Timeout at NCCL work: ", b"watchdog got stuck for "),
-        *(b" by GPU node-", b" execute failed, reason=["),
+        *(b" by GPU node-", b" execute failed, reason=[", b"Error executing job with overrides"),
         b"[ready ranks:",
         b" CANCELLED AT ",
         b".py: error: ",

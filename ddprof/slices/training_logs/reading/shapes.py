@@ -150,6 +150,10 @@ def _rank(text: str) -> Span:
     return NOWHERE if rank is None else rank.span("named" if rank["named"] else "prefixed")
 
 
+# What a job may say at any time, or each of its ranks in turn, begins no job.
+_REPORT = re.compile(rb"(?i)warn|error|fail")
+
+
 class _Known:
     """A shape, and how often it was read."""
 
@@ -175,7 +179,7 @@ class KnownShapes:
         longest = max(_NO_DIGITS.findall(first), key=len, default=b"")
         of = self._made(first.decode("utf-8", "replace"))
         is_read = of.takers or of.records or (of.loop is not None and (of.loop.counters or of.loop.timed))
-        if len(longest) < _OWN_BYTES or is_read:
+        if len(longest) < _OWN_BYTES or is_read or _REPORT.search(first):
             return ()
         self._known[first.translate(ZEROS)] = (), {"": _Known(of._replace(loop=None, takers=(again,)))}
         return (longest,)

@@ -56,7 +56,7 @@ _ACTION = (
     r"|training_step_and_backward|model_forward|model_backward|backward|optimizer_step)\w{0,40}"
 )
 _LIGHTNING = re.compile(rf"^\|?\s{{0,4}}{_ACTION}\s{{1,200}}\|\s{{1,8}}(?P<s>\d[\d.e-]{{0,20}})\s{{1,40}}\|")
-_ADVANCED = re.compile(rf"Profile stats for: {_ACTION}(?: rank: \d{{1,7}})?\s*$")
+ADVANCED = re.compile(rf"Profile stats for: {_ACTION}(?: rank: \d{{1,7}})?\s*$")
 _PROFILE_S = re.compile(r"^ +\d{1,18} function calls .{0,80}?in (?P<s>\d{1,12}\.\d{1,9}) seconds")
 _CALLS = re.compile(r"^ *(?:\d{1,18}/)?(?P<calls>\d{1,18}) +\d")  # of a function, without those it makes of itself
 _LIGHTNING_NAMES = dict.fromkeys(("get_train_batch", "train_dataloader_next"), DATA)
@@ -119,7 +119,7 @@ class TimerLines:
             self._since = 0
         elif "Profile stats for: " in text:
             self.open.pop(who, None)
-            if (action := _ADVANCED.search(text)) is not None:
+            if (action := ADVANCED.search(text)) is not None:
                 self.open[who], self._timer[who] = ("functions", 0), action["name"]
                 self._since = 0
         elif who in self.open:

@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
-from ddprof.slices.training_logs.reading.lines import BAR_RATE, BAR_RATES, LogLine, Stamp
+from ddprof.slices.training_logs.reading.lines import BAR_RATE, BAR_RATES, EVALUATION, LogLine, Stamp
 from ddprof.slices.training_logs.reading.times import EPOCHS
 
 # How far, and for how long. What is drawn and said before is looked at from there backwards: searched from the left,
@@ -119,7 +119,9 @@ def _said(before: str) -> tuple[str, int, str]:
     before = before.rstrip(_DRAWN)
     if before.endswith("%"):
         before = before[:-1].rstrip("0123456789")
-    match = _LABEL.search(before[-_LONGEST_LABEL:]) or _FIRST.match(before[:_LONGEST_LABEL])
+    match = _LABEL.search(before[-_LONGEST_LABEL:])
+    if match is None and EVALUATION.search(before) is None:
+        match = _FIRST.match(before[:_LONGEST_LABEL])
     if match is None:
         return _UNLABELLED, 0, ""
     label = _OF_TRAINING.sub("", match["label"].strip().lower())

@@ -79,6 +79,10 @@ _KNOWN: tuple[tuple[re.Pattern[bytes], str], ...] = (
         "torch.profiler and `ddprof run` write what it reads",
     ),
     (
+        re.compile(rb'\A"?(?:Index"?,"?KernelName|Name"?,"?Calls"?,"?TotalDurationNs"?,"?AverageNs)"?,'),
+        "a table of rocprof, without the host's calls: ddprof reads the results.json that `rocprof --sys-trace` writes",
+    ),
+    (
         # Its first message, GlobalMetadata: a version, or attributes of which the first is the schema.
         re.compile(rb"\A.{1,2}(?:\x0a[\x05-\x08\x0b\x0c\x0e-\x14]\d+\.[\d.]|\x12.\x0a\x06schema)", re.S),
         "an execution trace of Chakra (protobuf), which has no timeline: give ddprof the profiler's traces that it was "
@@ -122,6 +126,10 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
         re.compile(rb"^ *Name +(?:Self CPU %|Self CPU total %).{0,200}# of Calls", re.M),
         "a table of torch.profiler's sums: `export_chrome_trace` writes the events, which ddprof reads",
+    ),
+    (
+        re.compile(rb"^ {2,}ncalls {2,}tottime {2,}percall {2,}cumtime ", re.M),
+        "a profile of Python functions (cProfile): sums of the host alone; `ddprof run` records host and devices",
     ),
     (
         re.compile(

@@ -64,8 +64,8 @@ def rows_of(readings: Sequence[TimerReading], iterations: IterationSummary | Non
     median_ms, mean_ms = outermost, outermost
     if iterations and fits:
         median_ms, mean_ms = iterations.median_ms, iterations.printed_mean_ms
-    # A wait alone that is longer than an iteration is of the lines that print it, and not of those between.
-    is_judged = outermost > 0 and (fits or iterations is None or not waits_alone)
+    # A wait alone is no share of itself; longer than an iteration, it is of the lines that print it alone
+    is_judged = outermost > 0 and (fits or not waits_alone)
     return tuple(
         TimerRow(
             name,

@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord
-from ddprof.slices.training_logs.reading.lines import LogLine, Stamp
+from ddprof.slices.training_logs.reading.lines import BAR_RATE, BAR_RATES, EVALUATION, LogLine, Stamp
 from ddprof.slices.training_logs.reading.times import EPOCHS
 
 # How far, and for how long. What is drawn and said before is looked at from there backwards: searched from the left,
@@ -24,11 +24,16 @@ from ddprof.slices.training_logs.reading.times import EPOCHS
 _BAR = re.compile(
     r"(?P<n>\d{1,12})/(?P<total>\d{1,12}|\?)\s"
     r"(?:\[(?P<elapsed>\d[\d:]{1,12})<[\d:?]{1,16},|(?P<rich>\d{1,6}:\d\d:\d\d) • [\d:-]{1,16})"
-    r"\s{0,6}(?P<rate>\d[\d.]{0,12}) ?(?P<unit>s/it|it/s)"
+    rf"\s{{0,6}}(?P<rate>\d[\d.]{{0,12}}) ?(?P<unit>{BAR_RATE})"
 )
 _LABEL = re.compile(
     r"(?P<label>[A-Za-z][^|%\d\[\]]{0,40}?)\s?(?P<epoch>\d{1,7})?(?:/(?P<of>\d{1,7}))?"
     r"(?: [\[(]train(?:ing)?[\])])?:?\s{0,4}$",
+    re.IGNORECASE,
+)
+# "Training Epoch: 2/3, step 48/50 completed (loss: 1.04): 98%|...": what follows the epoch is said of it
+_FIRST = re.compile(
+    r"\W{0,4}(?P<label>(?:train(?:ing)?\W{1,2})?epoch)\W{0,2}(?P<epoch>\d{1,7})(?:/(?P<of>\d{1,7}))?\b(?!\.\d)",
     re.IGNORECASE,
 )
 _OF_TRAINING = re.compile(r"^train(?:ing)?\W+(?=epoch$)")
@@ -41,7 +46,7 @@ _EPOCHS = "epochs"  # "Epoch:  33%|███▎ | 1/3 [1:10:02<...": without a n
 _UNLABELLED = ""
 _CUT_S = 0.5  # of a second that is not full, on average
 UNNAMED = "bars without a label"
-WORDS = ("it/s", "s/it", "'epoch': ", "Total optimization steps", "train_runtime")
+WORDS = (*BAR_RATES, "'epoch': ", "Total optimization steps", "train_runtime")
 
 
 class BarLines:
@@ -57,7 +62,7 @@ class BarLines:
         """Read the next line."""
         if "'epoch': " in line.text or "Total optimization steps" in line.text or "train_runtime" in line.text:
             self.is_of_trainer = True
-        if "it/s" not in line.text and "s/it" not in line.text:
+        if not any(rate in line.text for rate in BAR_RATES):
             return
         self._is_of_lightning |= "v_num" in line.text
         begin = 0
@@ -73,7 +78,7 @@ class BarLines:
             if label in (_EPOCH, _ROW):
                 before = 0 if total == "?" else epoch * int(total)
             rate = float(match["rate"].rstrip(".")) if match["rate"].count(".") <= 1 else 0.0
-            ms = None if not rate else rate * 1e3 if match["unit"] == "s/it" else 1e3 / rate
+            ms = None if not rate else rate * 1e3 if match["unit"].startswith("s/") else 1e3 / rate
             self._drawn[label, total].append(LoggedRecord(before + at, ms, Stamp(before_s + elapsed_s, 1.0)))
 
     def _ended(self, bar: tuple[str, str], at: int, elapsed_s: float, epoch: int) -> tuple[int, float]:
@@ -115,6 +120,8 @@ def _said(before: str) -> tuple[str, int, str]:
     if before.endswith("%"):
         before = before[:-1].rstrip("0123456789")
     match = _LABEL.search(before[-_LONGEST_LABEL:])
+    if match is None and EVALUATION.search(before) is None:
+        match = _FIRST.match(before[:_LONGEST_LABEL])
     if match is None:
         return _UNLABELLED, 0, ""
     label = _OF_TRAINING.sub("", match["label"].strip().lower())

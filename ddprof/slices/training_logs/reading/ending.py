@@ -11,6 +11,7 @@ from ddprof.slices.training_logs.reading.lines import (
     OF_STALLS,
     OF_STOPS,
     TRACEBACK,
+    WATCHDOGS,
     LogLine,
 )
 from ddprof.units import format_ranks
@@ -21,7 +22,8 @@ _OUT_OF_MEMORY = re.compile(
 )
 # "[rank13]:[E218 04:54:22 ...] [Rank 1] Watchdog ...": the number in its group stands second
 _TIMED_OUT = re.compile(
-    r"(?:\[rank(?P<rank>\d{1,7})\].{0,200}?)?\[Rank (?P<of_group>\d{1,7})\] Watchdog caught(?: collective operation "
+    r"(?:\[rank(?P<rank>\d{1,7})\].{0,200}?)?\bRank (?P<of_group>\d{1,7})\] "
+    r"(?:Timeout at NCCL work: (?P<work>\d{1,18})|Watchdog caught)(?: collective operation "
     r"timeout: Work\w{1,40}\((?:SeqNum=(?P<number>\d{1,18}), )?OpType=(?P<op>\w{1,40}).*?"
     r"ran for (?P<ms>\d{1,12}) milliseconds|)"
 )
@@ -36,13 +38,18 @@ _STOPPED = re.compile(
     r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
     r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
     r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)|^FatalError: `[\w ]{1,40}` is detected by the operating system"
+    # A hang as NCCL's watchdog sees it; what a device of AMD does wrong; a call of an NPU
+    r"|\bRank \d{1,7}\] ProcessGroupNCCL's watchdog got stuck for \d{1,9} seconds"
+    # Hydra's own words, above the traceback or in a file without it
+    r"|(?P<aside>Error executing job with overrides)"
+    r"|(?:HW Exception|Memory access fault) by GPU node-.*|\w{1,80} execute failed, reason=\[[^\]]{1,80}\]"
 )
 # "[missing ranks: 1]", "[ready ranks: 5, 1, 4]", and since Horovod 0.19 "Missing ranks:" above a line for each rank
 _STALLED = re.compile(
     r"\[(?:missing ranks: (?P<missing>\d[\d, ]{0,4000})|ready ranks: (?P<ready>\d[\d, ]{0,4000}))\]"
-    r"|(?P<above>^Missing ranks:\s*$)"
+    r"|(?P<above>^(?:Missing|Stalled) ranks:\s*$)"
 )
-_STALL = "Missing ranks"
+_STALL, _OF_RANK = "Missing ranks", re.compile(r"(?:^|>:)(\d{1,7}): ?\[")
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": "SIGTERM"}
 # The last words of a shell on a program, and Slurm's
 _KILLED = re.compile(
@@ -79,6 +86,8 @@ class LastError:
         self._cancelled = "", ""  # the last cancelled job, and what was named until then
         self.open: dict[str, tuple[int, int]] = {}  # who -> lines since its traceback began, spaces before that
         self._in_thread: set[str] = set()  # who -> its traceback is of a thread beside the main one
+        self._lack: set[int] = set()  # ranks that a stall of Horovod names, a line for each
+        self._stalled = ""
         self._is_aside = False  # what was named, which the end of the main thread causes
 
     @property
@@ -111,17 +120,24 @@ class LastError:
             self._in_thread.add(line.who)
         elif TRACEBACK in line.text:
             self.open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
-        elif "Watchdog caught" in line.text and (late := _TIMED_OUT.search(line.who + line.text)) is not None:
+        elif (
+            any(word in line.text for word in WATCHDOGS)
+            and (late := _TIMED_OUT.search(line.who + line.text)) is not None
+        ):
             rank = int(late["rank"] or late["of_group"])
-            self._timed_out[late["op"] or ""].append((rank, int(late["ms"] or 0), late["number"] or ""))
+            self._timed_out[late["op"] or ""].append((rank, int(late["ms"] or 0), late["number"] or late["work"] or ""))
         elif " ranks:" in line.text and (stall := _STALLED.search(line.text)) is not None:
             ranks = sorted({int(rank) for rank in re.findall(r"\d+", stall["missing"] or stall["ready"] or "")})
             if stall["above"]:
                 self.open[_STALL] = 0, 0
             else:
                 self._stall(bool(stall["missing"]), ranks)
-        elif self.open.pop(_STALL, None) and line.who[:-1].isdigit():  # "1: [Allreduce_103, ...", of which it has none
-            self._stall(True, [int(line.who[:-1])])
+        elif self.open.pop(_STALL, None) and (lacks := _OF_RANK.search(line.who + line.text)) is not None:
+            # "1: [Allreduce_103, ...", of which it has none
+            self.open[_STALL], self._lack = (0, 0), {*self._lack, int(lacks[1])}
+            self._error = "" if self._error == self._stalled else self._error
+            self._stall(True, sorted(self._lack))
+            self._stalled = self._error
         elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
             (job, before), exited = self._cancelled, self._exited
             if end["job"] != job and self._named == before:
@@ -136,7 +152,9 @@ class LastError:
             signal = stop["signal"] or stop["number"] or ""
             if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
                 self._error = ""
-            self._name(_SIGNALS.get(signal, signal or stop["code"] or stop[0]))
+            self._name(
+                _SIGNALS.get(signal, signal or stop["code"] or stop[0].replace("] ", ": ", 1)), bool(stop["aside"])
+            )
         elif any(kill in line.text for kill in OF_KILLS) and (kill := _KILLED.search(line.text)) is not None:
             self._name(
                 f"a signal: {kill['how']}" if kill["how"] else "too little host memory: Slurm killed a task (oom-kill)"

@@ -19,13 +19,13 @@ MOST_COUNTED = 2.0**53  # which a float holds exactly
 _MOST_TOTAL_MS = 1e12  # thirty years since the start: no job
 _CLOCK = re.compile(r"(?:^|[ .])(?:timestamp|ts)$")
 _FIRST_S, _LAST_S = 1e9, 4e9  # 2001 and 2096, since 1970
-_ITERATION = r"(?:it|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
+_ITERATION = r"(?:it|itrs?|iters?|iterations?|steps?|(?:mini)?batch(?:es)?|updates?|mb)"
 # By preference: of the whole run before one of an epoch.
 _COUNTERS = tuple(
     re.compile(rf"(?:.*[ /.:]|^)(?:{names})$")
     for names in (
         "global step(?:/max steps)?|num updates|current steps",
-        r"(?:steps?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
+        r"(?:steps?|itrs?|iters?|iterations?|it|updates?|up|upd)(?: (?:num(?:ber)?|idx|id|i|#))?|n iter",
         r"(?:mini)?batch(?:es)?(?: (?:num(?:ber)?|idx|id|i))?",
         r"timesteps?(?: (?:num(?:ber)?|idx|id|i|#))?",  # of an environment: an iteration has many
     )
@@ -54,7 +54,9 @@ _COUNTED = re.compile(rf"\b{_ITERATION}$")  # "Batch (t): 0.5"
 _TIME = re.compile(
     r"\b(?:timer?(?: cost| taken)?|dt|duration|took|elapsed|latency|timing|end to end|secs?|seconds|ms)$"
 )
-_ENDED = re.compile(r"\b(?:complet|finish|end)ed(?: in| after)?$|\bdone in$")
+_ENDED = re.compile(
+    r"\b(?:complet|finish|end)ed(?: in| after)?$|\bdone in$|\bcost$"
+)  # which may be a loss without a unit
 _DATA = re.compile(
     r"(?:^|.*[ /.])(?:last )?(?:avg )?(?:dt data|(?:data|reader|dataload(?:ing|er)|fetch)"
     r"(?: ?(?:wait ?)?(?:time|cost|loading|load)?)?)$"

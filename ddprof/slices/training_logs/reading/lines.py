@@ -23,21 +23,27 @@ LOGS_BYTES = 1 << 30  # of text in packed logs together: a gigabyte takes 20 to 
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
 TRACEBACK = "Traceback (most recent call last)"
 # What is said of a job's end: of an error, by a signal, and by a shell or Slurm of a program.
-OF_ERRORS = ("Exception in thread ", TRACEBACK, "Watchdog caught", " CANCELLED AT ", "srun: error: ")
+WATCHDOGS = ("Watchdog caught", "Timeout at NCCL work: ")
+OF_ERRORS = ("Exception in thread ", TRACEBACK, *WATCHDOGS, " CANCELLED AT ", "srun: error: ")
 OF_STOPS = (
     *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
-    *(" got signal: ", "detected by the operating system"),
+    *(" got signal: ", "detected by the operating system", "watchdog got stuck for "),
+    *(" by GPU node-", " execute failed, ", "Error executing job with "),
 )
-OF_STALLS = ("issing ranks:", "[ready ranks:")
+OF_STALLS = ("issing ranks:", "talled ranks:", "[ready ranks:")
 OF_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
+BAR_RATES = ("it/s", "s/it", "batch/s", "batches/s", "s/batch", "step/s", "steps/s", "s/step")  # of tqdm, by its unit
+BAR_RATE = "|".join(BAR_RATES)
 # One or the other stands in every line that begins something we read. Colours are put around them, never inside.
 OF_FRAMEWORKS = (
     *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
-    *(b"it/s", b"s/it", b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
+    *(rate.encode() for rate in BAR_RATES),
+    *(b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
     *(
         b"across ranks (ms)",
         b"time (ms) |",
         b"Mean duration (s)",
+        b"Profile stats for: ",
         b"%), ",
         b"comm op: ",
         b"Comm. Op",
@@ -119,7 +125,7 @@ _CLOCK = re.compile(
 # Before a clock: a date, or the begin of a line or a bracket; other clocks are durations
 _DATE = re.compile(
     r"(?:(?P<y>\d{4}|\b\d\d(?=-))[-/.]?(?P<m>\d\d)[-/.]?(?P<d>\d\d)|(?P<m2>\d\d)[/.](?P<d2>\d\d)[/.](?P<y2>\d{4}|\d\d)"
-    r"|(?<![\d/])(?P<m3>\d\d)/(?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
+    r"|(?<![\d/-])(?P<m3>\d\d)[/-](?P<d3>\d\d)|\b[IWEF](?P<m4>\d\d)(?P<d4>\d\d)"
     rf"|\b(?P<name>{'|'.join(_MONTHS)}) {{1,2}}(?P<d5>\d{{1,2}}))[ T:,_|]$|^$|[\[(]$"
 )
 _OF_DATE = (("y", "y2"), ("m", "m2", "m3", "m4"), ("name",), ("d", "d2", "d3", "d4", "d5"))

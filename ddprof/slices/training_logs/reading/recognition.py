@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from ddprof.slices.training_logs.reading.lines import OF_FRAMEWORKS, broken, of_loops, plain, wanted
+from ddprof.slices.training_logs.reading.lines import BAR_RATE, OF_FRAMEWORKS, broken, of_loops, plain, wanted
 from ddprof.slices.training_logs.reading.loops import LoopLines
+from ddprof.slices.training_logs.reading.timers import ADVANCED
 
 _MARKS = re.compile(
     r"comm op: [^|\r\n]{1,200}? \| time \(ms\): [\d.]{1,20} \| msg size: "
@@ -26,13 +27,14 @@ _MARKS = re.compile(
     r"|NCCL INFO Channel \d{1,4}(?:/\d{1,4})? : \d{1,7}\[[^\]]{0,16}\] -> |NCCL WARN "
     r'|:::MLL(?:OG)? .{0,400}?"metadata": '
     r"|^\|\s{1,20}time_elapsed\s{1,40}\| \d|Total step time: \d|^(?:fwd|iter) latency: {1,80}\d"
+    rf"|{ADVANCED.pattern}"
     r"|\bAction\s{1,200}\|\s{1,8}Mean duration \(s\)"
     r"|(?:\d ?s \(\d[\d.]{0,6} ?%\), [A-Za-z][\w -]{0,40}: \d[\d.]{0,12} ?){2}"
-    r"|(?:^|\s)Epoch \d{1,7}[:/ ].{0,320}?\d/[\d?]{1,12} .{0,40}?\d ?(?:it/s|s/it)"
+    rf"|(?:^|\s)Epoch \d{{1,7}}[:/ ].{{0,320}}?\d/[\d?]{{1,12}} .{{0,40}}?\d ?(?:{BAR_RATE})"
 )
 # What is printed at the start by programs that print thousands of lines before the first number.
 _STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]")
-_BAR = re.compile(rb"\d/\d{1,12} \[\d[\d:]{1,12}<[^\]\n]{1,40}?(?:it/s|s/it)")
+_BAR = re.compile(rf"\d/\d{{1,12}} \[\d[\d:]{{1,12}}<[^\]\n]{{1,40}}?(?:{BAR_RATE})".encode())
 _OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
 _EPOCH = re.compile(rb"\bepochs?\W{0,3}\d")
 _FAILED, _OF_TRAINING = (
@@ -40,7 +42,8 @@ _FAILED, _OF_TRAINING = (
         b"Traceback (most recent call last)",
         b"ut of memory",
         b"Watchdog caught",
-        b"issing ranks:",
+        *(b"issing ranks:", b"talled ranks:", b"Timeout at NCCL work: ", b"watchdog got stuck for "),
+        *(b" by GPU node-", b" execute failed, reason=[", b"Error executing job with overrides"),
         b"[ready ranks:",
         b" CANCELLED AT ",
         b".py: error: ",
@@ -58,6 +61,7 @@ _FAILED, _OF_TRAINING = (
             b"wandb",
             b"jax",
             b"horovod",
+            b"npustream",
         ),
         *(b"tensorflow", b"paddle", b"mxnet", b"keras"),
     ),

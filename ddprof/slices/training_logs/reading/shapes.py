@@ -15,6 +15,7 @@ from ddprof.slices.training_logs.reading.fields import Field, fields_of
 from ddprof.slices.training_logs.reading.iterations import RecordPlace, record_places
 from ddprof.slices.training_logs.reading.kinds import Meaning, clocks_of, counting, epoch_of, timed_of
 from ddprof.slices.training_logs.reading.lines import (
+    BAR_RATES,
     EVALUATION,
     NOWHERE,
     OF_TRAINING,
@@ -81,7 +82,7 @@ class LineShape(NamedTuple):
 
 def loop_shape(text: str, who: str) -> LoopShape:
     """The shape of a line's whole text, prefix and all: "Epoch:" before a bracket looks like the name of a host."""
-    if ("<" in text or " • " in text) and ("it/s" in text or "s/it" in text):
+    if ("<" in text or " • " in text) and any(rate in text for rate in BAR_RATES):
         return LoopShape(text, is_bar=True)  # whose rate is of its last few iterations
     if len(_OPTION.findall(text)) >= _OPTIONS:  # a command, which a launcher repeats when its workers have failed
         return LoopShape(text, is_bar=True)
@@ -149,6 +150,10 @@ def _rank(text: str) -> Span:
     return NOWHERE if rank is None else rank.span("named" if rank["named"] else "prefixed")
 
 
+# What a job may say at any time, or each of its ranks in turn, begins no job.
+_REPORT = re.compile(rb"(?i)warn|error|fail")
+
+
 class _Known:
     """A shape, and how often it was read."""
 
@@ -174,7 +179,7 @@ class KnownShapes:
         longest = max(_NO_DIGITS.findall(first), key=len, default=b"")
         of = self._made(first.decode("utf-8", "replace"))
         is_read = of.takers or of.records or (of.loop is not None and (of.loop.counters or of.loop.timed))
-        if len(longest) < _OWN_BYTES or is_read:
+        if len(longest) < _OWN_BYTES or is_read or _REPORT.search(first):
             return ()
         self._known[first.translate(ZEROS)] = (), {"": _Known(of._replace(loop=None, takers=(again,)))}
         return (longest,)

@@ -16,6 +16,7 @@ phases of reinforcement learning as DeepSpeed-Chat, verl and NeMo-RL write them.
     step:3 - ... - timing_s/gen:40.1 - timing_s/update_actor:31.0 - timing_s/step:98.5
     Data time: 0.00s (0.19%), forward time: 0.920s (52.18%), backward time: 0.292s (16.56%), metrics time: ...
     get_train_batch           |  0.0094398            |  28.329      (Lightning's SimpleProfiler: mean and total, in s)
+    Profile stats for: run_training_batch                             (its AdvancedProfiler, above rows of functions)
 
 `max` writes the same heading as `minmax` in the releases of 2023, so that the rows alone tell them apart.
 """
@@ -50,15 +51,20 @@ _PART = re.compile(
 )
 _FEWEST_PARTS = 3
 # Beside hooks, and what holds an epoch or the whole fit
-_LIGHTNING = re.compile(
-    r"^\|?\s{0,4}(?:\[\w{1,40}\][\w.]{0,60}\.)?(?P<name>get_train_batch|train_dataloader_next|run_training_batch|training_step"
-    r"|training_step_and_backward|model_forward|model_backward|backward|optimizer_step)\w{0,40}\s{1,200}\|\s{1,8}(?P<s>\d[\d.e-]{0,20})\s{1,40}\|"
+_ACTION = (
+    r"(?:\[\w{1,40}\][\w.]{0,60}\.)?(?P<name>get_train_batch|train_dataloader_next|run_training_batch|training_step"
+    r"|training_step_and_backward|model_forward|model_backward|backward|optimizer_step)\w{0,40}"
 )
+_LIGHTNING = re.compile(rf"^\|?\s{{0,4}}{_ACTION}\s{{1,200}}\|\s{{1,8}}(?P<s>\d[\d.e-]{{0,20}})\s{{1,40}}\|")
+ADVANCED = re.compile(rf"Profile stats for: {_ACTION}(?: rank: \d{{1,7}})?\s*$")
+_PROFILE_S = re.compile(r"^ +\d{1,18} function calls .{0,80}?in (?P<s>\d{1,12}\.\d{1,9}) seconds")
+_CALLS = re.compile(r"^ *(?:\d{1,18}/)?(?P<calls>\d{1,18}) +\d")  # of a function, without those it makes of itself
 _LIGHTNING_NAMES = dict.fromkeys(("get_train_batch", "train_dataloader_next"), DATA)
 _PROFILED = re.compile(r"^(?P<name>fwd|bwd|step) latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>[mu]?s)\b")
 WORDS = (
     "%), ",
     "Mean duration (s)",
+    "Profile stats for: ",
     "across ranks (ms)",
     "time (ms) |",
     "timing_s/",
@@ -82,7 +88,8 @@ class TimerLines:
         self.by_rank: list[RankReading] = []
         self.writers: set[str] = set()
         self.open: dict[str, tuple[str, int]] = {}  # who -> the kind of block that its next lines are of, its number
-        self._timer: dict[str, str] = {}  # who -> the timer that its next ranks are of
+        self._timer: dict[str, str] = {}  # who -> the timer that its next ranks, or functions, are of
+        self._spent_s = 0.0  # of the action whose functions follow
         self._blocks: dict[tuple[str, str], int] = defaultdict(int)
         self._since = 0  # lines since the last row
 
@@ -110,6 +117,11 @@ class TimerLines:
         elif "Mean duration (s)" in text:
             self.open[who] = "actions", self._next("actions", "")
             self._since = 0
+        elif "Profile stats for: " in text:
+            self.open.pop(who, None)
+            if (action := ADVANCED.search(text)) is not None:
+                self.open[who], self._timer[who] = ("functions", 0), action["name"]
+                self._since = 0
         elif who in self.open:
             self._go_on(who, text)
         elif "%)" in text:
@@ -119,6 +131,9 @@ class TimerLines:
         if ms is not None:
             self.readings.append(TimerReading(name, self._next(writer, name), ms, None, False))
             self.writers.update({writer} - {""})
+
+    def _action(self, name: str, ms: float | None) -> None:
+        self._add("Lightning", _LIGHTNING_NAMES.get(name, name), ms)
 
     def _parts(self, text: str) -> None:
         """Add the parts of one iteration, each with its share."""
@@ -147,7 +162,13 @@ class TimerLines:
                 del self.open[who]
         elif kind == "actions":
             if (row := _LIGHTNING.match(text)) is not None:
-                self._add("Lightning", _LIGHTNING_NAMES.get(row["name"], row["name"]), time_ms(row["s"], 1e3))
+                self._action(row["name"], time_ms(row["s"], 1e3))
+        elif kind == "functions":
+            if (profile := _PROFILE_S.match(text)) is not None:
+                self._spent_s = float(profile["s"])
+            elif (first := _CALLS.match(text)) is not None:  # the outermost function, once for each action
+                del self.open[who]
+                self._action(self._timer.pop(who), self._spent_s * 1e3 / max(1, int(first["calls"])))
         elif (match := _RANK.match(text)) is not None and who in self._timer:
             rank, ms = one_rank(match["rank"]), time_ms(match["ms"])
             self._since = 0

@@ -33,6 +33,7 @@ from ddprof.tables import Array
 # A clock that is written in grains tells a span of so many of them to 5 %, as well as one decimal of most timers.
 GRAINS = 20
 FEWEST_CROSSED = 3  # one line may be out of order
+_LAST_DIGIT = 0.005  # relative, at most: of the three digits of a bar's rate
 _SAME = 0.02  # relative: a mean as printed with its few digits, against that of the lines before
 
 
@@ -108,6 +109,8 @@ def by_lines(records: Array) -> Timed:
     holds = (lapse_ms > 0) | ((lapse_ms == 0) & (ms >= 0) & (ms <= error_ms))
     are_means = _are_means(ms, steps, lapse_ms, holds, ms > lapse_ms / (1 - 1 / GRAINS) + error_ms)
     are_means &= np.abs(ms - lapse_ms) > error_ms
+    if not are_means.any() and _are_too_long(ms * steps, lapse_ms * steps, error_ms * steps):
+        return by_clock(records)
     printed_ms, ms = np.where(are_means, ms, np.nan), np.where(are_means, lapse_ms, ms)
     timed = Timed(list(_iterations(records, ms, printed_ms, np.zeros(len(ms)))))
     timed.means = list(_rows(numbers, printed_ms, ms, are_means))
@@ -120,6 +123,18 @@ def by_lines(records: Array) -> Timed:
         own = slice(first, end)
         timed.lapses.extend(_rows(numbers[own], (lapse_ms * steps)[own], (ms * steps)[own], holds[own]))
     return timed
+
+
+def _are_too_long(spent_ms: Array, lapse_ms: Array, error_ms: Array) -> bool:
+    """True for times that together are longer than all that lies between their lines, though a clock too coarse for one
+    line shows none of them to be a mean.
+    """
+    moves = lapse_ms >= 0
+    begins = np.count_nonzero(moves & ~np.concatenate(([False], moves[:-1])))  # of spans, each as much off as one line
+    error = begins * np.nanmax(error_ms, initial=0.0, where=moves)
+    return bool(spent_ms[moves].sum() > lapse_ms[moves].sum() / (1 - 1 / GRAINS) + error) and bool(
+        lapse_ms[moves].any()
+    )
 
 
 def _are_means(ms: Array, steps: Array, lapse_ms: Array, holds: Array, are_too_long: Array) -> Array:
@@ -194,9 +209,26 @@ def by_clock(records: Array) -> Timed:
 
 
 def by_rate(records: Sequence[LoggedRecord]) -> Timed:
-    """The last rate of bars too short for their clock."""
-    last = max(records, key=lambda record: record.number, default=None)
-    return Timed([] if last is None or last.ms is None else [LoggedIteration(last.number, last.ms)])
+    """The mean time of iterations after the first of bars too short for their clock, by their rates.
+
+    Where each rate is a mean since the bar began, as the clock shows, number and rate tell when each was drawn; else
+    the last rate is that of its last iterations.
+    """
+    rated = [record for record in records if record.ms and record.number]
+    if not rated:
+        return Timed()
+    first, last = rated[0], max(rated, key=lambda record: record.number)
+    if last.number > first.number and all(_is_since_start(record) for record in rated):
+        spent_ms = last.number * (last.ms or 0) - first.number * (first.ms or 0)
+        error_ms = _LAST_DIGIT * last.number * (last.ms or 0)
+        each_ms = spent_ms / (last.number - first.number)
+        return Timed([LoggedIteration(last.number, each_ms)] if spent_ms >= GRAINS * error_ms else [])
+    return Timed([LoggedIteration(last.number, last.ms or 0)])
+
+
+def _is_since_start(bar: LoggedRecord) -> bool:
+    """True for a bar whose rate gives its clock, which is cut to whole seconds."""
+    return bar.clock is not None and 0 <= bar.number * (bar.ms or 0) / 1e3 - bar.clock.s < 1
 
 
 EPOCHS = "epochs of a training loop"

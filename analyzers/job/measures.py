@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof import intervals
+from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.work import computed_in_steps, evaluating, launched_in
 from ddprof.analyzers.job.copies import exposed_copies, pageable_copies
@@ -146,7 +146,9 @@ def measure(job: JobFacts) -> Measures:
     gemm = np.array([_gemm(f) for f in ranks])
     timed_us, own_us = (share * job.step_ns / 1e3 for share in late_shares(ranks))
     late_for = job.blame.take(beyond_schedule(job))
-    alone = alone_by_rank(ranks, late_for, job.step_ns / 1e3, script, (timed_us, own_us))
+    host = host_slowdown(ranks, job.pipeline)
+    longer_us = host.time_us - averages.typical(host.time_us)
+    alone = alone_by_rank(ranks, late_for, job.step_ns / 1e3, script, (timed_us, own_us), longer_us)
     for position, line in alone.items():
         timed_us[position] = max(timed_us[position], line.time_us - line.peers_us if line.of_the_run else 0.0)
     return Measures(
@@ -157,7 +159,7 @@ def measure(job: JobFacts) -> Measures:
         compute=compute_slowdown(ranks, job.pipeline),
         pace=stage_pace(ranks, job.pipeline),
         work=work_slowdown(ranks, job.pipeline),
-        host=host_slowdown(ranks, job.pipeline),
+        host=host,
         comm=comm_stats(job, needless),
         host_spans_us=spans,
         evaluating_us=np.array([f.host_us(evaluating(f)) for f in ranks]),

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
-from ddprof.analyzers.facts.work import computed_in_steps, free_host, step_compute_ns
+from ddprof.analyzers.facts.work import computed_in_steps, computes, free_host, step_compute_ns
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE, compared, kernels_by_place
 from ddprof.analyzers.job.peers.operators import (
@@ -228,8 +228,25 @@ def work_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slow
 
 
 def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slowdown:
-    """Slowdown of each host by its free time per step (`free_host`)."""
-    return _by_step_times(ranks, pipeline, lambda facts: intervals.overlap(free_host(facts), *facts.marks))
+    """Slowdown of each host by its free time per step (`free_host`), on CPU ranks without what it lacked a CPU for."""
+
+    def free_ns(facts: RankFacts) -> Array:
+        return np.maximum(0.0, intervals.overlap(free_host(facts), *facts.marks) - _lacked_ns(facts))
+
+    return _by_step_times(ranks, pipeline, free_ns)
+
+
+def _lacked_ns(facts: RankFacts) -> Array:
+    """Time of each traced step for which a CPU rank was ready to run and had no CPU, beside its loader and its backward
+    pass, where it may be waiting anyway; 0 where that was not counted. Shape (steps,)."""
+    counted = {
+        step.index: max(0, step.waited_ns - step.backward_waited_ns - step.data_waited_ns)
+        for step in facts.sidecar.steps
+        if step.profiled and step.waited_ns is not None
+    }
+    if not computes(facts):
+        counted = {}
+    return np.array([counted.get(index, 0) for index in facts.steps["index"].tolist()], float)
 
 
 def _by_step_times(

@@ -308,10 +308,11 @@ def alone_by_rank(
     step_us: float,
     script: Sequence[ScriptTime],
     timed: tuple[Array, Array] | None = None,
+    host_us: Array | None = None,
 ) -> dict[int, Alone]:
     """Position -> code that makes this rank alone late, for ranks that others clearly wait for in the traced steps or
-    by whole-run timers. `timed`: lateness by these (us, 0 for none) and time outside backward passes, both of shape
-    (ranks,).
+    by whole-run timers. `timed`: lateness by these (us, 0 for none) and time outside backward passes; `host_us`: by
+    which the host of a rank is free for longer than the typical one's, of what others wait for it; of shape (ranks,).
     """
     by_rank = {}
     seen = paths_of(ranks, step_us, script)
@@ -322,6 +323,8 @@ def alone_by_rank(
         alone = runs_alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
         if alone is None and timed is not None and timed[0][late] > 0:
             alone = _by_timers(seen[late], others, float(timed[0][late]), float(timed[1][late]))
+        if alone is None and host_us is not None and MIN_LATENESS * step_us <= host_us[late] <= lateness:
+            alone = runs_alone(seen, late, float(host_us[late]))
         if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
             alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
         if alone is not None:

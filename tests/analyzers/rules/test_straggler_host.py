@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from captured import fed
+from captured import fed, sidecar_of
+from cpu_loop import cpu_loop
 from kineto_run import Script, in_step, loaded
 from labelled_runs import Labelled, Runs, abstains, candidates, fires, latest, on_every_rank, only_run, run_of, serious
 
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.threads import BusyThread
-from ddprof.analyzers.job.slowdown import Slowdown
+from ddprof.analyzers.job.slowdown import Slowdown, host_slowdown
 from ddprof.analyzers.rules.straggler_host import interrupted, slow_hosts, takes_longer, takes_no_longer
 from ddprof.causes import CAUSE_CODE
 from ddprof.findings import Basis, Candidate
@@ -168,3 +170,14 @@ def test_waits_for_what_was_loaded_before_the_trace_clear_no_rank(labelled: Runs
 def test_meeting_the_others_is_no_time_of_its_own(labelled: Runs, cause: str) -> None:
     measures = labelled(LOADER).measures
     assert np.allclose(with_more(measures, 0, cause, 1e6).own_us, measures.own_us)
+
+
+def test_a_host_that_lacked_a_cpu_is_free_for_no_longer(tmp_path: Path) -> None:
+    def stopped(rank: int, us: float) -> RankFacts:
+        return cpu_loop(tmp_path, before=lambda script: script.idle(us), rank=rank)
+
+    ranks = [stopped(0, 50.0), stopped(1, 3_000.0)]
+    steps = [{"index": index, "profiled": True, "waited_ns": 2_950_000} for index in ranks[1].steps["index"].tolist()]
+    lacking = [ranks[0], replace(ranks[1], sidecar=sidecar_of({"steps": steps}))]
+    factor, own = (host_slowdown(every, None).factor[1] for every in (ranks, lacking))
+    assert factor > 1.5 and own == pytest.approx(1.0, abs=0.02)

@@ -83,6 +83,9 @@ def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_p
     assert runs_alone(ranks, 0, 4_000.0) is runs_alone(ranks[:1], 0, 4_000.0) is None
     ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
     assert alone_by_rank(ranks, blame, 10_000.0, ()) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
+    blame = _blame((0, 0, 0))  # others wait for more: the line explains by how much longer its host is free
+    by_host = [alone_by_rank(ranks, blame, 10_000.0, (), None, np.array([us, 0.0, 0.0])) for us in (0.0, 4_000.0)]
+    assert [list(one) for one in by_host] == [[], [0]]
     made = run(tmp_path, [("train.py(70): save_checkpoint", 8_000.0), *REPORTS])  # two findings, each with its own line
     lines = {finding.id: finding.summary + finding.fixes[0].setting for finding in made.report.findings}
     assert "save_checkpoint" in lines["host.checkpoint"] and "report_samples" in lines["straggler.host"]

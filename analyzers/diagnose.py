@@ -51,6 +51,7 @@ CONDITIONS: Mapping[Alters, str] = {
     Alters.VALUES: "Check first that loss, schedule and early stopping do not read these values",
     Alters.BUFFERS: "Check first that only rank 0 evaluates and saves, and that training reads no buffer that changes",
     Alters.SAMPLES: "Check first that the data set gives each worker samples of its own (get_worker_info)",
+    Alters.KEPT: "Check first that no random numbers are drawn in what is kept, as augmentation does",
     Alters.ZEROS: "Check first that each step gives every parameter a gradient: the optimizer skips one without",
     Alters.PARAMETERS: "Check first that no later pass leaves a parameter out, which would end the job",
     Alters.MEAN: "Check first that the script averages gradients over all ranks in every step, as DDP does",
@@ -71,9 +72,15 @@ def _asks_by_index(measures: Measures) -> bool:
     return all(loader.sampler or not loader.dataset or (loader.num_workers or 0) > 1 for loader in loaders)
 
 
+def _draws_nothing(measures: Measures) -> bool:
+    """True where no rank drew random numbers while it made its first batches."""
+    return all(facts.sidecar.fetch_draws is False for facts in measures.job.ranks)
+
+
 _PROOFS: Mapping[Alters, Callable[[Measures], bool]] = {
     Alters.REDUCTIONS: _keeps_gradients,
     Alters.SAMPLES: _asks_by_index,
+    Alters.KEPT: _draws_nothing,
 }
 
 

@@ -74,6 +74,7 @@ class Alters(str, Enum):
     CHORE = "chore"  # a line of the script runs less often
     ZEROS = "zeros"  # the optimizer leaves a parameter alone that has no gradient
     SAMPLES = "samples"  # a data set that draws its samples itself does so in several workers
+    KEPT = "kept"  # what is made of a sample is kept, random numbers included
     PARAMETERS = "parameters"  # every backward pass has to reach all parameters
     EQUAL = "equal"  # values that ranks may hold apart are no longer sent or averaged
     MEAN = "mean"  # gradients are averaged by DistributedDataParallel in place of the script

@@ -72,6 +72,7 @@ _LIMITS = {
     "turns": "; its workers fetch one at a time: give each its own file or connection, or drop the lock",
     "processes": "; even these deliver less than a batch per step: fetch samples in parallel, or from closer storage",
 }
+OTHER_DRAWS = "; each draws random numbers of its own, and results change as with another seed"
 PREFETCH = 4  # batches that each worker holds, suggested where it holds fewer
 PARTLY = 0.9  # of the loading: a step that waits for less has the rest beside it (report/phrases.py: ALIKE)
 LATE_FACTOR = 2.0  # a loader this much slower than the typical one is a straggler, not starvation
@@ -182,6 +183,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
         why = f"a step waits up to {format_us(waited_us)} for its batch; {why}"
+    why += OTHER_DRAWS * any(facts.sidecar.fetch_draws for facts in ranks)
     lives_on = not any(facts.sidecar.dataset_changed for facts in ranks)  # a worker, from one pass to the next
     pins = execution_of(measures.job).loader_arguments
     arguments = (", persistent_workers=True" if lives_on else "") + pins
@@ -206,6 +208,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             suggested="cache, decode less, augment on the device",
             why=why,
             source="timed inside the loader by ddprof",
+            alters=Alters.KEPT,
         )
     more = (*((("persistent_workers", True),) if lives_on else ()), *((("pin_memory", True),) if pins else ()))
     return Fix(

@@ -15,7 +15,7 @@ from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.curves import plan_buckets, plan_loader
 from ddprof.analyzers.settings.present import Present, present
 from ddprof.errors import DdprofError
-from ddprof.findings import Candidate, Fix
+from ddprof.findings import Alters, Candidate, Fix
 from ddprof.units import format_us
 
 _AS_IT_IS = math.nan  # compared by identity
@@ -105,6 +105,7 @@ _BESIDE = {
         suggested="cache, decode less, augment on the device",
         why="replayed with other numbers of workers, the step is not clearly shorter",
         source="ddprof plan loader",
+        alters=Alters.KEPT,
     ),
     "bucket_cap_mb": BY_HOOKS,
 }

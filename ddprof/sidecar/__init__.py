@@ -361,6 +361,7 @@ class Sidecar(Struct, frozen=True, kw_only=True):
     sampler_passes: tuple[ShuffledPasses, ...] = ()
     loader_passes: Whole | None = None  # begun by the training, over all its loaders
     dataset_changed: bool | None = None  # by the training process, between two passes over its loader
+    fetch_draws: bool | None = None  # random numbers of the training process, drawn while it made its first batches
     applied: tuple[SettingOutcome, ...] = ()
     made: tuple[MadeLine, ...] = ()
     fetching: TimedFetches | None = None

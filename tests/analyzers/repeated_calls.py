@@ -55,7 +55,7 @@ class _Rank:
                 self._pass(micro >= self.loop.micro - self.loop.reduced, adds=micro > 0 and not self.loop.zeroed)
                 if self.loop.touched:
                     self._operator("aten::_foreach_mul_", CALL_US)
-            self._called(self.loop.norms, 1, "all_reduce")
+                self._called(self.loop.norms, 1, "all_reduce")
             for _ in range(self.loop.optimizers):
                 at = begin if self.loop.closure else self.now_us
                 self._operator("aten::add_", OPTIMIZER_US)

@@ -4,7 +4,8 @@ import ast
 import importlib
 import re
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from captured import steps_alone
@@ -17,6 +18,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.errors import UsageError
 from ddprof.findings import Abstention, Alters, Fix
 from ddprof.report.model import Report
+from ddprof.sidecar import Sidecar
 
 CONTRACT = (
     "input.starved input.straggler input.pageable_copy input.unsharded comm.latency_bound comm.no_overlap "
@@ -31,7 +33,8 @@ TRAFFIC = ("comm.latency_bound", "comm.no_overlap", "comm.bandwidth_bound")
 RANKS = ("straggler.compute", "straggler.imbalance", "straggler.unexplained")
 # Words of a change to what is computed, in a setting, a suggestion or a patch.
 ALTERING = re.compile(
-    r"no_sync\(|register_comm_hook\(|autocast|dist\.barrier|larger, if memory|all_reduce\((?:metrics|total)\)"
+    r"no_sync\(|register_comm_hook\(|autocast|dist\.barrier|larger, if memory|cache, decode"
+    r"|all_reduce\((?:metrics|total)\)"
 )
 OF_EACH_RANK = ("host.sync", "host.gc", "host.checkpoint", "host.allocator", "memory.headroom", "input.starved")
 
@@ -125,6 +128,12 @@ def test_a_fix_whose_words_alter_what_is_computed_says_so(path: Path) -> None:
 def test_every_kind_of_change_has_a_condition() -> None:
     assert set(CONDITIONS) == set(Alters)
     assert all(len(words.split()) <= 20 and words.startswith("Check first that ") for words in CONDITIONS.values())
+
+
+@pytest.mark.parametrize("drew", [False, True, None])
+def test_what_draws_random_numbers_is_kept_on_a_condition(drew: bool | None) -> None:
+    measures: Any = SimpleNamespace(job=SimpleNamespace(ranks=[SimpleNamespace(sidecar=Sidecar(fetch_draws=drew))]))
+    assert bool(checked(Fix("", "", "", "", alters=Alters.KEPT), measures).condition) is (drew is not False)
 
 
 def test_compiling_a_model_is_not_said_to_lower_its_precision() -> None:

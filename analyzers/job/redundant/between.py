@@ -40,8 +40,8 @@ SMALL_BYTES = 128 * 2**10
 ONE_BY_ONE_BYTES = 1024  # of a norm, a count, a flag, and of hardly a layer's gradient, where the script reduces these
 NEARLY = 0.05  # of the gradients' bytes: a recording begins and ends within a step
 WIDEST_BYTES = 4  # of a parameter that ranks keep equal
-FEWEST = 3  # such calls in a step: of two, a norm and a loss, one may need the other's value
-AGAIN = 2  # steps that have them: how much they cost on average is for the price to say
+FEWEST = 3  # such calls after a pass: of two, a norm and a loss, one may need the other's value
+AGAIN = 2  # passes that have them: how much they cost on average is for the price to say
 MIN_STEPS = 0.5  # of the optimizer's steps: what comes more rarely is done every N steps already
 # Packages whose collectives are of metrics; those of others may belong to the way they train.
 METRIC_PACKAGES = ("torchmetrics", "torcheval", "ignite", "evaluate")
@@ -89,8 +89,8 @@ def sent_parameters(facts: RankFacts) -> Array:
 
 
 def one_by_one(facts: RankFacts) -> Array:
-    """Mask of the rank's script_calls that reduce small values one by one between backward pass and optimizer, FEWEST
-    or more in a step; shape (script_calls,). Excludes the last one of each step.
+    """Mask of the rank's script_calls that reduce small values one by one between a backward pass and the optimizer,
+    FEWEST or more after one pass, as the next pass may need them; shape (script_calls,). Excludes the last of each.
     """
     calls, none = facts.script_calls, np.zeros(len(facts.script_calls), bool)
     if not len(calls):
@@ -101,13 +101,13 @@ def one_by_one(facts: RankFacts) -> Array:
     if not _is_wrapped(facts) and (reduces & ~is_single).any():
         return none  # gradients are reduced so, by hand
     is_single &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
-    step = _steps(facts)
-    per_step = np.bincount(step[is_single], minlength=int(step.max(initial=0)) + 1)
-    is_single &= per_step[step] >= FEWEST
+    after = np.searchsorted(passes_of(facts, Phase.BACKWARD).spans[0], calls["start_ns"])
+    together = np.bincount(after[is_single], minlength=int(after.max(initial=0)) + 1)
+    is_single &= together[after] >= FEWEST
     rows = np.flatnonzero(is_single)
-    if len(np.unique(step[rows])) < AGAIN:
+    if len(np.unique(after[rows])) < AGAIN:
         return none
-    is_single[list(dict(zip(step[rows].tolist(), rows.tolist(), strict=True)).values())] = False
+    is_single[list(dict(zip(after[rows].tolist(), rows.tolist(), strict=True)).values())] = False
     return np.asarray(is_single)
 
 

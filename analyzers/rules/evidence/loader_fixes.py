@@ -19,7 +19,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import (
     line_of,
     makes_most,
 )
-from ddprof.findings import Basis, Candidate, Evidence, Fix
+from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
@@ -47,7 +47,7 @@ def cheaper_fix(cost: FetchCost | None, ranks: Sequence[RankFacts]) -> Fix | Non
         setting_, patch = made_in, ""
         suggested = "do it once and keep the result, for a whole batch at once, or in a library in C"
     elif cost.kind == "cpu":
-        setting_, suggested = "transforms", "decode once and cache, smaller images, decode and augment on the GPU"
+        setting_, suggested = "transforms", "decode once and cache, store images as large as used, augment on the GPU"
         patch = "transforms = torch.nn.Sequential(...).to(device)  # apply to the batch on the device, not per sample"
     else:
         return None
@@ -57,6 +57,7 @@ def cheaper_fix(cost: FetchCost | None, ranks: Sequence[RankFacts]) -> Fix | Non
         patch=patch,
         why=f"a batch takes {format_us(cost.fetch_us)} to make",
         source="timed inside the loader by ddprof",
+        alters=Alters.KEPT if cost.kind == "cpu" else None,
     )
 
 

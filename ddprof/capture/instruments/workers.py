@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import random
 import sys
 import threading
 import time
@@ -32,6 +34,7 @@ _MAX_LINES = 20_000  # per worker: about 2 MB
 # first fetches only every seventh is timed (a prime: a data set whose every fourth batch is slow shows in the sample).
 _ALL_FETCHES = 64
 _SAMPLED_FETCHES = 7
+_WATCHED = 4  # fetches whose random numbers are looked for: what augments draws for every sample
 _CLASSES = ("_MapDatasetFetcher", "_IterableDatasetFetcher")
 MAX_FILES = 64  # of sampled workers, per rank: a loader that is made again for every epoch starts new workers each time
 _MAX_COUNTERS = 128  # bytes: three numbers
@@ -49,6 +52,7 @@ class LoaderWorkers(Instrumentor):
         self._fetched = 0
         self._waits: int | None = None
         self._timing = True
+        self._draws: bool | None = None  # of the training process: random numbers, while it made a batch
         source: Any = sys.modules["torch.utils.data._utils.fetch"]
         worker: Any = sys.modules["torch.utils.data._utils.worker"]
         for name in _CLASSES:
@@ -81,6 +85,7 @@ class LoaderWorkers(Instrumentor):
     def _timed(self, original: Any, get_worker_info: Any) -> Any:
         guarded = self.hub.guard.wrap
         book, begins, waits = guarded(self._book), guarded(self._begins), guarded(self._waited_ns)
+        states, drew = guarded(_random_states), guarded(self._drew)
 
         def fetch(fetcher: Any, possibly_batched_index: Any) -> Any:
             """The fetcher's own fetch, timed and recorded."""
@@ -93,6 +98,7 @@ class LoaderWorkers(Instrumentor):
                 return original(fetcher, possibly_batched_index)
             self._collate_ns = 0
             waited_ns = None if info is None else waits()
+            drawn = states() if info is None and self._fetched <= _WATCHED else None
             cpu_ns = time.process_time_ns()  # its threads included: decoders bring their own
             started_ns = time.time_ns()
             try:
@@ -101,8 +107,17 @@ class LoaderWorkers(Instrumentor):
                 duration_ns = time.time_ns() - started_ns
                 cost = (started_ns, duration_ns, time.process_time_ns() - cpu_ns, self._collate_ns)
                 book(info, cost, possibly_batched_index, waited_ns)
+                if drawn is not None:
+                    drew(drawn)
 
         return fetch
+
+    def _drew(self, before: list[Any]) -> None:
+        self._draws = bool(self._draws) or _random_states() != before
+
+    def recorded(self) -> dict[str, Any]:
+        """The sidecar key of random numbers that the training process drew for its first batches."""
+        return {"fetch_draws": self._draws}
 
     def _waited_ns(self) -> int | None:
         """Time that this thread has been ready to run without a CPU so far; None where the kernel does not count it."""
@@ -153,6 +168,13 @@ class LoaderWorkers(Instrumentor):
         path = stem.with_name(f"{stem.name}.worker{worker}.{os.getpid()}{STACKS_SUFFIX}")
         sampler.start(path, {"worker": worker, "pid": os.getpid()})
         util.Finalize(None, sampler.stop, args=("exit",), exitpriority=_PRIORITY)  # workers leave by os._exit
+
+
+def _random_states() -> list[Any]:
+    """States of the process's generators of Python, torch and NumPy."""
+    states = [random.getstate(), sys.modules["torch"].default_generator.get_state().tolist()]
+    numpy: Any = sys.modules.get("numpy.random")
+    return states if numpy is None else [*states, pickle.dumps(numpy.get_state())]
 
 
 def _run_delays() -> int | None:

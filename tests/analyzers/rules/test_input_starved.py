@@ -102,7 +102,9 @@ def test_a_queue_gets_no_shorter(faulty: Labelled, prefetch: int, advised: list[
 @pytest.mark.parametrize(("workers", "cores", "advised"), [(0, 2, 1), (0, 64, 4), (3, 8, 4), (3, 64, 6)])
 def test_workers_of_unknown_cost_respect_the_machine(healthy: Labelled, workers: int, cores: int, advised: int) -> None:
     sidecar = {"dataloader": {"num_workers": workers}, "processors": {"usable": cores, "local_ranks": 2}}
-    assert dict(workers_fix(with_sidecars(healthy, sidecar), 1_000.0).applies)["num_workers"] == advised
+    for drew in (True, False):
+        fix = workers_fix(with_sidecars(healthy, sidecar | {"fetch_draws": drew}), 1_000.0)
+        assert dict(fix.applies)["num_workers"] == advised and ("random numbers" in fix.why) is drew
 
 
 @pytest.mark.parametrize(

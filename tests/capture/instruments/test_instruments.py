@@ -123,6 +123,18 @@ def test_a_workers_file_has_the_name_of_its_rank(asked: int, tmp_path: Path, mon
     assert (tmp_path / f"{stem}.workers.jsonl").exists()
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("draw", ["time.time", "random.random", "numpy.random.rand", "torch.seed"])
+def test_a_batch_whose_making_draws_random_numbers_is_told_from_an_order_that_is_drawn(draw: str) -> None:
+    data: Any = pytest.importorskip("torch.utils.data")
+    module, _, name = draw.rpartition(".")
+    made: Any = getattr(importlib.import_module(module), name)
+    samples = type("Samples", (), {"__len__": lambda _: 8, "__getitem__": lambda _, at: (made(), at)[1]})()
+    with installed(workers.LoaderWorkers(make_hub()), sys.modules["torch"]) as instrument:
+        assert len(list(data.DataLoader(samples, batch_size=2, shuffle=True))) == 4
+        assert instrument.recorded() == {"fetch_draws": draw != "time.time"}
+
+
 LONG_NS = 2_000_000
 
 

@@ -142,6 +142,11 @@ CASES = {
         (*SENT, stuck(1, op="recv 1<-0", p2p=True, line=41)),
         "message", (0,), ("Rank 1 waits for message 2 from rank 0", "train.py:41"),
     ),
+    # Both receive first.
+    "crossed messages": Case(
+        (stuck(0, op="recv 0<-1", p2p=True, line=40), stuck(1, op="recv 1<-0", p2p=True, line=41)),
+        "crossed", (0, 1), ("train.py:40", "train.py:41"),
+    ),
     "inside": Case(
         (stuck(0, 2, 3), stuck(1, state="scheduled")),
         "inside", (), ("all inside all_reduce 10", "on rank 1 its kernel has not begun"),

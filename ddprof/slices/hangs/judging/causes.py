@@ -37,8 +37,10 @@ def first_cause(stuck: Sequence[Stuck], ranks: Sequence[RankEvidence]) -> FirstC
     store = _store(ranks)
     if store is not None:
         return store
-    lost = [s for s in stuck if s.is_message]
-    if lost:  # whoever was to send it has gone on, into a call that waits for the receiver
+    messages = [s for s in stuck if s.is_message]
+    awaiting = {rank for s in messages for rank in s.entered}
+    lost = [s for s in messages if not awaiting.intersection(s.missing)]
+    if lost:  # whoever was to send it has gone on, into a collective that waits for the receiver
         message = _first(lost)
         return FirstCause(model.MESSAGE, message.missing, message)
     return FirstCause(model.CROSSED, _in_circle(stuck), _first(stuck)) if stuck else None

@@ -219,7 +219,7 @@ def _crossed(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[
     pairs = "; ".join(
         f"{format_ranks(ranks)} in {op}{group_words(group, groups)}{at}" for (op, group, at), ranks in calls.items()
     )
-    return f"{_who(cause.ranks)} wait for one another in different calls: {pairs}."
+    return f"{_who(cause.ranks)} wait for one another: {pairs}."
 
 
 def _inside(cause: FirstCause, of: Mapping[int, RankEvidence], groups: Mapping[str, Group]) -> str:

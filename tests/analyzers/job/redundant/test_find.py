@@ -56,6 +56,7 @@ def test_few_values_that_an_optimizers_closure_reduces_are_one_by_one(tmp_path: 
         *(Loop(values=6, rarely=True), Loop(before_backward=2)),  # every N steps; may be part of the loss
         *(Loop(norms=2), Loop(micro=2, reduced=2, optimizers=2)),  # clipping needs them; two models with an optimizer
         *(Loop(micro=4, reduced=4, zeroed=True), Loop(gathered=2**18)),  # each of another sum; a sharded optimizer's
+        Loop(micro=4, norms=1, zeroed=True, closure=True),  # a search along a line needs the loss of each pass
     ],
 )
 def test_what_training_needs_is_left_alone(tmp_path: Path, loop: Loop) -> None:

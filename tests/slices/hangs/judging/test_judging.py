@@ -21,6 +21,7 @@ from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFr
 
 # Of a message torch's analyser names every rank of the group but one; of circles and chains no first cause.
 _NOT_COMPARED = ("lost message", "two groups", "crossed", "crossed and awaited", "skipped and went on")
+_NOT_COMPARED += ("crossed messages",)
 # Tensors of one rank, of `n` elements times these: given, taken; W: once for each rank.
 OPERATIONS = dict.fromkeys(("all_reduce", "broadcast", "reduce"), "1 1")
 OPERATIONS |= {"_all_gather_base": "1 W", "_reduce_scatter_base": "W 1"}

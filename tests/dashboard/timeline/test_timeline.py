@@ -267,7 +267,7 @@ def _run(calls: list[tuple[str, int, int]], late_ns: int = 0, rank: int = 0, ste
     slices = Slices(start, start + length, np.full(len(start), CATEGORY["compute"]), code, np.arange(len(start)))
     lane = Lane(0, rank, "", "stream", "stream 7: compute", len(start))
     edges = late_ns + np.arange(steps + 1) * STEP_NS
-    marks = RankSteps(rank, np.arange(steps), edges[:-1], edges[1:])
+    marks = RankSteps(rank, np.arange(steps), np.arange(steps), edges[:-1], edges[1:])
     return Timeline((lane,), names, SliceIndex([slices], len(CATEGORIES)), (marks,))
 
 

@@ -181,7 +181,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     depth = max(PREFETCH, _deepest(measures))
     why = "workers prepare batches during compute"
     if waited_us >= LEAST_WAIT_US:
-        why = f"a step waits up to {format_us(waited_us)} for its batch; {why}"
+        why = f"the slowest rank waits {format_us(waited_us)} per step for its batch; {why}"
     lives_on = not any(facts.sidecar.dataset_changed for facts in ranks)  # a worker, from one pass to the next
     pins = execution_of(measures.job).loader_arguments
     arguments = (", persistent_workers=True" if lives_on else "") + pins

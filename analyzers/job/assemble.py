@@ -18,7 +18,7 @@ from ddprof.analyzers.job.clock import ClockDifference, SharedOperations, align
 from ddprof.analyzers.job.groups import GroupKey, comm_group_ids, group_sizes, groups_table, world_size_of
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
 from ddprof.analyzers.job.matching import IN_STEP, InOrder, Matched, match
-from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut
+from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut, common_numbers, rows_of_steps
 from ddprof.analyzers.job.oversubscription import oversubscription_note, shared_device_note
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
@@ -305,15 +305,11 @@ def _of_left_out(all_ranks: Sequence[RankFacts], kept: Sequence[RankFacts]) -> l
 
 
 def _per_step(ranks: Sequence[RankFacts]) -> list[int]:
-    """Wall time of each step, mean over ranks, ns; steps are paired by number where marked, else by position."""
-    walls: dict[int, list[int]] = {}
-    for facts in ranks:
-        length = facts.steps["end_ns"] - facts.steps["start_ns"]
-        for index, wall in zip(facts.steps["index"].tolist(), length.tolist(), strict=True):
-            walls.setdefault(index, []).append(wall)
-    most = max((len(w) for w in walls.values()), default=0)
-    shared = [index for index in sorted(walls) if len(walls[index]) == most]
-    return [round(sum(walls[index]) / len(walls[index])) for index in shared]
+    """Wall time of each step of the job, mean over the ranks that hold it, ns."""
+    rows = np.array([rows_of_steps(facts, common_numbers(ranks)) for facts in ranks])
+    walls = [(facts.steps["end_ns"] - facts.steps["start_ns"])[of] for facts, of in zip(ranks, rows, strict=True)]
+    means = np.average(walls, axis=0, weights=rows >= 0)
+    return [round(mean) for mean in means.tolist()]
 
 
 def _health(ranks: Sequence[RankFacts], missing: tuple[int, ...], world_size: int) -> list[HealthNote]:

@@ -98,8 +98,8 @@ def align(ranks: Sequence[RankFacts], matched: Matched) -> tuple[Clock, list[Hea
     if lost:
         shown = ", ".join(lost[:FEW_DOMAINS]) + (", ..." if len(lost) > FEW_DOMAINS else "")
         notes.append(HealthNote(f"no collective connects {shown} to the other hosts", "their clocks cannot be aligned"))
-    method = "end times of matched collectives, bounded by causality"
-    return Clock({n: clocks.get(n, HostClock(0, 0.0, None)) for n in names}, tuple(domain), method), notes
+    by_host = {n: clocks.get(n, HostClock(0, 0.0, None)) for n in names}
+    return Clock(by_host, tuple(domain), "end times of matched collectives"), notes
 
 
 def _split_domains(

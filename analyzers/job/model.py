@@ -5,7 +5,7 @@ RankFacts keep their own clocks; `JobFacts.clock` maps them onto one. Rows of ME
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -116,6 +116,20 @@ class LeftOut(Struct, frozen=True):
     why: str  # words: "loading code 1.2 s, the first batch 300 ms"
 
 
+def common_numbers(ranks: Sequence[RankFacts]) -> Array:
+    """Numbers (STEPS `index`) of the job's steps: those that most ranks hold, ascending. Ranks that are not compared
+    may hold different ones.
+    """
+    numbers, held = np.unique(np.concatenate([facts.steps["index"] for facts in ranks]), return_counts=True)
+    return np.asarray(numbers[held == held.max(initial=0)])
+
+
+def rows_of_steps(facts: RankFacts, numbers: Array) -> Array:
+    """Rows in the rank's STEPS of the job's steps, -1 where it lacks one; shape (steps,)."""
+    own = facts.steps["index"]
+    return np.where(np.isin(numbers, own), np.searchsorted(own, numbers), -1)
+
+
 @dataclass(frozen=True)
 class JobFacts:
     """Input of the rules and the replay: all that is known of the job."""
@@ -147,6 +161,16 @@ class JobFacts:
     def origin_ns(self) -> int:
         """Time zero of all output: the earliest first step mark, ns on the reference clock."""
         return min(int(f.steps["start_ns"][0]) - self.clock.offset_ns(p) for p, f in enumerate(self.ranks))
+
+    @cached_property
+    def step_numbers(self) -> Array:
+        """Numbers in the traces of the steps that `per_step_ns` counts and pages number from 0."""
+        return common_numbers(self.ranks)
+
+    @cached_property
+    def step_rows(self) -> Array:
+        """Row in each rank's STEPS of each of these steps, -1 where the rank lacks it; shape (ranks, steps)."""
+        return np.array([rows_of_steps(facts, self.step_numbers) for facts in self.ranks])
 
     @cached_property
     def shifts_ns(self) -> Array:

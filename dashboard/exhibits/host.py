@@ -53,11 +53,12 @@ def _loader(view: View) -> Exhibit:
     names = numbers.rank_names(view, positions)
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, waits)
     question = "Does the device wait for data?"
-    if not waits.any():
+    if not np.nansum(waits):
         words = "No rank's device waited for the data loader."
         return Exhibit("loader", question, words, sheet(table.columns, []))
-    worst = int(waits.mean(axis=1).argmax())
-    mean, most = (format_us(ms * 1e3) for ms in (waits.mean(), waits[worst].mean()))
+    by_rank = np.nansum(waits, axis=1) / np.maximum(np.isfinite(waits).sum(axis=1), 1)
+    worst = int(by_rank.argmax())
+    mean, most = (format_us(ms * 1e3) for ms in (by_rank.mean(), by_rank[worst]))
     whose = "on every rank" if mean == most else f"on average; most on {names[worst]}, {most}"
     reading = f"{mean} per step {whose}. {loading_words(view.opened.measures)}"
     drawn = most_different(waits)

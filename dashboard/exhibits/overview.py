@@ -187,11 +187,12 @@ def _by_rank(view: View, job_us: tuple[float, ...]) -> Exhibit | None:
     times_ms = rank_steps_us(job) / 1e3
     steps = [s for s in range(times_ms.shape[1]) if view.shows_step(s)]
     positions = numbers.positions(view)
-    if not steps or not positions:
-        return None
     values = times_ms[np.ix_(positions, steps)].T.reshape(-1)
-    of_step = np.repeat(steps, len(positions))
-    of_rank = np.tile([job.rank_ids[p] for p in positions], len(steps))
+    held = np.isfinite(values)
+    if not held.any():
+        return None
+    values, of_step = values[held], np.repeat(steps, len(positions))[held]
+    of_rank = np.tile([job.rank_ids[p] for p in positions], len(steps))[held]
     of_job = [job_us[s] / 1e3 if s < len(job_us) else None for s in of_step.tolist()]
     rows = zip(of_step.tolist(), of_rank.tolist(), values.tolist(), of_job, strict=True)
     table = sheet(("step", "rank", "time (ms)", "job (ms)"), rows)

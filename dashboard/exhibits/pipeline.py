@@ -57,8 +57,8 @@ class StageStep(Struct, frozen=True):
 
 
 def stage_steps(job: JobFacts, chain: tuple[int, ...], step: int) -> list[StageStep]:
-    """One step of the ranks of a chain, first stage first. `step`: position, one that every rank has."""
-    return [_stage_step(job, position, step) for position in chain]
+    """One step of the ranks of a chain, first stage first. `step`: as on the pages, one that each of them has."""
+    return [_stage_step(job, position, int(job.step_rows[position, step])) for position in chain]
 
 
 def _stage_step(job: JobFacts, position: int, step: int) -> StageStep:
@@ -195,20 +195,22 @@ def _chart(stages: list[Stage]) -> Stacked:
 
 def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
     """One step of one chain of stages, the first that passes the filters."""
-    steps = numbers.steps(view)
     chains = list(zip(*pipeline.stages, strict=True))
     chosen = [chain for chain in chains if any(view.shows(view.opened.job.rank_ids[p]) for p in chain)]
-    if not steps or not chosen:
+    rows = view.opened.job.step_rows
+    steps = [step for step in numbers.steps(view) if chosen and (rows[list(chosen[0]), step] >= 0).all()]
+    if not steps:
         reading = "No step of a whole chain of stages was recorded."
         return Exhibit("schedule", _SCHEDULE, reading, sheet(_BLOCKS, []), follows=("ranks", "steps"))
     lengths = np.array([view.opened.job.per_step_ns[step] for step in steps], float)
     step = steps[int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])]  # of median length
     stages = stage_steps(view.opened.job, chosen[0], step)
-    rows = [_row(view, number, stage, step) for number, stage in enumerate(stages)]
-    reading = f"{_shown_words(view, stages, step, len(chains))} {_split_words(rows)}{_missing_words(stages, pipeline)}"
+    blocks = [_row(view, number, stage, step) for number, stage in enumerate(stages)]
+    shown = _shown_words(view, stages, step, len(chains))
+    reading = f"{shown} {_split_words(blocks)}{_missing_words(stages, pipeline)}"
     chart = _schedule_chart(view, stages)
     ways = (Way(f"Step {step} in the timeline", "/timeline", (("steps", str(step)),)),)
-    return Exhibit("schedule", _SCHEDULE, reading, sheet(_BLOCKS, rows), chart, ("ranks", "steps"), ways=ways)
+    return Exhibit("schedule", _SCHEDULE, reading, sheet(_BLOCKS, blocks), chart, ("ranks", "steps"), ways=ways)
 
 
 def _row(view: View, number: int, stage: StageStep, step: int) -> tuple[int | float, ...]:

@@ -128,10 +128,8 @@ class OpenRun:
 
     @property
     def step_count(self) -> int:
-        """Steps that the pages number from 0: those that every rank has."""
-        if self.loaded is None:
-            return len(self.report.steps.per_step_us)
-        return min(len(facts.steps) for facts in self.loaded.job.ranks)
+        """Number of the job's steps: the pages number them from 0."""
+        return len(self.report.steps.per_step_us)
 
     @property
     def timeline(self) -> Timeline:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.dashboard.timeline.categories import CATEGORIES, CATEGORY
-from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices, step_count
+from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices
 from ddprof.dashboard.timeline.inspect import shown_slice
 from ddprof.dashboard.timeline.lanes import KINDS, Lane, Timeline
 from ddprof.errors import UsageError
@@ -43,7 +43,7 @@ def difference(before: Timeline, after: Timeline) -> Timeline:
     if not ranks:
         raise UsageError("no rank is in both runs: there is nothing to compare")
     steps = tuple([next(of for of in run.steps if of.rank == rank) for rank in ranks] for run in runs)
-    count = min(map(step_count, steps))
+    count = min(len(of.number) for side in steps for of in side)
     if not count:
         raise UsageError("no step is marked on every rank of both runs: there is nothing to align")
     slot_ns = max(int((of.end_ns - of.start_ns)[:count].max()) for side in steps for of in side)
@@ -57,9 +57,10 @@ def difference(before: Timeline, after: Timeline) -> Timeline:
         for part, marked in zip(parts, _marked(parts, len(names), length_ns), strict=True):
             lanes.append(replace(part.lane, label=f"{SIDES[part.side]}: {part.lane.label}", slices=len(marked)))
             slices.append(marked)
-    start = np.arange(count) * slot_ns
+    number = np.arange(count)
+    start = number * slot_ns
     longest = [np.maximum(*((of.end_ns - of.start_ns)[:count] for of in pair)) for pair in zip(*steps, strict=True)]
-    placed = [RankSteps(r, np.arange(count), start, start + ns) for r, ns in zip(ranks, longest, strict=True)]
+    placed = [RankSteps(r, number, number, start, start + ns) for r, ns in zip(ranks, longest, strict=True)]
     return Timeline(tuple(lanes), tuple(names), SliceIndex(slices, len(CATEGORIES)), tuple(placed))
 
 

@@ -146,9 +146,12 @@ def _joined(parts: Sequence[Array], dtype: type) -> Array:
 
 @dataclass(frozen=True)
 class RankSteps:
-    """The steps of one rank in time order, ns since the run's start. `marked`: the number in the trace."""
+    """The job's steps on one rank in time order, ns since the run's start. `number`: on the pages, from 0; `marked`: in
+    the trace.
+    """
 
     rank: int
+    number: Array
     marked: Array
     start_ns: Array
     end_ns: Array
@@ -157,29 +160,29 @@ class RankSteps:
 def steps_of(job: JobFacts) -> tuple[RankSteps, ...]:
     """The steps of every rank."""
     by_rank = []
-    for position, (rank, facts) in enumerate(zip(job.rank_ids, job.ranks, strict=True)):
-        shift = job.shift_ns(position)
-        steps = facts.steps
-        by_rank.append(RankSteps(rank, steps["index"], steps["start_ns"] - shift, steps["end_ns"] - shift))
+    for rank, facts, rows, shift_ns in zip(job.rank_ids, job.ranks, job.step_rows, job.shifts_ns, strict=True):
+        number = np.flatnonzero(rows >= 0)
+        start_ns, end_ns = (bound[rows[number]] - shift_ns for bound in facts.steps.bounds)
+        by_rank.append(RankSteps(rank, number, job.step_numbers[number], start_ns, end_ns))
     return tuple(by_rank)
 
 
 def step_count(steps: Sequence[RankSteps]) -> int:
-    """Number of steps that every rank has: the pages number them from 0."""
-    return min((len(of.marked) for of in steps), default=0)
+    """Number of the job's steps, from 0 to the last that one of these ranks has."""
+    return max((int(of.number[-1]) + 1 for of in steps if len(of.number)), default=0)
 
 
 def step_words(number: int, marked: int) -> str:
-    """The step's number on the pages, with its number in the trace where they differ."""
-    return f"step {number}" if number == marked else f"step {number} (marked {marked})"
+    """The step's number on the pages (negative: none), with its number in the trace where they differ."""
+    counted = f"step {number}" if number >= 0 else "step of few ranks"
+    return counted if number == marked else f"{counted} (marked {marked})"
 
 
 def one_step(steps: Sequence[RankSteps], number: int) -> dict[str, Any]:
     """The step of a number on every rank that has it: [rank, start, end] in us since the run's start."""
-    having = [of for of in steps if 0 <= number < len(of.marked)]
-    marked = {int(of.marked[number]) for of in having}
+    having = [(of, row) for of in steps for row in np.flatnonzero(of.number == number).tolist()]
     return {
         "number": number,
-        "words": step_words(number, marked.pop() if len(marked) == 1 else number),
-        "ranks": [[of.rank, float(of.start_ns[number]) / 1e3, float(of.end_ns[number]) / 1e3] for of in having],
+        "words": step_words(number, int(having[0][0].marked[having[0][1]]) if having else number),
+        "ranks": [[of.rank, float(of.start_ns[row]) / 1e3, float(of.end_ns[row]) / 1e3] for of, row in having],
     }

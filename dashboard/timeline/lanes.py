@@ -188,7 +188,7 @@ def _rank_lanes(
         operators = host_lanes(trace, names.table(trace.strings), CATEGORY)
     parts = [
         ("causes", "time goes to", _causes(facts, ready, names)),
-        ("steps", "step", _steps(facts, names)),
+        ("steps", "step", _steps(facts, job.step_numbers, names)),
         *(("phases", "phases", p) for p in _phases(facts, codes)),
         *(("host", label, p) for label, p in _host(facts, codes)),
         *operators,
@@ -216,9 +216,9 @@ def _causes(facts: RankFacts, ready: Array, names: _Names) -> Slices:
     return _sorted(start, end, category, words[category], np.full(len(start), NULL))
 
 
-def _steps(facts: RankFacts, names: _Names) -> Slices:
-    index = facts.steps["index"]
-    words = np.array([names.code(step_words(i, mark)) for i, mark in enumerate(index.tolist())], np.int32)
+def _steps(facts: RankFacts, numbers: Array, names: _Names) -> Slices:
+    index, of_job = facts.steps["index"], {mark: number for number, mark in enumerate(numbers.tolist())}
+    words = np.array([names.code(step_words(of_job.get(mark, -1), mark)) for mark in index.tolist()], np.int32)
     category = np.full(len(index), CATEGORY["step"])
     return _sorted(facts.steps["start_ns"], facts.steps["end_ns"], category, words, index)
 

@@ -192,10 +192,10 @@ def _behind(lane: Lane, facts: RankFacts, ref: Array, words: str, way: Array) ->
 def _in_step(timeline: Timeline, job: JobFacts, lane: Lane, rows: Array, number: int) -> Array:
     """Mask of slices in a step of their rank, by its number (as on every page), else by the trace's own mark."""
     steps, index = job.ranks[lane.position].steps, timeline.index
-    marked = np.flatnonzero(steps["index"] == number)
-    if number >= len(steps) and not len(marked):
+    on_pages = job.step_rows[lane.position][number : number + 1].tolist()
+    row = (on_pages or [*np.flatnonzero(steps["index"] == number).tolist(), -1])[0]
+    if row < 0:
         return np.zeros(len(rows), bool)
-    row = number if number < len(steps) else int(marked[0])
     if lane.kind == "steps":
         return np.asarray(index.ref[rows] == steps["index"][row])
     shift = job.shift_ns(lane.position)
@@ -231,7 +231,7 @@ def _none(timeline: Timeline, job: JobFacts, asked: Sought, searched: list[int])
     if not asked.words and asked.step is None:
         return f"rank {asked.rank}" if asked.rank is not None else "Type what to search for"
     if asked.step is not None:
-        most = max(len(facts.steps) for facts in job.ranks)
+        most = len(job.step_numbers)
         if asked.step >= most and not any((facts.steps["index"] == asked.step).any() for facts in job.ranks):
             return f"No step {asked.step}: the run was recorded for steps 0 to {most - 1}"
     on = f"rank {asked.rank}" if asked.rank is not None else _of(len(searched), len(searched))

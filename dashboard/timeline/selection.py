@@ -59,7 +59,11 @@ def _windows(timeline: Timeline, lo_ns: int, hi_ns: int, step: int | None) -> Ar
     """Start and end of the range on each lane, in the run's time, (lanes, 2); empty where a rank lacks the step."""
     if step is None:
         return np.tile(np.array([lo_ns, hi_ns], np.int64), (len(timeline.lanes), 1))
-    bounds = {of.rank: (of.start_ns[step], of.end_ns[step]) for of in timeline.steps if step < len(of.marked)}
+    bounds = {
+        of.rank: (of.start_ns[row], of.end_ns[row])
+        for of in timeline.steps
+        for row in np.flatnonzero(of.number == step).tolist()
+    }
     nowhere = timeline.index.hi_ns + 1, timeline.index.hi_ns + 1
     windows = np.array([bounds.get(lane.rank, nowhere) for lane in timeline.lanes], np.int64).reshape(-1, 2)
     return np.asarray(np.clip(windows[:, :1] + np.array([lo_ns, hi_ns]), windows[:, :1], windows[:, 1:]))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.dashboard.numbers import Numbers
-from ddprof.dashboard.timeline.index import SliceIndex
+from ddprof.dashboard.timeline.index import SliceIndex, one_step, step_count
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
 from ddprof.errors import UsageError
 from ddprof.tables import Array
@@ -130,9 +130,9 @@ def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]
         covered = np.diff(_reached(start, edges) - _reached(start + index.dur_ns(rows), edges))
         shares[code] = np.clip(np.ceil(covered / whole * 255), 0, 255).astype(int).tolist()
     # Number and start of steps on the rank that begins them first; evenly chosen ones of many.
-    most = max((len(of.marked) for of in timeline.steps), default=0)
+    most = step_count(timeline.steps)
     steps = [
-        [number, min(float(of.start_ns[number]) for of in timeline.steps if number < len(of.marked)) / 1e3]
+        [number, min(start_us for _, start_us, _ in one_step(timeline.steps, number)["ranks"])]
         for number in np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
     ]
     return {"bins": BINS, "shares": shares, "steps": steps}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.causes import CAUSES
-from ddprof.findings import Abstention, Basis, Finding, Recoverable, Remark, culprit, differs, severity_of, told_gain
+from ddprof.findings import Abstention, Finding, Recoverable, Remark, culprit, differs, severity_of, told_gain
 from ddprof.sidecar import Count, Rank
 from ddprof.tables import Table
 
@@ -232,12 +232,8 @@ class Report:
         return severity_of(finding, self.steps.wall_us, self.steps.unprofiled_us)
 
     def shown_gain(self, finding: Finding) -> tuple[Recoverable, float]:
-        """The gain that stands with a finding, and its step, us: by step timers without the profiler, as the traced
-        steps may hold none of it.
-        """
-        if finding.basis == Basis.TIMED:
-            return told_gain(finding, self.steps.wall_us, self.steps.unprofiled_us)
-        return finding.recoverable_us, self.steps.wall_us
+        """The gain that headline and finding state, and its step, us."""
+        return told_gain(finding, self.steps.wall_us, self.steps.unprofiled_us)
 
     def predicted_step_us(self, finding: Finding) -> float:
         """Step time after the finding's cause is removed, in microseconds; never negative."""

@@ -27,7 +27,6 @@ from ddprof.units import (
     format_range,
     format_ranks,
     format_share,
-    format_unprofiled,
     format_us,
     names_ranks,
 )
@@ -196,14 +195,15 @@ def who_words(finding: Finding) -> str:
 def gain_words(report: Report, finding: Finding) -> str:
     """The gain of a fix with range and share, and the step time after it."""
     gain, step_us = report.shown_gain(finding)
+    traced = traced_words(report, finding)
     if not gain.value >= LEAST_SHARE * step_us:
+        if traced:
+            return f"no measurable gain without the profiler{traced}"
         if alone := finding.alone_us:
-            share = f" ({format_share(alone.value / step_us)} of the step)" if step_us > 0 else ""
+            share = f" ({format_share(alone.value / report.steps.wall_us)} of the step)" if step_us > 0 else ""
             return f"{format_us(alone.value)}{share} if fixed alone; nothing extra after the larger findings"
         return NO_GAIN + (": other ranks are just as late" if finding.waited_us and _is_judged(report) else "")
-    noun, bare = report.steps.noun, unprofiled_words(report, finding)
-    if gain is not finding.recoverable_us:
-        noun, bare = "step without the profiler", ""
+    noun = report.steps.noun if gain is finding.recoverable_us else "step without the profiler"
     words = f"{format_range(gain.value, gain.low, gain.high)} per {noun}"
     if not step_us > 0:
         return words
@@ -211,7 +211,7 @@ def gain_words(report: Report, finding: Finding) -> str:
     speedup = f", {step_us / after_us:.2f}x" if after_us > 0 else ""
     share = format_share(gain.value / step_us)
     past = calibration_words(report.calibration.get(finding.id))
-    return f"{words}: {share}, {format_us(step_us)} -> {format_us(after_us)}{speedup}{bare}{past}"
+    return f"{words}: {share}, {format_us(step_us)} -> {format_us(after_us)}{speedup}{traced}{past}"
 
 
 def _is_judged(report: Report) -> bool:
@@ -270,12 +270,14 @@ def ledger_words(finding: Finding) -> str:
     return f"the time breakdown alone predicts a gain of {format_between(price.value, price.high)}"
 
 
-def unprofiled_words(report: Report, finding: Finding) -> str:
-    """The gain in a step without the profiler, as the end of a sentence; "" where similar or unknown."""
-    bare_us, gain = report.steps.unprofiled_us, finding.unprofiled_us
-    if bare_us is None or gain is None or not report.steps.differ_unprofiled:
+def traced_words(report: Report, finding: Finding) -> str:
+    """The gain in a traced step, as the end of a sentence; "" where the gain told is that one, or traced steps may hold
+    none of the cause."""
+    gain, step_us = finding.recoverable_us, report.steps.wall_us
+    is_told = report.shown_gain(finding)[0] is gain or finding.basis == Basis.TIMED
+    if is_told or not gain.value >= LEAST_SHARE * step_us:
         return ""
-    return f"; {format_unprofiled(bare_us, max(0.0, bare_us - gain.value))}"
+    return f"; traced {format_us(step_us)} -> {format_us(max(0.0, step_us - gain.value))}"
 
 
 def calibration_words(calibration: Calibration | None) -> str:

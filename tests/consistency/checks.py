@@ -46,7 +46,7 @@ def headline(s: Screens) -> Iterator[str]:
         return
     if ranked[0] is not lead:
         yield f"the first finding is {ranked[0].id}, that of the headline {lead.id}"
-    gain = lead.recoverable_us
+    gain, _ = s.report.shown_gain(lead)
     for part in (one_line(lead.summary[1:]), f"saves {format_range(gain.value, gain.low, gain.high)} of each"):
         if part not in sentence:
             yield f"the headline does not say {part!r}: {sentence!r}"
@@ -116,7 +116,8 @@ def gains(s: Screens) -> Iterator[str]:
         of_json = tuple(item["recoverable_us"][k] for k in ("value", "low", "high"))
         if any(abs(a - b) > 0.001 for a, b in zip(of_json, (gain.value, gain.low, gain.high), strict=True)):
             yield f"{finding.id}: JSON {of_json}, report {gain}"
-        cells = zip(rows[number][3:6], (gain.value, gain.low, gain.high), strict=True)
+        told, _ = s.report.shown_gain(finding)
+        cells = zip(rows[number][3:6], (told.value, told.low, told.high), strict=True)
         if any(abs(cell * 1e3 - us) > 1e-6 * max(us, 1) for cell, us in cells):
             yield f"{finding.id}: the table of findings says {rows[number]}"
         words = one_line(phrases.gain_words(s.report, finding))
@@ -132,12 +133,6 @@ def gains(s: Screens) -> Iterator[str]:
         said_us = step_us - (finding.alone_us or gain).value  # a prediction is of its one change alone
         if abs(after[1] * 1e3 - said_us) > SAME * step_us and sum(c == change for c in what_if) == 1:
             yield f"{finding.id}: predictions say {after[1]:.3f} ms, the finding {said_us / 1e3:.3f} ms"
-
-
-def regimes(s: Screens) -> Iterator[str]:
-    """The headline says which step its gain is of where unprofiled steps differ; gains state both."""
-    if s.lead and phrases.unprofiled_words(s.report, s.lead) and "traced step" not in s.report.verdict.headline:
-        yield f"the headline does not say that the gain is of a traced step: {s.report.verdict.headline!r}"
 
 
 def settings(s: Screens) -> Iterator[str]:
@@ -360,6 +355,6 @@ def unknowns(s: Screens) -> Iterator[str]:
                 yield f"{path}: {text[max(0, at.start() - 50) : at.end() + 30]!r}"
 
 
-_OF_FINDINGS = (headline, label, culprits, reconciled, offered, gains, regimes, settings, blame, critical, outcomes)
+_OF_FINDINGS = (headline, label, culprits, reconciled, offered, gains, settings, blame, critical, outcomes)
 _OF_NUMBERS = (plans, ranges, promises, compared, onefile, sums, steps, inputs, pace, unknowns)
 CHECKS: dict[str, Check] = {check.__name__: check for check in (*_OF_FINDINGS, *_OF_NUMBERS)}

@@ -163,10 +163,12 @@ def charged_us(measures: Measures, culprits: list[int]) -> float:
 
 
 def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:
-    """Pauses of a whole run, as capture recorded them."""
+    """Pauses of a whole run, as capture recorded them; other ranks' in turn hold up the job as well."""
+    share, of_job = format_share(pauses.share), format_share(pauses.share_of_job)
+    share += f" of the time, {of_job} with those of other ranks" if share != of_job else " of the time"
     text = (
         f"over {pauses.steps} steps outside the trace: {pauses.count} {what}, {format_us(pauses.total_ns / 1e3)} in "
-        f"all ({format_share(pauses.share)} of the time), the longest {format_us(pauses.longest_ns / 1e3)}"
+        f"all ({share}), the longest {format_us(pauses.longest_ns / 1e3)}"
     )
     return Evidence(text, measures.job.rank_ids[pauses.position])
 

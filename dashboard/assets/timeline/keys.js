@@ -5,6 +5,7 @@ ddprof.HELP = [
   "F all",
   "P critical path",
   "click a rank (or O) opens its lanes",
+  "a closed group draws its latest rank, in brackets",
   "drag selects a range",
   "R selects what is in view of the lane",
   "M marks a moment",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import UNKNOWN_ROLE, JobFacts
 from ddprof.analyzers.job.traffic.cost import bus_factor
@@ -63,27 +64,26 @@ def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
     return times_ms * scale, unit, CRITICAL_SHARE * step_ms * scale
 
 
-def step_count(job: JobFacts) -> int:
-    """Number of steps that every rank has."""
-    return min(len(f.steps) for f in job.ranks)
-
-
 def step_name(job: JobFacts, step: int) -> str:
     """A step in words, with its number in the traces where the pages count otherwise: "step 3 (marked 9)"."""
-    marked = {int(facts.steps["index"][step]) for facts in job.ranks}
-    return step_words(step, marked.pop() if len(marked) == 1 else step)
+    return step_words(step, int(job.step_numbers[step]))
 
 
 def rank_steps_us(job: JobFacts) -> Array:
-    """Wall time of each step on each rank, us, shape (ranks, steps)."""
-    count = step_count(job)
-    return np.array([(f.steps["end_ns"] - f.steps["start_ns"])[:count] for f in job.ranks]).reshape(-1, count) / 1e3
+    """Wall time of each step on each rank, us, shape (ranks, steps); NaN where the rank lacks the step."""
+    walls = [(f.steps["end_ns"] - f.steps["start_ns"])[of] for f, of in zip(job.ranks, job.step_rows, strict=True)]
+    return np.where(job.step_rows >= 0, np.array(walls) / 1e3, np.nan)
+
+
+def _by_step(job: JobFacts, position: Array, row: Array, amount: Array) -> Array:
+    """Sums of amounts, each of a rank and a row of its STEPS, shape (ranks, steps); NaN where it lacks the step."""
+    total = np.zeros((len(job.ranks), max(len(facts.steps) for facts in job.ranks)))
+    np.add.at(total, (position, row), amount)
+    return np.where(job.step_rows >= 0, np.take_along_axis(total, job.step_rows, axis=1), np.nan)
 
 
 def lateness_us(job: JobFacts) -> Array:
     """Mean lateness at collectives against the mean of the other members, us, shape (ranks, steps); NaN without any."""
-    steps = step_count(job)
-    total, count = np.zeros((len(job.ranks), steps)), np.zeros((len(job.ranks), steps))
     members = job.members
     offset = np.array([job.clock.offset_ns(p) for p in range(len(job.ranks))], np.int64)
     # Subtracting the first arrival keeps the mean exact: unix nanoseconds do not fit a float.
@@ -94,15 +94,14 @@ def lateness_us(job: JobFacts) -> Array:
     late = start - mean[members["instance"]]
     size = seen[members["instance"]]
     late *= size / np.maximum(size - 1, 1)  # off the mean of all members; of two, the reference is the other
+    step = np.full(len(members), -1)
     for position, facts in enumerate(job.ranks):
-        of_rank = (members["rank"] == position) & (seen[members["instance"]] > 1)
-        step = np.searchsorted(facts.steps["start_ns"], members["start_ns"][of_rank], side="right") - 1
-        inside = (step >= 0) & (step < steps)
-        inside[inside] = members["start_ns"][of_rank][inside] < facts.steps["end_ns"][step[inside]]
-        np.add.at(total[position], step[inside], late[of_rank][inside])
-        np.add.at(count[position], step[inside], 1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(count > 0, total / count / 1e3, np.nan))
+        of_rank = np.flatnonzero((members["rank"] == position) & (size > 1))
+        step[of_rank] = intervals.row_at(facts.steps.bounds, members["start_ns"][of_rank])
+    inside = step >= 0
+    places = members["rank"][inside], step[inside]
+    count = _by_step(job, *places, np.ones(int(inside.sum())))
+    return _by_step(job, *places, late[inside]) / np.where(count > 0, count, np.nan) / 1e3
 
 
 def typical_us(by_step: Array) -> Array:
@@ -113,23 +112,18 @@ def typical_us(by_step: Array) -> Array:
 
 
 def step_causes_us(job: JobFacts, wanted: Array) -> Array:
-    """Mean over some ranks (flags by position) of each step's time by cause, us, shape (steps, causes)."""
-    steps = step_count(job)
-    total = np.zeros((steps, len(CAUSES)))
-    ledger = job.ledger
-    rows = (ledger["step"] < steps) & wanted[ledger["rank"]]
-    np.add.at(total, (ledger["step"][rows], ledger["cause"][rows]), ledger["dur_ns"][rows])
-    return total / max(1, int(wanted.sum())) / 1e3
+    """Mean over some ranks (flags by position) of each step's time by cause, us, shape (steps, causes); 0 where none of
+    them has the step.
+    """
+    by_cause = np.array([cause_by_step_us(job, cause)[wanted] for cause in range(len(CAUSES))])
+    held = np.maximum(np.isfinite(by_cause[0]).sum(axis=0), 1)
+    return np.asarray(np.nansum(by_cause, axis=1) / held).T
 
 
 def cause_by_step_us(job: JobFacts, cause: int) -> Array:
-    """Time of one cause per rank and step, us, shape (ranks, steps)."""
-    steps = step_count(job)
-    total = np.zeros((len(job.ranks), steps))
-    ledger = job.ledger
-    rows = (ledger["step"] < steps) & (ledger["cause"] == cause)
-    np.add.at(total, (ledger["rank"][rows], ledger["step"][rows]), ledger["dur_ns"][rows])
-    return total / 1e3
+    """Time of one cause per rank and step, us, shape (ranks, steps); NaN where the rank lacks the step."""
+    rows = job.ledger.take(np.flatnonzero(job.ledger["cause"] == cause))
+    return _by_step(job, rows["rank"], rows["step"], rows["dur_ns"] / 1e3)
 
 
 @dataclass(frozen=True)
@@ -241,4 +235,4 @@ def rank_names(view: View, of: Iterable[int]) -> list[str]:
 
 def steps(view: View) -> list[int]:
     """The first MAX_STEPS_SHOWN steps that pass the filter."""
-    return [s for s in range(step_count(view.opened.job)) if view.shows_step(s)][:MAX_STEPS_SHOWN]
+    return [s for s in range(view.opened.step_count) if view.shows_step(s)][:MAX_STEPS_SHOWN]

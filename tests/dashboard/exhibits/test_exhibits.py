@@ -11,7 +11,7 @@ from ddprof.analyzers.job.traffic.matrix import Pairs
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits import memory, overview, places
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, rank_steps_us, step_count
+from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, rank_steps_us
 from ddprof.dashboard.exhibits.pipeline import stage_schedule
 from ddprof.dashboard.exhibits.places import by_host
 from ddprof.dashboard.figures.charts import Dots, Heat, Stacked, StageChart
@@ -46,7 +46,7 @@ def _slowed(opened: OpenRun, position: int, step: int, factor: float) -> OpenRun
 def test_every_rank_and_step_has_its_dot_and_filters_leave_theirs(straggler: OpenRun) -> None:
     exhibit, dots = _shown(straggler)
     job, times = straggler.job, rank_steps_us(straggler.job)
-    assert len(dots.values) == len(job.ranks) * step_count(job) == len(exhibit.sheet.rows) and dots.ranks is not None
+    assert dots.ranks and len(dots.values) == len(job.ranks) * straggler.step_count == len(exhibit.sheet.rows)
     for step, rank, value in zip(dots.steps, dots.ranks, dots.values, strict=True):
         assert value == pytest.approx(times[job.rank_ids.index(rank), step] / 1e3)
     assert dots.outliers == [] and "stand out" not in exhibit.reading

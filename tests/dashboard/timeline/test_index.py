@@ -36,9 +36,9 @@ def test_a_step_is_where_each_rank_that_has_it_has_it(straggler: OpenRun) -> Non
         times_ns = (job.ranks[position].steps[column][1] for column in ("start_ns", "end_ns"))
         assert span_us == [(ns - job.shift_ns(position)) / 1e3 for ns in times_ns]
     first, *others = steps
-    cut = replace(first, marked=first.marked[:1], start_ns=first.start_ns[:1], end_ns=first.end_ns[:1])
-    assert step_count((cut, *others)) == 1
-    assert [rank for rank, _, _ in one_step((cut, *others), 1)["ranks"]] == [of.rank for of in others]
+    cut = replace(first, number=first.number[1:], start_ns=first.start_ns[1:], end_ns=first.end_ns[1:])
+    assert step_count((cut, *others)) == len(first.number) and one_step((cut,), 1)["ranks"] == told["ranks"][:1]
+    assert [rank for rank, _, _ in one_step((cut, *others), 0)["ranks"]] == [of.rank for of in others]
 
 
 def test_numbers_of_a_folded_step_are_those_of_the_ledger(straggler: OpenRun) -> None:

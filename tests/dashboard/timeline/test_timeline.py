@@ -267,7 +267,7 @@ def _run(calls: list[tuple[str, int, int]], late_ns: int = 0, rank: int = 0, ste
     slices = Slices(start, start + length, np.full(len(start), CATEGORY["compute"]), code, np.arange(len(start)))
     lane = Lane(0, rank, "", "stream", "stream 7: compute", len(start))
     edges = late_ns + np.arange(steps + 1) * STEP_NS
-    marks = RankSteps(rank, np.arange(steps), edges[:-1], edges[1:])
+    marks = RankSteps(rank, np.arange(steps), np.arange(steps), edges[:-1], edges[1:])
     return Timeline((lane,), names, SliceIndex([slices], len(CATEGORIES)), (marks,))
 
 
@@ -310,7 +310,7 @@ def test_a_run_beside_itself_is_unchanged_and_details_say_how_much(straggler: Op
     with pytest.raises(UsageError, match="no such slice"):
         difference_details(both, 10**6)
     one, nothing = _run([("a", 0, 5_000)]), np.empty(0, int)
-    empty = replace(one, steps=(replace(one.steps[0], marked=nothing, start_ns=nothing, end_ns=nothing),))
+    empty = replace(one, steps=(RankSteps(one.steps[0].rank, nothing, nothing, nothing, nothing),))
     for why, other in {"no rank is in both": _run([("a", 0, 5_000)], rank=3), "no step is marked": empty}.items():
         with pytest.raises(UsageError, match=why):
             difference(one, other)

@@ -1,12 +1,11 @@
 """Ways to train that torch itself has, their steps and phases counted exactly, and loops without an optimizer."""
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import SCRIPTS, Captured, forked, good_run, read_json
+from runs import Captured, forked, good_run, read_json
 
 from ddprof.analyzers.engine import analyze
 
@@ -29,7 +28,7 @@ GROUPS: dict[str, dict[str, dict[str, int]]] = {
         "two_optimizers": {"data": 1, "forward": 6, "backward": 2, "optimizer": 2},
     },
     "wrapped": {"wrapped_ddp": USUAL},
-    "sharded": {"fsdp1": USUAL, "fsdp2": USUAL, "hsdp": USUAL},
+    "sharded": {"fsdp1": USUAL, "hsdp": USUAL, "fsdp2": USUAL},
     "compiled": {"compiled": USUAL},
     "tensor parallel": {"tensor_parallel": USUAL},
     "pipelines": {"gpipe": PIPE, "1f1b": PIPE, "interleaved": {"data": 1, "forward": 8, "backward": 8, "optimizer": 1}},
@@ -100,7 +99,7 @@ COUNTED = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
-    command = [sys.executable, str(SCRIPTS / "unmarked.py"), *COUNTED]
+    command = forked("unmarked.py", *COUNTED, ranks=0)
     return good_run(tmp_path_factory.mktemp("unmarked"), command, "--skip", "3", "--steps", "3")
 
 
@@ -143,7 +142,8 @@ train(3)
 
 
 def test_the_steps_inside_are_traced_and_no_others(tmp_path: Path) -> None:
-    (sidecar,) = good_run(tmp_path, [sys.executable, "-c", SCRIPT], "--mode", "monitor").sidecars
+    (tmp_path / "job.py").write_text(SCRIPT)
+    (sidecar,) = good_run(tmp_path, forked(str(tmp_path / "job.py"), ranks=0), "--mode", "monitor").sidecars
     (window,) = sidecar["windows"]
     assert window["reason"] == "ddprof.capture"
     assert (window["first_step"], window["last_step"]) == (12, 15), window

@@ -159,6 +159,8 @@ class HangWatch:
         explained = self._explain(self._folder)
         if explained is None or explained.kind == "none":
             return None
+        if _steps_written(self._folder) != self._written:  # ranks went on, or ended, while their files were read
+            return None
         still_s = now - self._still_since
         timeout_s = explained.timeout_s or _DEFAULT_TIMEOUT_S
         patient = self._looks + 1 >= _UNPROVEN_LOOKS and still_s > timeout_s / 2 and not busy

@@ -78,6 +78,9 @@ def test_a_rank_that_moves_or_computes_is_no_hang(played: Any, capfd: pytest.Cap
     assert job.pass_time(300, moving=True) == []
     job.explained = Explained("not_entered", "Rank 1 is elsewhere.", timeout_s=60)
     assert job.pass_time(300, busy=True) == [] and capfd.readouterr().err == "" and job.watch.found is None
+    job.explained = Explained("ended", "Rank 1 ended while the files were read.")
+    job.watch._explain = lambda _: (job.step(), job.explained)[1]
+    assert job.pass_time(300) == [] and capfd.readouterr().err == "" and job.watch.found is None
 
 
 def test_what_is_not_proven_waits_for_half_of_the_time_out(played: Any) -> None:

@@ -1,6 +1,7 @@
 """Every way to train that torch itself has, on two ranks: `framework.py KIND...`."""
 
 import contextlib
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -164,6 +165,7 @@ for kind in sys.argv[1:]:
         KINDS[kind]()
     else:
         pipeline(kind)
+    gc.collect()  # the model is in a cycle: of the kinds, the last one's alone is described in the end
     if dist.get_rank() == 0:
         print(kind, flush=True)
 dist.destroy_process_group()

@@ -66,16 +66,16 @@ def test_a_held_job_stands_still_with_its_children(tmp_path: Path) -> None:
 
 def test_each_job_is_measured_in_its_own_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No step is shorter than the job's own pace, and none as long as the turn of the other in which it was held."""
-    monkeypatch.setattr(turns, "MIN_TURN_S", 2.0)
+    monkeypatch.setattr(turns, "MIN_TURN_S", 1.0)
     monkeypatch.setattr(turns, "_cpu_ticks", lambda: (0, 0))
     folders = [tmp_path / "slow", tmp_path / "fast"]
     slow, fast = take_turns([job(folders[0], 0.03), job(folders[1], 0.01)], folders, os.environ, first=5, rounds=2)
     assert (slow.problem, fast.problem) == ("", "") and len(slow.turns_ms) == len(fast.turns_ms) == 2
-    assert slow.step_ms and 30 <= slow.step_ms < 2_000 and fast.step_ms and 10 <= fast.step_ms < 2_000
+    assert slow.step_ms and 30 <= slow.step_ms < 1_000 and fast.step_ms and 10 <= fast.step_ms < 1_000
 
 
 def test_a_job_that_ends_says_why_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MIN_TURN_S", 2.0)
+    monkeypatch.setattr(turns, "MIN_TURN_S", 1.0)
     folders = [tmp_path / "good", tmp_path / "bad"]
     folders[1].mkdir()
     broken = [sys.executable, "-c", "raise ValueError('no such model')"]

@@ -340,7 +340,7 @@ def test_another_host_learns_its_offset(rank0: tuple[str, int]) -> None:
 
 def test_callers_are_bounded(rank0: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """However many call, say nothing, or ask without end: so many threads, and so long."""
-    monkeypatch.setattr(clock, "_CALL_S", 1.0)
+    monkeypatch.setattr(clock, "_CALL_S", 0.5)
     idle = [socket.create_connection(rank0, timeout=300) for _ in range(100)]
     most = 0
     with socket.create_connection(rank0, timeout=300) as honest:

@@ -1,11 +1,12 @@
 """Ways to train that torch itself has, their steps and phases counted exactly, and loops without an optimizer."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from runs import Captured, forked, good_run, read_json
+from runs import SCRIPTS, Captured, forked, good_run, read_json
 
 from ddprof.analyzers.engine import analyze
 
@@ -99,7 +100,7 @@ COUNTED = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Captured:
-    command = forked("unmarked.py", *COUNTED, ranks=0)
+    command = [sys.executable, str(SCRIPTS / "unmarked.py"), *COUNTED]
     return good_run(tmp_path_factory.mktemp("unmarked"), command, "--skip", "3", "--steps", "3")
 
 
@@ -142,8 +143,7 @@ train(3)
 
 
 def test_the_steps_inside_are_traced_and_no_others(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(SCRIPT)
-    (sidecar,) = good_run(tmp_path, forked(str(tmp_path / "job.py"), ranks=0), "--mode", "monitor").sidecars
+    (sidecar,) = good_run(tmp_path, [sys.executable, "-c", SCRIPT], "--mode", "monitor").sidecars
     (window,) = sidecar["windows"]
     assert window["reason"] == "ddprof.capture"
     assert (window["first_step"], window["last_step"]) == (12, 15), window

@@ -117,8 +117,8 @@ def trains(line: str) -> bool:
 
 
 def takes_long(line: str) -> bool:
-    """True for a line with a store, a cluster, a tracker or pytest: seconds each, and other tests hold the parts."""
-    return re.search(r"s3://|dask|--to wandb|^pytest ", line) is not None
+    """True for a line with a store, cluster, tracker, pytest or all of doctor: seconds each, and others test the parts."""
+    return re.search(r"s3://|dask|--to wandb|^pytest |^ddprof doctor$", line) is not None
 
 
 def has_to_train(line: str) -> bool:

@@ -1,4 +1,5 @@
-"""Twelve generated scripts, run for real on two ranks: the first loud finding names ranks, line and mechanism.
+"""Twelve generated scripts, run for real on two ranks: the first loud finding names ranks, line and mechanism. Of those
+that differ from another by how or where it waits alone, the other is in the usual run.
 
 One script of each kind of fault that strangers bring most often, at 1.5 to 3 times the step, so that no scatter of a
 shared machine decides; `python -m benchmarks.strangers run` draws the others, and measures their twins."""
@@ -6,6 +7,7 @@ shared machine decides; `python -m benchmarks.strangers run` draws the others, a
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,17 +24,18 @@ def _spec(loop: str, source: str, fault: str, where: str, who: str, amount_ms: f
     return Spec(0, loop, source, fault, where, who, "always", amount_ms, True, 2, 24, 256, 2, 32)
 
 
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 DRAWN = (
     _spec("plain", "generator", "sleep", "fed", "last"),
     _spec("closures", "list of tensors", "python", "forward", "last"),
     _spec("trainer", "map loader", "json", "callback", "first"),
-    _spec("accumulation", "list of tensors", "numpy", "after", "last"),
-    _spec("two models", "generator", "sleep", "hook", "first"),
+    SLOW(_spec("accumulation", "list of tensors", "numpy", "after", "last")),
+    SLOW(_spec("two models", "generator", "sleep", "hook", "first")),
     _spec("manual all-reduce", "list of tensors", "gc", "after", "last"),
     _spec("fsdp2", "thread", "socket", "loss", "first"),
     _spec("lbfgs", "list of tensors", "evaluation", "after", "all", 120.0),
     _spec("autocast", "map loader, 2 workers", "python", "item", "all"),
-    _spec("plain", "short epochs", "sleep", "collate", "last", 60.0),
+    SLOW(_spec("plain", "short epochs", "sleep", "collate", "last", 60.0)),
     _spec("plain", "generator", "barrier", "between", "all"),
     _spec("closures", "list of tensors", "checkpoint", "after", "first"),
 )

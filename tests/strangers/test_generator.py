@@ -39,9 +39,10 @@ def _combinations() -> list[Spec]:
 COMBINATIONS = _combinations()
 
 
-def test_combinations_compile_know_the_lines_of_their_fault_have_no_slot_left_and_no_name_that_tells() -> None:
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_combinations_compile_know_their_lines_name_nothing_that_tells_and_their_twins_lack_those(every: int) -> None:
     assert len(COMBINATIONS) > 1000
-    for spec in COMBINATIONS[::3]:
+    for spec in COMBINATIONS[::every]:
         script, moved = write(spec), write(replace(spec, device="cuda"))
         for text in (script.text, script.twin, moved.text):
             compile(text, "script.py", "exec")
@@ -50,12 +51,7 @@ def test_combinations_compile_know_the_lines_of_their_fault_have_no_slot_left_an
         written = script.text.splitlines()
         body = FAULTS[spec.fault].body[-1].split("{n}")[0].strip()
         assert any(body in written[number - 1] for number in script.lines), spec
-
-
-def test_the_twin_lacks_the_fault_and_nothing_else() -> None:
-    for spec in COMBINATIONS[::7]:
-        script = write(spec)
-        left = [line for number, line in enumerate(script.text.splitlines(), 1) if number not in script.lines]
+        left = [line for number, line in enumerate(written, 1) if number not in script.lines]
         kept = [line for line in script.twin.splitlines() if line]
         assert [line for line in left if line] == kept, "\n".join(difflib.unified_diff(left, kept))
 

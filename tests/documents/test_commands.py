@@ -117,7 +117,7 @@ def trains(line: str) -> bool:
 
 
 def takes_long(line: str) -> bool:
-    """True for a line with a store, cluster, tracker, pytest or all of doctor: seconds each, and others test the parts."""
+    """True for a line with a store, cluster, tracker, pytest or all of doctor: seconds each, others test the parts."""
     return re.search(r"s3://|dask|--to wandb|^pytest |^ddprof doctor$", line) is not None
 
 

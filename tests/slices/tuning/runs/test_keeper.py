@@ -98,7 +98,8 @@ def test_nothing_is_left_where_the_waiting_process_is_killed(tmp_path: Path, num
     waits = "from subprocess import *; import sys; kept = Popen(sys.argv[1:], stdin=PIPE, start_new_session=True)\n"
     waits += "print(kept.pid, flush=True); kept.wait()"
     job = [sys.executable, "-c", FAMILY, str(tmp_path / "pids"), "hang"]
-    kept = [sys.executable, str(keeper.__file__), str(LONGEST_S), str(tmp_path / "log"), *job]
+    program = [str(keeper.__file__)] if number == signal.SIGTERM else ["-c", IMPATIENT]
+    kept = [sys.executable, *program, str(LONGEST_S), str(tmp_path / "log"), *job]
     waiting = subprocess.Popen([sys.executable, "-c", waits, *kept], stdout=subprocess.PIPE)
     pids = [int(waiting.stdout.readline()), *_pids(tmp_path)]
     waiting.send_signal(number)

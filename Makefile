@@ -1,7 +1,7 @@
 # Everything sets itself up: `make demo` and `make test` work on a fresh machine with Python 3.10 or newer.
 #
 #   make demo      two short training jobs (healthy, and with one late data loader) and the verdict on each
-#   make test      formatting, types, then the fast tests, those on DeepSpeed, Lightning, wandb, ... included: ten minutes
+#   make test      formatting, types, then the fast tests, those on DeepSpeed, Lightning, wandb, ... included: 15 minutes on two cores
 #   make test-all  these, then every slow test, one at a time: hours (every night)
 #   make fuzz      10,000 damaged inputs through the command line; what fails is left in fuzz-found/
 #   make docs      the documentation as a site, in build/site

@@ -49,14 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(budget)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Fast tests first, then those that start training processes, then the browser: a defect shows early. Of several
-    workers each begins with these, which wait now and then, and files of milliseconds let all end at once."""
-    is_alone = not hasattr(config, "workerinput")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, then those that start training processes, then the browser: a defect shows early."""
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         later = max((_LATER.get(mark.name, 0) for mark in item.iter_markers()), default=0)
-        return later if is_alone or later == _LATER["slow"] else -bool(later), item.path.name not in _LONG
+        return later, item.path.name not in _LONG
 
     items.sort(key=place)
 

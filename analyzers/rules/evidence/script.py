@@ -62,7 +62,8 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
     if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
         return None
-    if not timed.in_turn and timed.usual * measures.step_us >= IN_ALL * beyond_us and cost_us <= beyond_us:  # likewise
+    in_all_us = min(IN_ALL * beyond_us, cost_us)  # likewise; traced steps may hold waits for a CPU, timers do not
+    if not timed.in_turn and timed.usual * measures.step_us >= in_all_us and cost_us <= beyond_us:
         return None
     samples, every = sum(seen[words]), sum(map(sum, seen.values()))
     since = "" if timed.since is None else f"since step {timed.since}, "

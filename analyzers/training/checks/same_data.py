@@ -59,9 +59,10 @@ def detect(job: JobFacts) -> Iterator[Remark]:
         return
     values = (Evidence("the first batch holds the same values on every rank"),) if equal else ()
     is_drawn = seen is None and all(map(_draws, job.ranks))
+    who = "both" if len(job.ranks) == 2 else f"all {len(job.ranks)}"
     yield Remark(
         id=CHECK.id,
-        summary=f"all {len(job.ranks)} ranks train on the same samples: together they learn what one would",
+        summary=f"{who} ranks train on the same samples: together they learn what one would",
         ranks=(),
         severity="info" if is_drawn else "warning",
         evidence=(Evidence(text), *values),

@@ -128,6 +128,21 @@ def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(
     assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.2 * measures.step_us)
 
 
+@pytest.mark.parametrize("beyond, is_told", [(0.0, True), (3.0, False)])
+def test_what_takes_longer_in_every_step_is_not_told_by_what_a_few_have_more(
+    labelled: Runs, beyond: float, is_told: bool
+) -> None:
+    """Traced steps hold three times a step of it, with what they waited for a CPU; the timers of quiet ones some."""
+    measures = meeting_in_backward(labelled("clean.ddp"), timed(lambda step: step % 5 == 0))
+    stacks = ("train.py", 30, "main", None), ("train.py", 12, "tidy", 0)
+    ranks = (
+        replace(with_stacks(facts, *stacks), script_totals=totals(("forward", 0, 60), ("rest", 1, 40)))
+        for facts in measures.job.ranks
+    )
+    of = replace(measures, job=replace(measures.job, ranks=tuple(ranks)))
+    assert (script_now_and_then(of, HOST_SCRIPT, beyond * measures.step_us) is not None) == is_told
+
+
 @pytest.mark.parametrize("samples, is_told", [((30, 30, 30, 30), True), ((30, 0, 0, 0), False), ((2, 1, 2, 1), False)])
 def test_python_of_hooks_is_seen_in_backward_passes(labelled: Runs, samples: tuple[int, ...], is_told: bool) -> None:
     records = [timed(lambda step: False) for _ in samples]

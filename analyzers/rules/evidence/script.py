@@ -394,7 +394,7 @@ def _fix(line: Alone, whom: tuple[str, str], loads: bool) -> Fix:
         setting=line.line,
         suggested=_AS_FAST if is_needed else suggested,
         why=f"it takes {whom[0]} {format_us(line.time_us)} per step, {whom[1]} "
-        f"{'' if is_alone else 'at most '}{format_us(line.peers_us)}",
+        + ("none" if is_alone else f"at most {format_us(line.peers_us)}"),
         source="OSDI'25 section 5",
         alters=None if is_needed else Alters.CHORE,
     )

@@ -306,7 +306,8 @@ def _of_left_out(all_ranks: Sequence[RankFacts], kept: Sequence[RankFacts]) -> l
 
 def _per_step(ranks: Sequence[RankFacts]) -> list[int]:
     """Wall time of each step of the job, mean over the ranks that hold it, ns."""
-    rows = np.array([rows_of_steps(facts, common_numbers(ranks)) for facts in ranks])
+    numbers = common_numbers(ranks)
+    rows = np.array([rows_of_steps(facts, numbers) for facts in ranks])
     walls = [(facts.steps["end_ns"] - facts.steps["start_ns"])[of] for facts, of in zip(ranks, rows, strict=True)]
     means = np.average(walls, axis=0, weights=rows >= 0)
     return [round(mean) for mean in means.tolist()]

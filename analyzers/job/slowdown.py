@@ -239,13 +239,13 @@ def host_slowdown(ranks: Sequence[RankFacts], pipeline: Pipeline | None) -> Slow
 def _lacked_ns(facts: RankFacts) -> Array:
     """Time of each traced step for which a CPU rank was ready to run and had no CPU, beside its loader and its backward
     pass, where it may be waiting anyway; 0 where that was not counted. Shape (steps,)."""
+    if not computes(facts):
+        return np.zeros(len(facts.steps))
     counted = {
         step.index: max(0, step.waited_ns - step.backward_waited_ns - step.data_waited_ns)
         for step in facts.sidecar.steps
         if step.profiled and step.waited_ns is not None
     }
-    if not computes(facts):
-        counted = {}
     return np.array([counted.get(index, 0) for index in facts.steps["index"].tolist()], float)
 
 

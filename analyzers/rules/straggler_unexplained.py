@@ -96,7 +96,7 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
     """
     job, late = measures.job, whose(measures.timed_us)
     explained = [sum(one.lost_us for one in candidates if rank in one.ranks) for rank in job.rank_ids]
-    each_us = measures.timed_us * (1 - max(1, len(late)) / len(job.ranks))  # a mean over all ranks
+    each_us = measures.timed_us * (1 - len(late) / len(job.ranks))  # a mean over all ranks
     late = late[np.array(explained)[late] < MOST_SHARE * each_us[late]]
     if not len(late) or int(np.argmax(measures.late_us)) not in late:
         return None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ddprof.dashboard.numbers import Numbers
-from ddprof.dashboard.timeline.index import SliceIndex, one_step, step_count
+from ddprof.dashboard.timeline.index import SliceIndex, step_count
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
 from ddprof.errors import UsageError
 from ddprof.tables import Array
@@ -131,11 +131,11 @@ def overview(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]
         shares[code] = np.clip(np.ceil(covered / whole * 255), 0, 255).astype(int).tolist()
     # Number and start of steps on the rank that begins them first; evenly chosen ones of many.
     most = step_count(timeline.steps)
-    steps = [
-        [number, min(start_us for _, start_us, _ in one_step(timeline.steps, number)["ranks"])]
-        for number in np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
-    ]
-    return {"bins": BINS, "shares": shares, "steps": steps}
+    begins_us = np.full(most, np.inf)
+    for of in timeline.steps:
+        begins_us[of.number] = np.minimum(begins_us[of.number], of.start_ns / 1e3)
+    chosen = np.unique(np.linspace(0, most - 1, min(most, MAX_STEPS)).astype(int)).tolist()
+    return {"bins": BINS, "shares": shares, "steps": [[number, float(begins_us[number])] for number in chosen]}
 
 
 def _reached(since_ns: Array, at_ns: Array) -> Array:

@@ -76,9 +76,9 @@ def script_time(facts: RankFacts, held_in: frozenset[str] = frozenset()) -> Scri
     Where no phase is recognisable in any stack, only long delays of the host count, as all Python may be the step's
     own.
     """
-    if not has_frames(facts):
-        return ScriptTime()
     tree = call_tree(facts)
+    if not has_frames(facts):  # its stacks may be known all the same, from samples without a place in a phase
+        return ScriptTime(stack_ns=np.zeros(len(tree)))
     phases, is_own = phases_of(facts, tree), own_stacks(facts, tree)
     spans = training_spans(facts)
     in_user_code = spans_of(spans, is_own)

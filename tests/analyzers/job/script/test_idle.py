@@ -30,6 +30,17 @@ def test_samples_of_the_whole_run_share_the_time_that_ranges_bound_and_the_loss_
     assert first.function == "first" and first.time_ns == pytest.approx(0.75 * 4 * 5e6, rel=0.01)
 
 
+def test_stacks_without_frames_in_any_step_have_no_time(tmp_path: Path) -> None:
+    """Such a rank is read while its job still writes: its stacks are there, their times are not."""
+    facts = cpu_loop(tmp_path, after=chore)
+    bare = replace(
+        facts,
+        script_spans=facts.script_spans.take(np.array([], int)),
+        script_totals=facts.script_totals.take(np.array([], int)),
+    )
+    assert len(call_tree(bare)) and script_time(bare).stack_ns.tolist() == [0.0] * len(call_tree(bare))
+
+
 def scored(script: Script) -> None:
     chore(script)
     with script.frame("train.py(70): score"), script.frame(FORWARD), script.frame("model.py(9): forward"):

@@ -20,6 +20,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes.host_spans import PREFETCHED_US
 from ddprof.analyzers.replay.graph.anchors import BLOCKED_FETCH_NS
 from ddprof.findings import Change
+from ddprof.sidecar import Sidecar
 from ddprof.tables import Array
 
 # Time to make one batch: timed in the loader's workers, in the training thread, or by the arrival of batches.
@@ -147,7 +148,9 @@ def loader_workers(change: Change, step_us: float, measures: Measures) -> float:
     costs = [_batch_ns(cost) for _, cost in slowest] + [np.zeros(1)]
     work_ns = np.append(busy_ns[[p for p, _ in slowest]], busy_ns.max())
     turns = np.array([*(cost.turn_ns for _, cost in slowest), 0.0])
-    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), work_ns, turns) / 1e3
+    passes = [n for p, _ in slowest if (n := steps_per_pass(measures.job.ranks[p].sidecar))]
+    each_pass = min(passes, default=STEPS)
+    queued_us = queued_step_ns(step_us * 1e3, costs, workers, max(1, prefetch), work_ns, turns, each_pass) / 1e3
     if workers and not now and cores and _most_on_a_host(measures) >= cores:  # no core is free to hand batches over
         queued_us += execution_of(measures.job).limits.handover_us
     if workers and turns.max() / 1e3 > step_us:
@@ -161,6 +164,13 @@ def own_work_us(measures: Measures) -> Array:
     idle = measures.cause_us("comm_wait") + measures.cause_us("dataloader") + measures.cause_us("comm_transfer")
     work: Array = np.maximum(total - idle, 0.0)
     return work
+
+
+def steps_per_pass(sidecar: Sidecar) -> int:
+    """Steps of a pass over the loader: its length, unless passes end before, as with a `break`. 0 where unknown."""
+    length, passes, steps = sidecar.loader.batches_per_epoch or 0, sidecar.loader_passes or 0, sidecar.steps_total or 0
+    is_whole = not passes or (passes - 1) * length < steps <= passes * length
+    return length if is_whole else round(steps / passes)
 
 
 def _batch_ns(costs: FetchCosts) -> Array:
@@ -197,13 +207,15 @@ def queued_step_ns(
     prefetch: int,
     busy_ns: Array,
     turns_ns: Array | None = None,
+    each_pass: int = STEPS,
 ) -> float:
     """Mean job step in the steady state of a loader as torch runs it: its workers take batches in turn, deliver in
     order and hold workers x prefetch at most.
 
     `step_ns`: the job's step with every batch ready. `busy_ns`: per rank, what of it is its own work, from its batch to
     where it meets the others; all of them wait for the last. `costs`: per rank, batch times (ns), drawn from in random
-    order. `turns_ns`: per rank, what of a batch only one of its workers can do at a time (0: nothing).
+    order. `turns_ns`: per rank, what of a batch only one of its workers can do at a time (0: nothing). `each_pass`:
+    steps of a pass over the data; a loader prefetches nothing of the next one.
     """
     random = np.random.default_rng(SEED)
     drawn = np.stack([random.choice(cost, STEPS) for cost in costs])
@@ -213,8 +225,9 @@ def queued_step_ns(
     shared = step_ns - float(work_ns.max())
     turn = np.zeros(len(costs)) if turns_ns is None else turns_ns
     held_until = np.zeros(len(costs))
-    now, ends = 0.0, []
+    now, begun, ends = 0.0, 0.0, []
     for step in range(STEPS):
+        begun = begun if step % each_pass else now
         if workers == 0:
             delivered[:, step] = now + drawn[:, step]
         else:
@@ -222,7 +235,9 @@ def queued_step_ns(
             window = workers * prefetch
             asked = delivered[:, step - window] if step >= window else np.zeros(len(costs))
             own_part = np.maximum(drawn[:, step] - turn, 0.0)
-            ready[:, step] = np.maximum(np.maximum(free, asked) + own_part, held_until) + (drawn[:, step] - own_part)
+            ready[:, step] = np.maximum(np.maximum(np.maximum(free, asked), begun) + own_part, held_until) + (
+                drawn[:, step] - own_part
+            )
             held_until = np.where(turn > 0, ready[:, step], held_until)
             delivered[:, step] = np.maximum(now, ready[:, step])
         now = float((delivered[:, step] + work_ns).max()) + shared

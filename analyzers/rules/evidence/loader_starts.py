@@ -11,6 +11,7 @@ from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
+from ddprof.analyzers.replay.changes.loader import steps_per_pass
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost, usual_loading_us
 from ddprof.analyzers.rules.evidence.loader_fixes import sampler_fix
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
@@ -122,7 +123,7 @@ def epoch_starts(sidecar: Sidecar) -> list[Pause]:
     """Loader time at the first batch of each epoch but the first, above that of the other batches; [] where workers
     live on. Epochs begin where batches take longest.
     """
-    loader, length = sidecar.loader, _steps_per_epoch(sidecar)
+    loader, length = sidecar.loader, steps_per_pass(sidecar)
     if loader.num_workers is None or (loader.num_workers and loader.persistent_workers is not False):
         return []
     timed = [
@@ -139,10 +140,3 @@ def epoch_starts(sidecar: Sidecar) -> list[Pause]:
     usual = median(taken[place != first].tolist())
     epochs = [(start_ns, int(data_ns - usual)) for index, start_ns, data_ns in timed[1:] if index % length == first]
     return [Pause(start_ns=start_ns, dur_ns=dur_ns) for start_ns, dur_ns in epochs if dur_ns > 0]
-
-
-def _steps_per_epoch(sidecar: Sidecar) -> int:
-    """Steps of a pass over the loader: its length, unless passes end before, as with a `break`."""
-    length, passes, steps = sidecar.loader.batches_per_epoch or 0, sidecar.loader_passes or 0, sidecar.steps_total or 0
-    is_whole = not passes or (passes - 1) * length < steps <= passes * length
-    return length if is_whole else round(steps / passes)

@@ -44,6 +44,13 @@ def test_the_queues_step_is_its_closed_form(workers: int, step: float, in_turn: 
     assert (two, locked) == pytest.approx((step * 1e3, in_turn * 1e3), rel=0.01)
 
 
+@pytest.mark.parametrize(("workers", "each_pass", "step"), [(4, 4, 175), (2, 4, 200), (4, 1, 400), (0, 4, 400)])
+def test_a_pass_begins_without_batches(workers: int, each_pass: int, step: float) -> None:
+    """Each pass of n steps waits for its first batch, with enough workers for (t_batch + n t_step) / n per step."""
+    passes = queued_step_ns(100e3, [np.array([300e3])], workers, 2, np.array([100e3]), None, each_pass)
+    assert passes == pytest.approx(step * 1e3, rel=0.01)
+
+
 def test_prefetch_covers_slow_batches_and_other_work_a_late_loader() -> None:
     costs, busy = [np.array([60e3]), np.zeros(1)], np.array([20e3, 90e3])
     assert queued_step_ns(100e3, costs, 0, 2, busy) == pytest.approx(100e3)

@@ -164,7 +164,7 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
     Ranks wait for one another in the backward pass; outside it a late rank takes longer by what its peers wait. Where
     timers show that in the traced steps, but less than half of it and little of a step in the many others, chance or a
     one-off event made it late. Lateness inside the backward pass, or with waits elsewhere, does not show in timers and
-    is not judged here. Of a single step, or two without CPU times, no CPU rank is named that no timer shows to be late.
+    is not judged here. Of one or two steps, no CPU rank is named that no timer shows to be late.
     """
     if not candidate.ranks or not candidate.id.startswith(_ON_RANKS):
         return None
@@ -174,12 +174,11 @@ def contradicted_by_the_run(candidate: Candidate, measures: Measures) -> str | N
 
 
 def _seen_too_rarely(measures: Measures, position: int) -> bool:
-    """True where CPU ranks are compared in a single step, as marked; or in two, while nothing says that they had a CPU
-    and the rank runs what its peers run."""
-    ranks = measures.job.ranks
+    """True where CPU ranks are compared in a single step, as marked, or in two while the rank runs what its peers run:
+    of two ranks the same one is the latest in both every second time."""
     is_apart = position in measures.alone or measures.compute.has_more[position]
-    most = 1 if is_apart or np.isfinite(traced_shares(ranks).waited).all() else FEW_STEPS
-    few_steps = all(len(f.steps) <= most and f.step_source != "inferred" for f in ranks)
+    most = 1 if is_apart else FEW_STEPS
+    few_steps = all(len(f.steps) <= most and f.step_source != "inferred" for f in measures.job.ranks)
     return few_steps and execution_of(measures.job).computes_on_host
 
 

@@ -253,6 +253,17 @@ def test_lateness_in_the_traced_steps_alone_is_not_accused(labelled: Runs) -> No
         assert contradicted_by_the_run(Candidate(identifier, "", 1.0, Basis.COMPARED, ranks), measures) is None
 
 
+@pytest.mark.parametrize(("steps", "is_named"), [(1, False), (2, False), (3, True)])
+def test_two_steps_of_cpu_ranks_name_nobody(labelled: Runs, steps: int, is_named: bool) -> None:
+    """Not even where each rank's waits for a CPU are known: chance makes one of two ranks the latest in both."""
+    measures = on_cpu(labelled(STRAGGLER), waits(0.4, 0.1))
+    ranks = tuple(replace(facts, steps=facts.steps.take(np.arange(steps))) for facts in measures.job.ranks)
+    few = replace(measures, job=replace(measures.job, ranks=ranks), alone={})
+    late = measures.job.rank_ids[latest(labelled(STRAGGLER).measures)]
+    words = contradicted_by_the_run(Candidate(STRAGGLER, "late", 1e3, Basis.COMPARED, (late,)), few)
+    assert (words is None) is is_named and ("chance may make any rank the latest" in (words or "")) is not is_named
+
+
 @pytest.mark.parametrize(
     ("fed", "cpu", "cores", "waited", "others", "stands"),
     [

@@ -50,7 +50,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
     if lost_us < MIN_SHARE * measures.step_us or not counts or not _is_usual(job.ranks[worst]):
         return
     per_step = {name: count / max(1, len(job.ranks[worst].steps)) for name, count in counts.items()}
-    words = " and ".join(f"{format_number(count)} {name}" for name, count in per_step.items())
+    words = " and ".join(f"{format_number(count)} {name} call{'s' * (count > 1)}" for name, count in per_step.items())
     lines = meeting_lines(job.ranks[worst])
     where = f", at {lines[0]}" if lines else ""
     yield Candidate(
@@ -61,7 +61,7 @@ def detect(measures: Measures) -> Iterator[Candidate]:
         basis=Basis.RECORDED,
         evidence=(
             Evidence(
-                f"{words} calls per step block the ranks for {format_us(lost_us)} "
+                f"{words} per step: ranks are blocked for {format_us(lost_us)} "
                 f"({format_share(lost_us / measures.step_us)} of the step)"
             ),
             *_longest(measures, worst),

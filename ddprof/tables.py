@@ -239,6 +239,14 @@ def stable_order(kind: Array) -> Array:
     return np.argsort(kind.astype(np.uint16) if few else kind, kind="stable")
 
 
+def ordinals(kind: Array) -> Array:
+    """Number of earlier rows of the same kind, for each row."""
+    order = np.argsort(kind, kind="stable")
+    place = np.empty(len(kind), np.int64)
+    place[order] = np.arange(len(kind)) - np.searchsorted(kind[order], kind[order])
+    return place
+
+
 def to_parquet(table: Table) -> bytes:
     """One table as zstd parquet. Raises UsageError without pyarrow."""
     content = io.BytesIO()

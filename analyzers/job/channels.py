@@ -115,17 +115,7 @@ def _clusters(ends: Array, hosts: Sequence[str | None]) -> list[list[int]]:
                 members.append(p)
         clusters.append(sorted(members))
         left = [p for p in left if p not in members]
-    return _of_one_size(clusters)
-
-
-def _of_one_size(clusters: list[list[int]]) -> list[list[int]]:
-    """Clusters made rows of one mesh: where some coincide only as another dimension keeps them in step, the smallest
-    gives the size, and rows of a mesh are strided.
-    """
-    size = min(len(c) for c in clusters)
-    if size < 2 or any(len(c) % size for c in clusters):
-        return clusters
-    return [c[k :: len(c) // size] for c in clusters for k in range(len(c) // size)]
+    return clusters
 
 
 def _spread(difference_ns: Array) -> float:

@@ -14,11 +14,10 @@ from ddprof.tables import NULL, Array, Table
 
 
 def waited_us(measures: Measures, causes: Sequence[str], culprits: Array) -> Array:
-    """Each rank's waiting charged to culprits for these causes (() : any), us per step."""
+    """Each rank's waiting charged to culprits for these causes, us per step."""
     blame = measures.job.blame
     is_charged = np.isin(blame["culprit"], culprits)
-    if causes:
-        is_charged &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
+    is_charged &= np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes])
     charged = np.bincount(
         blame["victim"][is_charged], weights=blame["dur_ns"][is_charged], minlength=len(measures.job.ranks)
     )
@@ -61,15 +60,13 @@ def waited_for_part_us(measures: Measures, part_us: Array, culprits: Array) -> A
     """
     every = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     share = np.divide(part_us, every, out=np.zeros_like(part_us), where=every > 0)
-    blame, ranks = measures.job.blame, measures.job.ranks
+    blame = measures.job.blame
     is_charged = np.isin(blame["culprit"], culprits) & (blame["cause"] == CAUSE_CODE["host_launch"])
-    pairs, of_pair = np.unique(
-        blame["culprit"][is_charged] * len(ranks) + blame["victim"][is_charged], return_inverse=True
+    charged = blame.take(np.flatnonzero(is_charged))
+    waits = np.bincount(
+        charged["victim"], weights=share[charged["culprit"]] * charged["dur_ns"], minlength=len(part_us)
     )
-    culprit, victim = np.divmod(pairs, len(ranks))
-    charged_us = np.bincount(of_pair, weights=blame["dur_ns"][is_charged], minlength=len(pairs)) / 1e3
-    waits = share[culprit] * (charged_us / _steps(measures)[victim])
-    return np.asarray(np.bincount(victim, weights=waits, minlength=len(part_us)), float)
+    return np.asarray(waits / 1e3 / _steps(measures))
 
 
 def _steps(measures: Measures) -> Array:

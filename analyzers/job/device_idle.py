@@ -35,11 +35,6 @@ class Starved(Struct, frozen=True):
     held: Intervals
     interval_ns: int
 
-    @property
-    def every(self) -> Intervals:
-        """Idle time of all reasons."""
-        return intervals.merge(self.launching, self.stalled, self.held)
-
 
 @remembered
 def starved(facts: RankFacts) -> Starved:

@@ -78,7 +78,7 @@ class Measures:
     hot: tuple[HotShard, ...]  # ranks whose experts or embedding tables are asked for more than their peers
     alone: Mapping[int, Alone]  # by position: what makes a rank late and its peers do not run, where frames show it
     late_us: Array  # (ranks,), how long the others wait for it: as blamed, or by clear timers of the whole run
-    timed_us: Array  # (ranks,), by these timers, or samples, of the run alone, in proportion to the step; 0: not clear
+    timed_us: Array  # (ranks,), by these timers of the run alone, in proportion to the step; 0: not clear
     fed_more_us: Array  # (ranks,), of CPU ranks that compute longer as they are fed more in every step; 0: not clear
     loading_late_us: Array  # (ranks,), waits for batches beyond the typical rank's, by the timers; 0: not clear
     needless: Mapping[str, Needless]  # by kind: communication that could go (job/redundant)
@@ -148,9 +148,6 @@ def measure(job: JobFacts) -> Measures:
     late_for = job.blame.take(beyond_schedule(job))
     host = host_slowdown(ranks, job.pipeline)
     longer_us = host.time_us - averages.typical(host.time_us)
-    alone = alone_by_rank(ranks, late_for, job.step_ns / 1e3, script, (timed_us, own_us), longer_us)
-    for position, line in alone.items():
-        timed_us[position] = max(timed_us[position], line.time_us - line.peers_us if line.of_the_run else 0.0)
     return Measures(
         job=job,
         step_us=job.step_ns / 1e3,
@@ -179,7 +176,7 @@ def measure(job: JobFacts) -> Measures:
         kernels_per_step=np.array([len(computed_in_steps(f)[0]) for f in ranks]) / steps,
         stage_work_us=np.array([stage_work_ns(f) for f in ranks]) / 1e3,
         hot=hot_shards(ranks),
-        alone=alone,
+        alone=alone_by_rank(ranks, late_for, job.step_ns / 1e3, (timed_us, own_us), longer_us),
         late_us=np.maximum(all_lateness_us(ranks, late_for), timed_us),
         loading_late_us=late_loading_shares(ranks) * job.step_ns / 1e3,
         timed_us=timed_us,

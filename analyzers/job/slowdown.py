@@ -14,16 +14,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ddprof import averages, intervals
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
+from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.work import computed_in_steps, computes, free_host, step_compute_ns
 from ddprof.analyzers.job.model import Pipeline
 from ddprof.analyzers.job.peers.kernels import COUNT_TOLERANCE, compared, kernels_by_place
 from ddprof.analyzers.job.peers.operators import (
     MORE_WORK_SHARE,
     ExtraOperators,
+    Ran,
     extra_operators,
     operators_run,
     pace_of_equal,
+    tallied,
+    times_by_name,
 )
 from ddprof.tables import Array
 
@@ -147,40 +150,23 @@ def _more_operators(ranks: Sequence[RankFacts], steps: int, groups: Sequence[Seq
     return more
 
 
-Launches = dict[tuple[str, str], tuple[float, float]]  # (operator, kernel) -> (launches, ns)
-
-
-def _launches(facts: RankFacts, steps: int) -> Launches:
-    """Launches of each kernel over all steps and shapes, by (kernel, operator); operator "" where it is not known."""
+def _launches(facts: RankFacts, steps: int) -> Ran:
+    """Launches over all steps and shapes, by (operator, kernel); operator "" where it is not known."""
     ops, (rows, _) = facts.device_ops, computed_in_steps(facts, steps)
-    operator, kernel = ops["operator"][rows].astype(np.int64), ops["name"][rows].astype(np.int64)
-    pairs = (operator << 32) + kernel  # one number for both: two columns take five times as long to sort
-    _, first, local, counts = np.unique(pairs, return_index=True, return_inverse=True, return_counts=True)
-    spent = np.bincount(local, weights=(ops["end_ns"] - ops["start_ns"])[rows], minlength=len(counts))
-    text = facts.strings
-    return {
-        ("" if op == NO_STRING else text[op], text[name]): (float(count), float(ns))
-        for op, name, count, ns in zip(operator[first].tolist(), kernel[first].tolist(), counts, spent, strict=True)
-    }
+    return tallied(facts, ops["operator"][rows], ops["name"][rows], (ops["end_ns"] - ops["start_ns"])[rows])
 
 
-def _usual_launches(ranks: Sequence[Launches]) -> dict[tuple[str, str], float]:
+def _usual_launches(ranks: Sequence[Ran]) -> dict[tuple[str, str], float]:
     """Launches of each kernel on the typical rank, and of each operator as (operator, ""); 0 without it."""
     counts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for launches in ranks:
-        for key, count in {**{k: c for k, (c, _) in launches.items()}, **_by_operator(launches)}.items():
+        of_operators = {(operator, ""): count for operator, count in times_by_name(launches).items()}
+        for key, count in {**{k: c for k, (c, _) in launches.items()}, **of_operators}.items():
             counts[key].append(count)
     return {key: averages.typical(seen + [0.0] * (len(ranks) - len(seen))) for key, seen in counts.items()}
 
 
-def _by_operator(launches: Launches) -> dict[tuple[str, str], float]:
-    total: dict[tuple[str, str], float] = defaultdict(float)
-    for (operator, _), (count, _) in launches.items():
-        total[operator, ""] += count
-    return total
-
-
-def _more_work(launches: Launches, usual: dict[tuple[str, str], float]) -> float:
+def _more_work(launches: Ran, usual: dict[tuple[str, str], float]) -> float:
     """Share of a rank's time in launches its peers lack.
 
     Kernels that take the place of others, since longer samples or more tokens have other shapes, are no more launches
@@ -193,10 +179,10 @@ def _more_work(launches: Launches, usual: dict[tuple[str, str], float]) -> float
             more, ns = excess.get(key[0], (0.0, 0.0))
             share = (count - usual[key]) / count
             excess[key[0]] = (more + count - usual[key], ns + spent * share)
-    by_operator = _by_operator(launches)
+    by_operator = times_by_name(launches)
     lacking = 0.0
     for operator, (more, ns) in excess.items():
-        lacking += ns * min(1.0, max(0.0, by_operator[operator, ""] - usual[operator, ""]) / more)
+        lacking += ns * min(1.0, max(0.0, by_operator[operator] - usual[operator, ""]) / more)
     return lacking / total if total else 0.0
 
 
@@ -264,7 +250,7 @@ def interference(ranks: Sequence[RankFacts]) -> float:
     """
     ratios: list[float] = []
     weights: list[float] = []
-    kernels: set[str] = set()
+    kernels: set[tuple[str, str]] = set()
     for facts in ranks:
         run = kernels_by_place(facts, len(facts.steps))
         way = np.where(run.is_either, 2 * run.name + run.is_beside, 2 * len(run.names))

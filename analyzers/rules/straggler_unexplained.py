@@ -9,8 +9,7 @@ How to fix: look at what the late rank runs there and its peers do not; `ddprof 
 Over the whole run: timers of the steps outside the trace may show a rank that takes longer outside its backward passes.
 From a tenth of the step it is named, whatever the traced steps hold; its gain is that share of the step. Half of that
 will do where each step counts what it lacked a CPU for, and for a rank on a CPU for a tenth of the run more than peers:
-stops take no CPU time. So is one that samples saw in a line for 5 % of the step, unlike its peers, beyond chance: busy
-cores stop any rank.
+stops take no CPU time.
 Limits: a rank is named where it is late in more steps than chance explains, or in all and for nearly all waiting. Waits
 for ranks without a trace name nobody, nor do those for one that began later and takes no longer. Stages of a pipeline
 wait by design and are judged by its own rules.
@@ -27,7 +26,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
 from ddprof.analyzers.job.script.paths import RankPaths
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, chance_of_most, comes_again, recurring
@@ -117,8 +116,8 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         basis=Basis.TIMED,
         evidence=(
             Evidence(
-                f"{_source(line)}: {format_share(share)} of a step longer than the typical rank outside its backward "
-                "passes, beyond chance",
+                f"timers of the steps outside the trace: {format_share(share)} of a step longer than the typical rank "
+                "outside its backward passes, beyond chance",
                 job.rank_ids[worst],
             ),
             *largest_wait(measures, worst),
@@ -127,11 +126,6 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         ceiling_us=late_us,
         band=TIMED_BAND,
     )
-
-
-def _source(line: Alone | None) -> str:
-    by_samples = line is not None and line.of_the_run
-    return "samples of the whole run" if by_samples else "timers of the steps outside the trace"
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:

@@ -211,10 +211,8 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     if _seen_too_rarely(measures, position):
         steps = format_count(measures.steps, "step")
         return f"each rank recorded {steps} on its CPU, and chance may make any rank the latest in so few"
-    traced = [
-        own_ns(facts, [step for step in facts.sidecar.steps if step.profiled], beside_loader=True) for facts in ranks
-    ]
-    others = [own_ns(facts, unprofiled_steps(facts), beside_loader=True) for facts in ranks]
+    traced = [own_ns(facts, [step for step in facts.sidecar.steps if step.profiled]) for facts in ranks]
+    others = [own_ns(facts, unprofiled_steps(facts)) for facts in ranks]
     if not all(len(times_ns) for times_ns in traced) or not all(len(times_ns) >= MIN_STEPS for times_ns in others):
         return None
     inside, outside = (np.array([times_ns.mean() for times_ns in every]) for every in (traced, others))

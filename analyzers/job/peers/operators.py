@@ -24,22 +24,24 @@ MORE_WORK_SHARE = 0.1  # of a rank's time, in work that its peers do not have: i
 LEAST_EQUAL = 0.1  # of a rank's time in operators that its peers run too, by which its pace is judged
 Tensor = tuple[int, ...]  # its shape
 Argument = tuple[str, int, Tensor]  # operator, place, shape
-Ran = dict[tuple[str, str], tuple[float, float]]  # (operator, shapes) -> (how often, ns)
+Ran = dict[tuple[str, str], tuple[float, float]]  # (name, what tells calls of it apart) -> (how often, ns)
 
 
 @remembered
 def operators_run(facts: RankFacts, steps: int) -> Ran:
     """Operators of a rank's first `steps` steps. Shapes are "" where not recorded."""
-    ops = facts.host_operators
-    if not len(ops):
-        return {}
-    inside = _step_of(facts)
+    ops, inside = facts.host_operators, _step_of(facts)
     rows = np.flatnonzero((inside >= 0) & (inside < steps))
-    shape, none = ops["shape"][rows], len(facts.strings)
-    pairs, which = distinct(ops["name"][rows], np.where(shape == NO_STRING, none, shape))
-    counts, spent = np.bincount(which), np.bincount(which, weights=ops["dur_ns"][rows])
-    texts, columns = (*facts.strings, ""), zip(*pairs.tolist(), counts.tolist(), spent.tolist(), strict=True)
-    return {(texts[name], texts[shaped]): (float(count), ns) for name, shaped, count, ns in columns}
+    return tallied(facts, ops["name"][rows], ops["shape"][rows], ops["dur_ns"][rows])
+
+
+def tallied(facts: RankFacts, name: Array, kind: Array, dur_ns: Array) -> Ran:
+    """Calls of a rank by their names and kinds, rows of its strings; "" for NO_STRING."""
+    none, texts = len(facts.strings), (*facts.strings, "")
+    pairs, which = distinct(*(np.where(of == NO_STRING, none, of) for of in (name, kind)))
+    counts, spent = np.bincount(which), np.bincount(which, weights=dur_ns)
+    columns = zip(*pairs.tolist(), counts.tolist(), spent.tolist(), strict=True)
+    return {(texts[named], texts[of]): (float(count), ns) for named, of, count, ns in columns}
 
 
 class ExtraOperators(Struct, frozen=True):
@@ -152,7 +154,7 @@ def tensor_elements(ranks: Sequence[RankFacts]) -> Array | None:
     ran = [operators_run(facts, steps) for facts in ranks]
     if len(ranks) < 2 or not all(ran):
         return None
-    counts = [_by_name(one) for one in ran]
+    counts = [times_by_name(one) for one in ran]
     common = set[str].intersection(*map(set, counts))
     shared = [{key: each for key, each in one.items() if key[0] in common} for one in ran]
     # Enlarging a batch takes time: it has to be most of what the least busy rank runs, and much of what others do.
@@ -172,7 +174,8 @@ def _time_ns(ran: Ran) -> float:
     return sum(ns for _, ns in ran.values())
 
 
-def _by_name(ran: Ran) -> dict[str, float]:
+def times_by_name(ran: Ran) -> dict[str, float]:
+    """How often each name was called."""
     total: dict[str, float] = defaultdict(float)
     for (name, _), (count, _) in ran.items():
         total[name] += count

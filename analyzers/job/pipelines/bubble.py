@@ -16,12 +16,13 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof import averages, intervals
-from ddprof.analyzers.facts.model import NO_STRING, RankFacts
+from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_gemm
-from ddprof.analyzers.facts.work import company, computed_in_steps, stage_work
+from ddprof.analyzers.facts.work import stage_work
 from ddprof.analyzers.job.model import Pipeline
+from ddprof.analyzers.job.peers.kernels import kernels_by_place
 from ddprof.analyzers.job.slowdown import Slowdown, unknown_slowdown
-from ddprof.tables import Array, distinct
+from ddprof.tables import Array
 
 
 class NamedSchedule(NamedTuple):
@@ -205,13 +206,10 @@ def _references(kernels: dict[int, _Kernels], pipeline: Pipeline) -> dict[tuple[
 
 
 def _kernels(facts: RankFacts, steps: int) -> _Kernels:
-    ops, (rows, step) = facts.device_ops, computed_in_steps(facts, steps)
-    dur = (ops["end_ns"] - ops["start_ns"])[rows]
-    compute_ns = float(dur.sum())
-    alone = company(facts)[0][rows]
-    rows, step, dur = rows[alone], step[alone], dur[alone]
-    keys, kernel = distinct(ops["name"][rows], ops["shape"][rows])
-    launches = np.bincount(kernel, minlength=keys.shape[1])
+    run = kernels_by_place(facts, steps)
+    alone = run.is_either & ~run.is_beside
+    kernel, step, dur = run.name[alone], run.step[alone], run.dur_ns[alone]
+    launches = np.bincount(kernel, minlength=len(run.names))
     kept = np.flatnonzero(launches >= MIN_LAUNCHES)
     order = np.lexsort((dur, kernel))
     first = np.cumsum(launches) - launches
@@ -220,13 +218,12 @@ def _kernels(facts: RankFacts, steps: int) -> _Kernels:
     middle = _medians(kernel * steps + step, dur)
     for row, one in enumerate(kept.tolist()):
         by_step[row] = [middle.get(one * steps + number, np.nan) for number in range(steps)]
-    text = facts.strings
     return _Kernels(
-        tuple((text[int(n)], text[int(s)] if s != NO_STRING else "") for n, s in keys[:, kept].T),
-        np.maximum(dur[order][at], 1).astype(float),
+        tuple(run.names[one] for one in kept.tolist()),
+        np.maximum(dur[order][at], 1),
         by_step,
-        np.bincount(kernel, weights=dur, minlength=keys.shape[1])[kept],
-        compute_ns,
+        np.bincount(kernel, weights=dur, minlength=len(run.names))[kept],
+        float(run.dur_ns.sum()),
     )
 
 

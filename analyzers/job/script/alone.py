@@ -19,19 +19,15 @@ from ddprof.analyzers.job.script.beside import (
     is_sampled,
     run_samples,
 )
-from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
+from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import HOT_SHARE
 from ddprof.analyzers.job.script.paths import ANY_LINE, Path, RankPaths, by_path
-from ddprof.analyzers.job.whole_run.cpu_waits import run_shares
-from ddprof.significance import MAX_CHANCE, binomial_tail
 from ddprof.tables import NULL, Array, Table
 
 _WAITING = (BACKWARD, DATA, COLLECTIVE)  # phases in which a rank may wait
 # What a rank does for a tenth of the late rank's time or less, it does not do: an order of magnitude is more than a
 # slow core, a stall or a cold cache explains (hosts that straggler.host names are up to 1.6 times as slow).
 TIMES_PEERS = 10.0
-# The same of a function that all ranks run, where samples of the whole run are beyond chance: more than any slow host.
-TWICE_PEERS = 2.0
 NEARLY_ALL = 0.9  # of a time: one sample of it falls into this part in nine of ten cases
 MIN_LATENESS = 0.01  # of the step: what is smaller gets no finding of its own
 MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain it
@@ -39,7 +35,6 @@ MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain 
 # same one in less than MAX_CHANCE (ddprof/significance.py) of all cases. The eighth is for the choice of the rank.
 FEWEST_SAMPLES = 8
 UNSEEN = 3.0  # samples: the rule of three
-LARGE_SHARE = 0.05  # of the step, that one rank was seen in alone: as much as must be waited for it where few waits are
 
 
 @dataclass(frozen=True)
@@ -48,9 +43,9 @@ class Alone:
 
     `peers_us`: the peers' time in it, waits included, or an upper bound. `inside`: the innermost user call with nearly
     all of that time; "" for none. `samples`: of the whole run where windows have too few; else 0. `in_shared`: `line`
-    is in a function that peers run too, such as the training loop. `of_the_run`: the samples are beyond chance, however
-    little of the lateness in the traced steps they explain. `beside_saves`: the code, () or one, that makes the rank
-    late beside what saves, evaluates or logs, which the ledger does not book to the host; None where `line` does not.
+    is in a function that peers run too, such as the training loop. `beside_saves`: the code, () or one, that makes the
+    rank late beside what saves, evaluates or logs, which the ledger does not book to the host; None where `line` does
+    not.
     """
 
     line: str
@@ -59,7 +54,6 @@ class Alone:
     peers_us: float
     samples: int = 0
     in_shared: bool = False
-    of_the_run: bool = False
     beside_saves: tuple[Alone, ...] | None = None
 
     @property
@@ -80,15 +74,9 @@ class Alone:
         return f"{who} {spends} the extra time in {self.inside or self.line}"
 
 
-def paths_of(ranks: Sequence[RankFacts], step_us: float, script: Sequence[ScriptTime]) -> list[RankPaths]:
-    """The paths of every rank. Whole-run samples stand in, per typical step (`step_us`), where windows have too few,
-    and within the time outside the phases (`script`, by position) where they are few too.
-    """
-    waits_us = (step_us * run_shares(ranks).beyond).tolist()
-    seen = [
-        RankPaths(facts, step_us, script[at] if script else None, waits_us=waits_us[at])
-        for at, facts in enumerate(ranks)
-    ]
+def paths_of(ranks: Sequence[RankFacts], step_us: float) -> list[RankPaths]:
+    """The paths of every rank. Whole-run samples stand in, per typical step (`step_us`), where windows have too few."""
+    seen = [RankPaths(facts, step_us) for facts in ranks]
     return [replace(rank, without_phases=True) for rank in seen] if _train_apart(seen) else seen
 
 
@@ -114,7 +102,7 @@ def runs_alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alo
             code = code or _apart(often, [rank.working for rank in others], lateness_us, seen)
             if code is not None:
                 return code
-    for by in (_by_samples, _beside, _held):
+    for by in (_by_samples, _held):
         code = by(ranks[late], others, lateness_us)
         if code is not None:
             return code
@@ -139,16 +127,6 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
         return None
     often = {path: time for path, time in us_by_path.items() if late.seen[path] >= FEWEST_SAMPLES}
     code = _apart(often, peers, lateness_us, us_by_path)
-    if code is None:
-        theirs = [rank.seen for rank in others]
-        share = late.samples.sum() / sum(rank.samples.sum() for rank in (late, *others))
-        longer = {
-            path: us - late.waits_us  # who waits for a CPU longer than its peers is seen longer in whatever it runs
-            for path, us in often.items()
-            if path not in late.training
-            and not _is_chance(late.seen[path], [seen.get(path, 0.0) for seen in theirs], share)
-        }
-        code = _apart(longer, peers, lateness_us, us_by_path, TWICE_PEERS)
     return None if code is None else replace(code, samples=int(late.samples.sum()))
 
 
@@ -171,32 +149,6 @@ def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float,
     # What no sample of a peer fell into it may run all the same: for less than three of them in 95 of 100 cases.
     is_few = code.time_us < FEWEST_SAMPLES * each_us
     return replace(code, samples=int(total), peers_us=max(code.peers_us, UNSEEN * each_us * is_few))
-
-
-def _beside(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
-    """The code by the time outside the phases, or in Python that holds them, which is recorded exactly: a late rank
-    with TIMES_PEERS the peers' time there runs something of its own. Samples only choose the line.
-    """
-    facts = late.facts
-    if late.beside is None or not len(late.beside.stack_ns) or not is_sampled(facts):
-        return None
-    peers_beside_us = [us for rank in others if (us := rank.beside_us) is not None]
-    if len(peers_beside_us) < len(others):
-        return None  # of a rank whose phases are not known, nor is what it does beside them
-    most_us = float(np.median(peers_beside_us))
-    spent = late.beside.stack_ns / 1e3 / len(facts.steps)
-    sampled = run_samples(facts, REST) + (run_samples(facts, FORWARD) + run_samples(facts, BACKWARD)) * (spent > 0)
-    seen, every = by_path(facts, sampled), by_path(facts, spent)
-    us_by_path = {path: time for path, time in every.items() if seen.get(path, 0.0) >= MIN_SAMPLES}
-    most = dict.fromkeys(us_by_path, most_us)
-    # The loop is on all ranks, what it calls there is not.
-    alone = {path: time for path, time in us_by_path.items() if not any(path in rank.seen for rank in others)}
-    outer, peers_us = _outermost(alone, most, lateness_us), 0.0
-    if outer is None and (shared := _outermost(us_by_path, most, lateness_us)) is not None:
-        outer, peers_us = _hottest(us_by_path, shared, MOST_SHARE), most_us
-    if outer is None:
-        return None
-    return replace(_told(us_by_path, outer, peers_us, every), samples=int(sampled.sum()))
 
 
 def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> Alone | None:
@@ -224,51 +176,17 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
     return None
 
 
-def _beyond_chance(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, least_us: float) -> Alone | None:
-    """The code by whole-run time in which the late rank alone was sampled: busy cores make any rank late in a few
-    traced steps, but put none in code that it never runs.
-    """
-    total_ns, *theirs_ns = (sum(ns for path, ns in rank.seen_ns.items() if len(path) == 1) for rank in (late, *others))
-    if not total_ns or not all(theirs_ns):
-        return None
-    seen = {path: late.step_us * ns / late.run_ns for path, ns in late.seen_ns.items()}
-    share = total_ns / (total_ns + sum(theirs_ns))
-
-    def is_chance(path: Path) -> bool:
-        return _is_chance(_times_apart(late, path), [_times_apart(rank, path) for rank in others], share)
-
-    often = {path: us for path, us in seen.items() if least_us <= us <= lateness_us / MOST_SHARE}
-    theirs = [{path: late.step_us * ns / rank.run_ns for path, ns in rank.seen_ns.items()} for rank in others]
-    most = {path: max(one.get(path, 0.0) for one in theirs) for path in often}
-    apart = [path for path, us in often.items() if us >= TIMES_PEERS * most[path] and not is_chance(path)]
-    if not apart:
-        return None
-    outer = min(apart, key=lambda path: (len(path), -seen[path]))
-    return replace(_told(seen, outer, most[outer], seen), samples=int(late.samples.sum()), of_the_run=True)
-
-
-def _is_chance(times: float, theirs: Sequence[float], share: float) -> bool:
-    """True where one of ranks alike would be seen so often by chance. `share`: of all samples, this rank's."""
-    return binomial_tail(int(times), int(times + sum(theirs)), share) * (len(theirs) + 1) >= MAX_CHANCE
-
-
-def _times_apart(rank: RankPaths, path: Path) -> int:
-    """Number of steps in which samples saw a rank in a path; samples of one step may be of one stop of a CPU."""
-    return int(rank.seen_steps.get(path, 0.0))
-
-
 def _apart(
     us_by_path: dict[Path, float],
     peers: Sequence[dict[Path, float]],
     lateness_us: float,
     seen: dict[Path, float],
-    times: float = TIMES_PEERS,
 ) -> Alone | None:
     """The path of `us_by_path` that makes the rank late: in a function that peers run far shorter, the part they do not
     run, where that is enough. Its line is chosen from all that was `seen`, however rarely.
     """
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in us_by_path}
-    outer = _outermost(us_by_path, theirs, lateness_us, times)
+    outer = _outermost(us_by_path, theirs, lateness_us)
     if outer is None:
         return None
     extra = {path: us - theirs[path] for path, us in us_by_path.items()}
@@ -276,13 +194,11 @@ def _apart(
     return _told(us_by_path, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen, extra)
 
 
-def _outermost(
-    us_by_path: dict[Path, float], theirs: dict[Path, float], lateness_us: float, times: float = TIMES_PEERS
-) -> Path | None:
+def _outermost(us_by_path: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:
     """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
     most = MOST_SHARE * lateness_us
     each = ((path, time, theirs[path]) for path, time in us_by_path.items())
-    apart = (path for path, time, their in each if time - their >= most and time >= times * their)
+    apart = (path for path, time, their in each if time - their >= most and time >= TIMES_PEERS * their)
     return min(apart, key=lambda p: (len(p), -us_by_path[p]), default=None)
 
 
@@ -303,30 +219,23 @@ def _told(
 
 
 def alone_by_rank(
-    ranks: Sequence[RankFacts],
-    blame: Table,
-    step_us: float,
-    script: Sequence[ScriptTime],
-    timed: tuple[Array, Array] | None = None,
-    host_us: Array | None = None,
+    ranks: Sequence[RankFacts], blame: Table, step_us: float, timed: tuple[Array, Array], host_us: Array
 ) -> dict[int, Alone]:
     """Position -> code that makes this rank alone late, for ranks that others clearly wait for in the traced steps or
     by whole-run timers. `timed`: lateness by these (us, 0 for none) and time outside backward passes; `host_us`: by
     which the host of a rank is free for longer than the typical one's, of what others wait for it; of shape (ranks,).
     """
     by_rank = {}
-    seen = paths_of(ranks, step_us, script)
+    seen = paths_of(ranks, step_us)
     apart = [replace(rank, without_saves=True) for rank in seen]
-    every = all_lateness_us(ranks, blame)
-    for late, lateness in enumerate(every.tolist()):
-        others = [rank for position, rank in enumerate(seen) if position != late]
-        alone = runs_alone(seen, late, lateness) if lateness >= MIN_LATENESS * step_us else None
-        if alone is None and timed is not None and timed[0][late] > 0:
-            alone = _by_timers(seen[late], others, float(timed[0][late]), float(timed[1][late]))
-        if alone is None and host_us is not None and MIN_LATENESS * step_us <= host_us[late] <= lateness:
-            alone = runs_alone(seen, late, float(host_us[late]))
-        if alone is None and lateness >= MIN_LATENESS * step_us and lateness == every.max():
-            alone = _beyond_chance(seen[late], others, lateness, LARGE_SHARE * step_us)
+    least_us = MIN_LATENESS * step_us
+    for late, lateness in enumerate(all_lateness_us(ranks, blame).tolist()):
+        late_us, beside_us, free_us = (float(each[late]) for each in (*timed, host_us))
+        alone = runs_alone(seen, late, lateness) if lateness >= least_us else None
+        if alone is None and late_us > 0:
+            alone = _by_timers(seen[late], [rank for rank in seen if rank is not seen[late]], late_us, beside_us)
+        if alone is None and least_us <= free_us <= lateness:
+            alone = runs_alone(seen, late, free_us)
         if alone is not None:
             by_rank[late] = replace(alone, beside_saves=_beside_saves(seen, apart, late, lateness, alone))
     return by_rank
@@ -356,8 +265,8 @@ def all_lateness_us(ranks: Sequence[RankFacts], blame: Table) -> Array:
     return charged / 1e3 / max(1, steps) / max(1, len(ranks) - 1)
 
 
-def _hottest(us_by_path: dict[Path, float], path: Path, share: float = HOT_SHARE) -> Path:
-    """The innermost path inside a path that takes nearly all of its time, or the given share of it."""
+def _hottest(us_by_path: dict[Path, float], path: Path, share: float) -> Path:
+    """The innermost path inside a path that takes this share of its time."""
     enough = share * us_by_path[path]
     while True:
         inner = [p for p in us_by_path if len(p) == len(path) + 1 and p[:-1] == path and us_by_path[p] >= enough]

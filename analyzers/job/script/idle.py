@@ -59,8 +59,7 @@ def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
     """Script time of each rank. A rank with too few samples gets the share of the best-sampled rank, as all run one
     script.
     """
-    held = frozenset[str]().union(*map(_seen_held, ranks))
-    times = [script_time(facts, held) for facts in ranks]
+    times = [script_time(facts) for facts in ranks]
     seen = [sampled_beside(facts) for facts in ranks]
     most = int(np.argmax(seen)) if seen else 0
     return [
@@ -70,8 +69,8 @@ def script_times(ranks: Sequence[RankFacts]) -> list[ScriptTime]:
 
 
 @remembered
-def script_time(facts: RankFacts, held_in: frozenset[str] = frozenset()) -> ScriptTime:
-    """The time of a rank; none for one without frames. `held_in`: functions that hold the thread of any rank.
+def script_time(facts: RankFacts) -> ScriptTime:
+    """The time of a rank; none for one without frames.
 
     Where no phase is recognisable in any stack, only long delays of the host count, as all Python may be the step's
     own.
@@ -108,29 +107,16 @@ def script_time(facts: RankFacts, held_in: frozenset[str] = frozenset()) -> Scri
         stepping_ns = own_optimizer(facts, tree, phases)
         time_ns += stepping_ns
         where = intervals.merge(where, phases.optimizer) if stepping_ns.any() else where
-    inside, inside_ns = _inside(facts, tree, is_own, phases, held_in)
+    inside, inside_ns = _inside(facts, tree, is_own, phases)
     where, time_ns = intervals.merge(where, inside), time_ns + inside_ns
     length = intervals.length(intervals.intersect(where, intervals.union(*facts.marks)))
     share = min(1.0, float(time_ns.sum()) / length) if length else 0.0
     return ScriptTime(where, where if computes(facts) else intervals.merge(beside, inside), share, time_ns)
 
 
-@remembered
-def _seen_held(facts: RankFacts) -> frozenset[str]:
-    """User functions, as "file function", that samples saw hold the thread at one place of most steps."""
-    if not has_frames(facts):
-        return frozenset()
-    tree = call_tree(facts)
-    seen = np.flatnonzero(own_stacks(facts, tree) & (time_by_stack(facts, held_again(facts)) > 0))
-    return frozenset(tree.names[frame] for frame in tree.frame[tree.folded[seen]].tolist())
-
-
-def _inside(
-    facts: RankFacts, tree: CallTree, is_own: Array, phases: HostPhases, held_in: frozenset[str]
-) -> tuple[Intervals, Array]:
+def _inside(facts: RankFacts, tree: CallTree, is_own: Array, phases: HostPhases) -> tuple[Intervals, Array]:
     """Python that holds the thread inside phases of most steps, and its time by stack: all of it is that of the user's
-    stacks (`is_own`) that were seen there: in the windows, in those of another rank (`held_in`) or, where these were
-    sampled too seldom, in the whole run."""
+    stacks (`is_own`) that were seen there: in the windows or, where these were sampled too seldom, in the whole run."""
     spans, total_ns = EMPTY, np.zeros(len(tree))
     called_in = np.maximum(tree.folded, 0)  # a phase is most of the samples that it calls, and not the user's
     for part, name, is_there in (
@@ -144,10 +130,9 @@ def _inside(
         is_seen = name != REST and bool(seen_in.sum() >= MIN_TIMES)
         inside = intervals.intersect(held_again(facts, is_seen), part)
         seen = np.where(is_own, time_by_stack(facts, inside), 0.0)
-        of_others = calls * np.array([name in held_in for name in tree.names], bool)[tree.frame[called_in]]
         is_most = intervals.length(inside) >= MOST * intervals.length(part)
-        if not seen.any() and (is_seen or of_others.any() or is_most):
-            seen = seen_in if is_seen else of_others if of_others.any() else calls
+        if not seen.any() and (is_seen or is_most):
+            seen = seen_in if is_seen else calls
         if seen.any():
             spans = intervals.merge(spans, inside)
             total_ns += seen * (intervals.length(inside) / seen.sum())

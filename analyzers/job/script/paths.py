@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +14,7 @@ from ddprof.analyzers.facts.script.occupants import saving_around
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.facts.work import between_operators, blocked
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, phases_of, run_samples
-from ddprof.analyzers.job.script.idle import MIN_TIMES, ScriptTime
+from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import has_frames, time_by_stack
 from ddprof.analyzers.job.whole_run.cpu_waits import traced_shares
 from ddprof.intervals import Intervals
@@ -34,17 +32,14 @@ KNOWN_SHARE = 0.5  # of the steps: where samples say less than what ran for most
 class RankPaths:
     """Samples of one rank by path, computed once, as it is compared with every late rank of the job.
 
-    `step_us`: of a typical step; `beside`: time outside the phases, None where not needed. `without_phases`: nothing
-    counts inside phases of the step, nor in calls that wait for other ranks. `without_saves`: nothing counts in what
-    saves, evaluates or logs. `waits_us`: without a CPU beyond the typical rank, per step outside the windows.
+    `step_us`: of a typical step. `without_phases`: nothing counts inside phases of the step, nor in calls that wait for
+    other ranks. `without_saves`: nothing counts in what saves, evaluates or logs.
     """
 
     facts: RankFacts
     step_us: float
-    beside: ScriptTime | None = None
     without_phases: bool = False
     without_saves: bool = False
-    waits_us: float = 0.0
 
     @cached_property
     def has_frames(self) -> bool:
@@ -98,45 +93,11 @@ class RankPaths:
         return by_path(self.facts, self.samples)
 
     @cached_property
-    def times_ns(self) -> Array:
-        """Time of the whole run that the samples of each stack represent, ns."""
-        return self._counted(run_samples(self.facts, column="time_ns"))
-
-    @cached_property
-    def seen_ns(self) -> dict[Path, float]:
-        """Sampled time of the path over the whole run, without calls that wait for other ranks, ns."""
-        return by_path(self.facts, self._without_meetings(self.times_ns))
-
-    @cached_property
-    def seen_steps(self) -> dict[Path, float]:
-        """Steps of the whole run in which the path was sampled: at least those of its most frequent stack."""
-        return by_path(self.facts, self._counted(run_samples(self.facts, column="steps")), max)
-
-    @cached_property
-    def training(self) -> frozenset[Path]:
-        """Paths that end in a whole function that runs a phase of the step: the training loop and its callers."""
-        tree = self._tree
-        loops = {(tree.written[at][0], tree.written[at][2]) for at in np.flatnonzero(tree.trains).tolist()}
-        return frozenset(p for p in self.seen if p[-1][1] == ANY_LINE and (p[-1][0], p[-1][2]) in loops)
-
-    @cached_property
-    def run_ns(self) -> float:
-        """Time of the whole run that all samples represent, ns."""
-        return float(self.times_ns.sum())
-
-    @cached_property
     def over_the_run(self) -> dict[Path, float]:
         """Time in the path per step of `step_us`, by its share of the samples of the whole run, without calls that wait
         for other ranks."""
         each_us = self.step_us * self.samples / max(1.0, run_samples(self.facts).sum())
-        return by_path(self.facts, self._without_meetings(each_us))
-
-    @cached_property
-    def beside_us(self) -> float | None:
-        """All script time beside the phases, us per step; None where the phases are not known."""
-        if self.beside is None or not len(self.beside.every[0]):
-            return None
-        return self.facts.host_us(self.beside.every)
+        return by_path(self.facts, each_us * ~self._tree.meets)
 
     @property
     def lacked_us(self) -> float:
@@ -170,9 +131,6 @@ class RankPaths:
         """Samples but for those in torch that a model's forward functions call: all ranks do that."""
         return samples * ~(self._tree.is_forward & self._tree.in_torch)
 
-    def _without_meetings(self, by_stack: Array) -> Array:
-        return by_stack * ~self._tree.meets
-
     def _counted(self, by_stack: Array) -> Array:
         left_out = np.zeros(len(self._tree), bool)
         if self.without_phases:
@@ -186,16 +144,14 @@ class RankPaths:
         return call_tree(self.facts)
 
 
-def by_path(
-    facts: RankFacts, self_times: Array, joined: Callable[[float, float], float] = operator.add
-) -> dict[Path, float]:
-    """Self times of stacks, shape (stacks,), summed (or `joined`) over the user's functions, callees included."""
+def by_path(facts: RankFacts, self_times: Array) -> dict[Path, float]:
+    """Self times of stacks, shape (stacks,), summed over the user's functions, callees included."""
     paths = _paths(call_tree(facts))
     by_prefix: dict[Path, float] = {}
     for stack in np.flatnonzero(self_times).tolist():
         amount = float(self_times[stack])
         for length in range(1, len(paths[stack]) + 1):
-            by_prefix[paths[stack][:length]] = joined(by_prefix.get(paths[stack][:length], 0.0), amount)
+            by_prefix[paths[stack][:length]] = by_prefix.get(paths[stack][:length], 0.0) + amount
     return by_prefix
 
 

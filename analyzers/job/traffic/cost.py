@@ -7,11 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
-from ddprof import averages
 from ddprof.tables import Array
 
-MIN_POINTS = 16  # for a slope from nearly equal sizes
-MIN_SPREAD = 0.005  # standard deviation of the sizes over their mean
 MIN_SIZE_RANGE = 1.5  # largest over smallest size: less cannot separate latency from bandwidth
 
 
@@ -36,7 +33,7 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
         return None
     sizes, inverse = np.unique(sizes_bytes[usable].astype(float), return_inverse=True)
     if sizes[-1] < MIN_SIZE_RANGE * sizes[0]:
-        return _narrow_fit(sizes_bytes[usable].astype(float), times_ns[usable])
+        return None
     counts = np.bincount(inverse)
     times = np.array([np.median(times_ns[usable][inverse == i]) for i in range(len(sizes))])
     weight = np.sqrt(counts) / times
@@ -47,19 +44,6 @@ def fit_cost(sizes_bytes: Array, times_ns: Array) -> CostModel | None:
     if alpha < 0:
         return CostModel(0.0, float(np.average(sizes / times, weights=counts)))
     return CostModel(float(alpha), 1.0 / float(per_byte))
-
-
-def _narrow_fit(sizes: Array, times: Array) -> CostModel | None:
-    """The fit for nearly equal sizes: they prove latency where times hardly follow size, by the steepest slope."""
-    spread = float(sizes.std())
-    if len(sizes) < MIN_POINTS or spread < MIN_SPREAD * float(sizes.mean()):
-        return None
-    slope = float(np.cov(sizes, times)[0, 1]) / spread**2
-    residual = times - times.mean() - slope * (sizes - sizes.mean())
-    typical = averages.NORMAL_MAD * float(np.median(np.abs(residual - np.median(residual))))
-    steepest = max(slope, 0.0) + 2 * typical / (spread * len(sizes) ** 0.5)
-    alpha = float(np.median(times)) - steepest * float(np.median(sizes))
-    return CostModel(alpha, 1.0 / steepest) if alpha >= 0.5 * float(np.median(times)) and steepest > 0 else None
 
 
 # Bus bandwidth over algorithm bandwidth of each collective, by nccl-tests (PERFORMANCE.md).
@@ -133,8 +117,6 @@ def transfer_curve(sizes_bytes: Array, times_ns: Array, prior: TransferPrior) ->
     at = np.array([np.median(sizes[key == b]) for b in bins])
     took = np.maximum.accumulate(np.array([np.median(times[key == b]) for b in bins]))
     model = fit_cost(sizes, times)
-    if model is not None and sizes.max() < MIN_SIZE_RANGE * sizes.min():
-        return _narrow_curve(sizes, times, prior)
     if model is not None:
         rate = prior.bytes_per_ns
         if model.bytes_per_ns <= rate:

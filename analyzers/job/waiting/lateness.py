@@ -152,8 +152,7 @@ def _last_counts(job: JobFacts, waited: Array) -> tuple[Array, Array]:
         return last, np.ones(len(last))
     members = max(2, round(float(job.instances["members"][drawn].mean())))
     counts, which = np.unique(_lasts(job, drawn), return_inverse=True)
-    tail = np.array([binomial_tail(int(k), len(drawn), 1.0 / members) for k in counts])[which]
-    return last, np.minimum(1.0, tail * members)  # Bonferroni: the rank was chosen after seeing the counts
+    return last, np.array([chance_of_most(int(k), len(drawn), members) for k in counts])[which]
 
 
 def _lasts(job: JobFacts, waited: Array) -> Array:
@@ -163,4 +162,5 @@ def _lasts(job: JobFacts, waited: Array) -> Array:
 
 def chance_of_most(most: int, trials: int, ranks: int) -> float:
     """Probability that some of `ranks` ranks is last in at least `most` of `trials` by chance."""
+    # Bonferroni: the rank was chosen after seeing the counts.
     return min(1.0, ranks * binomial_tail(most, trials, 1.0 / ranks))

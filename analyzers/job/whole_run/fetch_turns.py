@@ -45,29 +45,15 @@ def with_turns(ranks: Sequence[RankFacts]) -> tuple[RankFacts, ...]:
             by_host.setdefault(facts.identity.host or f"of rank {position}", []).append(position)
     with_costs = list(ranks)
     for pool in by_host.values():
-        for position, timed in zip(pool, _told([_timed(ranks[p]) for p in pool]), strict=True):
-            sidecar = ranks[position].sidecar.with_fetching(timed)
-            with_costs[position] = replace(ranks[position], sidecar=sidecar)
+        loaders = [timed for p in pool if (timed := ranks[p].sidecar.fetching) is not None]
+        shared = in_turn(loaders) if len(loaders) > 1 else None
+        for position, timed in zip(pool, loaders, strict=True):
+            turns, sharing = (shared, len(loaders)) if shared else (in_turn([timed]), 1)
+            if turns is not None:  # a rank gets a batch with every round of those that share them
+                told = timed.with_turns(round(turns.each_ns * sharing), sharing, round(turns.alone_ns))
+                sidecar = ranks[position].sidecar.with_fetching(told)
+                with_costs[position] = replace(ranks[position], sidecar=sidecar)
     return tuple(with_costs)
-
-
-def _timed(facts: RankFacts) -> TimedFetches:
-    timed = facts.sidecar.fetching
-    assert timed is not None
-    return timed
-
-
-def _told(host: Sequence[TimedFetches]) -> list[TimedFetches]:
-    """The loaders of a host with their turns: of all together, else of each by itself."""
-    shared = in_turn(host) if len(host) > 1 else None
-    return [_with(timed, shared, host) if shared else _with(timed, in_turn([timed]), [timed]) for timed in host]
-
-
-def _with(timed: TimedFetches, turns: FetchTurns | None, pool: Sequence[TimedFetches]) -> TimedFetches:
-    """A rank gets a batch with every round of those that share the turns."""
-    if turns is None:
-        return timed
-    return timed.with_turns(round(turns.each_ns * len(pool)), len(pool), round(turns.alone_ns))
 
 
 def in_turn(pool: Sequence[TimedFetches]) -> FetchTurns | None:

@@ -18,7 +18,7 @@ from ddprof.analyzers.job.whole_run.own_times import (
     lacked_cpu_is_counted,
     meets_elsewhere,
     meets_in_calls,
-    without_waits,
+    time_beside,
 )
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_steps, pauses_in, unprofiled_steps
 from ddprof.averages import typical
@@ -134,22 +134,11 @@ def _is_in_turn(is_long: Array) -> bool:
 
 
 def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with_optimizer: bool) -> Array:
-    """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses,
-    without what it lacked a CPU for there, as far as that was counted; NaN where its timers do not say. With passes and
-    optimizer where it communicates in calls alone."""
+    """Time that a rank takes of each step beside its loader, passes, optimizer, called collectives and recorded pauses
+    (`time_beside`). With passes and optimizer where it communicates in calls alone, which are in its passes too: what
+    is left of these is not known."""
     sidecar = facts.sidecar
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
-    phases = [
-        [
-            (s.length_ns, s.data_ns or 0, s.forward_ns, s.backward_ns, s.optimizer_ns or 0),
-            (s.waited_ns or 0, s.data_waited_ns, s.forward_waited_ns, s.backward_waited_ns, s.optimizer_waited_ns),
-        ]
-        for s in steps
-    ]
-    timers = np.array([[[np.nan if part is None else part for part in row] for row in each] for each in phases], float)
-    whole, loading, forward, backward, optimizer = timers.reshape(-1, 2, 5).transpose(2, 1, 0)
-    rest = whole - loading
-    if not meets_in_calls(facts):  # which are in its passes too: what is left of these is not known
-        rest = rest - backward - forward * (not in_forward) - optimizer * (not with_optimizer)
-    time_ns, waited_ns = rest
-    return without_waits(time_ns, waited_ns, np.array([(paused(s) or 0) + s.collective_ns for s in steps], float))
+    is_apart = {"data": True, "backward": True, "forward": not in_forward, "optimizer": not with_optimizer}
+    phases = ("data",) if meets_in_calls(facts) else [phase for phase, apart in is_apart.items() if apart]
+    return time_beside(steps, phases, [(paused(step) or 0) + step.collective_ns for step in steps])

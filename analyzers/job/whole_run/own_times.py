@@ -31,30 +31,33 @@ COUNTED = 0.5
 TIMED_BAND = 0.3  # of a rank's lateness by these timers: the range of what it costs
 
 
-def own_ns(facts: RankFacts, steps: Sequence[StepTimes], beside_loader: bool = False) -> Array:
-    """Time of each step outside its backward pass and the collectives that the script calls, without what the rank
-    lacked a CPU for there, as far as that was counted; steps whose timers do not know it are left out. `beside_loader`:
-    without the wait for the batch, whose workers may have had no CPU: rules on loaders look at that."""
+def own_ns(facts: RankFacts, steps: Sequence[StepTimes]) -> Array:
+    """Time of each step outside its backward pass, the collectives that the script calls and the wait for its batch,
+    whose workers may have had no CPU (rules on loaders look at that); steps whose timers do not know it are left out.
+    """
     in_calls = meets_in_calls(facts)
     in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
-    parts = []
-    for step in steps:
-        if step.length_ns is None or step.backward_ns is None:
-            continue
-        left_ns, waited_ns = step.length_ns, step.waited_ns or 0
-        if not in_calls:
-            left_ns, waited_ns = left_ns - step.backward_ns, waited_ns - step.backward_waited_ns
-        if beside_loader:
-            left_ns, waited_ns = left_ns - (step.data_ns or 0), waited_ns - step.data_waited_ns
-        parts.append((left_ns, waited_ns, step.collective_ns * (in_calls or not in_backward)))
-    times_ns, lacked_ns, called_ns = np.array(parts, float).reshape(-1, 3).T
-    return without_waits(times_ns, lacked_ns, called_ns)
+    called_ns = [step.collective_ns if in_calls or not in_backward else 0 for step in steps]
+    times_ns = time_beside(steps, ("data",) if in_calls else ("data", "backward"), called_ns)
+    return times_ns[np.isfinite(times_ns)]
 
 
-def without_waits(time_ns: Array, waited_ns: Array, elsewhere_ns: Array) -> Array:
-    """Time without what the rank lacked a CPU for and what was `elsewhere_ns` (collectives, pauses), in which that was
-    not counted apart: its share there is as in the rest."""
-    return np.asarray(time_ns - elsewhere_ns - waited_ns * (1 - elsewhere_ns / np.maximum(time_ns, 1)))
+def time_beside(steps: Sequence[StepTimes], phases: Sequence[str], elsewhere_ns: Sequence[int]) -> Array:
+    """Time of each step outside some phases and what is `elsewhere_ns` (collectives, pauses), without what the rank
+    lacked a CPU for there, as far as that was counted; NaN where the timers do not say. Of what was lacked elsewhere,
+    which is not counted apart, the share is as in the rest.
+    """
+
+    def part(step: StepTimes, phase: str) -> tuple[int | None, int]:
+        spent_ns = getattr(step, f"{phase}_ns")
+        is_absent = spent_ns is None and phase in ("data", "optimizer")  # no loader, no optimizer
+        return 0 if is_absent else spent_ns, getattr(step, f"{phase}_waited_ns")
+
+    rows = [[(step.length_ns, step.waited_ns or 0), *(part(step, phase) for phase in phases)] for step in steps]
+    timers = np.array(rows, float).reshape(len(steps), 1 + len(phases), 2)
+    time_ns, waited_ns = (timers[:, 0] - timers[:, 1:].sum(axis=1)).T
+    elsewhere = np.array(elsewhere_ns, float)
+    return np.asarray(time_ns - elsewhere - waited_ns * (1 - elsewhere / np.maximum(time_ns, 1)))
 
 
 def lacked_cpu_is_counted(ranks: Sequence[RankFacts]) -> bool:
@@ -86,7 +89,7 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     waits_elsewhere = not all(map(computes, ranks)) or any(map(meets_elsewhere, ranks))
     if len(ranks) < 2 or not common or len(common[0]) < MIN_STEPS or waits_elsewhere:
         return none, none
-    own = [own_ns(facts, steps, beside_loader=True) for facts, steps in zip(ranks, common, strict=True)]
+    own = [own_ns(facts, steps) for facts, steps in zip(ranks, common, strict=True)]
     times_ns, shares = np.array(own), run_shares(ranks)
     step_ns = np.mean([step.length_ns for steps in common for step in steps if step.length_ns is not None])
     more_on_cpu = np.nan_to_num(shares.on_cpu - averages.typical(shares.on_cpu))
@@ -94,13 +97,13 @@ def late_shares(ranks: Sequence[RankFacts]) -> tuple[Array, Array]:
     least_ns = np.where(computes_more, AGREEING, chance_left(ranks)) * LEAST_SHARE * step_ns
     by_means = _excess_of_means(times_ns, least_ns, computes_more, common[0])
     late_ns = np.maximum(by_means, _excess_of_medians(times_ns, computes_more))
-    # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it
-    # waited for this rank anyway. One that computes more waits more often, and that is its own: there counts what it
-    # waits beyond its peers, for as much.
-    beyond_ns = shares.beyond * step_ns
-    waited_ns = np.nan_to_num(shares.waited) * times_ns.mean(axis=1)
-    chance_ns = np.where(computes_more, beyond_ns, np.maximum(beyond_ns, waited_ns))
-    chance_ns = np.zeros(len(ranks)) if lacked_cpu_is_counted(ranks) else chance_ns
+    chance_ns = np.zeros(len(ranks))
+    if not lacked_cpu_is_counted(ranks):
+        # What a rank waited for a CPU may be the machine's doing; a peer that waited as long may have done so while it
+        # waited for this rank anyway. One that computes more waits more often, and that is its own: there counts what
+        # it waits beyond its peers, for as much.
+        waited_ns = np.nan_to_num(shares.waited) * times_ns.mean(axis=1) * ~computes_more
+        chance_ns = np.maximum(shares.beyond * step_ns, waited_ns)
     # Most of what a larger batch takes is in the backward pass, where peers wait: the CPU time tells of that.
     more_ns = np.maximum(late_ns, np.where(computes_more, more_on_cpu * step_ns, 0.0))
     late = np.where(late_ns - chance_ns >= least_ns, more_ns, 0.0) / step_ns

@@ -25,7 +25,7 @@ def rank(dur_ns: list[float], beside: list[bool] | None = None, either: list[boo
     """A rank that launches one kernel several times in each of two equal steps."""
     count = len(dur_ns)
     return Kernels(
-        names=("gemm",),
+        names=(("gemm", ""),),
         name=np.zeros(TWICE * count, np.int64),
         step=np.repeat(np.arange(TWICE), count),
         issued_ns=np.tile(np.arange(count), TWICE),
@@ -45,8 +45,6 @@ USUAL = rank([SHORT, LONG])
         # The peers run the longer of two kernels of one name beside the communication in which they wait for the first.
         ([rank([1.2 * SHORT, 1.2 * LONG]), *[rank([SHORT, LONG], beside=[False, True])] * 3], [1.2, 1.0, 1.0, 1.0]),
         ([rank([SHORT, 5 * LONG], either=[True, False]), USUAL, USUAL], [1.0] * 3),  # beside communication in part
-        # Three launches of one length each: by name they are as fast, by places the second would be far too fast.
-        ([rank([SHORT, SHORT, LONG, SHORT, LONG, LONG]), USUAL, USUAL], [1.0] * 3),
         # A few launches more: their mean holds more of the long ones, the rank is not slow and its peer not fast.
         ([rank([SHORT, SHORT, LONG, LONG]), rank([SHORT, SHORT, LONG])], [np.nan] * 2),
         (
@@ -68,7 +66,6 @@ def test_kernels_are_compared_at_one_place_in_one_company(ranks: list[Kernels], 
 def test_a_step_that_is_longer_on_all_ranks_makes_nobody_slow() -> None:
     found = compared([replace(USUAL, dur_ns=np.where(USUAL.step == 1, 1.5 * USUAL.dur_ns, USUAL.dur_ns))] * 3, TWICE)
     assert all(each.took_ns.sum(axis=0) == pytest.approx(each.expected_ns.sum(axis=0)) for each in found)
-    assert compared([], TWICE) == []
 
 
 def test_places_are_counted_in_the_order_of_launches(labelled: Runs) -> None:

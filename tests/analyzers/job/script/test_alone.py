@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from cpu_loop import cpu_loop
 from kineto_run import Script, in_step, loaded
-from msgspec import structs
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.engine import LoadedRun
@@ -16,9 +15,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.model import BLAME
 from ddprof.analyzers.job.script.alone import Alone, alone_by_rank, paths_of
 from ddprof.analyzers.job.script.alone import runs_alone as seen_alone
-from ddprof.analyzers.job.script.idle import ScriptTime
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS
-from ddprof.sidecar import CpuTime, CpuWaits
 from ddprof.tables import NULL, Table, concat
 
 MS = 1_000_000
@@ -47,10 +44,8 @@ def run(folder: Path, extra: list[tuple[str, float]], slow: float = 1.0, frames:
     return loaded(scripts, folder)
 
 
-def runs_alone(
-    ranks: Sequence[RankFacts], late: int, late_us: float, step_us: float = 0.0, script: Sequence[ScriptTime] = ()
-) -> Alone | None:
-    return seen_alone(paths_of(ranks, step_us, script), late, late_us)
+def runs_alone(ranks: Sequence[RankFacts], late: int, late_us: float, step_us: float = 0.0) -> Alone | None:
+    return seen_alone(paths_of(ranks, step_us), late, late_us)
 
 
 def unseen(folder: Path) -> tuple[RankFacts, list[RankFacts]]:
@@ -82,9 +77,11 @@ def test_ranks_that_others_wait_for_are_named_by_a_line_that_explains_much(tmp_p
     ranks = run(tmp_path, REPORTS, frames=False).job.ranks
     assert runs_alone(ranks, 0, 4_000.0) is runs_alone(ranks[:1], 0, 4_000.0) is None
     ranks, blame = run(tmp_path, REPORTS).job.ranks, _blame((0, 1, NULL))  # one wait is charged to nobody
-    assert alone_by_rank(ranks, blame, 10_000.0, ()) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
+    none = np.zeros(3)
+    assert alone_by_rank(ranks, blame, 10_000.0, (none, none), none) == {0: runs_alone(ranks, 0, 4_000.0, 10_000.0)}
     blame = _blame((0, 0, 0))  # others wait for more: the line explains by how much longer its host is free
-    by_host = [alone_by_rank(ranks, blame, 10_000.0, (), None, np.array([us, 0.0, 0.0])) for us in (0.0, 4_000.0)]
+    free_us = [np.array([us, 0.0, 0.0]) for us in (0.0, 4_000.0)]
+    by_host = [alone_by_rank(ranks, blame, 10_000.0, (none, none), longer_us) for longer_us in free_us]
     assert [list(one) for one in by_host] == [[], [0]]
     made = run(tmp_path, [("train.py(70): save_checkpoint", 8_000.0), *REPORTS])  # two findings, each with its own line
     lines = {finding.id: finding.summary + finding.fixes[0].setting for finding in made.report.findings}
@@ -106,44 +103,6 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert found and found.held("it") == "it spends the extra time in helpers.py:2 walk()" and found.peers_us
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs", "waited", "named"),
-    [(30, 6, 0, True), (12, 8, 0, False), (9, 3, 0, False), (40, 30, 0, False), (30, 6, 4, False), (30, 6, 1, True)],
-)
-def test_one_rank_is_longer_in_a_function(tmp_path: Path, mine: int, theirs: int, waited: int, named: bool) -> None:
-    """Twice as long without its waits for a CPU, beyond chance: busy cores put samples anywhere, loops say nothing."""
-    late, others = unseen(tmp_path)
-    late = replace(late, sidecar=structs.replace(late.sidecar, cpu_waits=CpuWaits(run=CpuTime(10, 3, waited))))
-    main, report = (_stack_of(late, name) for name in ("main", "report_samples"))
-    peers = [_with_totals(facts, {main: 60 - theirs, report: theirs}) for facts in others]
-    found = runs_alone([_with_totals(late, {main: 60 - mine, report: mine}), *peers], 0, 2_000.0, 7_000.0)
-    assert (found is not None) == named
-    said = "it spends the extra time in train.py:88 report_samples()"
-    assert found is None or (found.held("it") == said and found.peers_us)
-    meeting = ("train.py", 30, "main", None), ("torch/distributed/c10d.py", 9, "all_reduce", 0), ("a.py", 1, "b", None)
-    every = [with_stacks(facts, *meeting) for facts in (late, *others)]
-    assert runs_alone([_with_totals(of, {1: mine * (of is every[0]), 2: 60}) for of in every], 0, 2e3, 7e3) is None
-
-
-@pytest.mark.parametrize(
-    ("mine", "steps", "theirs", "us"),
-    [
-        (10, 10, 0, 500.0),  # an eighth of what the others wait for it in the traced steps, where chance made it late
-        (6, 6, 0, None),  # chance
-        (10, 3, 0, None),  # stopped twice or thrice, by a busy machine
-        (10, 10, 3, None),  # the peers run it
-    ],
-)
-def test_what_no_peer_runs_is_told(tmp_path: Path, mine: int, steps: int, theirs: int, us: float | None) -> None:
-    bare = [_at_lines(facts, (30,)) for facts in run(tmp_path, [], frames=False).job.ranks]
-    ranks = [_with_totals(facts, {0: 190, 1: theirs}, [19_000 * MS, theirs * 100 * MS]) for facts in bare]
-    ranks[0] = _with_totals(bare[0], {0: 190, 1: mine}, [20_000 * MS - mine * 100 * MS, mine * 100 * MS])
-    ranks[0] = replace(ranks[0], script_totals=ranks[0].script_totals.replace(steps=np.array([190, steps])))
-    found = alone_by_rank(ranks, _blame((0,)), 10_000.0, ()).get(0)
-    assert (found and (found.of_the_run, found.held("it"))) == (us and (True, "it alone runs train.py:30 report()"))
-    assert found is None or found.time_us == pytest.approx(us)
-
-
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
     late, *others = run(tmp_path, REPORTS).job.ranks
     peers = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
@@ -151,24 +110,6 @@ def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path:
     for parts in (4, 2):  # a sample stands for so much of what five steps have of it
         spans = late.script_spans.replace(resolution_ns=np.full(len(late.script_spans), 4 * MS * 5 // parts))
         assert (runs_alone([replace(late, script_spans=spans), *others], 0, 4_000.0) is not None) == (parts == 4)
-
-
-def test_few_samples_say_what_fills_the_time_that_only_the_late_rank_has_beside_the_phases(tmp_path: Path) -> None:
-    late, others = unseen(tmp_path)
-    walk, main = (_stack_of(late, name) for name in ("walk", "main"))
-
-    def found(samples: int, peers_us: float, peers_in: int, phase: str = "rest") -> Alone | None:
-        sampled = replace(late, script_totals=totals((phase, walk, samples)))
-        ranks = [sampled, *(_with_totals(facts, {peers_in: 9}) for facts in others)]
-        beside = [_beside(late, 4_000.0, walk), *(_beside(facts, peers_us, 0) for facts in others)]
-        return runs_alone(ranks, 0, 4_000.0, 7_000.0, beside)
-
-    named = found(3, 300.0, main)
-    assert named is not None and "report_samples" in named.words
-    assert (named.time_us, named.peers_us, named.samples) == (pytest.approx(4_000.0), 0.0, 3)
-    assert found(3, 300.0, main, "forward") == named and found(2, 300.0, main) is None  # held in a phase; chance
-    assert found(3, 900.0, main) is None  # the peers may run it for a good part of that
-    assert (shared := found(3, 300.0, walk)) is not None and shared.peers_us == pytest.approx(300.0)  # far shorter
 
 
 @pytest.mark.parametrize(("reports", "words"), [(0, ""), (60, "train.py:88 report()")])
@@ -205,14 +146,6 @@ def _blame(culprits: Sequence[int]) -> Table:
     return BLAME.table({column.name: table.get(column.name, [0] * len(culprits)) for column in BLAME.columns})
 
 
-def _beside(facts: RankFacts, time_us: float, stack: int) -> ScriptTime:
-    """So much time per step beside the phases, all of it in one stack."""
-    spans = (facts.marks[0], facts.marks[0] + int(time_us * 1e3))
-    stack_ns = np.zeros(len(facts.script_stacks))
-    stack_ns[stack] = time_us * 1e3 * len(facts.steps)
-    return ScriptTime(spans, spans, 1.0, stack_ns)
-
-
 def _stack_of(facts: RankFacts, function: str) -> int:
     """The first stack that ends in this function."""
     return facts.script_frames["function"][facts.script_stacks["frame"]].tolist().index(function)
@@ -244,13 +177,6 @@ def test_a_function_seen_often_is_named_with_one_of_its_lines(tmp_path: Path) ->
     ranks = [_with_totals(facts, {0: 40, **(seldom if rank == 0 else {})}) for rank, facts in enumerate(bare)]
     found = runs_alone(ranks, 0, 4_000.0, 10_000.0)
     assert found is not None and found.words.startswith("train.py:") and "report()" in found.words
-    # The function was seen often enough, and no line of it was.
-    late, *others = (_at_lines(facts, (30, 31, 32)) for facts in run(tmp_path, [], frames=False).job.ranks)
-    ranks = [_with_totals(late, dict.fromkeys((1, 2, 3), 1)), *(_with_totals(facts, {0: 9}) for facts in others)]
-    own = _beside(late, 4_000.0, 1)
-    own.stack_ns[1:] = own.stack_ns.sum() / 3
-    found = runs_alone(ranks, 0, 4_000.0, 7_000.0, [own, *(_beside(facts, 300.0, 0) for facts in others)])
-    assert found is not None and found.words.startswith("train.py:3") and "report()" in found.words
 
 
 def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp_path: Path) -> None:
@@ -276,5 +202,5 @@ def test_samples_of_a_window_on_as_many_lines_of_a_function_name_one_of_them(tmp
 def test_a_stop_that_came_once_may_not_come_again(tmp_path: Path, times: int, held_us: float) -> None:
     stops = iter([5_000.0] * times + [0.0] * 4)
     facts = cpu_loop(tmp_path, before=lambda script: script.idle(next(stops)))
-    (paths,) = paths_of([facts], 25_000.0, [])
+    (paths,) = paths_of([facts], 25_000.0)
     assert paths.held_us("rest") == pytest.approx(held_us, abs=50.0)

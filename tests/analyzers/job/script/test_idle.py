@@ -140,16 +140,3 @@ def test_what_holds_one_place(tmp_path: Path, steps: tuple[int, ...], us: float,
     if held:
         assert lines[0].words == "model.py:30 tally()"
         assert lines[0].time_ns / 1e3 == pytest.approx(len(steps) * us * times, rel=0.02)
-
-
-def test_what_holds_a_peer_holds_a_rank_whose_samples_fell_elsewhere(tmp_path: Path) -> None:
-    facts = cpu_loop(tmp_path, before=thinking((0, 1, 2, 3), 1_500.0))
-    seen = sampled(facts, {"tally": 1_000})
-    stack = seen.script_spans["stack"]
-    in_tally = facts.script_frames["function"][facts.script_stacks["frame"][stack]] == "tally"
-    spans = seen.script_spans.replace(stack=np.where(in_tally, facts.script_stacks["outer"][stack], stack))
-    run = seen.script_totals.replace(phase=np.full(len(seen.script_totals), "forward"))
-    rare = replace(seen, script_spans=spans, script_totals=run)
-    lines = [lines_of(rare, script_time(rare, frozenset(held)).stack_ns) for held in ([], ["model.py tally"])]
-    assert not any(line.function == "tally" for line in lines[0])
-    assert [line.time_ns for line in lines[1]] == [pytest.approx(4 * 1.5e6, rel=0.02)]

@@ -28,7 +28,6 @@ from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
-from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
@@ -103,12 +102,10 @@ def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -
     """Positions whose hosts need clearly more time per step, and the host time of each one's typical peer, us, shape
     (ranks,): a stage of a pipeline has its own.
     """
-    times, usable = slowdown.time_us, np.isfinite(slowdown.factor)
     typical = typical_us(slowdown, pipeline)
-    excess, least = times - typical, np.maximum(MIN_EXCESS * typical, floor_us)
     more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
-    chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
-    return few(chosen, usable.sum()), typical
+    chosen = np.flatnonzero(comes_again(more_us, np.maximum(MIN_EXCESS * typical, floor_us)))
+    return few(chosen, np.isfinite(slowdown.factor).sum()), typical
 
 
 def interrupted(measures: Measures) -> Array:
@@ -132,11 +129,11 @@ def _is_held(measures: Measures, position: int) -> bool:
 
 def _with_those_timed(measures: Measures, chosen: Array, longer: Array) -> Array:
     """These positions, and all that take `longer` and that the timers of the run show late by a line of their own: a
-    few traced steps may not. Where that is more than half of the ranks, these alone.
+    few traced steps may not.
     """
     timed = [p for p in measures.alone if measures.timed_us[p] > 0 and longer[p]]
     joined = few(np.union1d(chosen, timed).astype(np.int64), len(longer))
-    return joined if len(joined) and np.isin(chosen, timed).any() else chosen
+    return joined if np.isin(chosen, timed).any() else chosen
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
@@ -169,7 +166,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     limits = execution.limits
     slow, typical_us = slow_hosts(measures.host, measures.job.pipeline, limits.min_host_excess * measures.step_us)
     elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
-    elsewhere |= measures.host.time_us - typical_us <= 2 * _paused_in_turn_us(measures)  # host.gc
     chosen = slow = slow[~elsewhere[slow]]
     taken = interrupted(measures) if execution.computes_on_host else chosen[:0]
     if execution.computes_on_host:
@@ -179,8 +175,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), taken)
         chosen = _with_those_timed(measures, chosen, measures.host.time_us > typical_us)
-    if len(slow) and not len(chosen):
-        return  # slow compute is the cause, and straggler.compute names it
     if not len(chosen):
         for last in _late(measures, SURE_CHARGED_SHARE):
             # Who is waited for is named even where nothing is won by it.
@@ -214,12 +208,6 @@ def _evidence(measures: Measures, worst: int, typical_us: float) -> Iterator[Evi
     yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
     yield from largest_gap(measures, worst, "host_launch")
     yield from largest_wait(measures, worst)
-
-
-def _paused_in_turn_us(measures: Measures) -> Array:
-    """Pauses of each host that come in turn on others, us per step, shape (ranks,): they are no rank's own."""
-    pauses = pauses_in_turn(measures.job)
-    return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 
 
 def _summary(numbers: tuple[int, ...], factor: float, on_host: bool) -> str:

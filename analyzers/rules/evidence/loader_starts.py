@@ -81,7 +81,6 @@ def started_each_step(measures: Measures) -> Candidate | None:
             Evidence(f"the loader takes {format_share(share)} of a step beside what a batch takes to make"),
         ),
         fixes=(ITERATOR_FIX,),
-        ceiling_us=cost_us,
         band=0.25,
     )
 

@@ -56,15 +56,23 @@ def _name(facts: RankFacts, name: int, operator: int) -> str:
 
 def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]:
     """The longest idle piece of a cause on one rank, and the operation that ended it."""
-    facts = measures.job.ranks[position]
-    gaps = facts.gaps_of(cause)
-    if not len(gaps):
+    return _largest_gap(measures, position, measures.job.ranks[position].gaps_of(cause).bounds, "ended by")
+
+
+def longest_idle(measures: Measures, position: int) -> list[Evidence]:
+    """The longest time that a rank's device waits for a launch, [] for none."""
+    return _largest_gap(measures, position, starved(measures.job.ranks[position]).launching, "before")
+
+
+def _largest_gap(measures: Measures, position: int, gaps: intervals.Intervals, words: str) -> list[Evidence]:
+    """The longest of these gaps on a rank's device, with the operation after it."""
+    if not len(gaps[0]):
         return []
-    start, end, following = _longest(gaps, "next_op")
-    event = (
-        facts.strings[int(facts.device_ops["name"][following])] if following != NULL and len(facts.device_ops) else None
-    )
-    text = f"longest gap: {format_us((end - start) / 1e3)}" + (f", ended by {format_name(event)}" if event else "")
+    facts, row = measures.job.ranks[position], int(np.argmax(gaps[1] - gaps[0]))
+    start, end = int(gaps[0][row]), int(gaps[1][row])
+    after = facts.device_ops.take(facts.device_ops["start_ns"] >= end)
+    event = facts.strings[int(after["name"][np.argmin(after["start_ns"])])] if len(after) else None
+    text = f"longest gap: {format_us((end - start) / 1e3)}" + (f", {words} {format_name(event)}" if event else "")
     return [at(measures, position, start, end, text, event)]
 
 
@@ -92,22 +100,6 @@ def _phase_times(facts: RankFacts) -> dict[str, float]:
         facts.strings[name]: float(intervals.overlap(intervals.union(*bounds), *facts.marks).sum()) / len(facts.steps)
         for name, bounds in spans.items()
     }
-
-
-def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidence]:
-    """The longest starvation of a rank's device for one reason (a field of `Starved`), [] for none."""
-    facts = measures.job.ranks[position]
-    start, end = getattr(starved(facts), reason)
-    if not len(start):
-        return []
-    row = int(np.argmax(end - start))
-    at_ns = np.sort(facts.device_ops["start_ns"])
-    order = np.argsort(facts.device_ops["start_ns"], kind="stable")
-    following = int(np.searchsorted(at_ns, end[row]))
-    event = facts.strings[int(facts.device_ops["name"][order[following]])] if following < len(order) else None
-    text = f"longest gap: {format_us((end[row] - start[row]) / 1e3)}"
-    text += f", before {format_name(event)}" if event else ""
-    return [at(measures, position, int(start[row]), int(end[row]), text, event)]
 
 
 def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:

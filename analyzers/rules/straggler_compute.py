@@ -161,7 +161,7 @@ def _typical(peers: Sequence[GpuTally], value: Callable[[GpuTally], float | None
     return median(values) if values else None
 
 
-NOISE_FACTOR = 4.0  # standard deviations of the steps before and after an onset
+NOISE_FACTOR = 4.0  # standard deviations (robust ones) of the ranks' spread, or of the steps before and after an onset
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
 SURE = 5.0  # standard errors, which are known from few steps only, of the mean of work that varies by step
 LEAST_STEPS = 3  # that tell how much it varies
@@ -181,9 +181,10 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
     if usable.sum() < 2:
         return np.empty(0, np.int64)
     typical = averages.typical(factor[usable])
+    spread = averages.NORMAL_MAD * averages.typical(np.abs(factor[usable] - typical))
     excess = factor - typical
     steady = np.zeros(len(factor), bool)
-    for p in np.flatnonzero(excess > max(min_excess, _by_chance(slowdown, usable))):
+    for p in np.flatnonzero(excess > max(min_excess, NOISE_FACTOR * spread, _by_chance(slowdown, usable))):
         steps = slowdown.per_step[p][np.isfinite(slowdown.per_step[p])] - typical
         steady[p] = np.quantile(steps, 0.1) >= min(STICKY_SHARE * excess[p], enough)
     return few(np.flatnonzero(steady), usable.sum())

@@ -142,13 +142,30 @@ def _waited_us(measures: Measures, blame: Table) -> float:
 def _explained(measures: Measures, blame: Table, candidates: Sequence[Candidate]) -> Array:
     """Mask of rows that a finding explains: it names the culprit, or is of the whole job and covers the cause of the
     delay.
+
+    A rank that idles for covered causes while its peers wait has no second reason to be late: ranks that began apart
+    stay apart, and all that the last one does while others wait is charged to it.
     """
     explained = np.zeros(len(blame), bool)
     for candidate in candidates:
         named = [p for p, rank in enumerate(measures.job.rank_ids) if rank in candidate.ranks]
-        covered = [CAUSE_CODE[cause] for cause, row in CAUSES.items() if candidate.id.startswith(row.explained_by)]
-        explained |= np.isin(blame["culprit"], named) if named else np.isin(blame["cause"], covered)
+        covered = [cause for cause, row in CAUSES.items() if candidate.id.startswith(row.explained_by)]
+        explained |= np.isin(blame["culprit"], named) if named else _covered(measures, blame, covered)
     return explained
+
+
+def _covered(measures: Measures, blame: Table, causes: Sequence[str]) -> Array:
+    """Mask of rows with these causes, and of all rows of culprits whose devices idle longer than their peers' for these
+    causes, by most of the others' wait.
+    """
+    is_covered, ranks = np.isin(blame["cause"], [CAUSE_CODE[cause] for cause in causes]), len(measures.job.ranks)
+    is_charged = blame["culprit"] != NULL
+    culprit = np.where(is_charged, blame["culprit"], 0)
+    charged_ns = np.bincount(culprit, weights=blame["dur_ns"] * is_charged, minlength=ranks)
+    lateness_us = charged_ns / 1e3 / max(1, measures.steps) / max(1, ranks - 1)
+    idle_us = sum((measures.cause_us(cause) for cause in causes), np.zeros(ranks))
+    apart = idle_us - np.median(idle_us) >= MOST_SHARE * lateness_us
+    return np.asarray(is_covered | (apart[culprit] & is_charged))
 
 
 def _late(measures: Measures, left: Table, charged: Array, waited_us: float, named: tuple[int, ...]) -> Candidate:

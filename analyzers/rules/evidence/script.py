@@ -53,7 +53,6 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     if timed is None or timed.cost < BESIDE * chance_left(ranks):
         seen = _seen(ranks, FORWARD, of_libraries=True)
         timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
-        timed = None if timed is None or timed.cost < IN_FORWARD * chance_left(ranks) else timed
     # What few ranks alone take or run is said with what makes them late.
     if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
         return None

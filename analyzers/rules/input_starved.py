@@ -37,6 +37,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import (
     evidence,
     fetch_cost,
     keep_up,
+    lack_cores,
     line_evidence,
     made_us,
 )
@@ -105,8 +106,10 @@ def _alone(measures: Measures, late: Array) -> bool:
     if fetch_themselves(measures):  # what a rank has beyond the others is its own: in the traced steps, or in the run
         of_run = np.flatnonzero(measures.loading_late_us > 2 * MIN_SHARE * measures.step_us)
         return len(np.setdiff1d(late, np.union1d(whose(loader_us), of_run))) == 0
-    if _are_starved(measures, late, others, _busy_us(measures, late)):
+    if _are_starved(measures, late, others, _busy_us(measures, late)) or lack_cores(measures, late, others):
         return False
+    if _others_are_fed(measures, late):
+        return True
     clear = float(longest_us[others].max()) < CLEAR_SHARE * float(longest_us[late].min())
     return clear or float(loader_us[late].min()) > CLEAR_FACTOR * float(loader_us[others].max())
 

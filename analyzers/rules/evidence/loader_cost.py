@@ -20,7 +20,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.beside import DATA, MIN_SAMPLES, run_samples
 from ddprof.analyzers.job.script.kinds import MOST
 from ddprof.analyzers.job.script.lines import lines_of
-from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, run_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, average_ns, unprofiled_steps
 from ddprof.analyzers.replay.changes.loader import batch_kind, busy_step_us, core_share, needed_workers, rank_costs
 from ddprof.derived_once import remembered
@@ -160,6 +160,8 @@ def line_evidence(cost: FetchCost | None, rank: int, ranks: Sequence[RankFacts])
 
 # Time to make batches on each rank, timed by capture, and whether workers keep up.
 
+WAITED_PART = 0.5  # of what batches take longer: more waiting for a CPU explains it (trust/busy_machine.py)
+
 
 @remembered
 def keep_up(measures: Measures) -> Array:
@@ -178,6 +180,21 @@ def keep_up(measures: Measures) -> Array:
             for cost, facts, count in each
         ],
         bool,
+    )
+
+
+def lack_cores(measures: Measures, late: Array, others: Array) -> bool:
+    """True where workers of the `late` ranks take longer for a batch than those of the `others` because they wait for a
+    CPU for that long, on cores that all share: chance decides who waits. False where workers did not count it.
+    """
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks]
+    if any(one is None or one.waited_ns is None for one in timed):
+        return False
+    took_ns, waited_ns = np.array([(one.fetch_ns, one.waited_ns) for one in timed if one is not None], float).T
+    more_ns, more_waited_ns = (np.median(ns[late]) - np.median(ns[others]) for ns in (took_ns, waited_ns))
+    run = run_shares(measures.job.ranks)
+    return bool(more_waited_ns > WAITED_PART * more_ns > 0) and all(
+        run.is_shared(position) for position in late.tolist()
     )
 
 

@@ -52,7 +52,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield from filter(None, (on_few_cores(measures, RULE.id), threads_take_cores(measures, RULE.id)))
     ranks = measures.job.ranks
     starved = measures.stalled_us
-    inside = [_in_steps(facts) for facts in ranks]
+    inside = [facts.stalls.take(facts.is_issued_in_steps(facts.stalls["start_ns"])) for facts in ranks]
     counts = np.array([len(table) for table in inside])
     worst = int(np.argmax(starved))
     if starved[worst] < MIN_SHARE * measures.step_us or counts[worst] < MIN_STALLS:
@@ -67,6 +67,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if numbers and not len(np.setdiff1d(stalling, slow)):
         return  # the same ranks' hosts are slow on the whole, and straggler.host names them
     per_step = counts[stalling] / max(1, measures.steps)
+    longest_us = max(int((inside[p]["end_ns"] - inside[p]["start_ns"]).max()) for p in stalling.tolist()) / 1e3
     yield Candidate(
         id=RULE.id,
         summary=f"{_subject(measures, numbers)} in calls that are normally instant",
@@ -76,7 +77,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("no_stalls", numbers),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{_range(per_step)} per step, up to {format_us(_longest_us(inside, stalling))} each"),
+            Evidence(f"{_range(per_step)} per step, up to {format_us(longest_us)} each"),
             *_evidence(measures, inside, stalling, lengths_us),
         ),
         fixes=(
@@ -98,16 +99,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
     )
-
-
-def _in_steps(facts: RankFacts) -> Table:
-    """Stalls of a rank inside its steps."""
-    start = facts.stalls["start_ns"]
-    return facts.stalls.take(facts.is_issued_in_steps(start))
-
-
-def _longest_us(inside: list[Table], stalling: Array) -> float:
-    return max(float((inside[p]["end_ns"] - inside[p]["start_ns"]).max()) for p in stalling.tolist()) / 1e3
 
 
 def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:

@@ -54,7 +54,7 @@ from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
-from ddprof.sidecar import Processors, Sidecar
+from ddprof.sidecar import Sidecar
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import few, whose
@@ -195,7 +195,9 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             alters=Alters.SAMPLES,
         )
     if needs is None:
-        suggested = min(4 if not workers else 2 * workers, max(_cores_each(settings.processors), workers or 0))
+        usable, local = settings.processors.usable, settings.processors.local_ranks or 1
+        cores_each = max(1, usable // local) if usable else 2 * (workers or 2)  # unlimited where not recorded
+        suggested = min(4 if not workers else 2 * workers, max(cores_each, workers or 0))
     else:
         suggested = needs.workers
         why += _LIMITS[needs.limit]
@@ -219,11 +221,6 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         applies=(("num_workers", suggested), ("prefetch_factor", depth), *more),
         alters=Alters.SAMPLES,
     )
-
-
-def _cores_each(processors: Processors) -> int:
-    """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
-    return max(1, processors.usable // max(1, processors.local_ranks or 1)) if processors.usable else 1 << 30
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -88,7 +88,6 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
 
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
-TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
 NO_CALLS = "no launch calls were recorded, so a slow host looks like a waiting one"
 NO_COMMUNICATION = "no communication was recorded, so a waiting CPU rank looks like a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
@@ -126,19 +125,17 @@ def _is_held(measures: Measures, position: int) -> bool:
     return held or held_between(ranks, position, measures.cpu_stops) is not None
 
 
-def _with_those_timed(measures: Measures, chosen: Array, longer: Array) -> Array:
-    """These positions, and all that take `longer` and that the timers of the run show late by a line of their own: a
-    few traced steps may not.
-    """
-    timed = [p for p in measures.alone if measures.timed_us[p] > 0 and longer[p]]
-    joined = few(np.union1d(chosen, timed).astype(np.int64), len(longer))
+def _with_those_timed(measures: Measures, chosen: Array) -> Array:
+    """These positions, and those that timers of the run show late by a line of their own: few traced steps may not."""
+    timed = [p for p in measures.alone if measures.timed_us[p] > 0]
+    joined = few(np.union1d(chosen, timed).astype(np.int64), len(measures.job.ranks))
     return joined if np.isin(chosen, timed).any() else chosen
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
+    """True where a host is slower in nearly every step, by much of its excess; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
-    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
+    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= STICKY_SHARE * np.median(more))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -173,7 +170,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), taken)
-        chosen = _with_those_timed(measures, chosen, measures.host.time_us > typical_us)
+        chosen = _with_those_timed(measures, chosen)
     if not len(chosen):
         for last in _late(measures):
             # Who is waited for is named even where nothing is won by it.

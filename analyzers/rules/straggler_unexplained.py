@@ -27,7 +27,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
 from ddprof.analyzers.job.script.paths import RankPaths
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, chance_of_most, comes_again, recurring
@@ -55,11 +55,6 @@ from ddprof.whose import whose
 UNKNOWN_SHARE = 0.18  # of a step: healthy ranks differed by 0.16 over 40 steps on two busy cores (2026-11-24)
 CLEARLY = 2.0  # times the waiting for the next rank: less, and both are late, one here and one there
 NEARLY_ALL = 0.8  # of the waiting, charged to the latest rank of all steps: it is named where these are too few to test
-
-
-def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Find late ranks, as if no other rule had found anything."""
-    yield from detect_rest(measures, ())
 
 
 def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator[Candidate | Abstention]:
@@ -108,6 +103,8 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
     if line is None and share < UNKNOWN_SHARE * chance_left(job.ranks):
         return None
     takes, most = ("takes", "") if len(numbers) == 1 else ("take", "up to ")
+    by_samples = line is not None and line.of_the_run
+    source = "samples of the whole run" if by_samples else "timers of the steps outside the trace"
     return Candidate(
         id=RULE.id,
         summary=f"{format_ranks(numbers)} {takes} longer than the others by {most}{format_share(share)} of the step "
@@ -117,7 +114,7 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         basis=Basis.TIMED,
         evidence=(
             Evidence(
-                f"{_source(line)}: {format_share(share)} of a step longer than the typical rank outside its backward "
+                f"{source}: {format_share(share)} of a step longer than the typical rank outside its backward "
                 "passes, beyond chance",
                 job.rank_ids[worst],
             ),
@@ -127,11 +124,6 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         ceiling_us=late_us,
         band=TIMED_BAND,
     )
-
-
-def _source(line: Alone | None) -> str:
-    by_samples = line is not None and line.of_the_run
-    return "samples of the whole run" if by_samples else "timers of the steps outside the trace"
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:
@@ -293,7 +285,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 RULE = Rule(
     STRAGGLER_UNEXPLAINED,
     "Ranks are late without a known cause",
-    detect,
+    lambda measures: detect_rest(measures, ()),
     bound="straggler",
     compares_ranks=True,
     detect_rest=detect_rest,

@@ -89,7 +89,9 @@ def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> st
         return "latency"
     if sharded:
         return "sharding"
-    if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
+    compute_us = float(np.median(measures.stage_work_us))
+    could_hide = traffic.hidden_share < HIDDEN_SHARE and compute_us > ENOUGH_COMPUTE * traffic.transfer_us
+    if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and could_hide:
         return "no_overlap"
     return "bandwidth"
 
@@ -106,12 +108,6 @@ def typical_us(traffic: Traffic) -> float:
     _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
     medians = np.array([np.median(traffic.times_us[inverse == i]) for i in range(int(inverse.max()) + 1)])
     return float(medians[inverse].mean())
-
-
-def _could_hide(traffic: Traffic, measures: Measures) -> bool:
-    """True where hardly anything is hidden although the backward pass is long enough to hide a good part."""
-    compute = float(np.median(measures.stage_work_us))
-    return traffic.hidden_share < HIDDEN_SHARE and compute > ENOUGH_COMPUTE * traffic.transfer_us
 
 
 def of_reason(measures: Measures, reason: str) -> list[Exposure]:

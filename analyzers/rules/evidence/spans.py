@@ -20,7 +20,7 @@ from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.waiting.waits import members_of, ready_by_comm
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes, format_name, format_share, format_us
 
 LARGER_PART = 0.5  # of a wait: work that fills less of it does not explain it
@@ -38,20 +38,12 @@ def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence
     spans = facts.spans_of(cause)
     if not len(spans):
         return []
-    start, end, *names = _longest(spans, "name", "operator")
-    name = _name(facts, *names)
-    return [at(measures, position, start, end, f"longest: {name} took {format_us((end - start) / 1e3)}", name)]
-
-
-def _longest(spans: Table, *columns: str) -> list[int]:
-    """Start, end and the other columns of the longest span."""
     row = int(np.argmax(spans["end_ns"] - spans["start_ns"]))
-    return [int(spans[column][row]) for column in ("start_ns", "end_ns", *columns)]
-
-
-def _name(facts: RankFacts, name: int, operator: int) -> str:
-    call = facts.strings[name]
-    return call if operator == NO_STRING else f"{facts.strings[operator]} ({call})"
+    start, end, call, operator = (int(spans[column][row]) for column in ("start_ns", "end_ns", "name", "operator"))
+    name = facts.strings[call]
+    if operator != NO_STRING:
+        name = f"{facts.strings[operator]} ({name})"
+    return [at(measures, position, start, end, f"longest: {name} took {format_us((end - start) / 1e3)}", name)]
 
 
 def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]:

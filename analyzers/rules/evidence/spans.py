@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
@@ -160,28 +160,13 @@ def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:
 # Frequency of costs that only some steps have, whose mean per step is the time of no actual step.
 
 
-class Occurrences(Struct, frozen=True):
-    """Recorded steps of a rank in which host spans of a cause begin, and the time they take in such a step."""
+class Occurrences(NamedTuple):
+    """Frequency of a cost: `is_once`: it is in one of several recorded steps, so that its price assumes how often it
+    comes; evidence on it, () where every step or none has the cost.
+    """
 
-    rank: int
-    steps: int
-    recorded: int
-    each_us: float
-
-    @property
-    def is_once(self) -> bool:
-        """True where the cost is in one of several steps, so that its price assumes an unseen frequency."""
-        return self.steps == 1 and self.recorded > 1
-
-    @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """Evidence on the frequency; empty where every step or none has the cost."""
-        if self.steps in (0, self.recorded):
-            return ()
-        text = f"in {self.steps} of {self.recorded} steps, {format_us(self.each_us)} each time"
-        if self.is_once:
-            text = f"once in {self.recorded} steps, {format_us(self.each_us)}; how often it recurs is unknown"
-        return (Evidence(text, self.rank),)
+    is_once: bool
+    evidence: tuple[Evidence, ...]
 
 
 def occurrences(measures: Measures, position: int, cause: str) -> Occurrences:
@@ -190,10 +175,14 @@ def occurrences(measures: Measures, position: int, cause: str) -> Occurrences:
     start, end = intervals.union(*facts.spans_of(cause).bounds)
     inside = facts.is_issued_in_steps(start)
     start, end = start[inside], end[inside]
-    steps = len(np.unique(np.searchsorted(facts.steps["mark_ns"], start, side="right")))
+    steps, recorded = len(np.unique(np.searchsorted(facts.steps["mark_ns"], start, side="right"))), len(facts.steps)
     # Several spans of one occurrence (a state is gathered, then written) count as one.
-    each_us = float((end - start).sum()) / max(1, steps) / 1e3
-    return Occurrences(measures.job.rank_ids[position], steps, len(facts.steps), each_us)
+    each = format_us(float((end - start).sum()) / max(1, steps) / 1e3)
+    text = f"in {steps} of {recorded} steps, {each} each time"
+    if steps == 1:
+        text = f"once in {recorded} steps, {each}; how often it recurs is unknown"
+    seen = (Evidence(text, measures.job.rank_ids[position]),) if steps not in (0, recorded) else ()
+    return Occurrences(steps == 1 < recorded, seen)
 
 
 # Example events for findings of the whole job: one transfer, kernel or wait to jump to.

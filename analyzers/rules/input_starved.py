@@ -54,7 +54,7 @@ from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
-from ddprof.sidecar import Processors, Sidecar
+from ddprof.sidecar import Sidecar
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import few, whose
@@ -91,10 +91,8 @@ def _behind(measures: Measures) -> Array:
         return np.empty(0, np.int64)
     loader_us = np.minimum(loader_us, made_us(measures))
     typical = averages.typical(loader_us)
-    # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
-    longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
-    late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
+    late = (loader_us > LATE_FACTOR * typical) & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return few(np.flatnonzero(late), len(loader_us))
 
 
@@ -197,7 +195,9 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             alters=Alters.SAMPLES,
         )
     if needs is None:
-        suggested = min(4 if not workers else 2 * workers, max(_cores_each(settings.processors), workers or 0))
+        usable, local = settings.processors.usable, settings.processors.local_ranks or 1
+        cores_each = max(1, usable // local) if usable else 2 * (workers or 2)  # unlimited where not recorded
+        suggested = min(4 if not workers else 2 * workers, max(cores_each, workers or 0))
     else:
         suggested = needs.workers
         why += _LIMITS[needs.limit]
@@ -223,14 +223,9 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
     )
 
 
-def _cores_each(processors: Processors) -> int:
-    """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
-    return max(1, processors.usable // max(1, processors.local_ranks or 1)) if processors.usable else 1 << 30
-
-
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
-    remade = started_each_step(measures) or started_each_epoch(measures, RULE.id, alone=False)
+    remade = started_each_step(measures) or started_each_epoch(measures, alone=False)
     if remade is not None:
         yield remade
         return
@@ -240,7 +235,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     drawing = drawing_line(measures.job.ranks)
     if drawing is None and keep_up(measures).all():
-        yield taking(measures, RULE.id, alone=False) or Abstention(RULE.id, READY)
+        yield taking(measures, alone=False) or Abstention(RULE.id, READY)
         return
     drained = drained_queue(measures.job.ranks)
     if drained is not None and drawing is None:
@@ -256,7 +251,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Some loaders are far behind, the others now and then: their queues fill while all wait for the slowest.
     in_turn = len(behind) > 0 and not len(late)
     if (typical < floor * measures.step_us and not in_turn) or (len(late) and _others_are_fed(measures, late)):
-        taken = None if len(late) else taking(measures, RULE.id, alone=False)
+        taken = None if len(late) else taking(measures, alone=False)
         yield from () if taken is None else (taken,)
         return
     ledger = measures.cause_us("dataloader")
@@ -313,7 +308,6 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
             *line_evidence(cost, rank, measures.job.ranks),
         ),
         fixes=_loader_fixes(measures, cheaper_fix(cost, measures.job.ranks), share * drained.step_us),
-        ceiling_us=lost_us,
         times_us=tuple((np.minimum(drained.shares, LATE_FACTOR * share) * measures.step_us).tolist()),
     )
 

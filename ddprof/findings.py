@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
-from ddprof.change_kinds import KindOfChange
 from ddprof.sidecar.bounded import Rank
 from ddprof.whose import whose
 
@@ -119,7 +118,7 @@ class Recoverable:
 class Change:
     """One change to the run that the replay can simulate."""
 
-    kind: KindOfChange
+    kind: str  # of the table of kinds (analyzers/replay/changes/table.py)
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
     values: tuple[float, ...] = ()  # per rank of `ranks`, or the parameters of the kind
     target: str = ""  # a ledger cause, a group role, ... as the kind wants it

@@ -54,7 +54,6 @@ def device_comms(trace: RankTrace, ops: Table, rows: Array) -> tuple[Table, Tabl
             # As nccl-tests counts it: the output of an all-gather, the input of everything else.
             "size_bytes": np.where((op == _GATHER) | (sent == NULL), column("out_bytes", NULL), sent),
             "in_bytes": sent,
-            "group_size": column("group_size", NULL),
             "dtype": column("dtype", NO_STRING),
             "name": ops["name"][at],
             "device_op": at,

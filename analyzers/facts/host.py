@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import waited_for, waiting_launches
-from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work, occupied
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, SPANS, Phase, Work, occupied
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
     is_checkpoint,
@@ -164,7 +164,8 @@ def stream_waits(trace: RankTrace, threads: Array) -> Table:
         at = np.searchsorted(start, called_ns, side="right") - 1
         launching[on_track] = np.append(np.maximum.accumulate(end), NULL)[at] >= called_ns
     rows = rows[~launching]
-    return STREAM_WAITS.table({"call_ns": events["ts_ns"][rows], "thread": events["track"][rows]})
+    start, end = times(events, rows)
+    return SPANS.table({"start_ns": start, "end_ns": end})
 
 
 def _prepared_batches(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:

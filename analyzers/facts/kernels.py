@@ -29,7 +29,7 @@ _MOST_DIMENSIONS, _MOST_ELEMENTS = 64, 2**58  # of a tensor: operators take no m
 
 
 def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
-    """Compute kernels inside the steps by (name, shapes): count, total and median time, FLOPs where shapes allow."""
+    """Compute kernels inside the steps by (name, shapes): count, total time, FLOPs where shapes allow."""
     if not len(steps) or not len(ops):
         return KERNEL_GROUPS.empty()
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
@@ -38,7 +38,7 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
         return KERNEL_GROUPS.empty()
     shape = ops["shape"][kernels].astype(np.int64)
     key = _key(ops["name"][kernels], shape)
-    order = np.lexsort((ops["end_ns"][kernels] - ops["start_ns"][kernels], key))
+    order = np.argsort(key, kind="stable")
     kernels, key, shape = kernels[order], key[order], shape[order]
     first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
     count = np.diff(np.append(first, len(key)))
@@ -57,7 +57,6 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
             "shape": shape,
             "count": count,
             "total_ns": total_ns,
-            "median_ns": dur[first + count // 2],
             "flops": np.where(does | np.isnan(flops), flops, 0.0) * count,
             "element_bytes": [_element_bytes(each) for each in types],
             "is_gemm": is_gemm(names),

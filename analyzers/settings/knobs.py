@@ -24,7 +24,6 @@ from ddprof.analyzers.replay.changes.work import (
 from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
 from ddprof.analyzers.settings import recorded
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
-from ddprof.change_kinds import KindOfChange
 from ddprof.errors import UsageError
 from ddprof.finding_ids import (
     COMPUTE_PRECISION,
@@ -118,7 +117,7 @@ class Knob(Struct, frozen=True):
         return "" if self.says is None else self.says(measures, now)
 
 
-def _faster(kind: KindOfChange, inverse: bool = False) -> Maker:
+def _faster(kind: str, inverse: bool = False) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         factor = number(setting.key, setting.value, least=0.01, most=1e6)
         value = 1 / factor if inverse else factor
@@ -127,7 +126,7 @@ def _faster(kind: KindOfChange, inverse: bool = False) -> Maker:
     return make
 
 
-def _plain(kind: KindOfChange, target: str = "") -> Maker:
+def _plain(kind: str, target: str = "") -> Maker:
     return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
 
 
@@ -136,7 +135,7 @@ def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     ids = list(measures.job.rank_ids)
     changes = []
     device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
-    parts: tuple[tuple[KindOfChange, Array], ...] = (("scale_compute", device), ("scale_host", measures.host.factor))
+    parts: tuple[tuple[str, Array], ...] = (("scale_compute", device), ("scale_host", measures.host.factor))
     for kind, factor in parts:
         factors = [float(factor[ids.index(r)]) for r in setting.ranks]
         at_least_one = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
@@ -224,7 +223,7 @@ def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Chang
     return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
 
 
-def _gathers(kind: KindOfChange) -> Maker:
+def _gathers(kind: str) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         if not any(t.op == "all_gather" for t in measures.comm.traffic):
             raise UsageError(f"{setting.key}: no all-gather of parameters in this run")

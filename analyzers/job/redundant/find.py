@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof import intervals
-from ddprof.analyzers.facts.gradient_tables import GradientAct
-from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.model import GradientAct, Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
 from ddprof.analyzers.facts.work import HostPasses, between_operators, host_work, issued_ns, passes_of
 from ddprof.analyzers.job.ledger import cause_intervals

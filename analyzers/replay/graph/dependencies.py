@@ -79,7 +79,7 @@ def _comm_after_compute(ops: Operations, end: Array, dep: Array) -> None:
 
 def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Array) -> None:
     """The first kernel after wait calls waits for the last-ending communication launched before the last of them."""
-    calls = np.sort(facts.stream_waits["call_ns"])
+    calls = np.sort(facts.stream_waits["start_ns"])
     compute = np.flatnonzero(~ops.is_comm & ~ops.is_copy & (ops.launch_ns != NEVER))
     comm = np.flatnonzero(ops.is_comm & (ops.launch_ns != NEVER))
     if not len(calls) or not len(compute) or not len(comm):

@@ -164,16 +164,21 @@ def _is_shape(value: Any) -> bool:
     return len(value) <= _MOST_DIMENSIONS and math.prod(value) < _MOST_ELEMENTS
 
 
+def factors_of(name: str, tensors: list[list[int]]) -> tuple[list[int], list[int]] | None:
+    """The shapes of the two matrices, or batches of them, that an operator multiplies; None for any other."""
+    if name not in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
+        return None
+    pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
+    return (pair[0], pair[1]) if len(pair) == 2 and min(map(len, pair)) >= 2 else None
+
+
 def operator_flops(operator: str, tensors: list[list[int]]) -> float:
     """FLOPs of an operator on tensors of these shapes; NaN where they are not enough."""
     name = operator.removeprefix("aten::")
-    if name in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
-        pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
-        if len(pair) < 2 or min(len(pair[0]), len(pair[1])) < 2:
-            return math.nan
-        left, right = pair
-        columns = right[0] if name == "linear" else right[-1]
-        return float(2.0 * math.prod(left) * columns)
+    factors = factors_of(name, tensors)
+    if factors is not None:
+        left, right = factors
+        return float(2.0 * math.prod(left) * (right[0] if name == "linear" else right[-1]))
     if is_attention(name):
         if len(tensors) < 2 or len(tensors[0]) != 4 or len(tensors[1]) != 4:
             return math.nan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -30,10 +30,7 @@ Cache = bool | str  # whether facts are kept in the user's cache, or the folder 
 GIVE_UP = 3  # failures one after another, each of which a store's driver has repeated: the place does not answer
 Stamp = tuple[str, int | str, int]  # of a file: path, size or what a store tells, time
 # The modules that make facts: a change of any of these files makes all kept facts stale.
-_MAKERS = {
-    **{"ddprof": "*.py", "ddprof.sidecar": "*.py"},
-    **{"ddprof.readers": "**/*.py", "ddprof.slices": "**/*.py", "ddprof.analyzers.facts": "**/*.py"},
-}
+_MAKERS = ("ddprof", "ddprof.sidecar", "ddprof.readers", "ddprof.slices", "ddprof.analyzers.facts")
 _DIGITS = 20
 
 
@@ -70,15 +67,15 @@ class Recall:
     def keep(self, key: str, facts: RankFacts) -> bool:
         """Keep facts; False where that fails, with the reason in `failure`."""
         try:
-            chunks = encode(facts, key)
+            content = encode(facts, key)
         except ValueError:
             return False
-        if sum(map(len, chunks)) > MAX_ENTRY_BYTES:
+        if len(content) > MAX_ENTRY_BYTES:
             self.failure = f"larger than {MAX_ENTRY_BYTES >> 20} MiB"
             return False
         if self._answers():
             with self._asking():
-                self.place.save(key, chunks)
+                self.place.save(key, content)
                 return True
         return False
 
@@ -104,10 +101,11 @@ class Recall:
             self._failures = 0
 
     def _key(self, source: Source, listed: Listed) -> str | None:
+        """Twenty hexadecimal digits, of the code, the source and the files beside it."""
         beside = _in_store(source, listed) if is_url(source.path) else _here(source)
         if beside is None:
             return None
-        return _cache_key(self._version, {"source": repr(source), "companions": beside})
+        return hashlib.sha256(repr((self._version, source, beside)).encode()).hexdigest()[:_DIGITS]
 
 
 class Keeping:
@@ -203,15 +201,10 @@ def _beside(source: Source, named: Names) -> list[str]:
 def _code_version() -> str:
     """Digest of the modules that make facts, so that no version number needs raising by hand."""
     digest = hashlib.sha256(__version__.encode())
-    for package, pattern in _MAKERS.items():
-        for file in sorted(Path(str(files(package))).glob(pattern)):
+    for package in _MAKERS:
+        for file in sorted(Path(str(files(package))).glob("*.py" if package == "ddprof" else "**/*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def _cache_key(version: str, parts: Mapping[str, Any]) -> str:
-    """Cache key of a source: twenty hexadecimal digits from its `parts` and the version of the code."""
-    return hashlib.sha256(repr((version, sorted(parts.items()))).encode()).hexdigest()[:_DIGITS]
 
 
 class Alike:

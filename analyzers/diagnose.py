@@ -18,7 +18,7 @@ from ddprof.analyzers.replay.price import Pricer, ToldPrice
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script import with_line
 from ddprof.analyzers.rules.straggler_host import takes_no_longer
-from ddprof.analyzers.settings.advised import out_of_reach, planned
+from ddprof.analyzers.settings.advised import planned
 from ddprof.analyzers.trust.believed import ledger_price, of_candidate, of_step, of_unprofiled
 from ddprof.analyzers.trust.busy_machine import contradicted_by_the_run, explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
@@ -132,7 +132,6 @@ def _listened(measures: Measures, pricer: Pricer) -> _Heard:
     for rule in rules:
         if rule.detect_rest is None:
             heard.listen(rule, measures)
-    heard.withdraw(lambda candidate: out_of_reach(candidate, pricer))
     explained = tuple(candidate for _, candidate in _worth(heard.candidates, measures, pricer))
     for rule in rules:
         if rule.detect_rest is not None:
@@ -172,13 +171,6 @@ class _Heard:
         if not answers:
             self.silent.append(rule.id)
 
-    def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
-        """Turn candidates into abstentions where `why` gives a reason, and into what they are instead."""
-        reasons = [(candidate, why(candidate)) for candidate in self.candidates]
-        left = [candidate if reason is None else candidate.instead for candidate, reason in reasons]
-        self.candidates = [candidate for candidate in left if candidate is not None]
-        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in reasons if reason is not None]
-
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:
     reason = explained_by_a_busy_machine(candidate, measures)
@@ -214,7 +206,7 @@ def _explain(
         alone = of_candidate(pricer, candidate, gain)
         if candidate.changes:
             pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
-        larger = _that_explain(candidate, fixed, measures)
+        larger = tuple(change for c, _ in fixed for change in c.changes)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         is_own = not larger or left >= OWN_SHARE * gain
         finding = _finding(candidate, gain if is_own else left, is_own, measures, pricer)
@@ -235,19 +227,6 @@ def _is_one_fix(candidate: Candidate, other: Candidate) -> bool:
     """True for the same ranks and the same first fix: a line that one rank alone runs delays all that it does."""
     firsts = [one.fixes[0].setting if one.fixes else "" for one in (candidate, other)]
     return bool(candidate.ranks) and candidate.ranks == other.ranks and firsts[0] == firsts[1] != ""
-
-
-def _that_explain(
-    candidate: Candidate, fixed: Sequence[tuple[Candidate, Finding]], measures: Measures
-) -> tuple[Change, ...]:
-    """Changes of larger findings that may be the candidate's time by another name.
-
-    Slower kernels on one device than on its peers are not, whatever is done to all ranks alike: fp16 may leave so
-    little work that the host hides the rest, and the device is slow nevertheless.
-    """
-    slow_device = any(c.kind == "scale_compute" and c.target == "peers" for c in candidate.changes)
-    only_ranks = slow_device and not execution_of(measures.job).computes_on_host
-    return tuple(change for c, _ in fixed if c.ranks or not only_ranks for change in c.changes)
 
 
 def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measures, pricer: Pricer) -> Finding:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
-from ddprof.change_kinds import KindOfChange
 from ddprof.sidecar.bounded import Rank
 from ddprof.whose import whose
 
@@ -119,7 +118,7 @@ class Recoverable:
 class Change:
     """One change to the run that the replay can simulate."""
 
-    kind: KindOfChange
+    kind: str  # of the table of kinds (analyzers/replay/changes/table.py)
     ranks: tuple[int, ...] = ()  # rank numbers; () where every rank changes
     values: tuple[float, ...] = ()  # per rank of `ranks`, or the parameters of the kind
     target: str = ""  # a ledger cause, a group role, ... as the kind wants it
@@ -153,7 +152,6 @@ class Candidate:
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
     doubts: tuple[Doubt, ...] = ()  # of this finding alone, beside those about the recording
-    instead: Candidate | None = None  # what is told where no setting reaches the gain
     # Of what it is about, us per step of each rank in order; () where that is not a time of the ranks' own.
     times_us: tuple[float, ...] = ()
 

@@ -18,8 +18,16 @@ Sizes: TypeAlias = Annotated[tuple[Dimensions, ...], Meta(max_length=2**16)]  # 
 Names: TypeAlias = Annotated[tuple[str, ...], Meta(max_length=2**16)]
 
 
+class RecordedFrame(Struct, frozen=True):
+    """One frame of the Python stack that made a call."""
+
+    name: str | None = None
+    filename: str | None = None
+    line: Count | None = None
+
+
 class Recorded(Struct, frozen=True):
-    """One collective or point-to-point operation."""
+    """One collective or point-to-point operation. Of its end NCCL tells `state`, gloo only `retired`."""
 
     time_created_ns: Count | None = None
     time_discovered_started_ns: Count | None = None
@@ -33,32 +41,6 @@ class Recorded(Struct, frozen=True):
     output_sizes: Sizes = ()
     input_dtypes: Names = ()
     output_dtypes: Names = ()
-
-
-class RecordedGroup(Struct, frozen=True):
-    """One process group; `ranks` is a list or its text."""
-
-    ranks: str | tuple[Whole, ...] | None = None
-
-
-class Dump(Struct, frozen=True):
-    """A whole dump, with its process groups by name."""
-
-    entries: tuple[Recorded, ...] = ()
-    pg_config: dict[str, RecordedGroup] = {}
-
-
-class RecordedFrame(Struct, frozen=True):
-    """One frame of the Python stack that made a call."""
-
-    name: str | None = None
-    filename: str | None = None
-    line: Count | None = None
-
-
-class RecordedCall(Recorded, frozen=True):
-    """State of a call that did not end: `state` from NCCL, only `retired` from gloo."""
-
     record_id: Count | None = None
     state: str | None = None
     retired: bool | None = None
@@ -66,14 +48,15 @@ class RecordedCall(Recorded, frozen=True):
     frames: Annotated[tuple[RecordedFrame, ...], Meta(max_length=1024)] = ()
 
 
-class NamedGroup(RecordedGroup, frozen=True):
-    """One process group with its description."""
+class RecordedGroup(Struct, frozen=True):
+    """One process group; `ranks` is a list or its text."""
 
+    ranks: str | tuple[Whole, ...] | None = None
     desc: str | None = None
 
 
-class CallDump(Struct, frozen=True):
-    """A whole dump, with every known field of its calls."""
+class Dump(Struct, frozen=True):
+    """A whole dump, with its process groups by name."""
 
-    entries: tuple[RecordedCall, ...] = ()
-    pg_config: dict[str, NamedGroup] = {}
+    entries: tuple[Recorded, ...] = ()
+    pg_config: dict[str, RecordedGroup] = {}

@@ -98,13 +98,6 @@ OPERATORS = Schema(
     Column("types", "int32", "index into strings: JSON text of 'Input type'"),
 )
 
-SYNCS = Schema(
-    "syncs",
-    Column("row", "int64", "cuda_sync event or the runtime call it describes"),
-    Column("wait_stream", "int64", "stream whose work is waited for", nullable=True),
-    Column("wait_correlation", "int64", "correlation of the cudaEventRecord that is waited for", nullable=True),
-)
-
 MEMORY = Schema(
     "memory",
     Column("ts_ns", "int64", "when"),
@@ -247,7 +240,6 @@ class RankTrace:
     message_calls: Table
     copies: Table
     operators: Table
-    syncs: Table
     memory: Table
     lost_records: Table = field(default_factory=LOST_RECORDS.empty)
     script_spans: Table = field(default_factory=SCRIPT_SPANS.empty)

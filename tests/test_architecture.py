@@ -20,7 +20,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 BASIS = {"averages", "causes", "model", "tables", "intervals", "units", "errors", "_version", "hardware", "sidecar"}
-BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose", "finding_ids", "change_kinds"}
+BASIS |= {"flight_recorder", "untrusted", "derived_once", "significance", "whose", "finding_ids"}
 VOCABULARY = BASIS | {"findings"}
 ROOMS = "facts job execution rules replay settings trust workers kernel_table"
 PARTS = FACTS, JOB, EXECUTION, RULES, REPLAY, SETTINGS, TRUST, WORKERS, KERNEL_TABLE = tuple(
@@ -33,10 +33,10 @@ PURE_REPORT = "report.model"
 ALLOWED: dict[str, set[str]] = {
     **{unit: set() for unit in ("sidecar", "untrusted", "derived_once", "averages", "finding_ids")},
     **{unit: set() for unit in ("intervals", "significance", "units", "_version", "slices", *MAPPED[2:])},
-    **{"change_kinds": set(), "causes": {"finding_ids"}, "slice": {"untrusted"}, "flight_recorder": {"sidecar"}},
+    **{"causes": {"finding_ids"}, "slice": {"untrusted"}, "flight_recorder": {"sidecar"}},
     "model": {"tables", "sidecar", "untrusted", "flight_recorder"},
     **{"errors": {"untrusted"}, "tables": {"errors"}, "whose": {"tables"}},
-    "findings": {"whose", "change_kinds", "sidecar"},  # the last one for bounded numbers
+    "findings": {"whose", "sidecar"},  # the last one for bounded numbers
     "hardware": {"errors"},
     RUN_FOLDER: {"_version", "untrusted"},
     "settings": {"errors", "untrusted"},

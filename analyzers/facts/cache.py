@@ -8,7 +8,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,17 +19,15 @@ import msgspec
 import numpy as np
 
 from ddprof.analyzers.facts.model import TABLES, RankFacts
-from ddprof.tables import Table
+from ddprof.tables import Schema, Table
 from ddprof.untrusted.regular_files import open_regular
 from ddprof.untrusted.stores import AT_ONCE, RemoteFile, remote_file, store_at
 
-Chunk = bytes | memoryview  # of a content
 MAX_ENTRY_BYTES = 1 << 30  # the facts of a rank are some MB
 # Two thousand ranks of 256k events; ccache keeps as much (https://ccache.dev/manual/latest.html, max_size).
 MOST_BYTES = 5 << 30
 LONGEST_WRITE_S = 3600  # of one entry; what is older was left by a process that was killed
-# `.arrow`: of earlier versions, which nobody reads any more.
-ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.(?:facts|arrow)"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
+ENTRY, _PART = re.compile(r"[0-9a-f]{20}\.facts"), re.compile(r"\.[0-9a-f]{20}\.[0-9a-f]{16}\.part")
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,13 @@ class Folder:
             return content
         return None
 
-    def save(self, key: str, chunks: Iterable[Chunk]) -> None:
+    def save(self, key: str, content: bytes) -> None:
         """Keep a content atomically, by a temporary file and a rename. Raises OSError."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         aside = os.path.join(self.path, f".{key}.{secrets.token_hex(8)}.part")
         try:
             with open(aside, "xb", buffering=0) as file:
-                for chunk in chunks:
-                    file.write(chunk)
+                file.write(content)
             os.replace(aside, self._file(key))
         finally:
             with suppress(OSError):  # renamed, else of no use
@@ -78,13 +75,9 @@ class Folder:
                         os.unlink(item.path)
                     elif ENTRY.fullmatch(item.name):
                         entries.append((status.st_mtime_ns, status.st_size, item.path))
-        excess_bytes = sum(size for _, size, _ in entries) - self.most_bytes
-        for _, size, path in sorted(entries):
-            if excess_bytes <= 0:
-                return
+        for path in _oldest_beyond(self.most_bytes, entries):
             with suppress(OSError):
                 os.unlink(path)
-            excess_bytes -= size
 
     def _file(self, key: str) -> str:
         return os.path.join(self.path, f"{key}.facts")
@@ -112,77 +105,59 @@ def _is_ours(path: str) -> bool:
     return status.st_uid in (0, os.getuid()) and (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode))
 
 
-# Facts encoded as a cache file and decoded; content that differs from what was written is rejected.
-#
-# A file is a JSON head (everything but tables, and the byte size of each column), the columns, each aligned to 8 bytes,
-# and a checksum. numpy maps them in place. pyarrow.ipc would cost each process that reads traces 26 MB and 27 ms (three
-# imports, 2026-11-24).
+# Facts as a cache file: one MessagePack object, in it the columns of each table as bytes or texts, and its checksum;
+# content that differs from what was written is rejected. pyarrow.ipc would cost each process that reads traces 26 MB
+# and 27 ms (three imports, 2026-11-24).
 
-_ALIGNMENT = 8
-_SEAL_DIGITS = 32
-_COLUMNS = [(name, column.name, column.dtype) for name, schema in TABLES.items() for column in schema.columns]
-
-
-_FIELDS = [(name, kind) for name, kind in get_type_hints(RankFacts).items() if name not in TABLES]
-# Everything of the facts that is not a table; `sizes`: bytes of each column of the tables.
-_Head = msgspec.defstruct("_Head", [("sizes", tuple[int, ...]), *_FIELDS])
+_SEAL_BYTES = 16
+_COLUMNS = dict[str, bytes | list[str]]
+_KINDS = {name: _COLUMNS if name in TABLES else kind for name, kind in get_type_hints(RankFacts).items()}
+_Kept = msgspec.defstruct("_Kept", [*_KINDS.items()])
 
 
 @cache
-def _decoder() -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_Head)  # 5 ms, which an analysis without kept facts need not wait for
+def _decoder() -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(_Kept)  # 5 ms, which an analysis without kept facts need not wait for
 
 
-def encode(facts: RankFacts, key: str) -> list[Chunk]:
-    """Chunks of the cache file under `key`. Raises ValueError where a text of the facts cannot be encoded."""
-    columns = [_bytes_of(getattr(facts, table)[name], dtype) for table, name, dtype in _COLUMNS]
-    fields = {field: _plain(getattr(facts, field)) for field, _ in _FIELDS}
-    head = msgspec.json.encode(_Head(sizes=tuple(map(len, columns)), **fields), enc_hook=str)
-    chunks: list[Chunk] = [len(head).to_bytes(_ALIGNMENT, "little")]
-    for part in (head, *columns):
-        chunks += [part, bytes(-len(part) % _ALIGNMENT)]
-    return [*chunks, _seal(key, chunks)]
+def encode(facts: RankFacts, key: str) -> bytes:
+    """The cache file under `key`. Raises ValueError where a text of the facts cannot be encoded."""
+    kept = _Kept(**{name: _plain(getattr(facts, name)) for name in _KINDS})
+    content = msgspec.msgpack.encode(kept, enc_hook=str)
+    return content + _seal(key, content)
 
 
 def decode(content: bytes, key: str) -> RankFacts | None:
     """The facts in `content` if `encode` made it under this key, else None."""
-    sealed = memoryview(content)[:-_SEAL_DIGITS]
-    if content[-_SEAL_DIGITS:] != _seal(key, [sealed]):
+    sealed = memoryview(content)[:-_SEAL_BYTES]
+    if content[-_SEAL_BYTES:] != _seal(key, sealed):
         return None
-    at, size = _ALIGNMENT, int.from_bytes(sealed[:_ALIGNMENT], "little")
     try:
-        head = _decoder().decode(sealed[at : at + size])
+        values = msgspec.structs.asdict(_decoder().decode(sealed))
     except msgspec.MsgspecError:
         return None
-    values: dict[str, Any] = {field: getattr(head, field) for field, _ in _FIELDS}
-    columns: dict[str, dict[str, Any]] = {table: {} for table in TABLES}
-    for (table, name, dtype), column_size in zip(_COLUMNS, head.sizes, strict=True):
-        at, size = at + size + -size % _ALIGNMENT, column_size
-        columns[table][name] = _values_of(sealed[at : at + size], dtype)
-    values |= {table: Table(TABLES[table], arrays) for table, arrays in columns.items()}
-    return RankFacts(**values)
-
-
-def _bytes_of(values: Any, dtype: str) -> Chunk:
-    if dtype == "str":
-        return msgspec.json.encode(list(values))
-    return np.ascontiguousarray(values, dtype).data.cast("B") if len(values) else b""
-
-
-def _values_of(content: memoryview, dtype: str) -> Any:
-    return np.array(msgspec.json.decode(content), object) if dtype == "str" else np.frombuffer(content, dtype)
+    return RankFacts(**{**values, **{name: _table(schema, values[name]) for name, schema in TABLES.items()}})
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Table):
+        return {name: list(of) if of.dtype == object else of.tobytes() for name, of in value.columns.items()}
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _seal(key: str, chunks: Iterable[Chunk]) -> bytes:
+def _table(schema: Schema, kept: Mapping[str, Any]) -> Table:
+    arrays = {}
+    for column in schema.columns:
+        values = kept[column.name]
+        arrays[column.name] = np.array(values, object) if column.dtype == "str" else np.frombuffer(values, column.dtype)
+    return Table(schema, arrays)
+
+
+def _seal(key: str, content: bytes | memoryview) -> bytes:
     """Checksum of content and key, against disk errors; about 1 GB/s."""
-    digest = hashlib.blake2b(key.encode(), digest_size=_SEAL_DIGITS // 2)
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.hexdigest().encode()
+    digest = hashlib.blake2b(key.encode(), digest_size=_SEAL_BYTES)
+    digest.update(content)
+    return digest.digest()
 
 
 # The facts cache in a shared store, so that a team reads each trace once.
@@ -207,26 +182,17 @@ class Store:
         except FileNotFoundError:
             return None
 
-    def save(self, key: str, chunks: Iterable[Chunk]) -> None:
+    def save(self, key: str, content: bytes) -> None:
         """Keep a content. Raises OSError or ImportError."""
-        content = b"".join(chunks)
         with store_at(self._at(f"{key}.facts")) as (system, path):
             system.pipe_file(path, content)
 
     def prune(self) -> None:
         """Remove the oldest contents by time of writing, as a store does not record reads."""
         with suppress(OSError, ImportError):
-            entries = self._entries()
-            excess_bytes = sum(entry.size_bytes for entry in entries) - self.most_bytes
-            doomed = []
-            for entry in sorted(entries, key=lambda entry: (entry.written_s, entry.url)):
-                if excess_bytes <= 0:
-                    break
-                doomed.append(entry)
-                excess_bytes -= entry.size_bytes
-            if doomed:
-                with ThreadPoolExecutor(self.at_once) as pool:
-                    list(pool.map(_remove, doomed))
+            entries = [(entry.written_s, entry.size_bytes, entry.url) for entry in self._entries()]
+            with ThreadPoolExecutor(self.at_once) as pool:
+                list(pool.map(_remove, _oldest_beyond(self.most_bytes, entries)))
 
     def _entries(self) -> list[RemoteFile]:
         with store_at(self._at("")) as (system, root):
@@ -243,6 +209,15 @@ class Store:
 Place: TypeAlias = Folder | Store
 
 
-def _remove(entry: RemoteFile) -> None:
-    with suppress(OSError, ImportError), store_at(entry.url) as (system, path):
+def _remove(url: str) -> None:
+    with suppress(OSError, ImportError), store_at(url) as (system, path):
         system.rm_file(path)
+
+
+def _oldest_beyond(most_bytes: int, entries: Iterable[tuple[float, int, str]]) -> Iterator[str]:
+    """Places of the oldest entries, without which the others fit. `entries`: time, bytes, place."""
+    held_bytes = 0
+    for _, size_bytes, place in sorted(entries, reverse=True):
+        held_bytes += size_bytes
+        if held_bytes > most_bytes:
+            yield place

@@ -14,7 +14,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import NO_STRING
 from ddprof.tables import NULL, Array, Table, concat
 
-_INHERITED = ("op", "group", "size_bytes", "in_bytes", "group_size", "dtype")
+_INHERITED = ("op", "group", "size_bytes", "in_bytes", "dtype")
 
 
 def is_early(ops: Table) -> Array:

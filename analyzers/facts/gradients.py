@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES, GradientAct
-from ddprof.analyzers.facts.model import Phase
+from ddprof.analyzers.facts.model import ANOMALY_WORK, GRADIENTS, SPANS, UNUSED_SEARCHES, GradientAct, Phase
 from ddprof.analyzers.facts.names import ENGINE, matches, rows_of, times
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
@@ -68,12 +67,12 @@ def _passed_through(trace: RankTrace, searches: Array, sinks: Array) -> Array:
 
 
 def engine_passes(trace: RankTrace, phases: Table) -> Table:
-    """ENGINE_PASSES, by start: first to last node of the engine between forward passes or optimizers. `phases`: the
+    """SPANS, by start: first to last node of the engine between forward passes or optimizers. `phases`: the
     marked ones; none where backward passes are marked.
     """
     rows = rows_of(trace, Kind.CPU_OP, matches(_NODE, trace.strings))
     if not len(rows) or (phases["phase"] == Phase.BACKWARD).any():
-        return ENGINE_PASSES.empty()
+        return SPANS.empty()
     edges = np.unique(phases["start_ns"])
     start, end = times(trace.events, rows)
     passes, pass_of_row = np.unique(np.searchsorted(edges, start, side="right"), return_inverse=True)
@@ -81,7 +80,7 @@ def engine_passes(trace: RankTrace, phases: Table) -> Table:
     np.minimum.at(first, pass_of_row, start)
     np.maximum.at(last, pass_of_row, end)
     following = np.append(edges, np.iinfo(np.int64).max)[passes]
-    return ENGINE_PASSES.table({"start_ns": first, "end_ns": np.minimum(last, following)})
+    return SPANS.table({"start_ns": first, "end_ns": np.minimum(last, following)})
 
 
 def gradients(trace: RankTrace, phases: Table, threads: Array) -> Table:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import waited_for, waiting_launches
-from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, STREAM_WAITS, Phase, Work, occupied
+from ddprof.analyzers.facts.model import HOST_SPANS, NO_STRING, PHASES, SPANS, Phase, Work, occupied
 from ddprof.analyzers.facts.names import (
     is_allocator_call,
     is_checkpoint,
@@ -98,14 +98,8 @@ def _with_operators(trace: RankTrace, spans: Table) -> Table:
         start, end = times(events, rows)
         following = np.minimum(np.searchsorted(begin, start), len(calls) - 1)
         rows = rows[(begin[following] >= start) & (finish[following] <= end)]
-        start, end = times(events, rows)
-        end, parent, _ = intervals.nested(start, end)
-        end, parent = np.append(end, np.iinfo(np.int64).max), np.append(parent, -1)  # row -1 is none
-        around = np.searchsorted(start, begin, side="right") - 1
-        while (is_over := end[around] < finish).any():
-            around[is_over] = parent[around[is_over]]
-        inside = around >= 0
-        operator[calls[inside]] = events["name"][rows[around[inside]]]
+        around = intervals.innermost_around(*times(events, rows), begin, finish)
+        operator[calls] = np.append(events["name"][rows], NO_STRING)[around]
     return spans.replace(operator=operator)
 
 
@@ -164,7 +158,8 @@ def stream_waits(trace: RankTrace, threads: Array) -> Table:
         at = np.searchsorted(start, called_ns, side="right") - 1
         launching[on_track] = np.append(np.maximum.accumulate(end), NULL)[at] >= called_ns
     rows = rows[~launching]
-    return STREAM_WAITS.table({"call_ns": events["ts_ns"][rows], "thread": events["track"][rows]})
+    start, end = times(events, rows)
+    return SPANS.table({"start_ns": start, "end_ns": end})
 
 
 def _prepared_batches(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) -> Table:

@@ -29,7 +29,7 @@ _MOST_DIMENSIONS, _MOST_ELEMENTS = 64, 2**58  # of a tensor: operators take no m
 
 
 def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
-    """Compute kernels inside the steps by (name, shapes): count, total and median time, FLOPs where shapes allow."""
+    """Compute kernels inside the steps by (name, shapes): count, total time, FLOPs where shapes allow."""
     if not len(steps) or not len(ops):
         return KERNEL_GROUPS.empty()
     inside = (ops["start_ns"] >= steps["start_ns"][0]) & (ops["start_ns"] < steps["end_ns"][-1])
@@ -38,7 +38,7 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
         return KERNEL_GROUPS.empty()
     shape = ops["shape"][kernels].astype(np.int64)
     key = _key(ops["name"][kernels], shape)
-    order = np.lexsort((ops["end_ns"][kernels] - ops["start_ns"][kernels], key))
+    order = np.argsort(key, kind="stable")
     kernels, key, shape = kernels[order], key[order], shape[order]
     first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
     count = np.diff(np.append(first, len(key)))
@@ -57,7 +57,6 @@ def kernel_groups(trace: RankTrace, ops: Table, steps: Table) -> Table:
             "shape": shape,
             "count": count,
             "total_ns": total_ns,
-            "median_ns": dur[first + count // 2],
             "flops": np.where(does | np.isnan(flops), flops, 0.0) * count,
             "element_bytes": [_element_bytes(each) for each in types],
             "is_gemm": is_gemm(names),
@@ -165,16 +164,21 @@ def _is_shape(value: Any) -> bool:
     return len(value) <= _MOST_DIMENSIONS and math.prod(value) < _MOST_ELEMENTS
 
 
+def factors_of(name: str, tensors: list[list[int]]) -> tuple[list[int], list[int]] | None:
+    """The shapes of the two matrices, or batches of them, that an operator multiplies; None for any other."""
+    if name not in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
+        return None
+    pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
+    return (pair[0], pair[1]) if len(pair) == 2 and min(map(len, pair)) >= 2 else None
+
+
 def operator_flops(operator: str, tensors: list[list[int]]) -> float:
     """FLOPs of an operator on tensors of these shapes; NaN where they are not enough."""
     name = operator.removeprefix("aten::")
-    if name in {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}:
-        pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
-        if len(pair) < 2 or min(len(pair[0]), len(pair[1])) < 2:
-            return math.nan
-        left, right = pair
-        columns = right[0] if name == "linear" else right[-1]
-        return float(2.0 * math.prod(left) * columns)
+    factors = factors_of(name, tensors)
+    if factors is not None:
+        left, right = factors
+        return float(2.0 * math.prod(left) * (right[0] if name == "linear" else right[-1]))
     if is_attention(name):
         if len(tensors) < 2 or len(tensors[0]) != 4 or len(tensors[1]) != 4:
             return math.nan

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.analyzers.facts.gradient_tables import ANOMALY_WORK, ENGINE_PASSES, GRADIENTS, UNUSED_SEARCHES
 from ddprof.causes import CAUSE_CODE
 from ddprof.intervals import Intervals, contains, overlap, subtract, union
 from ddprof.model import (
@@ -63,6 +62,18 @@ class Once(enum.IntEnum):
     CAPTURE = 8  # capturing and instantiating graphs of kernels: launches are noted, and nothing runs
 
 
+class GradientAct(enum.IntEnum):
+    """An action of a rank on the gradients of its parameters."""
+
+    STORED = 0  # by autograd, where the parameter had none
+    ADDED = 1  # by autograd, to the one that the parameter had
+    ZEROED = 2  # by an optimizer's zero_grad
+    TOUCHED = 3  # perhaps: the script changes tensors in place, or takes norms, outside the passes
+
+
+SPANS = Schema("spans", Column("start_ns", "int64", "start"), Column("end_ns", "int64", "end"))
+NAMED_SPANS = Schema("named_spans", *SPANS.columns, Column("name", "int32", "range, call or kernel"))
+
 STEPS = Schema(
     "steps",
     Column("index", "int64", "step number as marked; 0, 1, ... where inferred"),
@@ -99,7 +110,6 @@ COMMS = Schema(
     Column("launch_end_ns", "int64", "end of the host call", nullable=True),
     Column("size_bytes", "int64", "message size S of the bus bandwidth rule (total array)", nullable=True),
     Column("in_bytes", "int64", "input of this rank", nullable=True),
-    Column("group_size", "int64", "ranks that take part", nullable=True),
     Column("dtype", "int32", "element type"),
     Column("name", "int32", "kernel or annotation name"),
     Column("device_op", "int64", "row of device_ops", nullable=True),
@@ -160,40 +170,11 @@ STALLS = Schema(
     Column("drains", "bool", "the device has begun all that was launched before the end: it waits for the host"),
 )
 
-MEETINGS = Schema(
-    "meetings",
-    Column("start_ns", "int64", "the script calls a barrier or a collective of Python objects"),
-    Column("end_ns", "int64", "the call returns"),
-    Column("thread", "int32", "host track"),
-    Column("name", "int32", "the call; facts.script.calls.called_name says which function it is"),
-)
-
 SCRIPT_CALLS = Schema(
     "script_calls",
     Column("start_ns", "int64", "the script calls a collective of tensors"),
     Column("end_ns", "int64", "the call returns"),
-    Column("thread", "int32", "host track"),
     Column("call", "uint8", "index into facts.script.calls.CALLS: which function of torch.distributed"),
-)
-
-CALL_WAITS = Schema(
-    "call_waits",
-    Column("start_ns", "int64", "Python of the training thread waits for a communication that a call began"),
-    Column("end_ns", "int64", "it goes on"),
-)
-
-COMM_HOOKS = Schema(
-    "comm_hooks",
-    Column("start_ns", "int64", "DistributedDataParallel calls a communication hook in Python"),
-    Column("end_ns", "int64", "the hook returns"),
-    Column("thread", "int32", "host track"),
-    Column("name", "int32", "the range; facts.script.calls.hook_name says which function it is"),
-)
-
-SILENCES = Schema(
-    "silences",
-    Column("start_ns", "int64", "from here no call of the host is open, and nothing that is recorded begins or ends"),
-    Column("end_ns", "int64", "to here"),
 )
 
 PHASES = Schema(
@@ -202,12 +183,6 @@ PHASES = Schema(
     Column("end_ns", "int64", "end"),
     Column("phase", "uint8", "facts.model.Phase"),
     Column("name", "int32", "range"),
-)
-
-STREAM_WAITS = Schema(
-    "stream_waits",
-    Column("call_ns", "int64", "host call that makes a stream wait, outside any collective's own launch"),
-    Column("thread", "int32", "host track"),
 )
 
 SCRIPT_OPERATORS = Schema(
@@ -219,12 +194,6 @@ SCRIPT_OPERATORS = Schema(
     Column("time_ns", "int64", "their time on the host"),
 )
 
-HOST_WORK = Schema(
-    "host_work",
-    Column("start_ns", "int64", "start of busy time on the training threads of a CPU rank"),
-    Column("end_ns", "int64", "end"),
-)
-
 HOST_OPERATORS = Schema(
     "host_operators",
     Column("start_ns", "int64", "start of an operator of a CPU rank that no other operator called"),
@@ -233,23 +202,38 @@ HOST_OPERATORS = Schema(
     Column("shape", "int32", "its shapes; -2147483648 if not recorded"),
 )
 
-UNIT_HOOKS = Schema(
-    "unit_hooks",
-    Column("start_ns", "int64", "FSDP's Python around the passes of one unit begins (torch's own range)"),
-    Column("end_ns", "int64", "it ends"),
-)
-
 KERNEL_GROUPS = Schema(
     "kernel_groups",
     Column("name", "int32", "kernel"),
     Column("shape", "int32", "shapes of the operator above it; -2147483648 if not recorded"),
     Column("count", "int64", "launches inside steps"),
     Column("total_ns", "int64", "time"),
-    Column("median_ns", "int64", "median duration"),
     Column("flops", "float64", "floating-point operations, from shapes", nullable=True),
     Column("element_bytes", "int64", "of the first operand, from its recorded type", nullable=True),
     Column("is_gemm", "bool", "matrix product or convolution"),
     Column("is_fp32", "bool", "a gemm whose operands are single precision"),
+)
+
+ANOMALY_WORK = Schema(
+    "anomaly_work",
+    Column("start_ns", "int64", "a search for NaN after a node of the backward pass, or an operator begins"),
+    Column("end_ns", "int64", "it ends"),
+    Column("share", "float64", "part of it that is there for autograd's anomaly mode"),
+    Column("is_check", "bool", "a search; else an operator that writes down the Python stack that called it"),
+)
+
+UNUSED_SEARCHES = Schema(
+    "unused_searches",
+    Column("start_ns", "int64", "DistributedDataParallel looks in the graph for parameters that get no gradient"),
+    Column("end_ns", "int64", "it has, and has passed the outputs through a node of its own"),
+    Column("gradients", "int64", "parameters that get one before it looks again"),
+)
+
+GRADIENTS = Schema(
+    "gradients",
+    Column("start_ns", "int64", "gradients of one kind come, or something is done with them"),
+    Column("end_ns", "int64", "the last of them has, before something else is done"),
+    Column("act", "uint8", "GradientAct"),
 )
 
 NO_STRING = -(2**31)
@@ -277,18 +261,18 @@ class RankFacts:
     host_spans: Table = field(default_factory=HOST_SPANS.empty)
     once: Table = field(default_factory=ONCE.empty)
     stalls: Table = field(default_factory=STALLS.empty)
-    silences: Table = field(default_factory=SILENCES.empty)
+    silences: Table = field(default_factory=SPANS.empty)  # no call of the host is open, and nothing recorded
     phases: Table = field(default_factory=PHASES.empty)
-    stream_waits: Table = field(default_factory=STREAM_WAITS.empty)
+    stream_waits: Table = field(default_factory=SPANS.empty)  # calls that make a stream wait; no collective's own
     kernel_groups: Table = field(default_factory=KERNEL_GROUPS.empty)
-    host_work: Table = field(default_factory=HOST_WORK.empty)
+    host_work: Table = field(default_factory=SPANS.empty)  # the training threads of a CPU rank compute
     host_operators: Table = field(default_factory=HOST_OPERATORS.empty)
-    meetings: Table = field(default_factory=MEETINGS.empty)
+    meetings: Table = field(default_factory=NAMED_SPANS.empty)  # barriers, collectives of objects (script/calls.py)
     script_calls: Table = field(default_factory=SCRIPT_CALLS.empty)
-    call_waits: Table = field(default_factory=CALL_WAITS.empty)
-    comm_hooks: Table = field(default_factory=COMM_HOOKS.empty)
-    unit_hooks: Table = field(default_factory=UNIT_HOOKS.empty)
-    engine_passes: Table = field(default_factory=ENGINE_PASSES.empty)
+    call_waits: Table = field(default_factory=SPANS.empty)  # Python waits for what a call began
+    comm_hooks: Table = field(default_factory=NAMED_SPANS.empty)  # DDP's hooks in Python (script/calls.py)
+    unit_hooks: Table = field(default_factory=SPANS.empty)  # FSDP's Python around the passes of its units
+    engine_passes: Table = field(default_factory=SPANS.empty)  # of autograd, where no range marks backward passes
     anomaly_work: Table = field(default_factory=ANOMALY_WORK.empty)  # empty: the mode is off
     unused_searches: Table = field(default_factory=UNUSED_SEARCHES.empty)
     gradients: Table = field(default_factory=GRADIENTS.empty)

@@ -12,10 +12,11 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from ddprof.analyzers.facts.model import SPANS
 from ddprof.derived_once import remembered
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
-from ddprof.tables import Array, Table, among
+from ddprof.tables import Array, Schema, Table, among
 
 ENGINE = "autograd::engine::evaluate_function: "  # before the node that autograd runs
 INFERRED = "inferred rendezvous"  # of ranks that stood still and resumed together; no event records it
@@ -191,7 +192,8 @@ def times(events: Table, rows: Array | slice = slice(None)) -> Intervals:
     return start, start + events["dur_ns"][rows]
 
 
-def on_threads(events: Table, rows: Array) -> dict[str, Array]:
-    """Columns start_ns, end_ns, thread and name of some events (rows)."""
-    start, end = times(events, rows)
-    return {"start_ns": start, "end_ns": end, "thread": events["track"][rows], "name": events["name"][rows]}
+def spans_table(trace: RankTrace, rows: Array, schema: Schema = SPANS) -> Table:
+    """SPANS, or NAMED_SPANS, of some events (rows)."""
+    (start, end), name = times(trace.events, rows), trace.events["name"][rows]
+    columns = {"start_ns": start, "end_ns": end, "name": name}
+    return schema.table({column.name: columns[column.name] for column in schema.columns})

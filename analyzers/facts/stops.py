@@ -15,7 +15,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import waiting_launches
-from ddprof.analyzers.facts.model import NO_STRING, SILENCES, STALLS
+from ddprof.analyzers.facts.model import NO_STRING, SPANS, STALLS
 from ddprof.analyzers.facts.names import times
 from ddprof.intervals import Intervals
 from ddprof.model import Kind, RankTrace
@@ -174,7 +174,7 @@ def _innermost(trace: RankTrace, rows: Array, start: Array, end: Array) -> Array
 
 
 def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:
-    """SILENCES, by start: stretches without an open call or any bound, except those that `spans` (HOST_SPANS) name:
+    """SPANS, by start: stretches without an open call or any bound, except those that `spans` (HOST_SPANS) name:
     fetching, saving, collecting.
 
     The trace does not show what the host does then: Python between calls, a lock, or a wait for another rank. Ranges
@@ -183,10 +183,10 @@ def host_silences(trace: RankTrace, bounds: HostBounds, spans: Table) -> Table:
     stops = bounds.stops
     stops = stops[bounds.at_ns[stops + 1] - bounds.at_ns[stops] >= MIN_STOP_NS]
     if not len(stops):
-        return SILENCES.empty()
+        return SPANS.empty()
     is_call = of_kinds(trace.events["kind"], CALLS)[bounds.owner]
     is_open = np.cumsum(np.where(is_call, np.where(bounds.begins, 1, -1), 0))
     silent = stops[is_open[stops] == 0]
     start, end = bounds.at_ns[silent], bounds.at_ns[silent + 1]
     named = intervals.overlap(intervals.union(*spans.bounds), start, end) > 0
-    return SILENCES.table({"start_ns": start[~named], "end_ns": end[~named]})
+    return SPANS.table({"start_ns": start[~named], "end_ns": end[~named]})

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
-from msgspec import Struct
 
 from ddprof import intervals
 from ddprof.analyzers.facts.device import waiting_launches
@@ -233,29 +232,12 @@ def evaluating(facts: RankFacts) -> Intervals:
 # Forward and backward passes and optimizer steps of a rank's host, and what lies between them.
 
 
-class HostPasses(Struct, frozen=True):
-    """Outermost passes of one phase, in order: starts and ends on the host, ns on the rank's own clock."""
-
-    spans: Intervals
-
-    def __len__(self) -> int:
-        return len(self.spans[0])
-
-    def of(self, at_ns: Array) -> Array:
-        """Index of the pass around each moment; -1 for none."""
-        return intervals.row_at(self.spans, at_ns)
-
-    def calling(self, facts: RankFacts) -> Array:
-        """Index of the pass that called each communication of the rank; -1 for none; int64, shape (comms,)."""
-        return self.of(issued_ns(facts.comms))
-
-
-def passes_of(facts: RankFacts, phase: Phase) -> HostPasses:
-    """The outermost passes of a phase; backward passes also from autograd's engine."""
+def passes_of(facts: RankFacts, phase: Phase) -> Intervals:
+    """The outermost passes of a phase on the host, in order; backward passes also from autograd's engine."""
     marked = facts.phases.take(facts.phases["phase"] == phase)
     if phase == Phase.BACKWARD and not len(marked):
-        return HostPasses(facts.engine_passes.bounds)
-    return HostPasses(intervals.union(*marked.bounds))
+        return facts.engine_passes.bounds
+    return intervals.union(*marked.bounds)
 
 
 class Moment(IntEnum):
@@ -270,7 +252,7 @@ class Moment(IntEnum):
 
 def moments_of(facts: RankFacts, at_ns: Array) -> Array:
     """The Moment of each time of the rank's host."""
-    spans = {phase: passes_of(facts, phase).spans for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)}
+    spans = {phase: passes_of(facts, phase) for phase in Phase}
     start, end = map(np.concatenate, zip(*spans.values(), strict=True))
     phase = np.repeat(list(spans), [len(span[0]) for span in spans.values()])
     by_end, by_start = np.argsort(end, kind="stable"), np.argsort(start, kind="stable")
@@ -281,9 +263,9 @@ def moments_of(facts: RankFacts, at_ns: Array) -> Array:
     place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = Moment.AFTER_MICRO_BATCH
     place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = Moment.BEFORE_OPTIMIZER
     # An optimizer's closure holds the passes (Lightning, LBFGS): what comes after them there is before the update.
-    passes = [intervals.union(*spans[phase]) for phase in (Phase.FORWARD, Phase.BACKWARD)]
-    updating = intervals.contains(intervals.union(*spans[Phase.OPTIMIZER]), at_ns)
-    in_closure = updating & (last == Phase.BACKWARD) & ~intervals.contains(intervals.merge(*passes), at_ns)
+    passes = intervals.merge(spans[Phase.FORWARD], spans[Phase.BACKWARD])
+    updating = intervals.contains(spans[Phase.OPTIMIZER], at_ns)
+    in_closure = updating & (last == Phase.BACKWARD) & ~intervals.contains(passes, at_ns)
     place[intervals.contains(intervals.union(start, end), at_ns)] = Moment.INSIDE
     place[in_closure] = Moment.BEFORE_OPTIMIZER
     place[intervals.contains(evaluating(facts), at_ns)] = Moment.ELSEWHERE  # what an evaluation gathers is its result

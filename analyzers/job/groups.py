@@ -244,7 +244,7 @@ def _sums_in_steps(ranks: Sequence[RankFacts], ids: Sequence[np.ndarray], groups
     between, everywhere = np.zeros(groups), np.zeros(groups)
     for facts, column in zip(ranks, ids, strict=True):
         gathers = facts.comms["op"] == OP_CODE["all_gather"]
-        if not all(len(passes_of(facts, phase)) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)):
+        if not all(len(passes_of(facts, phase)[0]) for phase in Phase):
             continue
         is_free = moments_of(facts, issued_ns(facts.comms)[gathers]) == Moment.BEFORE_OPTIMIZER
         everywhere += np.bincount(column[gathers], minlength=groups)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec import Struct
 
+from ddprof import intervals
 from ddprof.analyzers.facts.model import RankFacts, Work
 from ddprof.analyzers.facts.script.phases import certain
 from ddprof.analyzers.facts.script.tree import call_tree
@@ -170,8 +171,8 @@ def modules(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
     for thread in np.unique(facts.module_spans["track"]).tolist():
         spans = facts.module_spans.take(facts.module_spans["track"] == thread)
         on_thread = np.flatnonzero((operations["thread"] == thread) & (operations["called_ns"] != NULL))
-        row, inside = _at(*spans.bounds, operations["called_ns"][on_thread])
-        number[on_thread] = np.where(inside, spans["stack"][row] + 1, UNKNOWN)
+        row = intervals.row_at(spans.bounds, operations["called_ns"][on_thread])
+        number[on_thread] = np.where(row >= 0, spans["stack"][row] + 1, UNKNOWN)
     return number, texts
 
 
@@ -192,15 +193,7 @@ def lines(facts: RankFacts, operations: Table) -> tuple[Array, list[str]]:
         spans = facts.script_spans.take(facts.script_spans["track"] == thread)
         on_thread = np.flatnonzero((of == thread) & (operations["called_ns"] != NULL))
         called_ns = operations["called_ns"][on_thread]
-        row, inside = _at(*spans.bounds, called_ns)
-        inside &= _at(*certain(spans, frame[spans["stack"]]), called_ns)[1]
+        row = intervals.row_at(spans.bounds, called_ns)
+        inside = (row >= 0) & intervals.contains(certain(spans, frame[spans["stack"]]), called_ns)
         number[on_thread] = np.where(inside, frame[spans["stack"][row]] + 1, UNKNOWN)
     return number, texts
-
-
-def _at(start_ns: Array, end_ns: Array, at_ns: Array) -> tuple[Array, Array]:
-    """The row of the span around each moment, and whether there is one. The spans are sorted and disjoint."""
-    if not len(start_ns):
-        return np.zeros(len(at_ns), np.int64), np.zeros(len(at_ns), bool)
-    row = np.maximum(np.searchsorted(start_ns, at_ns, side="right") - 1, 0)
-    return row, np.asarray((at_ns >= start_ns[row]) & (at_ns < end_ns[row]))

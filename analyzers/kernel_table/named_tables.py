@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ddprof import intervals
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.causes import CAUSE_IDS
@@ -181,13 +182,8 @@ def _step_of(job: JobFacts, members: Table) -> Array:
     order = np.argsort(members["rank"], kind="stable")
     cuts = np.searchsorted(members["rank"][order], np.arange(1, len(job.ranks)))
     for facts, rows in zip(job.ranks, np.split(order, cuts), strict=True):
-        start_ns, end_ns = facts.steps.bounds
-        if not len(rows) or not len(start_ns):
-            continue
-        at_ns = members["start_ns"][rows]
-        step = np.searchsorted(start_ns, at_ns, side="right") - 1
-        inside = (step >= 0) & (at_ns < end_ns[step])
-        steps[rows] = np.where(inside, step, NULL)
+        step = intervals.row_at(facts.steps.bounds, members["start_ns"][rows])
+        steps[rows] = np.where(step >= 0, step, NULL)
     return steps
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ddprof import intervals
 from ddprof.analyzers.engine import LoadedRun
-from ddprof.analyzers.facts.kernels import is_attention, tensors_of
+from ddprof.analyzers.facts.kernels import factors_of, is_attention, tensors_of
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts, Work
 from ddprof.analyzers.facts.operations import RankWork, held, rank_work
 from ddprof.analyzers.facts.work import computes
@@ -23,9 +23,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.hardware import memory_bandwidth, peak_flops
 from ddprof.model import RankTrace
 from ddprof.readers import read
-from ddprof.tables import NULL, Array, Table, concat
-
-_PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "matmul", "linear"}
+from ddprof.tables import NULL, Array, Table, concat, distinct
 
 
 @remembered
@@ -70,8 +68,8 @@ def _rank_rows(facts: RankFacts, rank: int, work: RankWork, on_path: Array, path
     keep = np.flatnonzero(inside > 0)
     (module, module_texts), (line, line_texts) = modules(facts, operations), lines(facts, operations)
     key = np.stack([operations["work"], operations["name"], operations["operator"], module, line]).astype(np.int64)
-    which, first = _distinct(key[:, keep])
-    count = len(first)
+    kinds_of_row, which = distinct(*key[:, keep])
+    count = kinds_of_row.shape[1]
     row_of = np.full(len(operations), -1)
     row_of[keep] = which
     busy_us = np.zeros((count, steps))
@@ -82,7 +80,7 @@ def _rank_rows(facts: RankFacts, rank: int, work: RankWork, on_path: Array, path
 
     flops, size_bytes, least_ns = _costs(facts, operations)
     total_us = per_step(inside / 1e3)
-    kinds, names, operators, module, line = key[:, keep[first]].tolist()
+    kinds, names, operators, module, line = kinds_of_row.tolist()
     columns: dict[str, Any] = {
         "rank": np.full(count, rank),
         "kind": [KINDS[Work(kind)] for kind in kinds],
@@ -111,21 +109,6 @@ def _known(per_step: Callable[[Array], Array], values: Array) -> Array:
     """Sums of rows whose calls are all known; NaN for the others."""
     missing = per_step(np.isnan(values).astype(float))
     return np.where(missing > 0, np.nan, per_step(np.nan_to_num(values)))
-
-
-def _distinct(keys: Array) -> tuple[Array, Array]:
-    """Numbers for distinct keys of several columns: the number of each key (a column of `keys`), and the first column
-    of each number.
-
-    np.unique along an axis takes ten times as long.
-    """
-    if not keys.shape[1]:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.lexsort(keys)
-    is_new = np.append(True, (np.diff(keys[:, order], axis=1) != 0).any(axis=0))
-    which = np.empty(len(order), np.int64)
-    which[order] = np.cumsum(is_new) - 1
-    return which, order[is_new]
 
 
 def _on_path_ns(job: JobFacts, path: Table, position: int, work: RankWork) -> Array:
@@ -161,9 +144,9 @@ def _costs(facts: RankFacts, operations: Table) -> tuple[Array, Array, Array]:
         (n, s): row for row, (n, s) in enumerate(zip(groups["name"].tolist(), groups["shape"].tolist(), strict=True))
     }
     keys = np.stack([operations[name][kernels].astype(np.int64) for name in ("name", "shape", "operator")])
-    which, first = _distinct(keys)
-    costs = np.full((3, len(first)), np.nan)
-    for column, (name, shape, operator) in enumerate(keys[:, first].T.tolist()):
+    kinds, which = distinct(*keys)
+    costs = np.full((3, kinds.shape[1]), np.nan)
+    for column, (name, shape, operator) in enumerate(kinds.T.tolist()):
         row = row_of.get((name, shape))
         if row is not None and NO_STRING not in (shape, operator):
             costs[:, column] = _cost(facts, row, facts.strings[operator], facts.strings[shape])
@@ -190,11 +173,9 @@ def least_bytes(name: str, tensors: list[list[int]], element_bytes: int) -> floa
     """Least bytes that an operator reads and writes, each operand and the result once; NaN where unknown."""
     if element_bytes == NULL or not tensors:
         return math.nan
-    if name in _PRODUCTS:
-        pair = tensors[-2:] if name in {"addmm", "baddbmm"} else tensors[:2]
-        if len(pair) < 2 or min(map(len, pair)) < 2:
-            return math.nan
-        left, right = pair
+    factors = factors_of(name, tensors)
+    if factors is not None:
+        left, right = factors
         result = math.prod(left[:-1]) * (right[0] if name == "linear" else right[-1])
         return float((math.prod(left) + math.prod(right) + result) * element_bytes)
     if is_attention(name) and len(tensors) > 2:  # the queries are as large as the result; a backward pass moves more

@@ -302,7 +302,7 @@ def _backward_passes(measures: Measures, heavy: Array, worst: int) -> tuple[int,
     0, 0."""
     counts = np.array(
         [
-            np.histogram(passes_of(facts, Phase.BACKWARD).spans[0], [*facts.marks[0], facts.marks[1][-1]])[0]
+            np.histogram(passes_of(facts, Phase.BACKWARD)[0], [*facts.marks[0], facts.marks[1][-1]])[0]
             for facts in measures.job.ranks
         ]
     )

@@ -22,9 +22,8 @@ from ddprof.analyzers.replay.changes.work import (
     TF32_SPEEDUP,
 )
 from ddprof.analyzers.replay.model import DEFAULT_PREFETCH
-from ddprof.analyzers.settings import recorded
+from ddprof.analyzers.settings import present
 from ddprof.analyzers.settings.present import Present, first_bucket_mb, number
-from ddprof.change_kinds import KindOfChange
 from ddprof.errors import UsageError
 from ddprof.finding_ids import (
     COMPUTE_PRECISION,
@@ -83,8 +82,8 @@ class Knob(Struct, frozen=True):
     is_factor: bool = False
     choices: tuple[str, ...] = ()
     mends: tuple[str, ...] = ()
-    lacks: recorded.Reason | None = None
-    says: recorded.Say | None = None
+    lacks: present.Reason | None = None
+    says: present.Say | None = None
 
     def changes(self, setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         """Changes that the replay simulates. Raises UsageError where the value makes no sense for this run."""
@@ -101,7 +100,7 @@ class Knob(Struct, frozen=True):
 
     def lacking(self, measures: Measures, now: Present) -> str:
         """Reason why the setting cannot be changed in the run, or would have no effect; "" where it can."""
-        reasons = (recorded.has_peers if self.needs_ranks else None, self.lacks)
+        reasons = (present.has_peers if self.needs_ranks else None, self.lacks)
         for reason in reasons:
             if reason is not None and (words := reason(measures)):
                 return words
@@ -118,7 +117,7 @@ class Knob(Struct, frozen=True):
         return "" if self.says is None else self.says(measures, now)
 
 
-def _faster(kind: KindOfChange, inverse: bool = False) -> Maker:
+def _faster(kind: str, inverse: bool = False) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         factor = number(setting.key, setting.value, least=0.01, most=1e6)
         value = 1 / factor if inverse else factor
@@ -127,7 +126,7 @@ def _faster(kind: KindOfChange, inverse: bool = False) -> Maker:
     return make
 
 
-def _plain(kind: KindOfChange, target: str = "") -> Maker:
+def _plain(kind: str, target: str = "") -> Maker:
     return lambda setting, measures, now: (Change(kind, setting.ranks, (), target),)
 
 
@@ -136,7 +135,7 @@ def _replace(setting: Setting, measures: Measures, now: Present) -> tuple[Change
     ids = list(measures.job.rank_ids)
     changes = []
     device = np.where(np.isfinite(measures.compute.factor), measures.compute.factor, measures.pace.factor)
-    parts: tuple[tuple[KindOfChange, Array], ...] = (("scale_compute", device), ("scale_host", measures.host.factor))
+    parts: tuple[tuple[str, Array], ...] = (("scale_compute", device), ("scale_host", measures.host.factor))
     for kind, factor in parts:
         factors = [float(factor[ids.index(r)]) for r in setting.ranks]
         at_least_one = tuple(f if np.isfinite(f) and f > 1 else 1.0 for f in factors)
@@ -224,7 +223,7 @@ def _schedule(setting: Setting, measures: Measures, now: Present) -> tuple[Chang
     return (Change("pipeline_schedule", (), (float(pipeline.microbatches), value)),)
 
 
-def _gathers(kind: KindOfChange) -> Maker:
+def _gathers(kind: str) -> Maker:
     def make(setting: Setting, measures: Measures, now: Present) -> tuple[Change, ...]:
         if not any(t.op == "all_gather" for t in measures.comm.traffic):
             raise UsageError(f"{setting.key}: no all-gather of parameters in this run")
@@ -237,12 +236,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "bandwidth", "Network faster", "every transfer takes 1/n of its time; waiting for late ranks stays",
         "N (times faster)", _faster("scale_transfer", inverse=True), is_factor=True,
-        lacks=lambda m: "" if m.comm.traffic else "no communication in the recorded steps", says=recorded.exposed,
+        lacks=lambda m: "" if m.comm.traffic else "no communication in the recorded steps", says=present.exposed,
     ),
     Knob(
         "compute", "Kernels faster", "every compute kernel takes 1/n of its time", "N (times faster)[@RANKS]",
         _faster("scale_compute"), most=4.0, for_ranks=True, is_factor=True,
-        says=recorded.per_step(lambda m: m.cause_us("compute"), "compute"),
+        says=present.per_step(lambda m: m.cause_us("compute"), "compute"),
     ),
     Knob(
         "host", "Host faster", "the host issues work n times as fast where it is free to run",
@@ -251,19 +250,19 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "loader", "Batches always ready", "every batch lies in the prefetch queue when it is asked for", "ready",
         _plain("instant_loader"), is_switch=True, for_ranks=True, mends=(INPUT_STARVED, INPUT_STRAGGLER),
-        lacks=recorded.has_spans("dataloader", "time in a DataLoader"),
-        says=recorded.span_time("dataloader", "in the loader"),
+        lacks=present.has_spans("dataloader", "time in a DataLoader"),
+        says=present.span_time("dataloader", "in the loader"),
     ),
     Knob(
         "balance", "No straggler", "in every step each rank computes as long as its peers do on average", "on",
         _plain("balance_compute"), is_switch=True, mends=(STRAGGLER_IMBALANCE,),
-        lacks=recorded.has_peers,
+        lacks=present.has_peers,
     ),
     Knob(
         "sync", "No blocking calls", ".item() and other blocking calls outside loading and saving return at once",
         "off", _plain("no_sync"), is_switch=True, for_ranks=True, mends=(HOST_SYNC,),
-        lacks=recorded.has_spans("host_sync", "blocking call"),
-        says=recorded.span_time("host_sync", "in blocking calls"),
+        lacks=present.has_spans("host_sync", "blocking call"),
+        says=present.span_time("host_sync", "in blocking calls"),
     ),
     Knob(
         "graphs", "Launched as one graph", "5 % of the host time is left and kernels follow without gaps", "on",
@@ -274,7 +273,7 @@ KNOBS: tuple[Knob, ...] = (
         "copies", "Copies beside compute", "pageable host-device copies do not block", "hidden",
         _plain("hide_copies"), is_switch=True, mends=(INPUT_PAGEABLE_COPY,),
         lacks=lambda m: "" if m.pageable_us.any() else "no exposed copy through pageable memory in the recorded steps",
-        says=recorded.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
+        says=present.per_step(lambda m: m.pageable_us, "exposed pageable copies"),
     ),
     Knob(
         "late", "Ranks on time", "no rank waits for these ranks", "off", _plain("on_time"), is_switch=True,
@@ -287,34 +286,34 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "stages", "Stages balanced", "layers are moved until every pipeline stage has the same work", "balanced",
         _plain("balance_stages"), is_switch=True, mends=(PIPELINE_IMBALANCE,),
-        lacks=lambda m: "" if m.job.pipeline else "no pipeline stages found in this run", says=recorded.stages,
+        lacks=lambda m: "" if m.job.pipeline else "no pipeline stages found in this run", says=present.stages,
     ),
     Knob(
         "gc", "No collections", "Python garbage collection takes no time", "off", _plain("remove_host", "gc"),
         is_switch=True, for_ranks=True, mends=(HOST_GC,),
-        lacks=recorded.has_spans("gc", "garbage collection"), says=recorded.span_time("gc", "in collections"),
+        lacks=present.has_spans("gc", "garbage collection"), says=present.span_time("gc", "in collections"),
     ),
     Knob(
         "checkpoint", "No saving", "saving, logging and evaluation take no time", "off",
         _plain("remove_host", "checkpoint"), is_switch=True, for_ranks=True, mends=(HOST_CHECKPOINT,),
-        lacks=recorded.has_spans("checkpoint", "saving, logging or evaluation"),
-        says=recorded.span_time("checkpoint", "saving, logging and evaluating"),
+        lacks=present.has_spans("checkpoint", "saving, logging or evaluation"),
+        says=present.span_time("checkpoint", "saving, logging and evaluating"),
     ),
     Knob(
         "allocator", "No allocation", "no memory is requested from the driver inside a step", "off",
         _plain("remove_host", "allocator"), is_switch=True, for_ranks=True, mends=(HOST_ALLOCATOR,),
-        lacks=recorded.has_spans("allocator", "allocation by the driver"),
-        says=recorded.span_time("allocator", "in allocations"),
+        lacks=present.has_spans("allocator", "allocation by the driver"),
+        says=present.span_time("allocator", "in allocations"),
     ),
     Knob(
         "bucket_cap_mb", "DDP buckets", "full buckets are reduced one by one, at the cost the run's messages had",
         "N (MiB)", _buckets,
-        says=lambda m, now: recorded.or_unknown(now.bucket_cap_mb, " MiB", DEFAULT_BUCKET_MIB),
+        says=lambda m, now: present.or_unknown(now.bucket_cap_mb, " MiB", DEFAULT_BUCKET_MIB),
     ),
     Knob(
         "first_bucket_mb", "First DDP bucket", "as bucket_cap_mb, the other buckets as they are", "N (MiB)",
         _first_bucket,
-        says=recorded.first_bucket,
+        says=present.first_bucket,
     ),
     Knob(
         "overlap", "Gradients reduced as they come", "buckets of 25 MiB, or a quarter of the gradients if that is less",
@@ -323,20 +322,20 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "num_workers", "Loader workers", "workers make batches in turn, each at the cost it had in the run",
         "N (per rank)", _workers,
-        says=lambda m, now: recorded.or_unknown(now.num_workers),
+        says=lambda m, now: present.or_unknown(now.num_workers),
     ),
     Knob("prefetch_factor", "Prefetch", "each worker holds n batches at most", "N (per worker)", _prefetch,
-         says=lambda m, now: recorded.or_unknown(now.prefetch_factor, "", DEFAULT_PREFETCH)),
+         says=lambda m, now: present.or_unknown(now.prefetch_factor, "", DEFAULT_PREFETCH)),
     Knob(
         "precision", "Matrix products in 16 bit",
         f"fp32 products run {HALF_PRECISION_SPEEDUP:g}x as fast (TF32: {TF32_SPEEDUP:g}x)",
         "bf16, fp16 or tf32", _precision, choices=("bf16", "fp16", "tf32"), mends=(COMPUTE_PRECISION,),
-        says=recorded.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
+        says=present.per_step(lambda m: m.fp32_gemm_us, "in fp32 products"),
     ),
     Knob(
         "optimizer", "Fused optimizer", "one pass over the parameters: 30 % of the device time, 5 % of the host's",
         "fused", _optimizer, is_switch=True, mends=(COMPUTE_UNFUSED_OPTIMIZER,),
-        says=recorded.per_step(lambda m: m.optimizer_us, "on the device"),
+        says=present.per_step(lambda m: m.optimizer_us, "on the device"),
     ),
     Knob(
         "compression", "Gradients in 16 bit", "half the bytes; casting costs its memory traffic", "fp16 or bf16",
@@ -345,12 +344,12 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "microbatches", "Microbatches", "the same batch in n pieces; bubble (stages - 1) / (n x chunks)",
         "N", _schedule,
-        says=recorded.microbatches,
+        says=present.microbatches,
     ),
     Knob(
         "interleave", "Chunks per stage", "the bubble is divided by n; the additional messages are hidden", "N",
         _schedule,
-        says=recorded.chunks,
+        says=present.chunks,
     ),
     Knob(
         "reshard_after_forward", "Parameters stay gathered", "the all-gathers of the backward pass are not made",

@@ -18,8 +18,7 @@ from ddprof.report.fixes import FILE_NAME
 from ddprof.report.phrases import calibration_words
 from ddprof.settings.wanted import shown as typed
 from ddprof.trials import phrases
-from ddprof.trials.answer import KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
-from ddprof.trials.model import DIAGNOSIS
+from ddprof.trials.document import DIAGNOSIS, KEEP, KEPT, UNDECIDED, Memory, TuningAnswer
 from ddprof.trials.paired import WON
 from ddprof.units import format_share, format_us
 from ddprof.untrusted.plain_text import clean, clean_lines

@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 
 from ddprof import significance
 from ddprof.findings import WARNING_SHARE
-from ddprof.trials.answer import MeasuredGain
+from ddprof.trials.document import MeasuredGain
 
 LOOKS = (3, 4, 5, 6, 8, 10)  # pairs
 MOST_PAIRS = LOOKS[-1]

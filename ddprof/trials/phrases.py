@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ddprof.trials.answer import KEEP, REJECTED, UNDECIDED, MeasuredGain, Memory, Results, TuningAnswer
-from ddprof.trials.model import Predicted
+from ddprof.trials.document import KEEP, REJECTED, UNDECIDED, MeasuredGain, Memory, Predicted, Results, TuningAnswer
 from ddprof.trials.paired import LOOKS
 from ddprof.units import format_bytes, format_share, format_us
 

@@ -10,9 +10,22 @@ from typing import Any
 
 from ddprof.report.model import Calibration
 from ddprof.settings.fixes_file import write_fixes
-from ddprof.trials.answer import KEEP, MeasuredGain, Memory, Results, Tried, TuningAnswer, Untried
-from ddprof.trials.document import write_document
-from ddprof.trials.model import Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
+from ddprof.trials.document import (
+    KEEP,
+    MeasuredGain,
+    Memory,
+    Predicted,
+    Results,
+    RunPlan,
+    Trial,
+    TrialCandidate,
+    Tried,
+    TuneOptions,
+    TuneState,
+    TuningAnswer,
+    Untried,
+    write_document,
+)
 from tests.dashboard.made import generate
 
 COMMAND = ("torchrun", "--nproc-per-node=2", "acme_train.py", "--name", "two words")

@@ -34,7 +34,7 @@ def test_every_source_is_readable_or_refused_in_one_line(shared_dir: Path) -> No
         events = trace.events
         assert (np.diff(events["ts_ns"]) >= 0).all() and (events["dur_ns"] >= 0).all()
         assert len(events) == 0 or events["track"].max() < len(trace.tracks)
-        for table in (trace.collectives, trace.copies, trace.operators, trace.syncs):
+        for table in (trace.collectives, trace.copies, trace.operators):
             assert len(table) == 0 or (table["row"].min() >= 0 and table["row"].max() < len(events))
         assert np.isin(events["kind"][trace.copies["row"]], (Kind.MEMCPY, Kind.MEMSET)).all()
         device_tracks = events["track"][np.isin(events["kind"], DEVICE_KINDS)]

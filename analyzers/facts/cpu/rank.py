@@ -16,7 +16,7 @@ from ddprof.analyzers.facts.cpu.operators import LIBRARY, first_elements, outerm
 from ddprof.analyzers.facts.device import lookup
 from ddprof.analyzers.facts.gaps import exposed_comm, find_gaps
 from ddprof.analyzers.facts.host import host_spans
-from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, HOST_WORK, MESSAGES, NO_STRING, of_cause
+from ddprof.analyzers.facts.model import COMMS, DEVICE_OPS, MESSAGES, NO_STRING, SPANS, of_cause
 from ddprof.analyzers.facts.names import (
     ENGINE,
     OP_CODE,
@@ -65,7 +65,7 @@ def cpu_facts(trace: RankTrace, steps: Table, main: int) -> dict[str, Table]:
         "comms": comms,
         "messages": messages,
         "host_spans": spans,
-        "host_work": HOST_WORK.table({"start_ns": work[0], "end_ns": work[1]}),
+        "host_work": SPANS.table({"start_ns": work[0], "end_ns": work[1]}),
         "host_operators": outermost_operators(trace, threads, occupied, python),
         "exposed": exposed.replace(comm=of[exposed["comm"]]),
         "gaps": find_gaps(DEVICE_OPS.empty(), spans, step_marks(steps), intervals.union(*held.bounds), work),
@@ -131,7 +131,6 @@ def _comms(trace: RankTrace, threads: Array) -> tuple[Table, Array]:
             "launch_end_ns": np.where(has_call, returned_ns, NULL),
             "size_bytes": in_bytes,
             "in_bytes": in_bytes,
-            "group_size": trace.identity.world_size or NULL,
             "dtype": NO_STRING,
             "name": events["name"][executed],
             "device_op": NULL,

@@ -10,8 +10,8 @@ import re
 import numpy as np
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import CALL_WAITS, COMM_HOOKS, MEETINGS, SCRIPT_CALLS, UNIT_HOOKS, RankFacts
-from ddprof.analyzers.facts.names import OP_CODE, matches, on_threads, rows_of, times
+from ddprof.analyzers.facts.model import NAMED_SPANS, SCRIPT_CALLS, SPANS, RankFacts
+from ddprof.analyzers.facts.names import OP_CODE, matches, rows_of, spans_table, times
 from ddprof.analyzers.facts.script.tree import call_tree, spans_of
 from ddprof.intervals import union
 from ddprof.model import Kind, RankTrace
@@ -49,17 +49,16 @@ def called_by_script(facts: RankFacts, op: str, per_step: float) -> Array:
 
 
 def call_waits(trace: RankTrace, threads: Array) -> Table:
-    """CALL_WAITS of the training threads (`threads`: host tracks), by start; from the ranges that capture leaves."""
-    start, end = times(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_WAIT, trace.strings), threads))
-    return CALL_WAITS.table({"start_ns": start, "end_ns": end})
+    """SPANS of the training threads (`threads`: host tracks), by start: Python waits for a communication that a call
+    began, by the ranges that capture leaves."""
+    return spans_table(trace, rows_of(trace, Kind.ANNOTATION, matches(_WAIT, trace.strings), threads))
 
 
 def _from_ranges(trace: RankTrace, threads: Array) -> Table:
     rows = rows_of(trace, Kind.ANNOTATION, matches(_RANGE, trace.strings), threads)
     code = np.array([_code(_RANGE, text) for text in trace.strings], np.int64)
-    columns = on_threads(trace.events, rows)
-    columns["call"] = code[columns.pop("name")]
-    return SCRIPT_CALLS.table(columns)
+    start, end = times(trace.events, rows)
+    return SCRIPT_CALLS.table({"start_ns": start, "end_ns": end, "call": code[trace.events["name"][rows]]})
 
 
 def _from_frames(trace: RankTrace, threads: Array) -> Table:
@@ -72,7 +71,7 @@ def _from_frames(trace: RankTrace, threads: Array) -> Table:
         within = tree.within(code == call)
         for track in np.unique(traced["track"]).tolist():
             start, end = spans_of(traced.take(traced["track"] == track), within)
-            tables.append(SCRIPT_CALLS.table({"start_ns": start, "end_ns": end, "thread": track, "call": call}))
+            tables.append(SCRIPT_CALLS.table({"start_ns": start, "end_ns": end, "call": call}))
     return concat(SCRIPT_CALLS, tables)
 
 
@@ -90,22 +89,19 @@ _UNIT = re.compile(r"^FSDP::(?:pre|post)_(?:forward|backward)")  # torch/distrib
 
 
 def comm_hooks(trace: RankTrace) -> Table:
-    """COMM_HOOKS of all threads, by start; with a device, autograd's thread calls them."""
-    return COMM_HOOKS.table(
-        on_threads(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_HOOK_RANGE, trace.strings)))
-    )
+    """NAMED_SPANS of all threads, by start; with a device, autograd's thread calls them."""
+    return spans_table(trace, rows_of(trace, Kind.ANNOTATION, matches(_HOOK_RANGE, trace.strings)), NAMED_SPANS)
 
 
 def unit_hooks(trace: RankTrace) -> Table:
-    """UNIT_HOOKS of all threads, by start; those within others are theirs."""
+    """SPANS of all threads, by start; those within others are theirs."""
     start, end = union(*times(trace.events, rows_of(trace, Kind.ANNOTATION, matches(_UNIT, trace.strings))))
-    return UNIT_HOOKS.table({"start_ns": start, "end_ns": end})
+    return SPANS.table({"start_ns": start, "end_ns": end})
 
 
 def hook_name(facts: RankFacts, name: int) -> str:
-    """The function of a row of COMM_HOOKS: "train.py:88 compress()"."""
-    match = _HOOK_RANGE.match(facts.strings[name])
-    return match.group(1) if match else facts.strings[name]
+    """The function of a row of `comm_hooks`: "train.py:88 compress()"."""
+    return _HOOK_RANGE.sub(r"\1", facts.strings[name])
 
 
 # Blocking calls that synchronise ranks: barriers, and collectives of Python objects.
@@ -122,17 +118,16 @@ _MEETING = re.compile(rf"^(?:ddprof::collective\.|c10d::)({'|'.join(MEETING_CALL
 
 
 def meeting_calls(trace: RankTrace, threads: Array) -> Table:
-    """MEETINGS of the training threads (`threads`: host tracks), by start; outermost calls only."""
+    """NAMED_SPANS of the training threads (`threads`: host tracks), by start; outermost calls only."""
     named = matches(_MEETING, trace.strings)
     rows = np.union1d(*(rows_of(trace, kind, named, threads) for kind in (Kind.ANNOTATION, Kind.CPU_OP)))
-    meetings = MEETINGS.table(on_threads(trace.events, rows))
+    meetings = spans_table(trace, rows, NAMED_SPANS)
     return meetings.take(intervals.outermost(*meetings.bounds))
 
 
 def called_name(event: str) -> str:
-    """The torch.distributed function behind an event of MEETINGS."""
-    match = _MEETING.match(event)
-    return match.group(1) if match else event
+    """The torch.distributed function behind an event of `meetings`."""
+    return _MEETING.sub(r"\1", event)
 
 
 def is_meeting(facts: RankFacts) -> Array:

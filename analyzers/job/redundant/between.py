@@ -101,7 +101,7 @@ def one_by_one(facts: RankFacts) -> Array:
     if not _is_wrapped(facts) and (reduces & ~is_single).any():
         return none  # gradients are reduced so, by hand
     is_single &= np.isin(package, ("", *METRIC_PACKAGES, *_MAY_BE_METRICS))  # not of an optimizer that shards its work
-    after = np.searchsorted(passes_of(facts, Phase.BACKWARD).spans[0], calls["start_ns"])
+    after = np.searchsorted(passes_of(facts, Phase.BACKWARD)[0], calls["start_ns"])
     together = np.bincount(after[is_single], minlength=int(after.max(initial=0)) + 1)
     is_single &= together[after] >= FEWEST
     rows = np.flatnonzero(is_single)
@@ -147,7 +147,7 @@ def _most_bytes(facts: RankFacts) -> int:
 
 def _by_hand(facts: RankFacts, reduced: Array) -> bool:
     """True where a script without a wrapper may reduce gradients or parameters in these calls, by their bytes."""
-    updates = max(1, len(passes_of(facts, Phase.OPTIMIZER)))
+    updates = max(1, len(passes_of(facts, Phase.OPTIMIZER)[0]))
     total = np.array([reduced.sum() / updates])
     is_large = reduced.max(initial=0) > ONE_BY_ONE_BYTES or not _is_no_model(facts, total).all()
     return bool(not _is_wrapped(facts) and reduced.any() and is_large)
@@ -167,13 +167,13 @@ def _is_no_model(facts: RankFacts, size: Array) -> Array:
 
 def _is_usual(facts: RankFacts, calls: Array) -> bool:
     """True where most optimizer steps have such calls."""
-    updates = len(passes_of(facts, Phase.OPTIMIZER))
+    updates = len(passes_of(facts, Phase.OPTIMIZER)[0])
     return bool(updates and calls.any() and len(np.unique(_steps(facts)[calls])) >= MIN_STEPS * updates)
 
 
 def _steps(facts: RankFacts) -> Array:
     """Number of optimizer steps before each row of script_calls."""
-    return np.searchsorted(passes_of(facts, Phase.OPTIMIZER).spans[0], facts.script_calls["start_ns"])
+    return np.searchsorted(passes_of(facts, Phase.OPTIMIZER)[0], facts.script_calls["start_ns"])
 
 
 def _is(call: Array, names: tuple[str, ...]) -> Array:

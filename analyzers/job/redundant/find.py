@@ -10,10 +10,9 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof import intervals
-from ddprof.analyzers.facts.gradient_tables import GradientAct
-from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.model import GradientAct, Phase, RankFacts
 from ddprof.analyzers.facts.names import OP_CODE, matches
-from ddprof.analyzers.facts.work import HostPasses, between_operators, host_work, issued_ns, passes_of
+from ddprof.analyzers.facts.work import between_operators, host_work, issued_ns, passes_of
 from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.redundant.between import (
@@ -111,13 +110,12 @@ def sent_buffers(facts: RankFacts, roles: Array) -> Array:
     if facts.sidecar.ddp.broadcast_buffers is False or not len(facts.comms):
         return none
     wrapped = facts.phases.take(matches(_FORWARD, facts.strings)[facts.phases["name"]])
-    passes = HostPasses(intervals.union(*wrapped.bounds))
-    caller = passes.calling(facts)
-    at_ns = issued_ns(facts.comms)
+    passes, at_ns = intervals.union(*wrapped.bounds), issued_ns(facts.comms)
+    caller = intervals.row_at(passes, at_ns)
     sends = (facts.comms["op"] == OP_CODE["broadcast"]) & np.isin(roles, GRADIENT_ROLES) & (caller >= 0)
     sends &= ~intervals.contains(intervals.union(*facts.script_calls.bounds), at_ns)
     sending = len(np.unique(caller[sends]))
-    return sends if sending and sending >= MIN_PASSES * len(passes) else none
+    return sends if sending and sending >= MIN_PASSES * len(passes[0]) else none
 
 
 def maps_without_need(facts: RankFacts) -> tuple[Array, int]:
@@ -170,16 +168,16 @@ def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> Repeated
     """
     none = Repeated(np.zeros(len(facts.comms), bool))
     backward, updates = passes_of(facts, Phase.BACKWARD), passes_of(facts, Phase.OPTIMIZER)
-    if len(backward) < 2 or not len(updates):
+    if len(backward[0]) < 2 or not len(updates[0]):
         return none
-    caller = np.where(_reduces(facts, roles), backward.calling(facts), -1)
-    volume = _volume(facts, caller, len(backward))
+    caller = np.where(_reduces(facts, roles), intervals.row_at(backward, issued_ns(facts.comms)), -1)
+    volume = _volume(facts, caller, len(backward[0]))
     kept = _kept(facts, backward, not (roles[caller >= 0] == "fsdp_shard").any())
-    following = np.searchsorted(updates.spans[0], backward.spans[1])
-    volume[updates.of(backward.spans[0]) >= 0] = 0  # a closure: the optimizer needs the sum of each evaluation
-    needless = np.zeros(len(backward), bool)
+    following = np.searchsorted(updates[0], backward[1])
+    volume[intervals.contains(updates, backward[0])] = 0  # a closure: the optimizer needs the sum of each evaluation
+    needless = np.zeros(len(backward[0]), bool)
     counts, affected, is_kept = [], 0, True
-    updated = np.unique(following[following < len(updates)])
+    updated = np.unique(following[following < len(updates[0])])
     for at, update in enumerate(updated.tolist()):
         before = np.flatnonzero((following == update) & (volume > 0))
         if len(before):  # a pass before the last one whose gradients did not meet kept ones is of another sum
@@ -201,13 +199,13 @@ def repeated_reductions(facts: RankFacts, roles: Array, models: int) -> Repeated
 _UNKNOWN, _FRESH, _ADDED = range(3)
 
 
-def _kept(facts: RankFacts, backward: HostPasses, is_whole: bool) -> Array:
+def _kept(facts: RankFacts, backward: Intervals, is_whole: bool) -> Array:
     """State of earlier passes' gradients when each pass brought its own, shape (passes,): zeroed (_FRESH), or
     accumulated and untouched in between (_ADDED).
 
     `is_whole`: parameters hold their gradients, unlike FSDP's, which are gathered anew for each pass.
     """
-    start, end = backward.spans
+    start, end = backward
 
     def seen(act: GradientAct, where: Intervals) -> Array:
         of_act = facts.gradients.take(facts.gradients["act"] == act)
@@ -231,7 +229,7 @@ def _reduces(facts: RankFacts, roles: Array) -> Array:
     """
     comms = facts.comms
     reduces = np.isin(comms["op"], _REDUCTIONS) & np.isin(roles, _ROLES)
-    forward = passes_of(facts, Phase.FORWARD).calling(facts) >= 0
+    forward = intervals.contains(passes_of(facts, Phase.FORWARD), issued_ns(comms))
     for op in _REDUCTIONS:
         both = np.unique(comms["group"][forward & (comms["op"] == op)])
         reduces &= ~((comms["op"] == op) & np.isin(comms["group"], both))

@@ -77,7 +77,6 @@ def _inserted(facts: RankFacts, rows: dict[str, Array], group: Array, seq: Array
             "group": group,
             "seq": seq,
             "in_bytes": NULL,
-            "group_size": [facts.process_groups[g].size for g in group.tolist()],
             "dtype": NO_STRING,
             "device_op": NULL,
         }

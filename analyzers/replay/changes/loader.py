@@ -18,7 +18,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_fetch_from_workers
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.replay.changes.host_spans import PREFETCHED_US
-from ddprof.analyzers.replay.graph.anchors import BLOCKED_FETCH_NS
+from ddprof.analyzers.replay.graph.dependencies import BLOCKED_FETCH_NS
 from ddprof.findings import Change
 from ddprof.sidecar import Sidecar
 from ddprof.tables import Array

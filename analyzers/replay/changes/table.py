@@ -54,7 +54,6 @@ from ddprof.analyzers.replay.changes.work import (
 )
 from ddprof.analyzers.replay.model import Graph, Scenario
 from ddprof.causes import HOST_CAUSES
-from ddprof.change_kinds import KindOfChange
 from ddprof.errors import DdprofError
 from ddprof.findings import Change
 
@@ -71,12 +70,12 @@ class ChangeKind(Struct, frozen=True):
     else.
     """
 
-    name: KindOfChange
+    name: str
     words: str
     scenario: ToScenario | None = None
     retiming: ToTransfers | None = None
     rate: ToStep | None = None
-    implies: tuple[KindOfChange, ...] = ()  # kinds that hold as well, for all ranks
+    implies: tuple[str, ...] = ()  # kinds that hold as well, for all ranks
     levels_work: bool = False  # brings the work of its ranks to what it takes their peers, or to the mean
     ledger: Booked | None = None  # None where the gain is no matter of what is booked: formulas, rates
     # Relative, of the gain: what the change itself leaves uncertain, beside the replay. Judged, not measured; the share

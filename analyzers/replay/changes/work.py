@@ -13,8 +13,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import extra_spans
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.segments import (
-    device_factors,
-    device_factors_to_mean,
+    device_times,
     scaled_to_mean,
     scaled_to_peers,
 )
@@ -54,9 +53,8 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     """In every segment between two collectives each rank computes for the mean time of all ranks (OSDI'25: the mean for
     compute), so that what is the same on all ranks stays; in every step where segments cannot be compared.
 
-    In a pipeline whose timeline records each pass as one operation, each pass takes the mean of its kind: stages wait
-    for unequal microbatches as ranks do for unequal batches. With the target "extra" only what single ranks run beside
-    the others in a step is moved: half way between dividing it over all and leaving it out.
+    With the target "extra" only what single ranks run beside the others in a step is moved: half way between dividing
+    it over all and leaving it out.
     """
     if change.target == "extra":
         return _without_extra(graph, measures)
@@ -66,8 +64,7 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
     dur, host = dict[int, Array](), dict[int, Scaled]()
     for group in _peer_groups(graph, measures):
-        by_passes = measures.job.pipeline is not None and not any(rank.has_host for rank in group)
-        balanced_ns = _mean_passes(group) if by_passes else _to_mean(group)
+        balanced_ns = _to_mean(group)
         if balanced_ns is not None:
             dur.update(balanced_ns)
             continue
@@ -82,21 +79,31 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
 
 def _to_mean(group: list[RankGraph]) -> dict[int, Array] | None:
     """Durations with the mean compute of these ranks in every segment; None where segments cannot be compared."""
-    if any(rank.execution.computes_on_host for rank in group):
+    compared = _device_times(group)
+    if compared is None:
         return None
-    compute = [_kernels_ns(rank) for rank in group]
-    factors = device_factors_to_mean([r.facts for r in group], [r.ops.issued_ns for r in group], compute)
-    if factors is None:
-        return None
+    mean = np.mean(compared[1], axis=0)
     return {
-        rank.position: np.where(own > 0, np.round(own * factor), rank.ops.dur_ns).astype(np.int64)
-        for rank, own, factor in zip(group, compute, factors, strict=True)
+        rank.position: _with_compute(rank, (mean / np.maximum(own, 1.0))[segment])
+        for rank, segment, own in zip(group, *compared, strict=True)
     }
+
+
+def _device_times(ranks: list[RankGraph]) -> tuple[list[Array], list[Array]] | None:
+    """As `device_times`; None for ranks that compute on their hosts, too."""
+    if any(rank.execution.computes_on_host for rank in ranks):
+        return None
+    return device_times([r.facts for r in ranks], [r.ops.issued_ns for r in ranks], [_kernels_ns(r) for r in ranks])
 
 
 def _kernels_ns(rank: RankGraph) -> Array:
     """Duration of each operation that computes, ns; 0 of the others."""
     return np.where(rank.ops.is_comm | rank.ops.is_copy, 0, rank.ops.dur_ns)
+
+
+def _with_compute(rank: RankGraph, factor: Array) -> Array:
+    """Durations of a rank's operations, those that compute multiplied by their factors."""
+    return np.where(_kernels_ns(rank) > 0, np.round(rank.ops.dur_ns * factor), rank.ops.dur_ns).astype(np.int64)
 
 
 def _without_extra(graph: Graph, measures: Measures) -> Scenario:
@@ -108,28 +115,6 @@ def _without_extra(graph: Graph, measures: Measures) -> Scenario:
             spans = extra_spans(rank.facts, extra.names, extra.parts[rank.position])
             host[rank.position] = tuple((where, 1 - gone * float(part)) for where, part in spans)
     return Scenario(host_scale={position: spans for position, spans in host.items() if spans})
-
-
-def _mean_passes(group: list[RankGraph]) -> dict[int, Array]:
-    """Durations in which each operation but communication takes the mean of its name and step on all these ranks."""
-    numbers: dict[str, int] = {}
-    keys, lengths = [], []
-    for rank in group:
-        names = rank.facts.device_ops["name"][rank.ops.row]
-        distinct, which = np.unique(names, return_inverse=True)
-        number = np.array([numbers.setdefault(rank.facts.strings[n], len(numbers)) for n in distinct.tolist()])
-        keys.append(np.stack((_step_of_ops(rank), number[which]))[:, ~rank.ops.is_comm])
-        lengths.append(rank.ops.dur_ns[~rank.ops.is_comm])
-    _, kind = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
-    every = np.concatenate(lengths)
-    mean = (np.bincount(kind.ravel(), weights=every) / np.bincount(kind.ravel()))[kind.ravel()]
-    durations, begin = {}, 0
-    for rank, length in zip(group, lengths, strict=True):
-        dur = rank.ops.dur_ns.copy()
-        dur[~rank.ops.is_comm] = np.round(mean[begin : begin + len(length)])
-        durations[rank.position] = dur
-        begin += len(length)
-    return durations
 
 
 def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | None:
@@ -193,24 +178,18 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
         usual = averages.typical_row(np.array([_compute_ns(rank)[:steps] for rank in others], float))
         kept = 1 - len(others) / len(group) if change.target == "spread" else 0.0
         for rank in (rank for rank in group if measures.job.rank_ids[rank.position] in change.ranks):
-            compared = [rank, *others]
-            compute = [_kernels_ns(r) for r in compared]
-            factors = None
-            if not rank.execution.computes_on_host:
-                factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)
-            if factors is None:
-                computed = _compute_ns(rank)[:steps].astype(float)
-                as_fed = None
-                if change.target == "fed" and rank.execution.computes_on_host:
-                    as_fed = scaled_to_peers(rank.facts, [other.facts for other in others], running)
-                if as_fed is None:
-                    factor = np.minimum(1.0, usual / np.maximum(computed, 1.0))
-                    _scale_steps(rank, kept + (1 - kept) * factor, dur, host)
-                else:
-                    host[rank.position] = as_fed
+            compared, as_fed = _device_times([rank, *others]), None
+            if change.target == "fed" and rank.execution.computes_on_host:
+                as_fed = scaled_to_peers(rank.facts, [other.facts for other in others], running)
+            if compared is not None:
+                (segment, *_), (own, *theirs) = compared
+                factor = np.minimum(1.0, averages.typical_row(np.array(theirs)) / np.maximum(own, 1.0))[segment]
+                dur[rank.position] = _with_compute(rank, kept + (1 - kept) * factor)
+            elif as_fed is not None:
+                host[rank.position] = as_fed
             else:
-                scale = np.where(compute[0] > 0, kept + (1 - kept) * factors, 1.0)
-                dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
+                factor = np.minimum(1.0, usual / np.maximum(_compute_ns(rank)[:steps], 1.0))
+                _scale_steps(rank, kept + (1 - kept) * factor, dur, host)
             if change.target == "fed":
                 host[rank.position] = (*host.get(rank.position, ()), _loading_as(rank, others))
     return Scenario(dur_ns=dur, host_scale=host)

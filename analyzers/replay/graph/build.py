@@ -15,8 +15,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.waiting.waits import members_of
-from ddprof.analyzers.replay.graph.anchors import find_anchors
-from ddprof.analyzers.replay.graph.dependencies import find_dependencies, previous_end
+from ddprof.analyzers.replay.graph.dependencies import find_anchors, find_dependencies, previous_end
 from ddprof.analyzers.replay.graph.program import write_program
 from ddprof.analyzers.replay.host_time import HostTimeline, contract
 from ddprof.analyzers.replay.model import Anchor, Anchors, Graph, Met, Node, Ops, Order, RankGraph, Scenario

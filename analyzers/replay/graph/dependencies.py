@@ -1,19 +1,26 @@
-"""Dependencies between streams: the operation that each operation had to wait for.
+"""What an operation on a stream, or the host, had to wait for.
 
 Kineto records that a stream was made to wait, but rarely for which event. It is inferred in three ways, in this order:
 
-- A collective waits for the compute launched before it (c10d records an event on the current stream). - The first
-kernel after a wait call waits for the communication, of those launched before the call, that ended last. - An operation
-that starts right when an operation of another stream ends, with nothing else to hold it, waited for that.
+- A collective waits for the compute launched before it (c10d records an event on the current stream).
+- The first kernel after a wait call waits for the communication, of those launched before the call, that ended last.
+- An operation that starts right when an operation of another stream ends, with nothing else to hold it, waited for
+  that.
 """
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from ddprof.analyzers.execution.choose import Execution
 from ddprof.analyzers.execution.operations import NEVER, Operations
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.work import knows_launches
+from ddprof.analyzers.facts.names import is_fetch_from_workers, matches
+from ddprof.analyzers.facts.work import blocked_launches, knows_launches
+from ddprof.analyzers.replay.model import DEFAULT_PREFETCH, Anchor, Anchors
+from ddprof.causes import CAUSE_CODE
 from ddprof.tables import Array
 
 TOLERANCE_NS = 1_000  # timestamps of different streams may disagree by this much
@@ -24,7 +31,7 @@ OVERLAP_WITHOUT_HOST_NS = 50_000  # likewise, without host calls to tell what el
 # 0.11 ms in steps of 47 s (StragglerAnalysis, job AR).
 OVERLAP_DIVISOR = 1_000
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
-RECENT = 64  # communications end nearly in launch order: older ones than so many cannot end last
+RECENT = 128  # communications end nearly in launch order: older ones than so many cannot end last
 AT_ONCE = 512  # wait calls looked at together, so that memory does not grow with them
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
@@ -79,7 +86,7 @@ def _comm_after_compute(ops: Operations, end: Array, dep: Array) -> None:
 
 def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Array) -> None:
     """The first kernel after wait calls waits for the last-ending communication launched before the last of them."""
-    calls = np.sort(facts.stream_waits["call_ns"])
+    calls = np.sort(facts.stream_waits["start_ns"])
     compute = np.flatnonzero(~ops.is_comm & ~ops.is_copy & (ops.launch_ns != NEVER))
     comm = np.flatnonzero(ops.is_comm & (ops.launch_ns != NEVER))
     if not len(calls) or not len(compute) or not len(comm):
@@ -100,21 +107,15 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
 
 
 def _last_done(end: Array, until: Array, latest: Array) -> Array:
-    """Row before each `until` that ends last, of the RECENT nearest that end by `latest`; -1 for none."""
+    """Row before each `until` that ends last, of the RECENT nearest, by `latest`; -1 for none."""
     last = np.full(len(until), -1)
     for first in range(0, len(until), AT_ONCE):
-        rows, by_ns = until[first : first + AT_ONCE, None], latest[first : first + AT_ONCE, None]
-        at = rows + np.arange(-2 * RECENT, 0)
+        at = until[first : first + AT_ONCE, None] + np.arange(-RECENT, 0)
         ends = np.where(at >= 0, end[np.maximum(at, 0)], NEVER)
-        ends[ends > by_ns] = NEVER
-        later = np.cumsum(ends[:, ::-1] != NEVER, axis=1)[:, ::-1]  # ends as recent as each
-        ends[later > RECENT] = NEVER
+        ends[ends > latest[first : first + AT_ONCE, None]] = NEVER
         best = np.argmax(ends, axis=1)[:, None]
-        best_end, best_at = np.take_along_axis(ends, best, 1)[:, 0], np.take_along_axis(at, best, 1)[:, 0]
+        best_end, best_at = (np.take_along_axis(values, best, 1)[:, 0] for values in (ends, at))
         last[first : first + AT_ONCE] = np.where(best_end != NEVER, best_at, -1)
-        for row in np.flatnonzero((later[:, 0] < RECENT) & (at[:, 0] > 0)).tolist():  # many have yet to end
-            done = np.flatnonzero(end[: int(rows[row, 0])] <= by_ns[row, 0])[-RECENT:]
-            last[first + row] = done[np.argmax(end[done])] if len(done) else -1
     return last
 
 
@@ -142,3 +143,93 @@ def _coincident(ops: Operations, end: Array, dep: Array, overlap_ns: int) -> Non
             dep[held[take]] = source[take]
             is_bound |= take
             at = at - 1
+
+
+# Anchors: points at which the host blocked, with the operation that released it.
+#
+# The host blocks in synchronising calls, in launches into a full queue, in the loader while its workers make a batch,
+# and in communication (CPU ranks, and rendezvous that left no collective in the trace). An anchor holds the operation
+# whose end released it (its target): the last to end, of those launched before the call, that had ended when the call
+# returned.
+
+_FREE = re.compile(r"^(cuda|hip)Free(Host)?$")  # waits for everything launched before (CUDA runtime documentation)
+# A fetch that took longer than both of these blocked: its batch was not ready. Taking a ready batch takes about 0.1 ms,
+# more where a large one is rebuilt from shared memory; workers that are too slow by only a few per cent of the step are
+# rare.
+BLOCKED_FETCH_NS = 500_000
+BLOCKED_FETCH_SHARE = 0.05  # of the mean step
+
+
+def find_anchors(facts: RankFacts, ops: Operations, execution: Execution, arrived_ns: Array) -> Anchors:
+    """Anchors of one rank in time order; of nested ones only the outermost.
+
+    `arrived_ns`: for each row of the rank's comms, by when the last member had arrived at the latest, ns on the rank's
+    own clock, shape (comms,).
+    """
+    waits = (Anchor.PEERS, *execution.host_waits(facts, arrived_ns))
+    spans = [_syncs(facts), _loader_waits(facts), _full_queue(facts), waits]
+    kind = np.concatenate([np.full(len(s), k) for k, s, _ in spans])
+    start = np.concatenate([s for _, s, _ in spans])
+    stop = np.concatenate([e for _, _, e in spans])
+    keep = facts.is_issued_in_steps(start)
+    order = np.lexsort((-stop[keep], start[keep]))
+    kind, start, stop = kind[keep][order], start[keep][order], stop[keep][order]
+    reach = np.maximum.accumulate(stop)
+    outer = np.ones(len(start), bool)
+    outer[1:] = start[1:] >= reach[:-1]
+    kind, start, stop = kind[outer], start[outer], stop[outer]
+    end, latest_ns = ops.end_ns, execution.latest_release_ns(facts, start, stop, arrived_ns)
+    target = np.where(kind == Anchor.LOADER, -1, _targets(ops, start, latest_ns))
+    released = np.where(target >= 0, end[target] if len(end) else 0, NEVER)
+    tail = np.where(kind == Anchor.LOADER, stop - start, stop - np.maximum(start, released))
+    return Anchors(kind, start, stop, target, np.maximum(tail, 0))
+
+
+def _syncs(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    spans = facts.spans_of("host_sync", "allocator")
+    frees = matches(_FREE, facts.strings)[spans["name"]]
+    return Anchor.SYNC, *spans.bounds_of((spans["cause"] == CAUSE_CODE["host_sync"]) | frees)
+
+
+def _loader_waits(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    """Fetches that blocked on worker processes: the workers set the time of the batch, not this rank."""
+    spans = facts.spans_of("dataloader")
+    is_wait = is_fetch_from_workers(facts.strings)[spans["name"]]
+    step_ns = float(np.mean(facts.steps["end_ns"] - facts.steps["start_ns"]))
+    is_wait &= spans["end_ns"] - spans["start_ns"] > max(BLOCKED_FETCH_NS, BLOCKED_FETCH_SHARE * step_ns)
+    if facts.sidecar.is_captured and not facts.sidecar.loader.num_workers:
+        is_wait[:] = False  # no workers: the training thread makes the batch itself, which is work, not a wait
+    if _keeps_ahead(facts, step_ns):
+        is_wait[:] = False  # what such a fetch takes is taking the batch over
+    return Anchor.LOADER, *spans.bounds_of(is_wait)
+
+
+def _keeps_ahead(facts: RankFacts, step_ns: float) -> bool:
+    """True where the rank's timed workers have each batch ready in time: more than one per step, and none longer than
+    the queue lasts. The rank waits elsewhere, for its peers.
+    """
+    timed, loader = facts.sidecar.fetching, facts.sidecar.loader
+    if timed is None or not timed.workers or timed.fetch_ns > timed.workers * step_ns:
+        return False
+    ready = timed.workers * (loader.prefetch_factor or DEFAULT_PREFETCH) - 1
+    return max(timed.fetch_ns, *timed.fetch_quantiles_ns, 0) <= ready * step_ns
+
+
+def _full_queue(facts: RankFacts) -> tuple[Anchor, Array, Array]:
+    ops = facts.device_ops
+    slow = blocked_launches(ops) & (ops["start_ns"] > ops["launch_end_ns"])
+    return Anchor.SYNC, ops["launch_ns"][slow], ops["launch_end_ns"][slow]
+
+
+def _targets(ops: Operations, start_ns: Array, latest_ns: Array) -> Array:
+    """Index, for each call, of the last operation to end among those launched before its start and ended by its latest
+    release; -1 for none. Of several that end at once the first.
+    """
+    end = ops.end_ns
+    order = np.lexsort((-np.arange(len(end)), end))
+    launch, at = ops.launch_ns[order], np.searchsorted(end[order], latest_ns, side="right") - 1
+    calls = np.flatnonzero(at >= 0)
+    while len(calls := calls[launch[at[calls]] > start_ns[calls]]):  # few end sooner that were launched later
+        at[calls] -= 1
+        calls = calls[at[calls] >= 0]
+    return np.asarray(np.append(order, -1)[at])

@@ -15,8 +15,7 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.findings import Finding
 from ddprof.report.fixes import FILE_NAME, applicable
 from ddprof.settings.wanted import WantedFix, changes_numbers, parse_set, shown
-from ddprof.trials.answer import KEPT, MeasuredGain, Tried
-from ddprof.trials.model import Predicted
+from ddprof.trials.document import KEPT, MeasuredGain, Predicted, Tried
 from ddprof.trials.phrases import measured_words
 from ddprof.untrusted.plain_text import clean
 

@@ -21,7 +21,6 @@ from ddprof.readers.numbers import one_int, one_rank, to_int64
 from ddprof.tables import NULL, Array
 
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
-_SYNC = int(Kind.SYNC)
 REMEMBERED = 2**10  # texts of inputs: a rank sends to few peers, with the same few tags
 _MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
 _MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
@@ -60,7 +59,6 @@ class ArgumentTables:
         self.messages: list[tuple[int, int, int]] = []  # row, peer, tag
         self.copies: list[tuple[int, int]] = []
         self.operators: list[Array] = []  # blocks of shape (3, n)
-        self.syncs: list[tuple[int, int, int]] = []
         self.memory: list[Array] = []
         self._texts = _JsonTexts(strings)
         self._stated: dict[tuple[Any, ...], tuple[int, ...]] = {}
@@ -82,14 +80,14 @@ class ArgumentTables:
         """
         for row, event in _with_rows(collectives, events):
             self._collective(first_row + row, event.args or NO_ARGS)
-        self._of_devices(first_row, kind, events)
+        self._copies(first_row, kind, events)
         self._operators(first_row, list(_with_rows(shape_rows, events)))
 
     def add_scanned(self, first_row: int, kind: Array, block: Block) -> None:
         """The arguments of a block whose collectives and shapes the scanner has read."""
         if len(block.collectives):
             self._scanned_collectives(first_row, block)
-        self._of_devices(first_row, kind, block.events)
+        self._copies(first_row, kind, block.events)
         if len(block.shaped):
             self._number_shapes(block)
             rows, numbers = block.shaped.astype(np.int64) + first_row, self._shape_strings
@@ -106,17 +104,11 @@ class ArgumentTables:
                 if number >= numbered:
                     self._shape_strings[number] = self.strings[texts[number - numbered]]
 
-    def _of_devices(self, first_row: int, kind: Array, events: Callable[[Array], Sequence[Event]]) -> None:
-        """The arguments of a block's copies and synchronisations."""
-        copies, syncs = np.flatnonzero(_IS_COPY[kind]), np.flatnonzero(kind == _SYNC)
-        for row, event in _with_rows(copies, events):
+    def _copies(self, first_row: int, kind: Array, events: Callable[[Array], Sequence[Event]]) -> None:
+        """The arguments of a block's copies."""
+        for row, event in _with_rows(np.flatnonzero(_IS_COPY[kind]), events):
             given = event.args or NO_ARGS
             self.copies.append((first_row + row, one_int(given.bytes if given.bytes != NULL else given.size)))
-        for row, event in _with_rows(syncs, events):
-            given = event.args or NO_ARGS
-            self.syncs.append(
-                (first_row + row, _not_negative(given.wait_stream), _not_negative(given.wait_correlation))
-            )
 
     def _scanned_collectives(self, first_row: int, block: Block) -> None:
         """The collectives of a block. Decoded are the first of each new statement and what is not remembered."""

@@ -18,7 +18,6 @@ from ddprof.model import (
     MEMORY,
     MESSAGE_CALLS,
     OPERATORS,
-    SYNCS,
     TRACKS,
     HealthNote,
     Kind,
@@ -231,7 +230,6 @@ def _sparse(columns: EventColumns, order: Array | None, base_time_ns: int) -> di
         "message_calls": _by_row(MESSAGE_CALLS, given.messages, position),
         "copies": _by_row(COPIES, given.copies, position),
         "operators": _by_row(OPERATORS, np.concatenate(given.operators, axis=1).T if given.operators else [], position),
-        "syncs": _by_row(SYNCS, given.syncs, position),
     }
     memory = np.concatenate(given.memory, axis=1) if given.memory else np.empty((4, 0), np.int64)
     memory = memory[:, near_each_other(memory[0])]

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.flight_recorder import Dump, Recorded
+from ddprof.flight_recorder import Recorded
 from ddprof.model import Device, HealthNote, Identity, Kind, ProcessGroup, RankTrace, element_bytes
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
@@ -35,7 +35,7 @@ _PICKLED_MARKS = (b"pg_config", b"collective_seq_id")
 def read_dump(source: Source) -> RankTrace:
     """The collectives of one rank as events at their issue times. Raises NoUsableInput where the dump is unusable."""
     try:
-        dump, unfit = load_dump(read_small(source.path, source.member), Dump)
+        dump, unfit = load_dump(read_small(source.path, source.member))
     except (ValueError, TypeError, UnsafePickle) as error:
         raise NoUsableInput(f"{source.label}: not a usable flight-recorder dump ({error})") from error
     issued = tuple(e for e in dump.entries if e.time_created_ns)

@@ -266,11 +266,10 @@ class _Reader:
         text = [_SYNC_NAMES.get(k, "Sync") for k in kind.tolist()]
         # Events of the whole context carry stream 2**32 - 1: one track of their own, which is no stream.
         tracks: list[tuple[Any, Any]] = [(self.device, s if s < 2**31 else "sync") for s in stream.tolist()]
-        first = self._add(Kind.SYNC, text, tracks, start, end, ids)
+        self._add(Kind.SYNC, text, tracks, start, end, ids)
         for device, stream_ in set(tracks):
             if isinstance(stream_, int) and self.device is not None:
                 self.columns.name_track(device, stream_, f"stream {stream_}", self.device, stream_)
-        self.columns.arguments.syncs += [(first + at, NULL, NULL) for at in range(len(text))]
 
     def _calls(self) -> None:
         names = ("start", "end", "globalTid", "correlationId", "nameId")

@@ -44,8 +44,6 @@ class Args(msgspec.Struct, gc=False):
     of_rank: Any = msgspec.field(default=NULL, name="rank")
     src: Any = msgspec.field(default=NULL, name="Src Rank")
     dst: Any = msgspec.field(default=NULL, name="Dst Rank")
-    wait_stream: Any = msgspec.field(default=NULL, name="wait_on_stream")
-    wait_correlation: Any = msgspec.field(default=NULL, name="wait_on_cuda_event_record_corr_id")
     reserved: Any = msgspec.field(default=NULL, name="Total Reserved")
     allocated: Any = msgspec.field(default=NULL, name="Total Allocated")
     device_id: Any = msgspec.field(default=NULL, name="Device Id")

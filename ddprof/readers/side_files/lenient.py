@@ -157,16 +157,16 @@ def read_flight_recorder(path: str | None) -> tuple[tuple[Recorded, ...], list[H
     if path is None:
         return (), []
     try:
-        dump, unfit = load_dump(read_small(path), Dump)
+        dump, unfit = load_dump(read_small(path))
     except (ValueError, TypeError, NoUsableInput, UnsafePickle) as error:
         effect = "collectives are matched by order where the trace has no sequence numbers"
         return (), [HealthNote(f"{path}: not usable ({one_line(error)})", effect)]
     return dump.entries, unfit_note(path, unfit)
 
 
-def load_dump(content: bytes, kind: type[S]) -> tuple[S, list[str]]:
+def load_dump(content: bytes) -> tuple[Dump, list[str]]:
     """A dump (JSON, or a plain pickle), and its parts of a wrong type. Raises ValueError, TypeError or UnsafePickle."""
-    return parse(content, kind) if content.lstrip()[:1] == b"{" else typed(load_plain(content), kind)
+    return parse(content, Dump) if content.lstrip()[:1] == b"{" else typed(load_plain(content), Dump)
 
 
 def ranks_of(group: RecordedGroup) -> tuple[int, ...] | None:

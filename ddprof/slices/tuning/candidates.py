@@ -15,7 +15,7 @@ from ddprof.report.fixes import applicable
 from ddprof.report.model import Report
 from ddprof.settings.catalogue import Value
 from ddprof.settings.wanted import WantedFix, changes_numbers
-from ddprof.trials.model import Predicted, TrialCandidate
+from ddprof.trials.document import Predicted, TrialCandidate
 
 # Settings of which a finding gives a direction rather than a value: half and twice of what it suggests.
 _LADDERS = ("num_workers", "bucket_cap_mb", "reduce_bucket_size", "allgather_bucket_size")

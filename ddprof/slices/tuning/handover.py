@@ -13,9 +13,7 @@ from ddprof.report.calibration import Record
 from ddprof.report.fixes import FILE_NAME
 from ddprof.settings.fixes_file import write_fixes
 from ddprof.slices.tuning.patching.patch import script_patch
-from ddprof.trials.answer import KEPT, Tried, TuningAnswer
-from ddprof.trials.document import write_whole
-from ddprof.trials.model import TuneState
+from ddprof.trials.document import KEPT, Tried, TuneState, TuningAnswer, write_whole
 from ddprof.trials.paired import LOST, WON
 from ddprof.units import format_share
 from ddprof.untrusted.secrets import masked, masked_words

@@ -15,8 +15,18 @@ from msgspec.structs import replace as struct_replace
 
 from ddprof.errors import UsageError
 from ddprof.slices.tuning.runs.trial import TrialOrder, Window
-from ddprof.trials.document import FILE, TRIALS, free_folder, write_document
-from ddprof.trials.model import BASELINE, DIAGNOSIS, RunPlan, Trial, TrialCandidate, TuneState
+from ddprof.trials.document import (
+    BASELINE,
+    DIAGNOSIS,
+    FILE,
+    TRIALS,
+    RunPlan,
+    Trial,
+    TrialCandidate,
+    TuneState,
+    free_folder,
+    write_document,
+)
 
 _LONGEST_BASELINES = 3.0  # times the longest baseline: a run that is not over by then is no faster
 _START_UP_S = 60.0  # settings may start more processes

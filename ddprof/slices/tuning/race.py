@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.runs.length import shortened, with_warm_up
 from ddprof.slices.tuning.runs.trial import TOO_FEW_STEPS
-from ddprof.trials.answer import REJECTED, MeasuredGain, Results
-from ddprof.trials.model import Held, Trial, TrialCandidate
+from ddprof.trials.document import REJECTED, Held, MeasuredGain, Results, Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LEAST_GAIN, LOST, MOST_PAIRS, OPEN, WON, gain, half_width, looks_at, outcome
 from ddprof.units import format_share
 

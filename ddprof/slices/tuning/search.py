@@ -12,9 +12,7 @@ from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry, Race, runs_of
 from ddprof.slices.tuning.runs.length import WARM_UP, shortened
 from ddprof.slices.tuning.runs.trial import LOG, RUN, TOO_FEW_STEPS, Window
-from ddprof.trials.answer import KEEP, NOTHING, UNDECIDED
-from ddprof.trials.document import TRIALS
-from ddprof.trials.model import DIAGNOSIS, RunPlan, TrialCandidate
+from ddprof.trials.document import DIAGNOSIS, KEEP, NOTHING, TRIALS, UNDECIDED, RunPlan, TrialCandidate
 from ddprof.trials.paired import ERROR, LOOKS, LOST, OPEN, WON
 
 _WINDOW_STEPS = 10  # of the diagnosis

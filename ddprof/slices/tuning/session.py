@@ -18,9 +18,17 @@ from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.race import Entry
 from ddprof.slices.tuning.runs.length import with_warm_up
 from ddprof.slices.tuning.search import Search
-from ddprof.trials.answer import KEPT, UNDECIDED, Memory, Tried, TuningAnswer, Untried
-from ddprof.trials.document import write_document
-from ddprof.trials.model import DIAGNOSIS, Trial
+from ddprof.trials.document import (
+    DIAGNOSIS,
+    KEPT,
+    UNDECIDED,
+    Memory,
+    Trial,
+    Tried,
+    TuningAnswer,
+    Untried,
+    write_document,
+)
 from ddprof.trials.paired import LEAST_GAIN, OPEN, WON, outcome, smallest_seen
 
 

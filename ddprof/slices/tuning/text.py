@@ -8,8 +8,7 @@ from textwrap import wrap
 
 from ddprof.report.phrases import calibration_words
 from ddprof.slices.tuning.handover import Handover
-from ddprof.trials.answer import KEEP, KEPT, Tried, TuningAnswer
-from ddprof.trials.model import RunPlan, TrialCandidate
+from ddprof.trials.document import KEEP, KEPT, RunPlan, TrialCandidate, Tried, TuningAnswer
 from ddprof.trials.paired import ERROR, LOOKS, MOST_PAIRS, scatter_borne
 from ddprof.trials.phrases import (
     limits_words,

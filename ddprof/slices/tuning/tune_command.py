@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from msgspec.structs import replace
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -22,8 +23,17 @@ from ddprof.cli.load import say, tell
 from ddprof.cli.output import write_file
 from ddprof.errors import UsageError
 from ddprof.settings.catalogue import CATALOGUE
-from ddprof.trials.document import FILE, NAME_PART, free_folder, read_state
-from ddprof.trials.model import BASELINE, DIAGNOSIS, Trial, TuneOptions, TuneState
+from ddprof.trials.document import (
+    BASELINE,
+    DIAGNOSIS,
+    FILE,
+    NAME_PART,
+    Trial,
+    TuneOptions,
+    TuneState,
+    free_folder,
+    read_state,
+)
 from ddprof.units import format_us
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import MASK, masked_words
@@ -93,12 +103,12 @@ def command(
             raise UsageError(f"--resume {resume}: owned by another user: its command is not run")
         if Path(state.cwd) != Path.cwd():
             raise UsageError(f"--resume {resume}: started in {state.cwd}: run it from there")
-        state.options = state.options.with_command(_command_of(resume, state, command_line))
+        state.options = replace(state.options, command=_command_of(resume, state, command_line))
         for name, given in (("steps", steps), ("only", only), ("allow_numerics", allow_numerics)):
             if _is_stated(ctx, name) and given != getattr(state.options, name):
                 raise UsageError(f"--resume {resume}: its --{name.replace('_', '-')} differs: leave the option out")
         if _is_stated(ctx, "budget"):
-            state.options = state.options.with_budget(budget)
+            state.options = replace(state.options, budget_s=budget)
     else:
         folder, state = _started(Path(out), TuneOptions(command_line, budget, steps, only, allow_numerics))
     _ask(state, yes)

@@ -9,7 +9,7 @@ from kineto_run import Script
 from labelled_runs import Runs
 
 from ddprof import intervals
-from ddprof.analyzers.facts.model import GAPS, SILENCES, RankFacts
+from ddprof.analyzers.facts.model import GAPS, SPANS, RankFacts
 from ddprof.analyzers.job.device_idle import idle_from_calls_us, launch_interval_ns, starved
 from ddprof.causes import CAUSE_CODE
 
@@ -62,7 +62,7 @@ def with_gaps(facts: RankFacts, *pieces: tuple[float, float, str]) -> RankFacts:
     start_ns, end_ns = (np.array([origin + int(at * MS) for at in bound]) for bound in (start, end))
     codes, next_op = np.array([CAUSE_CODE[each] for each in cause]), np.zeros(len(pieces), np.int64)
     gaps = GAPS.table({"start_ns": start_ns, "end_ns": end_ns, "cause": codes, "next_op": next_op})
-    return replace(facts, gaps=gaps, silences=SILENCES.empty())
+    return replace(facts, gaps=gaps, silences=SPANS.empty())
 
 
 def test_late_launches_count_where_a_call_began_the_stretch(labelled: Runs) -> None:
@@ -72,7 +72,7 @@ def test_late_launches_count_where_a_call_began_the_stretch(labelled: Runs) -> N
     after = with_gaps(facts, (1, 2, sync), (2, 4, launch), (6, 7, launch))
     assert idle_from_calls_us(after) == pytest.approx(3_000 / steps)
     origin = int(facts.steps["start_ns"][0])
-    silent = SILENCES.table({"start_ns": [origin + 3 * MS], "end_ns": [origin + 500 * MS]})
+    silent = SPANS.table({"start_ns": [origin + 3 * MS], "end_ns": [origin + 500 * MS]})
     assert idle_from_calls_us(replace(after, silences=silent)) == pytest.approx(2_000 / steps)
     assert idle_from_calls_us(with_gaps(facts, (1, 2, launch), (2, 3, sync))) == pytest.approx(1_000 / steps)
     allocating = with_gaps(facts, (1, 2, sync), (2, 2.005, copy), (2.005, 3.005, "allocator"), (3.005, 4.005, launch))

@@ -8,7 +8,7 @@ from captured import sidecar_of
 from kineto_run import Script
 from labelled_runs import Runs
 
-from ddprof.analyzers.facts.model import COMMS, MEETINGS
+from ddprof.analyzers.facts.model import COMMS, NAMED_SPANS
 from ddprof.analyzers.facts.script.calls import called_name, is_meeting
 from ddprof.analyzers.job.host_costs import held_in_meetings_us
 from ddprof.analyzers.replay.changes.communication.retiming import drop_meetings
@@ -71,7 +71,7 @@ def test_calls_of_some_steps_count_where_none_saves(tmp_path: Path, seen: bool, 
 def test_a_rank_without_communication_holds_no_price_up(labelled: Runs) -> None:
     run = labelled("barriers in every step")
     job, graph = run.job, run.pricer.graph
-    silent = replace(job.ranks[0], comms=COMMS.empty(), meetings=MEETINGS.empty())
+    silent = replace(job.ranks[0], comms=COMMS.empty(), meetings=NAMED_SPANS.empty())
     members = job.members.take(job.members["rank"] != 0)
     alone = replace(run.measures, job=replace(job, ranks=(silent, *job.ranks[1:]), members=members))
     ranks = (replace(graph.ranks[0], facts=silent), *graph.ranks[1:])

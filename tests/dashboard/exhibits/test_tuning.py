@@ -13,8 +13,7 @@ from ddprof.dashboard.onefile.document import render
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report import calibration
-from ddprof.trials.answer import NOTHING, TuningAnswer
-from ddprof.trials.document import write_document
+from ddprof.trials.document import NOTHING, TuningAnswer, write_document
 from tests.dashboard.made import alone, texts
 from tests.dashboard.onefile_reader import File, equal_tables
 from tests.dashboard.tuned import ANSWER, CWD, KEPT_ONE, PATCH, WHY, manifest, run_of_command, state, tuned

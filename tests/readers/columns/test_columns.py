@@ -95,22 +95,18 @@ def test_messages_sends_and_receipts_know_their_peer_and_tag(tmp_path: Path) -> 
     assert [tuple(call.values()) for call in calls] == [(0, 3, 7), (1, 1, 0), (2, None, 5), *unknown]
 
 
-def test_copies_shapes_syncs_and_memory(tmp_path: Path) -> None:
-    wait = {"wait_on_stream": 20, "wait_on_cuda_event_record_corr_id": 1385}
+def test_copies_shapes_and_memory(tmp_path: Path) -> None:
     sample = {"Total Allocated": 100, "Total Reserved": 200, "Device Id": 0, "Device Type": 1, "Bytes": 4}
     events = [
         kt.span("aten::mm", 0, 10, **{"Input Dims": [[2, 3], [3, 4]], "Input type": ["float", "float"]}),
         kt.span("aten::view", 12, 1, **{"Input Dims": [[2, 3]]}),
         kt.span("Memcpy HtoD (Pinned -> Device)", 20, 10, "gpu_memcpy", 0, 7, device=0, stream=7, bytes="128"),
-        kt.span("Stream Wait Event", 30, 2, "cuda_sync", 0, 24, device=0, stream=24, **wait),
-        kt.span("Event Sync", 40, 2, "cuda_sync", 0, -1, device=0, stream=-1, wait_on_stream=-1),
         {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5, "args": sample},
     ]
     trace = trace_of(tmp_path / "t.json", events)
     (operator,) = trace.operators.rows()
     assert json.loads(trace.strings[operator["dims"]]) == [[2, 3], [3, 4]]
     assert list(trace.copies.rows()) == [{"row": 2, "size_bytes": 128}]
-    assert [(r["wait_stream"], r["wait_correlation"]) for r in trace.syncs.rows()] == [(20, 1385), (None, None)]
     assert list(trace.memory.rows()) == [{"ts_ns": 5000, "device": 0, "allocated_bytes": 100, "reserved_bytes": 200}]
 
 

@@ -11,7 +11,6 @@ import pytest
 from reading import FORMATS, json_trace, names, one_trace, traces
 
 from ddprof.errors import NoUsableInput
-from ddprof.flight_recorder import Dump
 from ddprof.model import Kind, RankTrace
 from ddprof.readers import discover
 from ddprof.readers import formats as room
@@ -69,8 +68,8 @@ def test_tensorflow_without_device_events_says_so_and_rocprof_names_processes_in
 def test_flight_recorder_json_and_pickle_agree_and_dumps_alone_are_ranks(shared_dir: Path, tmp_path: Path) -> None:
     folder = shared_dir / FORMATS / "flight_recorder"
     for rank in range(4):
-        from_json, unfit = load_dump((folder / f"fr_rank_{rank}.json").read_bytes(), Dump)
-        from_pickle, unfit_too = load_dump((folder / f"nccl_trace_rank_{rank}").read_bytes(), Dump)
+        from_json, unfit = load_dump((folder / f"fr_rank_{rank}.json").read_bytes())
+        from_pickle, unfit_too = load_dump((folder / f"nccl_trace_rank_{rank}").read_bytes())
         assert unfit == unfit_too == [] and [e.collective_seq_id for e in from_json.entries] == list(range(1, 14))
         assert [e.profiling_name for e in from_json.entries] == [e.profiling_name for e in from_pickle.entries]
         assert from_pickle.pg_config == from_json.pg_config

@@ -77,7 +77,7 @@ def columns_of(text: bytes, *, native: bool) -> dict[str, Any] | str:
     return {
         "rows": [(rows[at][0], strings[rows[at][1]], tracks[rows[at][2]], *rows[at][3:]) for at in order],
         "collectives": events(given_.collective_rows().tolist(), (1, 6)), "operators": events(operators, (1, 2)),
-        "copies": events(given_.copies), "syncs": events(given_.syncs), "messages": events(given_.messages),
+        "copies": events(given_.copies), "messages": events(given_.messages),
         "memory": [block.tolist() for block in given_.memory], "ranks": given_.ranks_seen,
         "categories": +columns.categories, "defects": +columns.defects, "unknown": +columns.unknown_categories,
         "devices": {tracks[number]: place for number, place in columns.device_of.items()},

@@ -8,7 +8,7 @@ import numpy as np
 
 from ddprof.slices.tuning.journal import TrialJournal, TrialWatcher
 from ddprof.slices.tuning.runs.trial import TrialOrder
-from ddprof.trials.model import Held, Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
+from ddprof.trials.document import Held, Predicted, RunPlan, Trial, TrialCandidate, TuneOptions, TuneState
 
 
 def candidate(name: str, value: int, group: str = "0", share: float = 0.5, is_variant: bool = False) -> TrialCandidate:

@@ -9,8 +9,7 @@ from ddprof.settings.catalogue import Value
 from ddprof.slices.tuning import candidates as module
 from ddprof.slices.tuning.candidates import candidates
 from ddprof.slices.tuning.search import Search
-from ddprof.trials.answer import NOTHING, UNDECIDED
-from ddprof.trials.model import Predicted
+from ddprof.trials.document import NOTHING, UNDECIDED, Predicted
 
 
 def _run(*fixes: Fix, workers: int | None = 0, monkeypatch: pytest.MonkeyPatch):

@@ -12,8 +12,7 @@ from ddprof.slices.tuning import handover
 from ddprof.slices.tuning.search import search
 from ddprof.slices.tuning.session import conclude, result
 from ddprof.slices.tuning.text import plan_text, result_text
-from ddprof.trials.answer import TuningAnswer
-from ddprof.trials.model import TrialCandidate
+from ddprof.trials.document import TrialCandidate, TuningAnswer
 
 SCRIPT = "from torch.utils.data import DataLoader\n\nloader = DataLoader([1], batch_size=2)  # of all\n"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fake_runs import Job, candidate, going_on, journal
+from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.tuning.handover import records
@@ -14,9 +15,7 @@ from ddprof.slices.tuning.race import Entry
 from ddprof.slices.tuning.runs.length import shortened, with_warm_up
 from ddprof.slices.tuning.search import _is_borne_out, search
 from ddprof.slices.tuning.session import result
-from ddprof.trials.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer
-from ddprof.trials.document import read_state
-from ddprof.trials.model import RunPlan, Trial
+from ddprof.trials.document import KEEP, KEPT, NOTHING, UNDECIDED, RunPlan, Trial, TuningAnswer, read_state
 from ddprof.trials.paired import LOOKS, OPEN, WON
 from ddprof.trials.phrases import tuning_headline
 
@@ -154,7 +153,7 @@ def test_it_is_resumed_with_another_budget_and_loses_no_run(tmp_path: Path, firs
     before, _ = _searched(tmp_path, job, FOUR, EIGHT, TWO, budget_s=first_s)
     state = read_state(tmp_path)
     known = len(state.trials)
-    state.options = state.options.with_budget(second_s)
+    state.options = replace(state.options, budget_s=second_s)
     resumed = going_on(tmp_path, state, job)
     after = result(resumed, search(resumed, (FOUR, EIGHT, TWO)))
     assert after.runs == len(state.trials) >= known == before.runs and (second_s > first_s or after == before)

@@ -21,7 +21,7 @@ from ddprof.slices.tuning.journal import TrialJournal
 from ddprof.slices.tuning.runs import trial
 from ddprof.slices.tuning.runs.trial import TrialOrder
 from ddprof.slices.tuning.session import conclude, prepare
-from ddprof.trials.model import Trial, TuneOptions, TuneState
+from ddprof.trials.document import Trial, TuneOptions, TuneState
 
 ROOT, STAND_IN = Path(__file__).resolve().parents[3], Path(__file__).with_name("stand_in.py")
 JOB = [sys.executable, str(ROOT / "tests" / "capture" / "scripts" / "forked_ranks.py"), "2", str(STAND_IN)]

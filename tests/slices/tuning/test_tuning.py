@@ -17,7 +17,7 @@ from rich.console import Console
 from ddprof.errors import DdprofError
 from ddprof.slices.tuning import tune_command as tune
 from ddprof.slices.tuning.tune_command import TuneView
-from ddprof.trials.model import SCHEMA, Trial, TuneOptions, TuneState
+from ddprof.trials.document import SCHEMA, Trial, TuneOptions, TuneState
 from ddprof.workloads.catalogue import WORKLOADS
 from ddprof.workloads.slow_link import obstacle
 

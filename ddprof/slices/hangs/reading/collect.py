@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ddprof.errors import NoUsableInput
-from ddprof.flight_recorder import CallDump
 from ddprof.model import HealthNote
 from ddprof.readers.files.names import file_name, name_of_ours, rank_in_name
 from ddprof.readers.files.opening import UNREADABLE, one_line
@@ -190,7 +189,7 @@ def _ended_ns(left: Left) -> int:
 
 
 def _take_dump(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
-    dump, unfit = load_dump(read_small(path), CallDump)
+    dump, unfit = load_dump(read_small(path))
     notes += unfit_note(path, unfit)
     rank = _rank(name)
     of = _of(rank, name, by_rank)

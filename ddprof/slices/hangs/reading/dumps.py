@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from ddprof.flight_recorder import CallDump, NamedGroup, RecordedCall
+from ddprof.flight_recorder import Dump, Recorded, RecordedGroup
 from ddprof.readers.side_files.lenient import ranks_of
 from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Group, StackFrame
 
@@ -15,7 +15,7 @@ _MESSAGE = re.compile(r"(send|recv) (\d+)(->|<-)(\d+)$")  # numbers of the ranks
 _MS = 1_000_000  # ns
 
 
-def groups_in(dump: CallDump) -> dict[str, Group]:
+def groups_in(dump: Dump) -> dict[str, Group]:
     """The groups of a dump by name; for gloo, whose configuration is empty, from the entries."""
     by_name = {
         name: Group(name, _description(group.desc), _ranks(group)) for name, group in dump.pg_config.items() if name
@@ -30,10 +30,10 @@ def groups_in(dump: CallDump) -> dict[str, Group]:
     return by_name
 
 
-def calls_in(dump: CallDump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
+def calls_in(dump: Dump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
     """Calls in the order in which they were made. `groups`: give the ranks of a message."""
     messages: Counter[tuple[str, str, int, int]] = Counter()
-    calls: list[tuple[RecordedCall, Call]] = []
+    calls: list[tuple[Recorded, Call]] = []
     from_the_start = not dump.entries or not dump.entries[0].record_id  # else messages cannot be counted
     for name, entries in _by_group(dump.entries).items():
         ranks = groups[name].ranks if name in groups else ()
@@ -47,20 +47,20 @@ def calls_in(dump: CallDump, groups: Mapping[str, Group]) -> tuple[Call, ...]:
     return tuple(call for _, call in sorted(((order[id(e)], c) for e, c in calls), key=lambda pair: pair[0]))
 
 
-def _by_group(entries: Sequence[RecordedCall]) -> dict[str, list[RecordedCall]]:
-    by_group: dict[str, list[RecordedCall]] = {}
+def _by_group(entries: Sequence[Recorded]) -> dict[str, list[Recorded]]:
+    by_group: dict[str, list[Recorded]] = {}
     for entry in entries:
         by_group.setdefault(_label(entry)[0], []).append(entry)
     return by_group
 
 
-def _batches(entries: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+def _batches(entries: Sequence[Recorded]) -> list[list[Recorded]]:
     """Entries launched together, which share a number; the last one stands for all of them."""
     numbered = groupby(entries, key=lambda e: (bool(e.is_p2p), e.p2p_seq_id if e.is_p2p else e.collective_seq_id))
     return [list(batch) for _, batch in numbered]
 
 
-def _collective(batch: Sequence[RecordedCall], group: str, done: bool) -> tuple[RecordedCall, Call]:
+def _collective(batch: Sequence[Recorded], group: str, done: bool) -> tuple[Recorded, Call]:
     first = batch[0]
     several = len(batch) - ("coalesced" in _op(batch[-1]))
     op = _op(first) if several < 2 else f"{_op(first)} (first of {several} coalesced)"
@@ -68,8 +68,8 @@ def _collective(batch: Sequence[RecordedCall], group: str, done: bool) -> tuple[
 
 
 def _message(
-    entry: RecordedCall, group: str, ranks: Sequence[int], done: bool, counts: Counter[tuple[str, str, int, int]]
-) -> tuple[RecordedCall, Call]:
+    entry: Recorded, group: str, ranks: Sequence[int], done: bool, counts: Counter[tuple[str, str, int, int]]
+) -> tuple[Recorded, Call]:
     """One message of a batch; the counts number the messages between the same two ranks."""
     ends = _ends(entry)
     if ends is None:
@@ -80,7 +80,7 @@ def _message(
     return entry, _call(entry, group, counts[group, op, own_rank, other], op, done, other)
 
 
-def _call(entry: RecordedCall, group: str, number: int, op: str, done: bool, peer: int | None = None) -> Call:
+def _call(entry: Recorded, group: str, number: int, op: str, done: bool, peer: int | None = None) -> Call:
     return Call(
         group=group,
         number=number,
@@ -98,28 +98,28 @@ def _call(entry: RecordedCall, group: str, number: int, op: str, done: bool, pee
     )
 
 
-def _done(entry: RecordedCall) -> bool:
+def _done(entry: Recorded) -> bool:
     """True for calls that NCCL completed (a call that it retired otherwise has timed out), or gloo retired."""
     if _is_gloo(entry):
         return bool(entry.retired)
     return entry.state == "completed" or entry.time_discovered_completed_ns is not None
 
 
-def _ends(entry: RecordedCall) -> tuple[str, int, int] | None:
+def _ends(entry: Recorded) -> tuple[str, int, int] | None:
     """("send" or "recv", own number in the group, the other's); None for the record that closes a batch of messages."""
     match = _MESSAGE.search(entry.profiling_name or "")
     return (match[1], int(match[2]), int(match[4])) if match else None
 
 
-def _is_gloo(entry: RecordedCall) -> bool:
+def _is_gloo(entry: Recorded) -> bool:
     return (entry.profiling_name or "").startswith("gloo:")
 
 
-def _op(entry: RecordedCall) -> str:
+def _op(entry: Recorded) -> str:
     return (entry.profiling_name or UNKNOWN_OP).split(":")[-1]
 
 
-def _label(entry: RecordedCall) -> tuple[str, str]:
+def _label(entry: Recorded) -> tuple[str, str]:
     return (entry.process_group[0], entry.process_group[1]) if len(entry.process_group) > 1 else ("", "")
 
 
@@ -127,6 +127,6 @@ def _description(text: str | None) -> str:
     return "" if text in (None, "undefined") else str(text)
 
 
-def _ranks(group: NamedGroup) -> tuple[int, ...]:
+def _ranks(group: RecordedGroup) -> tuple[int, ...]:
     """The ranks of a group in order; () where an entry is not a rank."""
     return tuple(sorted(ranks_of(group) or ()))

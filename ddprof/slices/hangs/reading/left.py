@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ddprof.flight_recorder import CallDump, Dimensions
+from ddprof.flight_recorder import Dimensions, Dump
 from ddprof.sidecar import Count, Rank
 from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Ending, Group, StackFrame
 
@@ -88,7 +88,7 @@ class Left(Struct, frozen=True):
     calls: Annotated[tuple[LeftCall, ...], Meta(max_length=2**16)] = ()
     frames: Frames = ()
     end: LeftEnd | None = None
-    flight_recorder: CallDump | None = None
+    flight_recorder: Dump | None = None
 
 
 def groups_of(left: Left) -> dict[str, Group]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ddprof.capture.files.layout import MANIFEST, SIDECAR_SUFFIX
 from ddprof.sidecar import AllocatorCounts, RankDevice
 from ddprof.sidecar.applied import SettingOutcome
-from ddprof.trials.model import Held, RunPlan
+from ddprof.trials.document import Held, RunPlan
 from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.regular_files import read_bounded
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddprof.errors import NoUsableInput
 from ddprof.slices.tuning.runs.evidence import LEAST_STEPS
-from ddprof.trials.model import RunPlan, Trial, TrialCandidate
+from ddprof.trials.document import RunPlan, Trial, TrialCandidate
 
 WARM_UP = 10  # steps left out at the start of each run: allocation, compilation, DDP's buckets laid out anew
 _MOST_WARM_UP = 64  # steps, however much loaders fetch ahead

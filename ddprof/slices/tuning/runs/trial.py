@@ -17,7 +17,7 @@ from typing import Any
 from ddprof.capture.launcher.chores import wait_or_kill
 from ddprof.settings.fixes_file import write_fixes
 from ddprof.slices.tuning.runs import evidence
-from ddprof.trials.model import RunPlan, Trial, TrialCandidate
+from ddprof.trials.document import RunPlan, Trial, TrialCandidate
 from ddprof.untrusted.secrets import masked
 
 ENVIRONMENT = "DDPROF_TRIAL"

@@ -8,7 +8,7 @@ import pytest
 from ddprof.sidecar.applied import SettingOutcome
 from ddprof.slices.tuning.race import compare
 from ddprof.slices.tuning.runs import evidence
-from ddprof.trials.model import Held, RunPlan
+from ddprof.trials.document import Held, RunPlan
 
 MS = 1_000_000
 FAILURES = [

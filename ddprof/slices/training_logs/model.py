@@ -32,20 +32,18 @@ class LoggedIteration(NamedTuple):
 
 
 class TimerReading(NamedTuple):
-    """One timer at one logged iteration: shortest and longest time of any rank, or that of one rank.
-
-    `block`: which logged group of timers it stands in. `shortest_ms` is None where only the longest is written.
+    """One timer at one logged iteration: shortest and longest time of any rank, or that of one rank. `shortest_ms` is
+    None where only the longest is written.
     """
 
     name: str
-    block: int
     longest_ms: float
-    shortest_ms: float | None
-    of_all_ranks: bool
+    shortest_ms: float | None = None
+    of_all_ranks: bool = False
 
 
 class RankReading(NamedTuple):
-    """One timer of one named rank at one logged iteration."""
+    """One timer of one named rank at one logged iteration; `block`: which logged group of timers it stands in."""
 
     name: str
     block: int

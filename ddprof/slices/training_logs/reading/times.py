@@ -284,8 +284,7 @@ class EpochLines:
     def waits(self) -> list[TimerReading]:
         """The wait of each epoch for its data, where it says so once."""
         alone = [ms for ms in self._waits.values() if len(ms) == 1]
-        each = enumerate(alone if 2 * len(alone) > len(self._waits) else ())
-        return [TimerReading(DATA, block, ms, None, False) for block, (ms,) in each]
+        return [TimerReading(DATA, ms) for (ms,) in alone] if 2 * len(alone) > len(self._waits) else []
 
     def note_all(self, epochs: Array) -> Array:
         """The epoch that was named last at each of the next lines, which name these."""

@@ -46,7 +46,7 @@ _EPOCHS = "epochs"  # "Epoch:  33%|███▎ | 1/3 [1:10:02<...": without a n
 _UNLABELLED = ""
 _CUT_S = 0.5  # of a second that is not full, on average
 UNNAMED = "bars without a label"
-WORDS = (*BAR_RATES, "'epoch': ", "Total optimization steps", "train_runtime")
+WORDS = (*BAR_RATES, "'epoch': ", "Total optimization steps", "'train_runtime'")
 
 
 class BarLines:

@@ -270,5 +270,5 @@ def loop_of(block: AlikeLines, at: int, end: int) -> tuple[LoopTable, dict[str, 
             tables.append(columns.of_loop.part(own.start, own.stop))
             last[plan.shape.who] = max(int(lines[-1]), last.get(plan.shape.who, 0))
     in_order = np.concatenate(numbers)
-    table, in_order = table_of(tables).by(in_order), np.sort(in_order)
+    table, in_order = table_of(tables).take(np.argsort(in_order, kind="stable")), np.sort(in_order)
     return table, {who: int(np.searchsorted(in_order, line)) for who, line in last.items()}

@@ -96,6 +96,7 @@ _PRINTED = tuple(
         ("verl", "timing_s/step:", r"\bstep:(?P<number>\d{1,12}) - .*?timing_s/step:(?P<s>\d[\d.]{0,20})"),
     )
 )
+WORDS = ("per iteration", "per_iteration", *(word for _, word, _ in _PRINTED))
 
 
 class LoggedRecord(NamedTuple):

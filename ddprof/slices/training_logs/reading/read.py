@@ -15,16 +15,18 @@ from ddprof.slices.training_logs.model import LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading import bars as of_bars
 from ddprof.slices.training_logs.reading import communication as of_communication
 from ddprof.slices.training_logs.reading import ending as of_ending
+from ddprof.slices.training_logs.reading import iterations as of_iterations
+from ddprof.slices.training_logs.reading import machine as of_machine
 from ddprof.slices.training_logs.reading import timers as of_timers
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.blocks import AlikeLines, Plan, loop_of, plan_of, records_of
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import WHOLE_RUN, LoggedRecord, table_of_records, whole_run
-from ddprof.slices.training_logs.reading.lines import WORDS, LogBlocks, LogBudget, WantedLines, wanted
+from ddprof.slices.training_logs.reading.lines import OF_LOOPS, LogBlocks, LogBudget, WantedLines
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, OF_TRANSPORTS, DeviceLines, TransportLines
-from ddprof.slices.training_logs.reading.shapes import KnownShapes
+from ddprof.slices.training_logs.reading.shapes import OF_RUNS, KnownShapes
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import (
     EPOCHS,
@@ -64,18 +66,29 @@ def read_training_log(source: Source, budget: LogBudget | None = None) -> Traini
             gc.enable()
 
 
-class _Readers:
+_SIZES = ("world size: ", "_parallel_size ", "_batch_size ")
+# One or the other stands in every line that begins something we read. Colours are put around them, never inside.
+_WORDS = (
+    *(*OF_LOOPS, *OF_RUNS, *_SIZES, *of_iterations.WORDS, *of_bars.WORDS, *of_timers.WORDS),
+    *(*of_communication.WORDS, *of_ending.WORDS, *of_machine.WORDS),
+)
+
+
+class Readers:
     """All that read the lines of one log."""
 
     def __init__(self) -> None:
+        self._words: tuple[bytes, ...] = ()
         self.records: dict[str, list[LoggedRecord | Array]] = defaultdict(list)
         self.timers, self.communication, self.ending = TimerLines(), CommunicationLines(), LastError()
         self.bars, self.loop, self.whole = BarLines(), LoopLines(), RunLines()
         self.devices, self.transports = DeviceLines(), TransportLines()
         self.sizes: dict[str, int] = {}
+        self.has_iterations = False  # in lines of a framework, be their time known or not
         self.plans: list[Plan] = []  # of the lines that are read at once
         self._of_blocks = self.timers, self.communication, self.ending
         self.shapes = KnownShapes(
+            _WORDS,
             (
                 (of_bars.WORDS, self.bars.take),
                 (OF_DEVICES, self.devices.take),
@@ -84,20 +97,19 @@ class _Readers:
                 (of_communication.WORDS, self.communication.take),
                 (of_ending.WORDS, self.ending.take),
                 (("parallel", "world", "batch_size"), lambda line: self.sizes.update(_sizes_of(line.text))),
-            )
+            ),
         )
 
     def reads_on(self) -> bool:
         """True where the next line is to be read, whatever stands in it."""
         return self.loop.reads_on or any(reader.reads_on for reader in self._of_blocks)
 
-    def begins(self, text: bytes) -> tuple[bytes, ...]:
-        """The words that tell where the job starts again, by the log's first block."""
-        return self.shapes.begins(text, lambda _: self.ending.went_on())
-
-    def take_block(self, text: bytes, words: tuple[bytes, ...]) -> None:
+    def read(self, text: bytes) -> None:
         """Read the next lines: those that are alike at once, others one by one."""
-        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, words), 0
+        if not self._words:  # the log's first line among them, by which a job starts again
+            begins = self.shapes.begins(text, lambda _: self.ending.went_on())
+            self._words = (*(word.encode() for word in _WORDS), *begins)
+        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, self._words), 0
         while at < block.lines:
             end = block.alike_until(at)
             if end > at and not self._is_open:
@@ -113,6 +125,13 @@ class _Readers:
             else:
                 at = self._take_alone(block, at, wanted_lines)
         self.plans = block.plans
+
+    @property
+    def are_there(self) -> bool:
+        """True for lines that only a training prints."""
+        parts = self.timers, self.communication, self.transports, self.whole, self.loop.epochs
+        is_sized = {"world", "data"} <= set(self.sizes)
+        return self.has_iterations or is_sized or self.loop.is_training or any(part.are_there for part in parts)
 
     @property
     def _is_open(self) -> bool:
@@ -135,6 +154,7 @@ class _Readers:
         """Read the next line."""
         text, shape = self.shapes.of(raw)
         said = text[shape.prefix :]
+        self.has_iterations |= bool(shape.records)
         printed = [(place.writer, record) for place in shape.records if (record := place.read(text)) is not None]
         if shape.is_of_run and (ran := whole_run(said)) is not None:
             printed.append((WHOLE_RUN, ran))
@@ -155,15 +175,9 @@ class _Readers:
 
 
 def _read(source: Source, budget: LogBudget) -> TrainingLog:
-    of, blocks = _Readers(), LogBlocks(source, budget)
-    words: tuple[bytes, ...] = ()
-    for text, is_rest in blocks:
-        words = words or (*WORDS, *of.begins(text))
-        if is_rest:
-            for line in wanted(text, of.reads_on):
-                of.take(line)
-        else:
-            of.take_block(text, words)
+    of, blocks = Readers(), LogBlocks(source, budget)
+    for text in blocks:
+        of.read(text)
     records = {writer: table_of_records(parts) for writer, parts in of.records.items()}
     timers, communication, ending = of.timers, of.communication, of.ending
     bars, loop, whole = of.bars, of.loop, of.whole

@@ -20,7 +20,6 @@ from ddprof.slices.training_logs.reading.lines import (
     NOWHERE,
     OF_TRAINING,
     TRAINED,
-    WORDS,
     LogLine,
     Span,
     StampPlace,
@@ -30,7 +29,8 @@ from ddprof.slices.training_logs.reading.lines import (
 )
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, rates_of
 
-Takers = Sequence[tuple[tuple[str, ...], Callable[[LogLine], object]]]
+Words = tuple[str, ...]
+Takers = Sequence[tuple[Words, Callable[[LogLine], object]]]
 
 OF_RUNS = (":::MLL", "Total time: ", " train_wall=", "'train_runtime'")  # in lines on the whole of one
 ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -164,10 +164,10 @@ class _Known:
 
 
 class KnownShapes:
-    """The shapes of one log's lines. `takers`: words, and what reads the lines that hold one of them."""
+    """The shapes of one log's lines with some words. `takers`: words, and what reads lines that hold one of them."""
 
-    def __init__(self, takers: Takers) -> None:
-        self._takers, self._shapes, self._asked = takers, 0, (b"", b"")
+    def __init__(self, words: Words, takers: Takers) -> None:
+        self._words, self._takers, self._shapes, self._asked = words, takers, 0, (b"", b"")
         # By the text with zeros: the places of digits that are part of a shape, and shapes by these digits
         self._known: dict[bytes, tuple[tuple[Span, ...], dict[str, _Known]]] = {}
         # The last line, its text with zeros and its shape, where that was often read
@@ -204,7 +204,7 @@ class KnownShapes:
                     self.often = raw, key, places, known.shape
                 return text, known.shape
         shape = self._made(text)
-        if (fixed := _fixed(text, shape)) is not None and any(word in line for word in WORDS):
+        if (fixed := _fixed(text, shape)) is not None and any(word in text for word in self._words):
             self._shapes += 1
             if self._shapes > _MOST_SHAPES:
                 self._known.clear()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ddprof.slices.memory.snapshot import CodeFrame
+from ddprof.slices.memory.model import CodeFrame
 
 PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS = "parameters", "gradients", "optimizer", "activations"
 OPTIMIZER_STATE, OPTIMIZER_TEMPORARY = "optimizer_state", "optimizer_temporary"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.slices.memory.snapshot import NO_STACK, Action, DeviceHistory
+from ddprof.slices.memory.model import NO_STACK, Action, DeviceHistory
 from ddprof.tables import Array, Table
 
 BEFORE = -1  # `first` of a block that was there before the first event

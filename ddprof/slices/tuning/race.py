@@ -11,8 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ddprof.slices.tuning.journal import TrialJournal
-from ddprof.slices.tuning.runs.length import shortened, with_warm_up
+from ddprof.slices.tuning.journal import TrialJournal, shortened, with_warm_up
 from ddprof.slices.tuning.runs.trial import TOO_FEW_STEPS
 from ddprof.trials.answer import REJECTED, MeasuredGain, Results
 from ddprof.trials.model import Held, Trial, TrialCandidate

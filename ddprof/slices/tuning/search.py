@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import LEAST_SHARE
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import WARM_UP, TrialJournal, shortened
 from ddprof.slices.tuning.race import Entry, Race, runs_of
-from ddprof.slices.tuning.runs.length import WARM_UP, shortened
 from ddprof.slices.tuning.runs.trial import LOG, RUN, TOO_FEW_STEPS, Window
 from ddprof.trials.answer import KEEP, NOTHING, UNDECIDED
 from ddprof.trials.document import TRIALS

@@ -9,9 +9,8 @@ from fake_runs import Job, candidate, going_on, journal
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.tuning.handover import records
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import TrialJournal, shortened, with_warm_up
 from ddprof.slices.tuning.race import Entry
-from ddprof.slices.tuning.runs.length import shortened, with_warm_up
 from ddprof.slices.tuning.search import _is_borne_out, search
 from ddprof.slices.tuning.session import result
 from ddprof.trials.answer import KEEP, KEPT, NOTHING, UNDECIDED, TuningAnswer

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.judging.exits import is_own_error, waits_for_store
-from ddprof.slices.hangs.judging.frames import is_library
-from ddprof.slices.hangs.model import RankEvidence, Stuck
+from ddprof.slices.hangs.model import RankEvidence, Stuck, is_library
 
 _LAST = 2**63  # when something happened of which nobody knows the time
 

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import JobGroup
-from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Passed, RankEvidence, Stuck, Variant
+from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Passed, RankEvidence, Stuck, Variant, user_frame
 
 # Operations whose ranks may give tensors of other shapes (torch/distributed/flight_recorder, Op.match).
 _UNEVEN_INPUT = ("all_to_all", "alltoall", "scatter", "_gather", "all_gather_v", "broadcast")

@@ -23,8 +23,7 @@ from ddprof.readers.side_files.lenient import load_dump, parse, unfit_note
 from ddprof.readers.side_files.manifests import RunEnd, run_end
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
-from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
-from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, groups_of
+from ddprof.slices.hangs.reading.dumps import Left, as_recorded, calls_in, calls_of, ending_of, groups_in, groups_of
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")

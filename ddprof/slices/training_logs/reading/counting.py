@@ -21,6 +21,7 @@ FEWEST = 3  # lines with rising numbers, before text is taken for the log of a t
 
 _ALIKE = 0.1  # relative: times since an epoch began, for each of its iterations; a time, against a wait beside it
 _HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
+_DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
 
@@ -269,6 +270,18 @@ def by_epochs(table: LoopTable, ended: int) -> LoopTable:
 
 def _numbered(table: LoopTable, numbers: Array) -> LoopTable:
     return table._replace(counters={"": (np.arange(table.lines), numbers, np.full(table.lines, np.nan))})
+
+
+def on_their_days(clock_s: Array) -> Array:
+    """Clock readings in order, those without a date on the next day where midnight sets them back: lines of several
+    writers are a little out of order.
+    """
+    undated = clock_s < _DAY_S
+    s = clock_s[undated]
+    days = np.cumsum(np.diff(s, prepend=s[:1]) < -_OUT_OF_ORDER_S)
+    after = clock_s.copy()
+    after[undated] = s + _DAY_S * days
+    return after
 
 
 def of_training(table: LoopTable) -> LoopTable:

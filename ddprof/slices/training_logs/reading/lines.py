@@ -210,11 +210,6 @@ def uncoloured(line: bytes) -> bytes:
     return _ESCAPE.sub(b"", line) if b"\x1b" in line else line
 
 
-def plain(line: bytes) -> LogLine:
-    """The parts of a line, without colours."""
-    return parted(uncoloured(line).decode("utf-8", "replace"))
-
-
 def parted(text: str) -> LogLine:
     """The parts of a line."""
     match = _FROM.match(text)

@@ -161,7 +161,7 @@ class Readers:
         for writer, record in printed:
             self.records[writer].append(record)
         loop, is_event = self.loop, shape.is_of_run and self.whole.take(said)
-        if is_event or printed or (not shape.is_of_nccl and loop.take_text(text, shape.who, shape.loop)):
+        if is_event or printed or (not shape.is_of_nccl and loop.take(text, shape.who, shape.loop)):
             self.ending.iteration(shape.is_nan)
         elif loop.epochs.has_begun():
             self.ending.went_on()

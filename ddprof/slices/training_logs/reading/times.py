@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddprof.slices.training_logs.model import DATA, LoggedIteration, TimerReading
-from ddprof.slices.training_logs.reading.counting import FEWEST, rises
+from ddprof.slices.training_logs.reading.counting import FEWEST, on_their_days, rises
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, table_of_records
 from ddprof.slices.training_logs.reading.kinds import TimeKind, Times
 from ddprof.slices.training_logs.reading.lines import Stamp
@@ -315,14 +315,20 @@ class EpochLines:
         if often and len(printed) <= _ONCE * (1 + _changes(printed)):
             longest = max(sorted(often), key=lambda name: median(x.times[name] for x in printed if name in x.times))
             timed = [LoggedRecord(x.number, x.times[longest], x.clock) for x in printed if longest in x.times]
-            return _of_runs(by_lines(once_each(table_of_records(timed))))
+            return _of_runs(by_lines(_in_order(timed)))
         clocked = [LoggedRecord(line.number, None, line.clock) for line in lines if line.clock]
         if not clocked and totals and not often:
             since = [(line.number, line.times[totals[0]] / 1e3) for line in printed if totals[0] in line.times]
             apart_s = [after - before for (_, before), (_, after) in pairwise(since)]
             if since[0][1] < 2 * median(apart_s):  # the first is of one epoch, with warm-up: no time that grows
                 clocked = [LoggedRecord(number, None, Stamp(s, 0.0)) for number, s in since]
-        return _of_runs(by_clock(once_each(table_of_records(clocked))))
+        return _of_runs(by_clock(_in_order(clocked)))
+
+
+def _in_order(epochs: Sequence[LoggedRecord]) -> Array:
+    records = table_of_records(epochs)
+    records["s"] = on_their_days(records["s"])
+    return once_each(records)
 
 
 def _of_the_run(ms: Sequence[float]) -> bool:

@@ -164,19 +164,17 @@ def broken(text: bytes) -> bytes:
 class WantedLines:
     """The lines of a text that hold one of some words."""
 
-    def __init__(self, text: bytes, words: tuple[bytes, ...]) -> None:
+    def __init__(self, text: bytes, words: tuple[str, ...]) -> None:
         self._text, self._words = text, _least(words)
         self._next: dict[bytes, int] | None = None  # places of words, once a line has none
 
-    def between(
-        self, at: int, stop: int, reads_on: Callable[[], bool], is_known: Callable[[bytes], bool]
-    ) -> Iterator[Span]:
-        """The places of such lines between two; every line that is known, or read on."""
+    def between(self, at: int, stop: int, reads_on: Callable[[], bool]) -> Iterator[Span]:
+        """The places of such lines between two, and of those that are read on."""
         text = self._text
         while at < stop:
             end = self._end(at)
             line = text[at:end]
-            if not is_known(line) and not reads_on() and not any(word in line for word in self._words):
+            if not reads_on() and not any(word in line for word in self._words):
                 at = self._behind(end)
                 if at >= stop:
                     return
@@ -200,9 +198,9 @@ class WantedLines:
 
 
 @lru_cache(maxsize=8)
-def _least(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _least(words: tuple[str, ...]) -> tuple[bytes, ...]:
     """The words that contain no other of them: a line without these contains none of the rest."""
-    return tuple(word for word in words if not any(other in word for other in words if other != word))
+    return tuple(word.encode() for word in words if not any(other in word for other in words if other != word))
 
 
 def uncoloured(line: bytes) -> bytes:

@@ -97,7 +97,7 @@ class LoopLines:
         """Read the whole text of the next line, of a shape that may be known; True where it is of an iteration."""
         if text.startswith("|") and (row := _VALUE.match(text)) is not None:
             return self._of_table(row["name"], row["value"])
-        if shape is None or self._columns or not shape.free:  # without a number
+        if shape is None or self._columns or not (shape.counters or shape.timed):
             given, text = text, self._row(text)
             shape = loop_shape(text, who) if shape is None or text is not given else shape
         if shape.is_bar:

@@ -78,7 +78,6 @@ class Readers:
     """All that read the lines of one log."""
 
     def __init__(self) -> None:
-        self._words: tuple[bytes, ...] = ()
         self.records: dict[str, list[LoggedRecord | Array]] = defaultdict(list)
         self.timers, self.communication, self.ending = TimerLines(), CommunicationLines(), LastError()
         self.bars, self.loop, self.whole = BarLines(), LoopLines(), RunLines()
@@ -106,10 +105,7 @@ class Readers:
 
     def read(self, text: bytes) -> None:
         """Read the next lines: those that are alike at once, others one by one."""
-        if not self._words:  # the log's first line among them, by which a job starts again
-            begins = self.shapes.begins(text, lambda _: self.ending.went_on())
-            self._words = (*(word.encode() for word in _WORDS), *begins)
-        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, self._words), 0
+        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, _WORDS), 0
         while at < block.lines:
             end = block.alike_until(at)
             if end > at and not self._is_open:
@@ -141,7 +137,7 @@ class Readers:
         """Read lines one by one, as far as others are alike or turn out to be; the place of the next line."""
         is_open = self._is_open
         end = block.lines if is_open else block.alone_until(begin)
-        for first, last in lines.between(*block.span(begin, end), self.reads_on, self.shapes.is_known):
+        for first, last in lines.between(*block.span(begin, end), self.reads_on):
             self.take(block.text[first:last])
             plan = plan_of(*self.shapes.often) if self.shapes.often and len(block.plans) < _MOST_PLANS else None
             if plan is not None:

@@ -17,9 +17,7 @@ UNKNOWN_OP = "collective"  # of a call whose name is not recorded
 
 
 class StackFrame(Struct, frozen=True):
-    """One frame of a Python stack, as the files of capture have it; `source` is the text of the line, "" where it could
-    not be read.
-    """
+    """One frame of a Python stack, as capture's files have it; `source`: the text of the line, "" if unknown."""
 
     file: str = "?"
     line: Count = 0

@@ -32,9 +32,7 @@ class LoggedIteration(NamedTuple):
 
 
 class TimerReading(NamedTuple):
-    """One timer at one logged iteration: shortest and longest time of any rank, or that of one rank. `shortest_ms` is
-    None where only the longest is written.
-    """
+    """One timer at one iteration, of all ranks or of one; `shortest_ms`: None where only the longest is written."""
 
     name: str
     longest_ms: float
@@ -102,9 +100,7 @@ class LoggedTransports:
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A whole run as the log states it: its time, its evaluations, what it took to begin, and what passed `beside` its
-    training steps.
-    """
+    """A whole run as logged: its time, evaluations, what it took to begin, what passed `beside` training steps."""
 
     ms: float
     evaluations: int = 0

@@ -96,9 +96,7 @@ class TrialJournal:
 
     @property
     def left_s(self) -> float:
-        """Remaining budget, counted in requested runs and the budget valid then, so that a resumed tuning, even with
-        another budget, decides alike up to the last run made.
-        """
+        """Remaining budget, by the runs requested and the budget valid then: a resumed tuning decides alike so far."""
         stated_s = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
         budget_s = self.state.options.budget_s if stated_s is None else stated_s
         return budget_s - sum(trial.took_s for trial in self.made)
@@ -136,9 +134,7 @@ _TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a 
 
 
 def shortened(made: Trial) -> RunPlan:
-    """The plan for a job that ends by itself before the planned steps: one step fewer than it makes, so that all its
-    runs are ended alike. Raises NoUsableInput where too few remain.
-    """
+    """The plan for a job that ends by itself: a step fewer than it makes. Raises NoUsableInput where these are few."""
     warm_up = min(WARM_UP, made.steps // 3)
     timed = made.steps - 1 - warm_up
     if timed < LEAST_STEPS:

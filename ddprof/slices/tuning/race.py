@@ -96,9 +96,7 @@ class Race:
         return [entry for entry in self.entries if entry.state == OPEN]
 
     def _one_round(self, entries: Sequence[Entry], reserve: int) -> bool:
-        """Run each entry once, in blocks around a run of the base, odd rounds in reverse order. A short budget runs
-        only those ahead. False where it allows none.
-        """
+        """Run each entry once, in blocks around a run of the base, odd rounds backwards; False without budget."""
         entries = self._within_budget(entries, reserve)
         number, self._round = self._round, self._round + 1
         for start in range(0, len(entries), _BLOCK):
@@ -192,9 +190,7 @@ def _why_lost(entry: Entry) -> str:
 
 
 def _is_clearly_better(rival: Entry, entry: Entry) -> bool:
-    """True where the rival, another value of the setting, was faster in each of at least two common rounds and by a
-    reportable gain overall; or where it has won and this one is no faster.
-    """
+    """True for a rival value that was faster in each of two rounds, by a reportable gain, or won and is no slower."""
     if rival is entry or rival.candidate.group != entry.candidate.group or rival.state not in (OPEN, WON):
         return False
     both = sorted(set(rival.logs) & set(entry.logs))

@@ -113,9 +113,7 @@ def _is_borne_out(winner: Entry) -> bool:
 def affordable(
     journal: TrialJournal, candidates: Sequence[TrialCandidate], reserve: int
 ) -> tuple[list[TrialCandidate], list[TrialCandidate]]:
-    """Candidates that the budget carries to the first look of the test, at least one, and the rest: suggestions of
-    findings first, each by predicted gain.
-    """
+    """Candidates that the budget carries to the test's first look, at least one, and the rest; findings' own first."""
     ranked = sorted(candidates, key=lambda candidate: (candidate.is_variant, -candidate.predicted.share))
     runs = int(journal.left_s / journal.usual_s) if journal.usual_s else len(ranked) * 99
     count = len(ranked)

@@ -89,9 +89,7 @@ def _cause_of(
 
 
 def _is_elsewhere(evidence: RankEvidence) -> bool:
-    """True where a rank without recorded calls is in no collective: it holds the interpreter, so that no signal ended
-    it, or its innermost line is the user's own.
-    """
+    """True where a rank without recorded calls is in no collective: no signal ended it, or its line is the user's."""
     return evidence.ending.how == "ended" or (bool(evidence.frames) and not is_library(evidence.frames[0]))
 
 

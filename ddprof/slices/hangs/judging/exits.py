@@ -128,9 +128,7 @@ def waited_long(evidence: RankEvidence) -> bool:
 
 
 def in_backward(evidence: RankEvidence) -> RankEvidence:
-    """The evidence; where the rank is in a backward pass, which calls collectives from no Python function, its line is
-    that of open calls without one.
-    """
+    """The evidence; in a backward pass, where no Python function calls collectives, its line is that of open calls."""
     if not _is_in_backward(evidence):
         return evidence
     calls = (call if call.done or call.frames else replace(call, frames=evidence.frames) for call in evidence.calls)

@@ -54,9 +54,7 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence on each rank, in rank order. `hang_seen`: the job was seen hanging while it ran. `end`: of the job by
-    its manifest; None without one.
-    """
+    """Evidence in rank order. `hang_seen`: while the job ran. `end`: of the job by its manifest; None without one."""
 
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
@@ -281,9 +279,7 @@ def _seen_after(calls: tuple[Call, ...], sampled: WorkerEvidence | None) -> tupl
 
 
 def _is_latest(asked: Left, of: _Gathered) -> bool:
-    """True where the calls reported during the hang are of the rank's last step. While ranks are ended one by one, gloo
-    counts calls that were cut off as ended.
-    """
+    """True where the calls reported during the hang are of the last step: gloo counts those cut off later as ended."""
     if of.left is None or of.recorded is None or asked.steps_total is None:
         return True
     return of.left.steps_total is not None and of.left.steps_total - asked.steps_total <= 1
@@ -348,9 +344,7 @@ def has_stacks(head: str) -> bool:
 
 
 def parse_stacks(text: str) -> StackText:
-    """The last dump in the text, as a process may have been dumped several times. The training thread is the main one,
-    which faulthandler lists last as the oldest.
-    """
+    """The training thread in the text's last dump: the main one, which faulthandler lists last as the oldest."""
     threads: list[tuple[bool, list[StackFrame]]] = []
     fatal = ""
     seen: set[str] = set()

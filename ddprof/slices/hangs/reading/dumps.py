@@ -177,9 +177,7 @@ class LeftEnd(Struct, frozen=True):
 
 
 class LeftCall(Struct, frozen=True):
-    """One call of a function of torch.distributed; `peer` is the other rank of a message, `sequence` the group's own
-    number of a collective, 0 where unknown.
-    """
+    """One call of torch.distributed; `peer`: the other rank of a message, `sequence`: the group's number, or 0."""
 
     group: str = ""
     number: Count = 0
@@ -246,9 +244,7 @@ def calls_of(left: Left) -> tuple[Call, ...]:
 
 
 def as_recorded(left: Left) -> tuple[Call, ...]:
-    """The calls still on record in a flight recorder's numbers and words, without those of DDP and FSDP; () where the
-    groups' own numbers are unknown.
-    """
+    """The calls in a flight recorder's numbers and words, without those of DDP and FSDP; () without such numbers."""
     numbered = zip(left.calls, calls_of(left), strict=True)
     return tuple(
         call if call.peer is not None else _recorded(call, of.sequence)

@@ -108,9 +108,7 @@ class BarLines:
 
 
 def _said(before: str) -> tuple[str, int, str]:
-    """Label, number of the epoch and of how many that stand before a bar and its percentage; ("", 0, "") where nothing
-    does.
-    """
+    """Label, epoch and number of epochs before a bar and its percentage; ("", 0, "") where nothing stands there."""
     if (row := _COUNTED.match(before)) is not None:
         return _ROW, int(row["epoch"]), ""
     before = before.rstrip()

@@ -150,9 +150,7 @@ def _of_records(records: Sequence[LoggedRecord]) -> Array:
 
 
 class RecordPlace(NamedTuple):
-    """Places of an iteration's numbers in a line; NOWHERE: it is the first, or only the line's clock times it.
-    `each_ms` of its time; 0: a rate, per second.
-    """
+    """Places of an iteration's numbers; NOWHERE: it is the first, or only a clock times it. `each_ms` 0: a rate."""
 
     writer: str
     number: Span

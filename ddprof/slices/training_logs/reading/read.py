@@ -259,9 +259,7 @@ def _best(
 
 
 def _sizes_of(text: str) -> dict[str, int]:
-    """Sizes of the job and its groups, as Megatron prints them before it begins: "world", "tensor", "pipeline",
-    "context", "expert", "data", and of batches "micro", "global".
-    """
+    """Sizes of the job, groups ("world", "tensor", ...) and batches ("micro", "global"), as Megatron prints them."""
     sizes = {}
     for stated in _STATED.finditer(f"{text} "):
         size = one_rank(stated["size"])

@@ -71,9 +71,7 @@ def once_each(records: Array) -> Array:
 
 
 def _is_again(number: int, ms: float, since_s: float, seen: Mapping[int, float]) -> bool:
-    """True for an iteration that is done a second time: later than the line before. Another rank's lines are as old as
-    those of the first, and without a clock as long.
-    """
+    """True for an iteration done again, later than the line before; other ranks' lines are as old, or take as long."""
     if not isnan(since_s):
         return since_s > 0
     before_ms = seen.get(number, 0.0)
@@ -126,9 +124,7 @@ def by_lines(records: Array) -> Timed:
 
 
 def _are_too_long(spent_ms: Array, lapse_ms: Array, error_ms: Array) -> bool:
-    """True for times that together are longer than all that lies between their lines, though a clock too coarse for one
-    line shows none of them to be a mean.
-    """
+    """True for times that together exceed what lies between their lines, though a coarse clock shows none as a mean."""
     moves = lapse_ms >= 0
     begins = np.count_nonzero(moves & ~np.concatenate(([False], moves[:-1])))  # of spans, each as much off as one line
     error = begins * np.nanmax(error_ms, initial=0.0, where=moves)
@@ -138,9 +134,7 @@ def _are_too_long(spent_ms: Array, lapse_ms: Array, error_ms: Array) -> bool:
 
 
 def _are_means(ms: Array, steps: Array, lapse_ms: Array, holds: Array, are_too_long: Array) -> Array:
-    """Mask of times that are means since the start: they are longer than their lapse, which `holds`, or follow such a
-    one and are the mean by the clock.
-    """
+    """Mask of means since the start: longer than a lapse that `holds`, or after such a one the mean by the clock."""
     are_means = holds & are_too_long
     spent_ms, ran, is_mean = 0.0, 0, False  # since the start, by the clock
     for at in range(len(ms)) if are_means.any() else ():

@@ -64,9 +64,7 @@ def _line(fix: WantedFix) -> int:
 
 
 def _script(fix: WantedFix, root: Path) -> str:
-    """Path from `root` of the script that a fix names: the longest suffix of the recorded path that exists there, since
-    a run may be recorded elsewhere (a container, another checkout).
-    """
+    """Path from `root` of a fix's script: the longest suffix of the recorded path there, which may be of elsewhere."""
     if PROCESS in fix.targets:
         raise NotEdited("it belongs to the launcher: ddprof run --apply, or the environment of the command")
     if not fix.at:

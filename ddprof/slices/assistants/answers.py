@@ -32,14 +32,6 @@ MOST_LISTED = 100  # the newest; an assistant that wants others is told that the
 
 
 @dataclass(frozen=True)
-class RunNames:
-    """Runs, latest first, by the names that the tools take. `left_out`: number of older ones that are not listed."""
-
-    names: tuple[str, ...]
-    left_out: int
-
-
-@dataclass(frozen=True)
 class Allowed:
     """The folders, resolved: a link that leads out of them is refused like any other path."""
 
@@ -66,8 +58,8 @@ class Allowed:
         asked = name[:_SHOWN_CHARACTERS]
         raise NoUsableInput(f"{asked}: no run of that name below {shown}, which is all that may be read")
 
-    def runs(self) -> RunNames:
-        """Names of the runs below the folders."""
+    def runs(self) -> list[str]:
+        """Names of the runs below the folders, the newest first."""
         written: dict[str, float] = {}
         for folder in self.folders:
             try:
@@ -79,8 +71,7 @@ class Allowed:
                 name = str(at.relative_to(folder)) if len(self.folders) == 1 else str(at)
                 newest = max(os.stat(source.path).st_mtime for source in sources)
                 written[name] = max(written.get(name, 0.0), newest)
-        names = sorted(written, key=lambda name: -written[name])
-        return RunNames(tuple(names[:MOST_LISTED]), max(0, len(names) - MOST_LISTED))
+        return sorted(written, key=lambda name: -written[name])
 
 
 MOST_CHARACTERS = 20_000  # some 5,000 tokens: what an assistant can read among other things
@@ -101,9 +92,9 @@ class Answers:
 
     def list_runs(self) -> str:
         """The recorded runs, the newest first: the names that the other tools take."""
-        listing = self._allowed.runs()
-        more = [f"[{listing.left_out} older runs are left out]"] if listing.left_out else []
-        return "\n".join([*listing.names, *more]) or "no run was recorded below the folders that may be read"
+        runs = self._allowed.runs()
+        more = [f"[{len(runs) - MOST_LISTED} older runs are left out]"] if len(runs) > MOST_LISTED else []
+        return "\n".join([*runs[:MOST_LISTED], *more]) or "no run was recorded below the folders that may be read"
 
     def verdict(self, run: str) -> str:
         """Explain why a run is slow: its bottleneck, where step time goes, and findings with ranks, gains and fixes."""

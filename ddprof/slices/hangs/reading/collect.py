@@ -144,10 +144,10 @@ def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> 
 
 
 def _take_stacks(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
-    stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
+    frames, fatal = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
     of = _of(_rank(name), name, by_rank)
     if of is not None:
-        of.frames, of.fatal = stacks.frames or of.frames, stacks.fatal or of.fatal
+        of.frames, of.fatal = frames or of.frames, fatal or of.fatal
         of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
     else:
         notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
@@ -329,22 +329,16 @@ _PY_SPY_FRAME = re.compile(r"^ +(?P<function>.+) \((?P<file>.+):(?P<line>\d+)\)$
 MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
 
 
-@dataclass(frozen=True)
-class StackText:
-    """The training thread's frames in a text's last dump, innermost first, and the fatal error behind it ("": none)."""
-
-    frames: tuple[StackFrame, ...]
-    fatal: str = ""
-
-
 def has_stacks(head: str) -> bool:
     """True where a text begins as one of the two formats."""
     lines = head.splitlines()
     return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
 
 
-def parse_stacks(text: str) -> StackText:
-    """The training thread in the text's last dump: the main one, which faulthandler lists last as the oldest."""
+def parse_stacks(text: str) -> tuple[tuple[StackFrame, ...], str]:
+    """The training thread's frames in the text's last dump, innermost first, and the fatal error behind it, or "". It is
+    the main thread, which faulthandler lists last as the oldest.
+    """
     threads: list[tuple[bool, list[StackFrame]]] = []
     fatal = ""
     seen: set[str] = set()
@@ -360,7 +354,7 @@ def parse_stacks(text: str) -> StackText:
         elif threads and (frame := _frame(line)) and len(threads[-1][1]) < MAX_FRAMES:
             threads[-1][1].append(frame)
     main = [frames for is_main, frames in threads if is_main] or [frames for _, frames in threads[-1:]] or [[]]
-    return StackText(tuple(main[0]), fatal)
+    return tuple(main[0]), fatal
 
 
 def _frame(line: str) -> StackFrame | None:

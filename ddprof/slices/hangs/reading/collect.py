@@ -336,8 +336,8 @@ def has_stacks(head: str) -> bool:
 
 
 def parse_stacks(text: str) -> tuple[tuple[StackFrame, ...], str]:
-    """The training thread's frames in the text's last dump, innermost first, and the fatal error behind it, or "". It is
-    the main thread, which faulthandler lists last as the oldest.
+    """The training thread's frames in the text's last dump, innermost first, and the fatal error behind it, or "". That
+    thread is the main one, which faulthandler lists last as the oldest.
     """
     threads: list[tuple[bool, list[StackFrame]]] = []
     fatal = ""

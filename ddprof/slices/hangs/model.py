@@ -52,9 +52,7 @@ class Call:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Distinct dtypes of its tensors, which a collective's tensors share, even where only the root gives or takes
-        some; missing tensors have none (c10::toString(ScalarType)).
-        """
+        """Distinct dtypes of its tensors, which they share even where only the root gives some."""
         return tuple(sorted({*self.input_dtypes, *self.output_dtypes} - {"Undefined"}))
 
 

@@ -20,11 +20,7 @@ _ALL_ALIKE = ("all_reduce", "allreduce", "_all_gather_base", "all_gather", "redu
 
 
 def stuck_in(job: JobGroup) -> Stuck | None:
-    """The first collective of a group that does not end; None where all have ended, or are missing only on unknown
-    ranks.
-
-    Numbers are compared from where all records begin: each keeps the last ones only.
-    """
+    """The first collective, of those in all records, that does not end; None where only unknown ranks lack one."""
     calls = {rank: {call.number: call for call in calls} for rank, calls in job.calls.items()}
     if not any(not call.done for of in calls.values() for call in of.values()):
         return None

@@ -162,9 +162,7 @@ def _slower(since: int, iterations: Sequence[LoggedIteration], unit: str) -> Ite
 
 
 def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
-    """A finding on iterations that become longer over the whole log, each third beyond the one before it: with three
-    in each, the least of them, chance does that in one log of 1,680.
-    """
+    """A finding on iterations that become longer, each third beyond the one before: chance does that in 1 of 1,680."""
     third = len(iterations) // 3
     if third < _FEWEST_IN_THIRD:
         return
@@ -182,9 +180,7 @@ def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFin
 
 
 def _faster(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
-    """A finding on iterations that from one of them on all take half the time and less: the end shows what could be.
-    One in between may hold some of either.
-    """
+    """A finding on iterations that from one on all take half the time and less, but for one between: what could be."""
     ms = [iteration.mean_ms for iteration in iterations]
     least, most = list(accumulate(ms, min)), list(accumulate(reversed(ms), max))[::-1]
     ends = range(FEWEST_ALIKE, len(ms) - FEWEST_ALIKE)

@@ -273,9 +273,7 @@ def _numbered(table: LoopTable, numbers: Array) -> LoopTable:
 
 
 def on_their_days(clock_s: Array) -> Array:
-    """Clock readings in order, those without a date on the next day where midnight sets them back: lines of several
-    writers are a little out of order.
-    """
+    """Clock readings in order, those without a date on the next day where they fall by more than writers are apart."""
     undated = clock_s < _DAY_S
     s = clock_s[undated]
     days = np.cumsum(np.diff(s, prepend=s[:1]) < -_OUT_OF_ORDER_S)

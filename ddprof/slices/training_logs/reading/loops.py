@@ -269,9 +269,7 @@ def _choice(lines: LoopTable) -> tuple[TimeKind, str]:
 
 
 def _are_totals(ms: Array, kind: TimeKind) -> bool:
-    """True for times since the start: they rise from line to line, to twice the first and more where the name does not
-    say it, but where the clock starts again (after warm-up, in each epoch).
-    """
+    """True for times since the start: they rise, to twice the first if not named so, but for restarts."""
     starts = np.flatnonzero(np.diff(ms, prepend=np.inf) < 0)
     lengths = np.diff(starts, append=len(ms))
     longest = int(np.argmax(lengths))

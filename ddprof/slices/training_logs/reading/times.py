@@ -79,9 +79,7 @@ def _is_again(number: int, ms: float, since_s: float, seen: Mapping[int, float])
 
 
 def jobs_at_once(records: Array) -> list[Array]:
-    """The records by job: where several write one file at the same time, numbers go back and come back past where they
-    were, which restarts do not.
-    """
+    """The records by job: of several at once numbers go back and come back past where they were, unlike restarts'."""
     numbers = records["number"]
     crossed = (numbers[1:-1] < numbers[:-2] - 1) & (numbers[2:] > numbers[:-2])
     if np.count_nonzero(crossed) < FEWEST_CROSSED:

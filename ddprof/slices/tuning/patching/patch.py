@@ -25,9 +25,7 @@ _MAX_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptPatch:
-    """Fixes as edits of scripts. `diff`: "" where no line can be edited; `already`: fixes present in the scripts;
-    `by_hand`: fixes missing from the diff, each with the reason.
-    """
+    """Fixes as edits of scripts: `diff`, "" without any; `already`: there before; `by_hand`: the others, with why."""
 
     diff: str
     edited: tuple[WantedFix, ...]

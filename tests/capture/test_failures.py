@@ -20,7 +20,7 @@ from runs import SCRIPTS, TIMEOUT_S, Captured, bare_run, cli, ddprof_run, forked
 
 from ddprof.capture.files.storage import read_object
 from ddprof.capture.launcher.salvage import salvage
-from ddprof.slices.assistants.answers import Answers
+from ddprof.slices.assistants.answers import Allowed, Answers
 
 pytestmark = pytest.mark.torch
 
@@ -194,7 +194,8 @@ def test_forty_kinds_of_secrets_are_nowhere(tmp_path: Path, ddprof: Callable[...
     run = ddprof_run(tmp_path / "out", command, *options, NCCL_AUTH_TOKEN="envvalue44", NCCL_NOTE=next(iter(KINDS)))
     assert run.code == 1 and len(run.sidecars) == 1, run.output
     said = "\n".join(line for line in run.output.splitlines() if line.startswith("ddprof:"))
-    told = {"said": said, "mcp": "".join(f(str(run.folder)) for f in (Answers().verdict, Answers().hang))}
+    tools = Answers(Allowed.of([str(run.folder)]))
+    told = {"said": said, "mcp": "".join(f(str(run.folder)) for f in (tools.verdict, tools.hang))}
     page, tables = tmp_path / "r.html", tmp_path / "csv"
     asked = ["analyze --no-cache", "analyze --format json", "analyze --format markdown", "hang", "hang --json"]
     for line in (*asked, f"report -o {page}", f"export --to csv -o {tables}"):

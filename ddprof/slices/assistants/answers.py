@@ -1,4 +1,4 @@
-"""Answers of each tool as text or JSON of bounded length, on runs below the folders that the user named."""
+"""The tools: answers as text or JSON on runs below the folders that the user named."""
 
 from __future__ import annotations
 
@@ -32,14 +32,6 @@ MOST_LISTED = 100  # the newest; an assistant that wants others is told that the
 
 
 @dataclass(frozen=True)
-class RunNames:
-    """Runs, latest first, by the names that the tools take. `left_out`: number of older ones that are not listed."""
-
-    names: tuple[str, ...]
-    left_out: int
-
-
-@dataclass(frozen=True)
 class Allowed:
     """The folders, resolved: a link that leads out of them is refused like any other path."""
 
@@ -66,8 +58,8 @@ class Allowed:
         asked = name[:_SHOWN_CHARACTERS]
         raise NoUsableInput(f"{asked}: no run of that name below {shown}, which is all that may be read")
 
-    def runs(self) -> RunNames:
-        """Names of the runs below the folders."""
+    def runs(self) -> list[str]:
+        """Names of the runs below the folders, the newest first."""
         written: dict[str, float] = {}
         for folder in self.folders:
             try:
@@ -79,66 +71,84 @@ class Allowed:
                 name = str(at.relative_to(folder)) if len(self.folders) == 1 else str(at)
                 newest = max(os.stat(source.path).st_mtime for source in sources)
                 written[name] = max(written.get(name, 0.0), newest)
-        names = sorted(written, key=lambda name: -written[name])
-        return RunNames(tuple(names[:MOST_LISTED]), max(0, len(names) - MOST_LISTED))
+        return sorted(written, key=lambda name: -written[name])
 
 
 MOST_CHARACTERS = 20_000  # some 5,000 tokens: what an assistant can read among other things
 MOST_KERNELS = 100
 _KEPT_RUNS = 4  # an assistant asks several things of one run
+Stated = list[str] | dict[str, str | bool | int | float]  # KEY=VALUE, or {KEY: VALUE}
 
 
 class Answers:
-    """Answers on runs by path; the last few runs stay in memory."""
+    """The tools on the runs that are allowed, with what assistants are told of each; the last few runs stay in memory.
 
-    def __init__(self) -> None:
+    They raise DdprofError where the question or the input is wrong.
+    """
+
+    def __init__(self, allowed: Allowed) -> None:
+        self._allowed = allowed
         self._runs: OrderedDict[str, LoadedRun] = OrderedDict()
 
-    def verdict(self, path: str) -> str:
-        """The bound of the step, where its time goes, and all findings with their gains."""
-        return bounded(render_text(self._report(path), full=True))
+    def list_runs(self) -> str:
+        """The recorded runs, the newest first: the names that the other tools take."""
+        runs = self._allowed.runs()
+        more = [f"[{len(runs) - MOST_LISTED} older runs are left out]"] if len(runs) > MOST_LISTED else []
+        return "\n".join([*runs[:MOST_LISTED], *more]) or "no run was recorded below the folders that may be read"
 
-    def finding(self, path: str, identifier: str) -> str:
-        """Evidence, fixes, price and grounds of the findings of one identifier, as in the JSON report."""
-        rows = to_contract(self._report(path))["findings"]
-        findings = [row for row in rows if row["id"] == identifier]
+    def verdict(self, run: str) -> str:
+        """Explain why a run is slow: its bottleneck, where step time goes, and findings with ranks, gains and fixes."""
+        return render_text(self._report(run), full=True)
+
+    def finding(self, run: str, id: str) -> str:
+        """One finding of a run with its evidence, fixes, price and the grounds of its confidence, as JSON. id: as the
+        verdict prints it, for example input.straggler."""
+        rows = to_contract(self._report(run))["findings"]
+        findings = [row for row in rows if row["id"] == id]
         if not findings:
             names = [row["id"] for row in rows]
             there = ", ".join(dict.fromkeys(names)) or "none"
-            raise NoUsableInput(
-                f"no finding {identifier!r} in this run{meant(identifier, names)}; its findings: {there}"
-            )
-        return bounded(json.dumps(findings, indent=1))
+            raise NoUsableInput(f"no finding {id!r} in this run{meant(id, names)}; its findings: {there}")
+        return json.dumps(findings, indent=1)
 
-    def what_if(self, path: str, settings: Sequence[str], now: Sequence[str]) -> str:
-        """The step with settings changed, its range, and what bounds it then. `now`: the run's own settings."""
+    def what_if(self, run: str, settings: Stated, now: Stated | None = None) -> str:
+        """The step time of a run with settings changed, replayed all together. settings: KEY=VALUE, or KEY=VALUE@RANKS,
+        for example ["num_workers=4", "bandwidth=2", "compute=1.3@5"]. now: KEY=VALUE of the run as it was, where it was
+        not recorded (a refusal names it). Both may be objects: {"num_workers": 4}."""
         if not settings:
             raise UsageError("settings: want at least one, as num_workers=4 or compute=1.3@5")
-        stated = parse_now({key: value for key, _, value in (text.partition("=") for text in now)})
-        run = self._run(path)
-        predicted = predict(run.pricer, [parse_setting(text) for text in settings], present(run.measures, stated))
-        return bounded("\n".join(prediction_text(predicted, bottleneck(run.pricer, predicted.changes))))
+        stated = parse_now({key: value for key, _, value in (text.partition("=") for text in _listed(now or []))})
+        loaded = self._run(self._allowed.path(run))
+        wanted = [parse_setting(text) for text in _listed(settings)]
+        predicted = predict(loaded.pricer, wanted, present(loaded.measures, stated))
+        return "\n".join(prediction_text(predicted, bottleneck(loaded.pricer, predicted.changes)))
 
     def compare(self, before: str, after: str) -> str:
-        """Changes between two runs by cause, against the noise of their steps."""
-        return bounded(render_comparison(compare_reports(self._report(before), self._report(after))))
+        """Compare two runs: which cause changed, by how much, and whether the change is within noise."""
+        return render_comparison(compare_reports(self._report(before), self._report(after)))
 
-    def kernels(self, path: str, contains: str, most: int) -> str:
-        """The kernels with most device time, as JSON rows."""
+    def kernels(self, run: str, contains: str = "", most: int = 20) -> str:
+        """The kernels (on CPU ranks: operators) of a run with most time, with module and line where recorded, as JSON;
+        contains: a part of the name of kernel, operator, module or line."""
         wanted = contains.lower()
         kept = [
             row
-            for row in kernels_of(self._run(path)).rows.rows()
+            for row in kernels_of(self._run(self._allowed.path(run))).rows.rows()
             if not wanted or any(isinstance(value, str) and wanted in value.lower() for value in row.values())
         ]
         shown = kept[: max(1, min(most, MOST_KERNELS))]
-        return bounded(json.dumps({"rows": shown, "rows_left_out": len(kept) - len(shown)}, indent=1))
+        return json.dumps({"rows": shown, "rows_left_out": len(kept) - len(shown)}, indent=1)
 
-    def hang(self, path: str) -> str:
-        """The reason why a job hangs or has failed."""
-        return bounded(why([path]).text)
+    def explain_finding(self, id: str) -> str:
+        """Explain a finding: what it detects, why it costs, how its gain is priced, how to fix it, and its limits."""
+        return page(id)
 
-    def _report(self, path: str) -> Report:
+    def hang(self, run: str) -> str:
+        """Explain why a job hangs or failed: which rank, which collective, which line."""
+        return why([self._allowed.path(run)]).text
+
+    def _report(self, run: str) -> Report:
+        path = self._allowed.path(run)
         if not is_saved_report(path):
             return self._run(path).report
         reports = read_saved(Path(path))
@@ -162,9 +172,9 @@ class Answers:
         return self._runs[path]
 
 
-def explain(identifier: str) -> str:
-    """The page of a finding: detection, cost, price, fix, limits."""
-    return bounded(page(identifier))
+def _listed(stated: Stated) -> list[str]:
+    """Settings as a list of KEY=VALUE, from a list or an object."""
+    return stated if isinstance(stated, list) else [f"{key}={value}" for key, value in stated.items()]
 
 
 def bounded(text: str) -> str:

@@ -13,8 +13,7 @@ from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.dashboard.runs.names import run_names
 from ddprof.errors import NoUsableInput
-from ddprof.slices.comparison.history import history
-from ddprof.slices.comparison.history_text import render_text, to_json
+from ddprof.slices.comparison.history import history, render_text, to_json
 
 
 @click.command("history")

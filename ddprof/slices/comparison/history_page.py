@@ -15,12 +15,14 @@ from ddprof.dashboard.pages.cards import exhibit_card, notice
 from ddprof.dashboard.pages.page import Page
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import clean
-from ddprof.slices.comparison.history import LEAST_RUNS, PastRun, history
-from ddprof.slices.comparison.history_text import (
+from ddprof.slices.comparison.history import (
+    LEAST_RUNS,
     MARKS,
     NOT_RECORDED,
+    PastRun,
     change_words,
     commit_words,
+    history,
     history_headline,
     mfu,
     shares,

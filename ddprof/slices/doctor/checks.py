@@ -49,7 +49,6 @@ def machine(out: Path) -> Iterator[Provision]:
     if _SHARED_MEMORY.is_dir():
         yield _shared_memory(shutil.disk_usage(_SHARED_MEMORY).total)
     yield _gpus()
-    yield _ptrace(Path("/proc/sys/kernel/yama/ptrace_scope"))
     yield _folder(out)
 
 
@@ -87,18 +86,6 @@ def _gpus() -> Provision:
         return Provision("GPU sensors", State.UNKNOWN, words)
     devices = library.devices()
     return Provision("GPU sensors", State.OK, f"NVML sees {len(devices)} GPU{'s' * (len(devices) != 1)}")
-
-
-def _ptrace(file: Path) -> Provision:
-    name = "stacks of a hang"
-    words = "taken inside each process: no ptrace is needed"
-    try:
-        scope = int(file.read_text())
-    except (OSError, ValueError):
-        return Provision(name, State.OK, words)
-    return Provision(
-        name, State.OK, f"{words} (yama.ptrace_scope is {scope}, which limits gdb and py-spy)" if scope else words
-    )
 
 
 def _folder(out: Path) -> Provision:

@@ -20,10 +20,7 @@ _CRASHES = {128 + number: number.name for number in signal.Signals if number != 
 
 
 def failed_job(folder: str) -> Hang | None:
-    """The reason why the job of a run folder failed or hung, as its manifest says it did; None where a user ended it.
-
-    Raises NoUsableInput where the folder is not a run folder.
-    """
+    """Reason why a run's job failed or hung; None where a user ended it. Raises NoUsableInput for no run folder."""
     gathered = collect([folder])
     hang = _judged(gathered)
     if hang.is_found:

@@ -6,7 +6,7 @@ from flight-recorder dumps, stacks and sidecars, `judging` gives the verdict.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -17,9 +17,7 @@ UNKNOWN_OP = "collective"  # of a call whose name is not recorded
 
 
 class StackFrame(Struct, frozen=True):
-    """One frame of a Python stack, as the files of capture have it; `source` is the text of the line, "" where it could
-    not be read.
-    """
+    """One frame of a Python stack, as capture's files have it; `source`: the text of the line, "" if unknown."""
 
     file: str = "?"
     line: Count = 0
@@ -54,9 +52,7 @@ class Call:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """Distinct dtypes of its tensors, which a collective's tensors share, even where only the root gives or takes
-        some; missing tensors have none (c10::toString(ScalarType)).
-        """
+        """Distinct dtypes of its tensors, which they share even where only the root gives some."""
         return tuple(sorted({*self.input_dtypes, *self.output_dtypes} - {"Undefined"}))
 
 
@@ -206,3 +202,38 @@ class Hang:
     def is_found(self) -> bool:
         """True where something is stuck or failed."""
         return self.kind != NONE
+
+
+_OWN = "/ddprof/capture/"
+_LIBRARY_PLACES = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python",
+    "<frozen ",
+    "/shim/sitecustomize.py",
+    "/torchinductor_",
+    _OWN,
+)
+# Dumps that were made to be shared hold names of files without their folders.
+_LIBRARY_FILES = {
+    *("distributed_c10d.py", "c10d_logger.py", "functional.py", "_functional_collectives.py", "distributed.py"),
+    *("spawn.py", "process.py", "popen_fork.py", "popen_spawn_posix.py", "threading.py", "queue.py", "selectors.py"),
+    *("connection.py", "_tensor.py", "graph.py", "__init__.py", "module.py", "_utils.py", "dataloader.py"),
+    *("eval_frame.py", "_contextlib.py", "contextlib.py", "runpy.py", "rendezvous.py", "<string>", "??"),
+}
+
+
+def is_library(frame: StackFrame) -> bool:
+    """True for frames other than the user's own code."""
+    path = frame.file.replace("\\", "/")
+    if path.endswith(".pyx"):  # of a compiled module
+        return True
+    if "/" not in path:
+        return path in _LIBRARY_FILES or path.startswith("<")
+    return path.startswith("<") or any(place in path for place in _LIBRARY_PLACES)
+
+
+def user_frame(frames: Sequence[StackFrame]) -> StackFrame | None:
+    """The innermost frame of the user, else the innermost outside capture; None without one."""
+    others = [frame for frame in frames if _OWN not in frame.file.replace("\\", "/")]
+    return next((frame for frame in others if not is_library(frame)), others[0] if others else None)

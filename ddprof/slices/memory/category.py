@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ddprof.slices.memory.snapshot import CodeFrame
+from ddprof.slices.memory.model import CodeFrame
 
 PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS = "parameters", "gradients", "optimizer", "activations"
 OPTIMIZER_STATE, OPTIMIZER_TEMPORARY = "optimizer_state", "optimizer_temporary"
@@ -102,9 +102,7 @@ def _of_frame(frame: CodeFrame) -> str:
 
 
 def line_of(stack: tuple[CodeFrame, ...]) -> CodeFrame | None:
-    """The innermost frame outside libraries; of a stack without one, autograd's node or else the innermost frame of
-    Python. None where the stack has neither.
-    """
+    """The innermost frame outside libraries, else autograd's node, else the innermost of Python; None without any."""
     python = [frame for frame in stack if frame.file.endswith(".py")]
     of_script = next((frame for frame in python if not _LIBRARY.search(frame.file.replace("\\", "/"))), None)
     if of_script is not None:

@@ -22,8 +22,7 @@ from ddprof.slices.memory.content import read_snapshot
 from ddprof.slices.memory.exhibits import device_exhibits
 from ddprof.slices.memory.explain import explain
 from ddprof.slices.memory.format import FORMAT
-from ddprof.slices.memory.model import DeviceMemory, OutOfMemory, SnapshotMemory
-from ddprof.slices.memory.snapshot import CodeFrame
+from ddprof.slices.memory.model import CodeFrame, DeviceMemory, OutOfMemory, SnapshotMemory
 from ddprof.slices.memory.text import render_memory
 
 SCHEMA = "ddprof.memory/1"

@@ -18,7 +18,7 @@ from ddprof.readers.files.safe_pickle import UnsafePickle, plain_value
 from ddprof.readers.files.streams import read_small
 from ddprof.readers.numbers import one_int
 from ddprof.readers.source import Source
-from ddprof.slices.memory.snapshot import (
+from ddprof.slices.memory.model import (
     ALLOCATOR_EVENTS,
     HELD_BLOCKS,
     NO_STACK,

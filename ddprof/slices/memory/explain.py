@@ -13,9 +13,20 @@ import numpy as np
 
 from ddprof.findings import WARNING_SHARE
 from ddprof.slices.memory import category as categories
-from ddprof.slices.memory.model import DeviceMemory, Line, MemoryCurve, OutOfMemory, Share, SnapshotMemory
+from ddprof.slices.memory.model import (
+    NO_STACK,
+    Action,
+    CodeFrame,
+    DeviceHistory,
+    DeviceMemory,
+    Line,
+    MemoryCurve,
+    OutOfMemory,
+    Share,
+    Snapshot,
+    SnapshotMemory,
+)
 from ddprof.slices.memory.replay import BEFORE, Blocks, Replayed, replay, trapped_bytes
-from ddprof.slices.memory.snapshot import NO_STACK, Action, CodeFrame, DeviceHistory, Snapshot
 from ddprof.slices.memory.text import frame_words
 from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddprof.slices.memory.snapshot import NO_STACK, Action, DeviceHistory
+from ddprof.slices.memory.model import NO_STACK, Action, DeviceHistory
 from ddprof.tables import Array, Table
 
 BEFORE = -1  # `first` of a block that was there before the first event
@@ -93,9 +93,7 @@ def _segments(history: DeviceHistory) -> Blocks | None:
 
 
 def trapped_bytes(replayed: Replayed, event: int) -> tuple[int, int] | None:
-    """Bytes reserved but not held after an event: (in partly used segments, in empty ones), including rounding. None
-    where segments are unknown.
-    """
+    """Bytes reserved but not held after an event: (in segments in use, in empty ones); None: segments are unknown."""
     segments = replayed.segments
     if segments is None:
         return None

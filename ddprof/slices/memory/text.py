@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from ddprof.slices.memory.model import DeviceMemory, OutOfMemory, SnapshotMemory
-from ddprof.slices.memory.snapshot import CodeFrame
+from ddprof.slices.memory.model import CodeFrame, DeviceMemory, OutOfMemory, SnapshotMemory
 from ddprof.units import format_bytes, format_share, format_us
 from ddprof.untrusted.plain_text import clean
 

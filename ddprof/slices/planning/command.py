@@ -15,8 +15,7 @@ from ddprof.cli.output import text_or_json, write_file
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.whatif import now_option
 from ddprof.errors import UsageError
-from ddprof.slices.planning.document import print_plan
-from ddprof.slices.planning.layout_commands import scale, sharding
+from ddprof.slices.planning.layout_commands import print_plan, scale, sharding
 from ddprof.units import MIB, format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:

@@ -35,10 +35,7 @@ class Cluster:
     per_node: int
 
     def rate(self, members: int, members_per_node: int) -> float:
-        """Send rate of a ring's member, bytes per second and device.
-
-        A group across nodes shares the node's ports with the groups of the other devices there: each gets its share.
-        """
+        """Send rate of a ring's member, bytes/s: a group across nodes has its devices' share of a node's ports."""
         if members <= members_per_node:
             return self.link_bytes_per_s * LINK_EFFICIENCY
         share = self.node_bytes_per_s * members_per_node / self.per_node

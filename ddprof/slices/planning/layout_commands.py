@@ -12,7 +12,6 @@ from ddprof.cli.load import load_run
 from ddprof.cli.output import text_or_json
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.errors import UsageError
-from ddprof.slices.planning.document import as_json, print_plan
 from ddprof.slices.planning.layout import (
     BAND,
     EFFICIENCY,
@@ -29,6 +28,14 @@ from ddprof.units import format_bytes, format_rate, format_share, format_us
 
 if TYPE_CHECKING:  # `ddprof plan --help` needs no replay
     from ddprof.slices.planning.sharding import ScalePlan, ShardingPlan
+import dataclasses
+import json
+import math
+from typing import TypeVar
+
+from msgspec import Struct
+
+from ddprof.cli.load import tell
 
 SHAPE_OPTIONS = (
     click.option("--params", type=float, help="Parameters, as 7e9 (default: 12 L h^2 + V h)."),
@@ -222,3 +229,34 @@ def scale_text(plan: ScalePlan) -> list[str]:
         )
     lines += ["", "in groups: gradients are summed inside nodes, then between them; by a server: by one rank, for all"]
     return [*lines, "", "assumed:", *(f"  {text}" for text in plan.assumptions)]
+
+
+Plan = TypeVar("Plan")
+
+
+def print_plan(schema: str, label: str, plan: Plan, form: str, text: Callable[[Plan], list[str]]) -> None:
+    """Print a plan as JSON, or as the lines of `text`, by `form`."""
+    tell(as_json(schema, label, plan) if form == "json" else "\n".join(text(plan)))
+
+
+def as_json(schema: str, label: str, plan: Any) -> str:
+    """A plan (a dataclass or a Struct) as a JSON document; curves with their best and flat values."""
+    return json.dumps({"schema": schema, "run": label, **_plain(plan)}, indent=1, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    is_struct = isinstance(value, Struct)
+    if is_struct or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        names = value.__struct_fields__ if is_struct else [field.name for field in dataclasses.fields(value)]
+        fields = {name: _plain(getattr(value, name)) for name in names}
+        if fields.get("points") and "knob" in fields:
+            curve: Any = value
+            fields |= {"best": curve.best.value, "flat": [point.value for point in curve.flat]}
+        return fields
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else None
+    return value

@@ -267,10 +267,7 @@ class ScalePlan:
 
 
 def scale_out(prices: Pricer, worlds: tuple[int, ...], per_node: int, node_factor: float) -> ScalePlan:
-    """The plan. `node_factor`: slowdown of the network between nodes against the run's own links (>= 1).
-
-    Raises NoUsableInput where the run has no data-parallel communication to scale.
-    """
+    """Plan. `node_factor`: slowdown between nodes against its links (>= 1). Raises NoUsableInput without traffic."""
     measures = prices.measures
     traffic, curve = gradient_traffic(measures), gradient_curve(measures)
     if traffic is None or curve is None:

@@ -16,7 +16,7 @@ from ddprof.analyzers.job.waiting.lateness import chance_of_most
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
 from ddprof.significance import MAX_CHANCE
-from ddprof.slices.span_logs.model import BETWEEN, UNNAMED, Run
+from ddprof.slices.span_logs.read import BETWEEN, UNNAMED, Run
 from ddprof.tables import Array
 from ddprof.units import format_count, format_ranks, format_share, format_us
 

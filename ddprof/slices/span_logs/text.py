@@ -19,8 +19,7 @@ from ddprof.report.log_reading import (
     number_table,
 )
 from ddprof.slices.span_logs.judge import MEETS, findings_of
-from ddprof.slices.span_logs.model import UNNAMED, Run, SpanLog, SpanReport
-from ddprof.slices.span_logs.read import run_of
+from ddprof.slices.span_logs.read import UNNAMED, Run, SpanLog, SpanReport, run_of
 from ddprof.units import format_count, format_share, format_us
 from ddprof.untrusted.secrets import masked_data
 

@@ -32,7 +32,7 @@ def _recognise(sample: Sample) -> bool:
 
 
 def _is_of_training(text: bytes) -> bool:
-    from ddprof.slices.training_logs.reading.recognition import is_of_training
+    from ddprof.slices.training_logs.reading.read import is_of_training
 
     return is_of_training(text)  # each analysis asks this module, and few are of logs
 

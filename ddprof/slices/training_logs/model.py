@@ -32,20 +32,16 @@ class LoggedIteration(NamedTuple):
 
 
 class TimerReading(NamedTuple):
-    """One timer at one logged iteration: shortest and longest time of any rank, or that of one rank.
-
-    `block`: which logged group of timers it stands in. `shortest_ms` is None where only the longest is written.
-    """
+    """One timer at one iteration, of all ranks or of one; `shortest_ms`: None where only the longest is written."""
 
     name: str
-    block: int
     longest_ms: float
-    shortest_ms: float | None
-    of_all_ranks: bool
+    shortest_ms: float | None = None
+    of_all_ranks: bool = False
 
 
 class RankReading(NamedTuple):
-    """One timer of one named rank at one logged iteration."""
+    """One timer of one named rank at one logged iteration; `block`: which logged group of timers it stands in."""
 
     name: str
     block: int
@@ -104,9 +100,7 @@ class LoggedTransports:
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A whole run as the log states it: its time, its evaluations, what it took to begin, and what passed `beside` its
-    training steps.
-    """
+    """A whole run as logged: its time, evaluations, what it took to begin, what passed `beside` training steps."""
 
     ms: float
     evaluations: int = 0

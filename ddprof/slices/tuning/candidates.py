@@ -25,10 +25,7 @@ _BESIDE = ("reshard_after_forward",)  # that of a finding may be of another of i
 
 @dataclass(frozen=True)
 class FoundCandidates:
-    """The candidates of a run, by predicted gain, the largest first; `left_out`: untried fixes, with the reason.
-
-    `is_doubtful`: the recording was such that findings were withdrawn (the machine was busy); they are in `left_out`.
-    """
+    """Candidates by predicted gain, and untried fixes with why; `is_doubtful`: also findings that were withdrawn."""
 
     candidates: tuple[TrialCandidate, ...]
     left_out: tuple[tuple[str, str], ...]

@@ -66,9 +66,7 @@ def records(result: TuningAnswer, state: TuneState, folder: Path, compute_us: fl
 
 
 def _is_tested(tried: Tried) -> bool:
-    """True for decided settings, including losers after two pairs, without which far too high predictions would never
-    count. An open setting does not test its prediction.
-    """
+    """True for decided settings, also losers after two pairs, without which too high predictions would never count."""
     return tried.state in _DECIDED and tried.predicted is not None and tried.measured is not None
 
 

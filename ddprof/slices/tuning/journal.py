@@ -13,7 +13,8 @@ from typing import Protocol
 
 from msgspec.structs import replace as struct_replace
 
-from ddprof.errors import UsageError
+from ddprof.errors import NoUsableInput, UsageError
+from ddprof.slices.tuning.runs.evidence import LEAST_STEPS
 from ddprof.slices.tuning.runs.trial import TrialOrder, Window
 from ddprof.trials.document import (
     BASELINE,
@@ -105,9 +106,7 @@ class TrialJournal:
 
     @property
     def left_s(self) -> float:
-        """Remaining budget, counted in requested runs and the budget valid then, so that a resumed tuning, even with
-        another budget, decides alike up to the last run made.
-        """
+        """Remaining budget, by the runs requested and the budget valid then: a resumed tuning decides alike so far."""
         stated_s = self.state.trials[self._asked].budget_s if self._asked < len(self.state.trials) else None
         budget_s = self.state.options.budget_s if stated_s is None else stated_s
         return budget_s - sum(trial.took_s for trial in self.made)
@@ -137,3 +136,30 @@ class TrialJournal:
 def label_of(settings: Sequence[TrialCandidate]) -> str:
     """Name of a run with these settings."""
     return " + ".join(candidate.name for candidate in settings) or BASELINE
+
+
+WARM_UP = 10  # steps left out at the start of each run: allocation, compilation, DDP's buckets laid out anew
+_MOST_WARM_UP = 64  # steps, however much loaders fetch ahead
+_TIMED_AT_LEAST = 2 * LEAST_STEPS  # before more are left out at the start of a short job
+
+
+def shortened(made: Trial) -> RunPlan:
+    """The plan for a job that ends by itself: a step fewer than it makes. Raises NoUsableInput where these are few."""
+    warm_up = min(WARM_UP, made.steps // 3)
+    timed = made.steps - 1 - warm_up
+    if timed < LEAST_STEPS:
+        raise NoUsableInput(f"the command makes {made.steps} steps: too few to compare (give it 15 or more)")
+    return RunPlan(warm_up, timed, made.steps)
+
+
+def with_warm_up(plan: RunPlan, candidates: Sequence[TrialCandidate]) -> RunPlan:
+    """The plan without the steps that loaders feed from batches fetched during the start."""
+    deepest = 0
+    for candidate in candidates:
+        workers, each = candidate.values.get("num_workers", 0), candidate.values.get("prefetch_factor", 2)
+        deepest = max(deepest, int(workers) * int(each))
+    longer = min(max(plan.warm_up, deepest + 2), _MOST_WARM_UP)
+    if plan.most is None:
+        return RunPlan(longer, plan.timed)
+    longer = min(longer, max(plan.warm_up, plan.last - _TIMED_AT_LEAST))
+    return RunPlan(longer, plan.last - longer, plan.most)

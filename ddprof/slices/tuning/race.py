@@ -11,8 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ddprof.slices.tuning.journal import TrialJournal
-from ddprof.slices.tuning.runs.length import shortened, with_warm_up
+from ddprof.slices.tuning.journal import TrialJournal, shortened, with_warm_up
 from ddprof.slices.tuning.runs.trial import TOO_FEW_STEPS
 from ddprof.trials.document import REJECTED, Held, MeasuredGain, Results, Trial, TrialCandidate
 from ddprof.trials.paired import ERROR, LEAST_GAIN, LOST, MOST_PAIRS, OPEN, WON, gain, half_width, looks_at, outcome
@@ -96,9 +95,7 @@ class Race:
         return [entry for entry in self.entries if entry.state == OPEN]
 
     def _one_round(self, entries: Sequence[Entry], reserve: int) -> bool:
-        """Run each entry once, in blocks around a run of the base, odd rounds in reverse order. A short budget runs
-        only those ahead. False where it allows none.
-        """
+        """Run each entry once, in blocks around a run of the base, odd rounds backwards; False without budget."""
         entries = self._within_budget(entries, reserve)
         number, self._round = self._round, self._round + 1
         for start in range(0, len(entries), _BLOCK):
@@ -192,9 +189,7 @@ def _why_lost(entry: Entry) -> str:
 
 
 def _is_clearly_better(rival: Entry, entry: Entry) -> bool:
-    """True where the rival, another value of the setting, was faster in each of at least two common rounds and by a
-    reportable gain overall; or where it has won and this one is no faster.
-    """
+    """True for a rival value that was faster in each of two rounds, by a reportable gain, or won and is no slower."""
     if rival is entry or rival.candidate.group != entry.candidate.group or rival.state not in (OPEN, WON):
         return False
     both = sorted(set(rival.logs) & set(entry.logs))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from ddprof.errors import NoUsableInput
 from ddprof.report.comparison.compare import LEAST_SHARE
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import WARM_UP, TrialJournal, shortened
 from ddprof.slices.tuning.race import Entry, Race, runs_of
-from ddprof.slices.tuning.runs.length import WARM_UP, shortened
 from ddprof.slices.tuning.runs.trial import LOG, RUN, TOO_FEW_STEPS, Window
 from ddprof.trials.document import DIAGNOSIS, KEEP, NOTHING, TRIALS, UNDECIDED, RunPlan, TrialCandidate
 from ddprof.trials.paired import ERROR, LOOKS, LOST, OPEN, WON
@@ -112,9 +111,7 @@ def _is_borne_out(winner: Entry) -> bool:
 def affordable(
     journal: TrialJournal, candidates: Sequence[TrialCandidate], reserve: int
 ) -> tuple[list[TrialCandidate], list[TrialCandidate]]:
-    """Candidates that the budget carries to the first look of the test, at least one, and the rest: suggestions of
-    findings first, each by predicted gain.
-    """
+    """Candidates that the budget carries to the test's first look, at least one, and the rest; findings' own first."""
     ranked = sorted(candidates, key=lambda candidate: (candidate.is_variant, -candidate.predicted.share))
     runs = int(journal.left_s / journal.usual_s) if journal.usual_s else len(ranked) * 99
     count = len(ranked)

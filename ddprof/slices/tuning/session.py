@@ -14,9 +14,8 @@ from ddprof.report import calibration
 from ddprof.slices.tuning import handover, search
 from ddprof.slices.tuning.candidates import candidates
 from ddprof.slices.tuning.handover import Handover
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import TrialJournal, with_warm_up
 from ddprof.slices.tuning.race import Entry
-from ddprof.slices.tuning.runs.length import with_warm_up
 from ddprof.slices.tuning.search import Search
 from ddprof.trials.document import (
     DIAGNOSIS,

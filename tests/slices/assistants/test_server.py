@@ -113,15 +113,15 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_newest_runs_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Allowed.of([str(tmp_path)]).runs().names == ()
+    assert Allowed.of([str(tmp_path)]).runs() == []
     monkeypatch.setattr("ddprof.slices.assistants.answers.MOST_LISTED", 2)
     assert MOST_LISTED > 2
     for number in range(3):
         shutil.copytree(SAMPLES / "healthy", tmp_path / f"run{number}")
         for file in (tmp_path / f"run{number}").rglob("*"):
             os.utime(file, (1e9 + number, 1e9 + number))
-    listing = Allowed.of([str(tmp_path)]).runs()
-    assert listing.names == ("run2/traces", "run1/traces") and listing.left_out == 1
+    listing = answers.Answers(Allowed.of([str(tmp_path)])).list_runs()
+    assert listing.splitlines() == ["run2/traces", "run1/traces", "[1 older runs are left out]"]
     with pytest.raises(UsageError, match="no such folder"):
         Allowed.of([str(tmp_path / "none")])
 

@@ -14,9 +14,17 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.report.json.contract import from_contract, to_contract
 from ddprof.report.model import Report, Steps
-from ddprof.slices.comparison.history import TAIL, PastRun, _crept_us, history
+from ddprof.slices.comparison.history import (
+    TAIL,
+    PastRun,
+    _crept_us,
+    history,
+    history_headline,
+    render_text,
+    to_json,
+    when_words,
+)
 from ddprof.slices.comparison.history_page import exhibits
-from ddprof.slices.comparison.history_text import history_headline, render_text, to_json, when_words
 
 HOUR_S = 3_600.0
 

@@ -16,8 +16,8 @@ from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.source import Source
 from ddprof.slices.memory import content as reading
 from ddprof.slices.memory.content import load_shared, read_snapshot
+from ddprof.slices.memory.model import NO_STACK, Action, Snapshot
 from ddprof.slices.memory.replay import Blocks, held_bytes, pair
-from ddprof.slices.memory.snapshot import NO_STACK, Action, Snapshot
 
 EVENTS = st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(1, 100)), max_size=60)
 DAMAGED = [

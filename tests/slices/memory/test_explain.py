@@ -12,8 +12,7 @@ from snapshots import BACKWARD, BATCH, ENGINE, FORWARD, MIB, OPTIMIZER, PARAMETE
 
 from ddprof.slices.memory.category import category_of, line_of
 from ddprof.slices.memory.explain import explain
-from ddprof.slices.memory.model import DeviceMemory
-from ddprof.slices.memory.snapshot import CodeFrame
+from ddprof.slices.memory.model import CodeFrame, DeviceMemory
 from tests.slices.memory.test_content import read
 
 ENGINE_RUN, MODEL = (f"{TORCH}/autograd/graph.py", "_engine_run_backward"), ("/me/model.py", "forward")

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.slices.tuning.handover import records
-from ddprof.slices.tuning.journal import TrialJournal
+from ddprof.slices.tuning.journal import TrialJournal, shortened, with_warm_up
 from ddprof.slices.tuning.race import Entry
-from ddprof.slices.tuning.runs.length import shortened, with_warm_up
 from ddprof.slices.tuning.search import _is_borne_out, search
 from ddprof.slices.tuning.session import result
 from ddprof.trials.document import KEEP, KEPT, NOTHING, UNDECIDED, RunPlan, Trial, TuningAnswer, read_state

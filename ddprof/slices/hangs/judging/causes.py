@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.judging.exits import is_own_error, waits_for_store
-from ddprof.slices.hangs.judging.frames import is_library
-from ddprof.slices.hangs.model import RankEvidence, Stuck
+from ddprof.slices.hangs.model import RankEvidence, Stuck, is_library
 
 _LAST = 2**63  # when something happened of which nobody knows the time
 
@@ -90,9 +89,7 @@ def _cause_of(
 
 
 def _is_elsewhere(evidence: RankEvidence) -> bool:
-    """True where a rank without recorded calls is in no collective: it holds the interpreter, so that no signal ended
-    it, or its innermost line is the user's own.
-    """
+    """True where a rank without recorded calls is in no collective: no signal ended it, or its line is the user's."""
     return evidence.ending.how == "ended" or (bool(evidence.frames) and not is_library(evidence.frames[0]))
 
 

@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import JobGroup
-from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Passed, RankEvidence, Stuck, Variant
+from ddprof.slices.hangs.model import UNKNOWN_OP, Call, Passed, RankEvidence, Stuck, Variant, user_frame
 
 # Operations whose ranks may give tensors of other shapes (torch/distributed/flight_recorder, Op.match).
 _UNEVEN_INPUT = ("all_to_all", "alltoall", "scatter", "_gather", "all_gather_v", "broadcast")
@@ -21,11 +20,7 @@ _ALL_ALIKE = ("all_reduce", "allreduce", "_all_gather_base", "all_gather", "redu
 
 
 def stuck_in(job: JobGroup) -> Stuck | None:
-    """The first collective of a group that does not end; None where all have ended, or are missing only on unknown
-    ranks.
-
-    Numbers are compared from where all records begin: each keeps the last ones only.
-    """
+    """The first collective, of those in all records, that does not end; None where only unknown ranks lack one."""
     calls = {rank: {call.number: call for call in calls} for rank, calls in job.calls.items()}
     if not any(not call.done for of in calls.values() for call in of.values()):
         return None

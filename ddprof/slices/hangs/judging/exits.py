@@ -104,10 +104,7 @@ def operation_in(evidence: RankEvidence) -> str:
 
 
 def with_failed_calls(ranks: Sequence[RankEvidence]) -> list[RankEvidence]:
-    """The evidence, with the call in which a rank failed counted as unfinished.
-
-    Gloo retires failed collectives like successful ones; the exception or the stack shows the difference.
-    """
+    """The evidence, with the call in which a rank failed as unfinished: gloo retires such calls like any others."""
     # Or stopped inside a collective recorded as finished, as a peer was stopped before; in a backward pass that lasts,
     # where not all ranks are in one, and compute.
     lasting = [_is_in_backward(e) and waited_long(e) for e in ranks]
@@ -128,9 +125,7 @@ def waited_long(evidence: RankEvidence) -> bool:
 
 
 def in_backward(evidence: RankEvidence) -> RankEvidence:
-    """The evidence; where the rank is in a backward pass, which calls collectives from no Python function, its line is
-    that of open calls without one.
-    """
+    """The evidence; in a backward pass, where no Python function calls collectives, its line is that of open calls."""
     if not _is_in_backward(evidence):
         return evidence
     calls = (call if call.done or call.frames else replace(call, frames=evidence.frames) for call in evidence.calls)

@@ -52,9 +52,7 @@ def job_groups(ranks: Sequence[RankEvidence]) -> list[JobGroup]:
 
 
 def _is_silent(evidence: RankEvidence) -> bool:
-    """True where a rank without a call in a group is inside none: it ended, or made none (assumed of a killed one
-    without call numbers).
-    """
+    """True where a rank without a call in a group is inside none: it ended, or made none (assumed without numbers)."""
     return evidence.ending.how in ("killed", "finished") if evidence.is_partial else evidence.has_calls
 
 

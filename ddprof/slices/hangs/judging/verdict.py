@@ -16,10 +16,9 @@ from ddprof.slices.hangs.judging.exits import (
     with_failed_calls,
     with_late_kills,
 )
-from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.groups import job_groups
 from ddprof.slices.hangs.judging.words import line_words, sentence
-from ddprof.slices.hangs.model import Hang, RankEvidence, RankRow, StackFrame, Stuck, WorkerRow
+from ddprof.slices.hangs.model import Hang, RankEvidence, RankRow, StackFrame, Stuck, WorkerRow, user_frame
 from ddprof.units import format_ranks
 
 _STATES = {

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from ddprof.slices.hangs import model
 from ddprof.slices.hangs.judging.causes import FirstCause
 from ddprof.slices.hangs.judging.exits import stuck_workers, waits_for_store
-from ddprof.slices.hangs.judging.frames import is_library, user_frame
-from ddprof.slices.hangs.model import Call, Group, RankEvidence, StackFrame, Stuck, Variant
+from ddprof.slices.hangs.model import Call, Group, RankEvidence, StackFrame, Stuck, Variant, is_library, user_frame
 from ddprof.units import format_ranks
 
 _SHOWN = 160  # characters of an exception's message

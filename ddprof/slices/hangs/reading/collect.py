@@ -22,8 +22,7 @@ from ddprof.readers.side_files.lenient import load_dump, parse, unfit_note
 from ddprof.readers.side_files.manifests import RunEnd, run_end
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
-from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
-from ddprof.slices.hangs.reading.left import Left, as_recorded, calls_of, ending_of, groups_of
+from ddprof.slices.hangs.reading.dumps import Left, as_recorded, calls_in, calls_of, ending_of, groups_in, groups_of
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _DUMP_MARKS = (b"collective_seq_id", b"pg_status", b"nccl_comm_state")
@@ -54,9 +53,7 @@ class _Gathered:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Evidence on each rank, in rank order. `hang_seen`: the job was seen hanging while it ran. `end`: of the job by
-    its manifest; None without one.
-    """
+    """Evidence in rank order. `hang_seen`: while the job ran. `end`: of the job by its manifest; None without one."""
 
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
@@ -146,10 +143,10 @@ def _take(path: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> 
 
 
 def _take_stacks(path: str, name: str, by_rank: dict[int, _Gathered], notes: list[HealthNote]) -> None:
-    stacks = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
+    frames, fatal = parse_stacks(read_small(path)[-LARGEST_TEXT_BYTES:].decode("utf-8", "replace"))
     of = _of(_rank(name), name, by_rank)
     if of is not None:
-        of.frames, of.fatal = stacks.frames or of.frames, stacks.fatal or of.fatal
+        of.frames, of.fatal = frames or of.frames, fatal or of.fatal
         of.frames_ns = 0 if is_url(path) else os.stat(path).st_mtime_ns  # a store knows when it was uploaded
     else:
         notes.append(HealthNote(f"{path}: stacks without a rank: the file name states none", "left out"))
@@ -281,9 +278,7 @@ def _seen_after(calls: tuple[Call, ...], sampled: WorkerEvidence | None) -> tupl
 
 
 def _is_latest(asked: Left, of: _Gathered) -> bool:
-    """True where the calls reported during the hang are of the rank's last step. While ranks are ended one by one, gloo
-    counts calls that were cut off as ended.
-    """
+    """True where the calls reported during the hang are of the last step: gloo counts those cut off later as ended."""
     if of.left is None or of.recorded is None or asked.steps_total is None:
         return True
     return of.left.steps_total is not None and of.left.steps_total - asked.steps_total <= 1
@@ -333,23 +328,15 @@ _PY_SPY_FRAME = re.compile(r"^ +(?P<function>.+) \((?P<file>.+):(?P<line>\d+)\)$
 MAX_FRAMES = 1024  # of one thread; Python's own limit of recursion is 1,000
 
 
-@dataclass(frozen=True)
-class StackText:
-    """The training thread's frames in a text's last dump, innermost first, and the fatal error behind it ("": none)."""
-
-    frames: tuple[StackFrame, ...]
-    fatal: str = ""
-
-
 def has_stacks(head: str) -> bool:
     """True where a text begins as one of the two formats."""
     lines = head.splitlines()
     return any(_FAULTHANDLER_THREAD.match(line) or _PY_SPY_THREAD.match(line) for line in lines)
 
 
-def parse_stacks(text: str) -> StackText:
-    """The last dump in the text, as a process may have been dumped several times. The training thread is the main one,
-    which faulthandler lists last as the oldest.
+def parse_stacks(text: str) -> tuple[tuple[StackFrame, ...], str]:
+    """The training thread's frames in the text's last dump, innermost first, and the fatal error behind it, or "". That
+    thread is the main one, which faulthandler lists last as the oldest.
     """
     threads: list[tuple[bool, list[StackFrame]]] = []
     fatal = ""
@@ -366,7 +353,7 @@ def parse_stacks(text: str) -> StackText:
         elif threads and (frame := _frame(line)) and len(threads[-1][1]) < MAX_FRAMES:
             threads[-1][1].append(frame)
     main = [frames for is_main, frames in threads if is_main] or [frames for _, frames in threads[-1:]] or [[]]
-    return StackText(tuple(main[0]), fatal)
+    return tuple(main[0]), fatal
 
 
 def _frame(line: str) -> StackFrame | None:

@@ -70,9 +70,7 @@ def _row(call: LoggedCalls, members: int | None) -> CallRow:
 
 
 def _factor(call: LoggedCalls, members: int | None) -> float | None:
-    """Factor from the logged size to the bytes on a rank's link; None where the group's size is needed and unknown, or
-    the log's own rate does not show which size was logged.
-    """
+    """Factor from the logged size to bytes on a rank's link; None where the group, or what was logged, is unknown."""
     match = _VERB.match(call.op)
     if match is None:
         return 1.0

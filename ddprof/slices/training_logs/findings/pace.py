@@ -78,9 +78,7 @@ def _beside_training(run: LoggedRun) -> Iterator[LogFinding]:
 
 
 def _restarts(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
-    """A finding on iterations done again after a job went back to a checkpoint: loops count anew in each epoch, and a
-    run that begins with the first iteration is another.
-    """
+    """A finding on iterations done again from a checkpoint; a loop counts anew in each epoch, another run from 1."""
     if {WRITER, EPOCHS, "Lightning", "tqdm", UNNAMED}.intersection(log.writers):
         return
     falls = [(a.number, b.number) for a, b in pairwise(log.iterations) if 2 * summary.every < b.number <= a.number]
@@ -164,9 +162,7 @@ def _slower(since: int, iterations: Sequence[LoggedIteration], unit: str) -> Ite
 
 
 def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
-    """A finding on iterations that become longer over the whole log, each third beyond the one before it: with three
-    in each, the least of them, chance does that in one log of 1,680.
-    """
+    """A finding on iterations that become longer, each third beyond the one before: chance does that in 1 of 1,680."""
     third = len(iterations) // 3
     if third < _FEWEST_IN_THIRD:
         return
@@ -184,9 +180,7 @@ def _longer(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFin
 
 
 def _faster(iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:
-    """A finding on iterations that from one of them on all take half the time and less: the end shows what could be.
-    One in between may hold some of either.
-    """
+    """A finding on iterations that from one on all take half the time and less, but for one between: what could be."""
     ms = [iteration.mean_ms for iteration in iterations]
     least, most = list(accumulate(ms, min)), list(accumulate(reversed(ms), max))[::-1]
     ends = range(FEWEST_ALIKE, len(ms) - FEWEST_ALIKE)
@@ -235,9 +229,7 @@ def _uneven(summary: IterationSummary, loading: float, stride: int) -> Iterator[
 
 
 def _pauses(log: TrainingLog, summary: IterationSummary) -> Iterator[LogFinding]:
-    """A finding on time by the lines' clock that no printed time holds: where it is longer than an iteration, and than
-    what else lies between lines.
-    """
+    """A finding on time by the clock that no printed time holds, longer than an iteration and than other lapses."""
     lapses = list(log.lapses)
     longest = max(lapses, key=lambda lapse: lapse[1] - lapse[2], default=None)
     others_ms = sum(lapse[1] for lapse in lapses) - longest[1] if longest is not None else 0.0
@@ -302,9 +294,7 @@ def _printed_means(log: TrainingLog) -> Iterator[LogFinding]:
 
 
 def summarise(log: TrainingLog) -> IterationSummary | None:
-    """Summary of the iterations after the warm-up: without the first line of each start and the slow ones after the
-    very first; of all where none remain.
-    """
+    """Summary without warm-up: the first line of each start, slow ones after the very first; of all if none remain."""
     iterations = log.iterations
     if not iterations:
         return None

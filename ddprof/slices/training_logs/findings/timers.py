@@ -158,9 +158,7 @@ def _beside(rows: Sequence[TimerRow], whole: str) -> Iterator[LogFinding]:
 
 
 def _between_stages(rows: Sequence[TimerRow]) -> list[TimerRow]:
-    """The timers of one rank in which it waits for other stages, longest first; none where each timer is of another
-    rank, the longest there.
-    """
+    """Timers of one rank that waits for other stages, longest first; none where each timer is of another rank."""
     if any(row.of_all_ranks for row in rows) or not any(MESSAGES.match(row.name) for row in rows):
         return []
     waits = [row for row in rows if MESSAGES.match(row.name) or row.name in _OF_STAGES]

@@ -46,7 +46,7 @@ _EPOCHS = "epochs"  # "Epoch:  33%|███▎ | 1/3 [1:10:02<...": without a n
 _UNLABELLED = ""
 _CUT_S = 0.5  # of a second that is not full, on average
 UNNAMED = "bars without a label"
-WORDS = (*BAR_RATES, "'epoch': ", "Total optimization steps", "train_runtime")
+WORDS = (*BAR_RATES, "'epoch': ", "Total optimization steps", "'train_runtime'")
 
 
 class BarLines:
@@ -108,9 +108,7 @@ class BarLines:
 
 
 def _said(before: str) -> tuple[str, int, str]:
-    """Label, number of the epoch and of how many that stand before a bar and its percentage; ("", 0, "") where nothing
-    does.
-    """
+    """Label, epoch and number of epochs before a bar and its percentage; ("", 0, "") where nothing stands there."""
     if (row := _COUNTED.match(before)) is not None:
         return _ROW, int(row["epoch"]), ""
     before = before.rstrip()

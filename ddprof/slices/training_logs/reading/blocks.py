@@ -36,9 +36,7 @@ class _Columns(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The reading of all lines of one shape at once: their text with zeros, and the places of digits that are part of
-    the shape, with these.
-    """
+    """The reading of all lines of one shape: their text with zeros, the places of the shape's digits, and these."""
 
     text: bytes
     fixed: Array
@@ -46,9 +44,7 @@ class Plan(NamedTuple):
     shape: LineShape
 
     def read(self, rows: Array) -> tuple[_Columns, Array]:
-        """The numbers of the lines, and a mask of those that are no exceptions. Raises ValueError where what stands in
-        place of a number is none.
-        """
+        """The numbers of the lines, and a mask of those that are sound. Raises ValueError where one is no number."""
         lines = _Alike(rows, self.text.decode())
         records: dict[str, list[Array]] = defaultdict(list)
         are_sound, of_loop = np.ones(len(rows), bool), None
@@ -241,9 +237,7 @@ class AlikeLines:
         return int(np.searchsorted(self._starts, place, "right"))
 
     def parts(self, at: int, end: int) -> Iterator[tuple[Plan, Array, slice, _Columns]]:
-        """Plans of some lines that are read together, with the numbers of the lines that each reads, and where these
-        are in its columns.
-        """
+        """Plans of some lines that are read together, the lines that each reads, and where these are in its columns."""
         for plan, lines, columns in self._columns:
             first, behind = np.searchsorted(lines, (at, end)).tolist()
             if first < behind:
@@ -270,5 +264,5 @@ def loop_of(block: AlikeLines, at: int, end: int) -> tuple[LoopTable, dict[str, 
             tables.append(columns.of_loop.part(own.start, own.stop))
             last[plan.shape.who] = max(int(lines[-1]), last.get(plan.shape.who, 0))
     in_order = np.concatenate(numbers)
-    table, in_order = table_of(tables).by(in_order), np.sort(in_order)
+    table, in_order = table_of(tables).take(np.argsort(in_order, kind="stable")), np.sort(in_order)
     return table, {who: int(np.searchsorted(in_order, line)) for who, line in last.items()}

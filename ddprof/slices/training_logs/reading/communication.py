@@ -48,6 +48,11 @@ class CommunicationLines:
         self._since = 0  # lines since the last of any table
 
     @property
+    def are_there(self) -> bool:
+        """True where a call was logged, or a table has begun."""
+        return bool(self._single or self.open)
+
+    @property
     def reads_on(self) -> bool:
         """True where the next lines may belong to a table."""
         return bool(self.open) and self._since < _MOST_BETWEEN

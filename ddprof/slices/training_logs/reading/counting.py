@@ -21,6 +21,7 @@ FEWEST = 3  # lines with rising numbers, before text is taken for the log of a t
 
 _ALIKE = 0.1  # relative: times since an epoch began, for each of its iterations; a time, against a wait beside it
 _HALF = 0.5  # of the way from a time of one iteration, 0, to a mean, 1
+_DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0
 MOST_FALLS = 0.1  # of the lines, between numbers that rise; of single times half are shorter than the one before
 
 
@@ -74,19 +75,23 @@ class LoopTable(NamedTuple):
 
     def at(self, mask: Array) -> LoopTable:
         """The lines of a mask."""
-        if mask.all():
-            return self
-        place = np.cumsum(mask) - 1
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
-        def kept(columns: dict[Any, tuple[Array, ...]]) -> dict[Any, tuple[Array, ...]]:
-            of = {key: (mask[rows], rows, *values) for key, (rows, *values) in columns.items()}
-            return {
-                key: (place[rows[keep]], *(value[keep] for value in values))
-                for key, (keep, rows, *values) in of.items()
-                if keep.any()
-            }
+    def take(self, lines: Array) -> LoopTable:
+        """The lines of these numbers, in this order."""
+        place = np.full(self.lines, -1)
+        place[lines] = np.arange(len(lines))
 
-        return _table((column[mask] for column in self.plain), map(kept, self.keyed))
+        def taken(columns: dict[Any, tuple[Array, ...]]) -> dict[Any, tuple[Array, ...]]:
+            of = {}
+            for key, (rows, *values) in columns.items():
+                order = np.argsort(place[rows], kind="stable")
+                order = order[np.count_nonzero(place[rows] < 0) :]
+                if len(order):
+                    of[key] = (place[rows][order], *(value[order] for value in values))
+            return of
+
+        return _table((column[lines] for column in self.plain), map(taken, self.keyed))
 
     def part(self, begin: int, end: int) -> LoopTable:
         """Some lines of a table all of whose lines have all columns."""
@@ -96,19 +101,6 @@ class LoopTable(NamedTuple):
             for columns in self.keyed
         )
         return _table((column[begin:end] for column in self.plain), of)
-
-    def by(self, numbers: Array) -> LoopTable:
-        """The lines in the order of these numbers of theirs."""
-        order = np.argsort(numbers, kind="stable")
-        if (numbers[1:] >= numbers[:-1]).all():
-            return self
-        place = np.argsort(order)
-
-        def placed(columns: dict[Any, tuple[Array, ...]]) -> dict[Any, tuple[Array, ...]]:
-            of = {key: (np.argsort(place[rows]), place[rows], *values) for key, (rows, *values) in columns.items()}
-            return {key: tuple(value[row] for value in values) for key, (row, *values) in of.items()}
-
-        return _table((column[order] for column in self.plain), map(placed, self.keyed))
 
     def line(self, at: int) -> LoopLine:
         """One line."""
@@ -278,6 +270,16 @@ def by_epochs(table: LoopTable, ended: int) -> LoopTable:
 
 def _numbered(table: LoopTable, numbers: Array) -> LoopTable:
     return table._replace(counters={"": (np.arange(table.lines), numbers, np.full(table.lines, np.nan))})
+
+
+def on_their_days(clock_s: Array) -> Array:
+    """Clock readings in order, those without a date on the next day where they fall by more than writers are apart."""
+    undated = clock_s < _DAY_S
+    s = clock_s[undated]
+    days = np.cumsum(np.diff(s, prepend=s[:1]) < -_OUT_OF_ORDER_S)
+    after = clock_s.copy()
+    after[undated] = s + _DAY_S * days
+    return after
 
 
 def of_training(table: LoopTable) -> LoopTable:

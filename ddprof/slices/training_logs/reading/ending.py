@@ -5,17 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
-from ddprof.slices.training_logs.reading.lines import (
-    OF_ERRORS,
-    OF_KILLS,
-    OF_STALLS,
-    OF_STOPS,
-    TRACEBACK,
-    WATCHDOGS,
-    LogLine,
-)
+from ddprof.slices.training_logs.reading.lines import LogLine
 from ddprof.units import format_ranks
 
+TRACEBACK = "Traceback (most recent call last)"
+WATCHDOGS = ("Watchdog caught", "Timeout at NCCL work: ")
 _ERROR = re.compile(r"^[A-Za-z_][\w.]{2,80}(?:(?:\(\w+\))?:(?:\s|$)|(?<=Error|ption|rrupt)$)")
 _OUT_OF_MEMORY = re.compile(
     r"(?:\w+\.)*OutOfMemoryError: .*|(?:CUDA|HIP|XPU|NPU)?[ \w]{0,20}out of memory.*", re.IGNORECASE
@@ -30,36 +24,44 @@ _TIMED_OUT = re.compile(
 _CANCELLED = re.compile(
     r"(?:JOB|STEP) (?P<job>\d{1,12})\S{0,20} ON \S{1,100} CANCELLED AT [^*\s]+(?: DUE TO [A-Z ]+[A-Z])?"
 )
-# Of which the cancelled step is only what follows; and the check of nccl-tests, after which it exits so.
+# Of which the cancelled step is only what follows
 _EXITED = re.compile(r"srun: error: (?P<host>\S{1,100}): (?P<tasks>tasks? [\d,-]{1,200}): (?P<how>[A-Z][\w ()]{1,80})")
-_WRONG = re.compile(r"# Out of bounds values : (?P<count>\d{1,12}) FAILED")
-# What Lightning, torchrun and Paddle say of a signal, a script of settings it does not know, and LSF of the job
-_STOPPED = re.compile(
-    r"(?<=eceived )SIG(?:TERM|INT)\b|(?<=Received )(?:Signals\.)?(?P<signal>SIG[A-Z]{1,8}|1|2|3|15) death signal"
-    r"| got signal: (?P<number>1|2|3|9|15)$|(?<=Detected )KeyboardInterrupt|[\w-]{1,80}\.py: error: .*"
-    r"|^Exited with (?P<code>exit code \d{1,3})(?=\.$)|^FatalError: `[\w ]{1,40}` is detected by the operating system"
-    # A hang as NCCL's watchdog sees it; what a device of AMD does wrong; a call of an NPU
-    r"|\bRank \d{1,7}\] ProcessGroupNCCL's watchdog got stuck for \d{1,9} seconds"
-    # Hydra's own words, above the traceback or in a file without it
-    r"|(?P<aside>Error executing job with overrides)"
-    r"|(?:HW Exception|Memory access fault) by GPU node-.*|\w{1,80} execute failed, reason=\[[^\]]{1,80}\]"
-)
 # "[missing ranks: 1]", "[ready ranks: 5, 1, 4]", and since Horovod 0.19 "Missing ranks:" above a line for each rank
-_STALLED = re.compile(
-    r"\[(?:missing ranks: (?P<missing>\d[\d, ]{0,4000})|ready ranks: (?P<ready>\d[\d, ]{0,4000}))\]"
-    r"|(?P<above>^(?:Missing|Stalled) ranks:\s*$)"
-)
+_STALLED = re.compile(r"\[(?P<what>missing|ready) ranks: (?P<ranks>\d[\d, ]{0,4000})\]|^(?:Missing|Stalled) ranks:\s*$")
 _STALL, _OF_RANK = "Missing ranks", re.compile(r"(?:^|>:)(\d{1,7}): ?\[")
 _SIGNALS = {"1": "SIGHUP", "2": "SIGINT", "3": "SIGQUIT", "9": "SIGKILL", "15": "SIGTERM"}
-# The last words of a shell on a program, and Slurm's
-_KILLED = re.compile(
-    r"^(?:\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4})?(?P<how>(?:Killed|Terminated"
-    r"|Segmentation fault|Bus error|Aborted)(?: \(core dumped\))?)(?: {2,}.*| {0,2})$"
-    r"|(?P<oom>[Dd]etected \d{1,6} oom[_-]kill event)"
+_ASIDE, _USAGE = "Error executing job with overrides", ".py: error: "
+_KILLS = "Killed|Terminated|Segmentation fault|Bus error|Aborted"
+_OF_SHELL = r"\S{1,200}: line \d{1,6}: {1,4}\d{1,8} |\[\d{1,3}\][+-]? {1,4}"
+_WRONG = "wrong results: nccl-tests found {} values out of bounds"
+_OOM_KILL = "too little host memory: Slurm killed a task (oom-kill)"
+# What stands in the line; its words that name the end; and that, where they are a part of it
+_ENDS = tuple(
+    (words.split("|"), re.compile(line), says[0] if says else "{}")
+    for words, line, *says in (
+        ("eceived SIG", r"(?<=eceived )(SIG(?:TERM|INT))\b"),  # Lightning, DeepSpeed
+        (" death signal, ", r"(?<=Received )(?:Signals\.)?(SIG[A-Z]{1,8}|1|2|3|15) death signal"),  # torchrun
+        (" got signal: ", r" got signal: (1|2|3|9|15)$"),
+        ("Detected KeyboardInterrupt", r"Detected (KeyboardInterrupt)"),
+        (_USAGE, r"([\w-]{1,80}\.py: error: .*)"),  # a script of settings that it does not know
+        ("Exited with exit code ", r"^Exited with (exit code \d{1,3})\.$"),  # LSF
+        ("detected by the operating system", r"^(FatalError: `[\w ]{1,40}` is detected by the operating system)"),
+        ("watchdog got stuck for ", r"\b(Rank \d{1,7})\] (ProcessGroupNCCL's watchdog got stuck for \d+ seconds)"),
+        (" by GPU node-", r"((?:HW Exception|Memory access fault) by GPU node-.*)"),  # a device of AMD
+        (" execute failed, ", r"(\w{1,80} execute failed, reason=\[[^\]]{1,80}\])"),  # an NPU
+        (_ASIDE, f"({_ASIDE})"),  # Hydra, above the traceback or in a file without it
+        (_KILLS, rf"^(?:{_OF_SHELL})?((?:{_KILLS})(?: \(core dumped\))?)(?: {{2,}}.*| {{0,2}})$", "a signal: {}"),
+        (" oom", r"[Dd]etected \d{1,6} oom[_-]kill event", _OOM_KILL),
+        ("# Out of bounds", r"# Out of bounds values : (\d{1,12}) FAILED", _WRONG),  # after which nccl-tests exits
+    )
 )
-WORDS = (*OF_STALLS, *OF_ERRORS, "# Out of bounds", "ut of memory", *OF_STOPS, *OF_KILLS)
+_THREAD = "Exception in thread "
+WORDS = (
+    *(word for words, *_ in _ENDS for word in words),
+    *(_THREAD, TRACEBACK, *WATCHDOGS, " CANCELLED AT ", "srun: error: ", "ut of memory"),
+    *("issing ranks:", "talled ranks:", "[ready ranks:"),
+)
 _NAN = re.compile(r"(?i)(?:loss|grad[ _]?norm)\W{0,3}nan\b")
-_THREAD, _USAGE = "Exception in thread ", ".py: error: "
 _MOST_LINES = 2000  # of one traceback: ranks that share a file write theirs between its lines
 _MOST_CHARACTERS = 240
 _MOST_CALLS = 3  # that timed out
@@ -67,6 +69,14 @@ _MOST_CALLS = 3  # that timed out
 # "RuntimeError: Caught KeyError in DataLoader worker": the original comes after it, as after Ray's
 _ORIGINAL = re.compile(r": Caught |\bRayTaskError\(")
 _LAUNCHER = ("ChildFailedError", "SignalException", "CalledProcessError", "ProcessRaisedException")
+
+
+def _end_of(text: str) -> str | None:
+    """The end that a line names by itself; None where it names none."""
+    for words, pattern, says in _ENDS:
+        if any(word in text for word in words) and (match := pattern.search(text)) is not None:
+            return says.format(": ".join(_SIGNALS.get(said, said) for said in match.groups()))
+    return None
 
 
 def is_nan(text: str) -> bool:
@@ -116,64 +126,48 @@ class LastError:
 
     def take(self, line: LogLine) -> None:
         """Read the next line."""
-        if line.text.startswith(_THREAD):
+        text = line.text
+        if text.startswith(_THREAD):
             self._in_thread.add(line.who)
-        elif TRACEBACK in line.text:
-            self.open[line.who] = 0, len(line.text) - len(line.text.lstrip(" "))
-        elif (
-            any(word in line.text for word in WATCHDOGS)
-            and (late := _TIMED_OUT.search(line.who + line.text)) is not None
-        ):
+        elif TRACEBACK in text:
+            self.open[line.who] = 0, len(text) - len(text.lstrip(" "))
+        elif any(word in text for word in WATCHDOGS) and (late := _TIMED_OUT.search(line.who + text)) is not None:
             rank = int(late["rank"] or late["of_group"])
             self._timed_out[late["op"] or ""].append((rank, int(late["ms"] or 0), late["number"] or late["work"] or ""))
-        elif " ranks:" in line.text and (stall := _STALLED.search(line.text)) is not None:
-            ranks = sorted({int(rank) for rank in re.findall(r"\d+", stall["missing"] or stall["ready"] or "")})
-            if stall["above"]:
-                self.open[_STALL] = 0, 0
+        elif " ranks:" in text and (stall := _STALLED.search(text)) is not None:
+            if stall["what"]:
+                self._stall(stall["what"] == "missing", set(map(int, re.findall(r"\d+", stall["ranks"]))))
             else:
-                self._stall(bool(stall["missing"]), ranks)
-        elif self.open.pop(_STALL, None) and (lacks := _OF_RANK.search(line.who + line.text)) is not None:
+                self.open[_STALL] = 0, 0
+        elif self.open.pop(_STALL, None) and (lacks := _OF_RANK.search(line.who + text)) is not None:
             # "1: [Allreduce_103, ...", of which it has none
             self.open[_STALL], self._lack = (0, 0), {*self._lack, int(lacks[1])}
             self._error = "" if self._error == self._stalled else self._error
-            self._stall(True, sorted(self._lack))
+            self._stall(True, self._lack)
             self._stalled = self._error
-        elif " CANCELLED AT " in line.text and (end := _CANCELLED.search(line.text)) is not None:
+        elif " CANCELLED AT " in text and (end := _CANCELLED.search(text)) is not None:
             (job, before), exited = self._cancelled, self._exited
             if end["job"] != job and self._named == before:
                 self.went_on()  # what was named is of a job before
             self._name(exited or end[0])
             self._cancelled, self._exited = (end["job"], self._named), ""
-        elif "srun: error: " in line.text and (task := _EXITED.search(line.text)) is not None:
+        elif "srun: error: " in text and (task := _EXITED.search(text)) is not None:
             self._exited = self._exited or f"{task['tasks']} of {task['host']}: {task['how'].strip()}"
-        elif "# Out of bounds" in line.text and (wrong := _WRONG.search(line.text)) is not None:
-            self._name(f"wrong results: nccl-tests found {wrong['count']} values out of bounds")
-        elif any(stop in line.text for stop in OF_STOPS) and (stop := _STOPPED.search(line.text)) is not None:
-            signal = stop["signal"] or stop["number"] or ""
-            if _USAGE in self._error and _USAGE in stop[0]:  # with which a program ends: this is the next one
+        elif (said := _end_of(text)) is not None:
+            if _USAGE in self._error and _USAGE in said:  # with which a program ends: this is the next one
                 self._error = ""
-            self._name(
-                _SIGNALS.get(signal, signal or stop["code"] or stop[0].replace("] ", ": ", 1)), bool(stop["aside"])
-            )
-        elif any(kill in line.text for kill in OF_KILLS) and (kill := _KILLED.search(line.text)) is not None:
-            self._name(
-                f"a signal: {kill['how']}" if kill["how"] else "too little host memory: Slurm killed a task (oom-kill)"
-            )
+            self._name(said, said == _ASIDE)
         elif line.who in self.open:
             self._follow(line)
-        elif "ut of memory" in line.text and "running out" not in line.text and not self._named:  # which is advice
-            match = _OUT_OF_MEMORY.search(line.text)
-            self._name(match[0] if match else line.text)
+        elif "ut of memory" in text and "running out" not in text and not self._named:  # which is advice
+            match = _OUT_OF_MEMORY.search(text)
+            self._name(match[0] if match else text)
 
-    def _stall(self, is_missing: bool, ranks: list[int]) -> None:
+    def _stall(self, is_missing: bool, ranks: set[int]) -> None:
         """Name a stall that Horovod states: the ranks that did not submit what others wait for, or those that did."""
-        who = format_ranks(ranks)
-        did = "has not submitted" if len(ranks) == 1 else "have not submitted"
-        self._name(
-            f"a stall of Horovod: {who} {did} what the others wait for"
-            if is_missing
-            else f"a stall of Horovod: only {who} submitted what they wait for"
-        )
+        who, have = format_ranks(sorted(ranks)), "has" if len(ranks) == 1 else "have"
+        missing = f"{who} {have} not submitted what the others wait for"
+        self._name(f"a stall of Horovod: {missing if is_missing else f'only {who} submitted what they wait for'}")
 
     def iteration(self, is_nan: bool) -> None:
         """Note that an iteration was logged."""

@@ -96,6 +96,7 @@ _PRINTED = tuple(
         ("verl", "timing_s/step:", r"\bstep:(?P<number>\d{1,12}) - .*?timing_s/step:(?P<s>\d[\d.]{0,20})"),
     )
 )
+WORDS = ("per iteration", "per_iteration", *(word for _, word, _ in _PRINTED))
 
 
 class LoggedRecord(NamedTuple):
@@ -149,9 +150,7 @@ def _of_records(records: Sequence[LoggedRecord]) -> Array:
 
 
 class RecordPlace(NamedTuple):
-    """Places of an iteration's numbers in a line; NOWHERE: it is the first, or only the line's clock times it.
-    `each_ms` of its time; 0: a rate, per second.
-    """
+    """Places of an iteration's numbers; NOWHERE: it is the first, or only a clock times it. `each_ms` 0: a rate."""
 
     writer: str
     number: Span
@@ -190,26 +189,13 @@ def record_places(line: LogLine) -> Iterator[RecordPlace]:
 
 
 def whole_run(text: str) -> LoggedRecord | None:
-    """The mean that Hugging Face's Trainer prints at the end: as many steps as the run had."""
+    """The mean that Hugging Face's Trainer prints at the end: as many steps as the run had, by its rate."""
     if "'train_runtime'" in text and (ran := _RUNTIME.search(text)) is not None:
-        seconds, rate = one_float(ran["s"]), one_float(ran["rate"])
-        if seconds and rate:
-            steps, ms = _whole_steps(seconds, rate, ran["rate"])
-            return LoggedRecord(round(steps), ms) if 0 <= steps < 2**53 and 0 < ms < MOST_MS else None
+        seconds, rate = one_float(ran["s"]) or 0.0, one_float(ran["rate"]) or 0.0
+        if 0 < seconds * rate < 2**53:
+            steps = max(1, round(seconds * rate))
+            return LoggedRecord(steps, seconds * 1e3 / steps) if seconds * 1e3 / steps < MOST_MS else None
     return None
-
-
-def _whole_steps(seconds: float, rate: float, printed: str) -> tuple[float, float]:
-    """Steps of a run and ms of one: where the rate as printed leaves one whole number of steps, that one decides."""
-    if not 0 < seconds * rate < 2**53:
-        return seconds * rate, 1e3 / rate
-    off = seconds * 10.0 ** -len(printed.partition(".")[2]) / 2
-    steps = round(seconds * rate)
-    return (
-        (steps, seconds * 1e3 / steps)
-        if steps and off < 1 and abs(steps - seconds * rate) <= off
-        else (seconds * rate, 1e3 / rate)
-    )
 
 
 def _printed(writer: str, match: re.Match[str], text: str, begin: int) -> RecordPlace:

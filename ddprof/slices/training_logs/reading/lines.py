@@ -21,70 +21,41 @@ from ddprof.readers.source import Source
 
 LOGS_BYTES = 1 << 30  # of text in packed logs together: a gigabyte takes 20 to 100 s
 MAX_LINE_BYTES = 1 << 16  # arguments printed in one line have some 20 KB; a longer line holds no number we look for
-TRACEBACK = "Traceback (most recent call last)"
-# What is said of a job's end: of an error, by a signal, and by a shell or Slurm of a program.
-WATCHDOGS = ("Watchdog caught", "Timeout at NCCL work: ")
-OF_ERRORS = ("Exception in thread ", TRACEBACK, *WATCHDOGS, " CANCELLED AT ", "srun: error: ")
-OF_STOPS = (
-    *("eceived SIG", "Detected KeyboardInterrupt", ".py: error: ", " death signal, ", "Exited with exit code "),
-    *(" got signal: ", "detected by the operating system", "watchdog got stuck for "),
-    *(" by GPU node-", " execute failed, ", "Error executing job with "),
-)
-OF_STALLS = ("issing ranks:", "talled ranks:", "[ready ranks:")
-OF_KILLS = ("Killed", "Terminated", "Segmentation fault", "Bus error", "Aborted", " oom")
 BAR_RATES = ("it/s", "s/it", "batch/s", "batches/s", "s/batch", "step/s", "steps/s", "s/step")  # of tqdm, by its unit
 BAR_RATE = "|".join(BAR_RATES)
-# One or the other stands in every line that begins something we read. Colours are put around them, never inside.
-OF_FRAMEWORKS = (
-    *(b"per iteration", b"per_iteration", b"train_step_timing", b"iter time (s)", b"SamplesPerSec=", b"tps: "),
-    *(rate.encode() for rate in BAR_RATES),
-    *(b"'epoch': ", b"'train_runtime': ", b"train_steps_per_second", b"Total optimization steps"),
-    *(
-        b"across ranks (ms)",
-        b"time (ms) |",
-        b"Mean duration (s)",
-        b"Profile stats for: ",
-        b"%), ",
-        b"comm op: ",
-        b"Comm. Op",
-        b"world size: ",
-        b"_parallel_size ",
-        b"_batch_size ",
-    ),
-    *(b" tok/s", b"completed step: ", b" ups", b"timing_s/step:", b"|E2E latency="),
-    *(b"allocation retries", b"allocator cache flushes", b", skipped="),
-    *(b"out of memory", b"# Out of bounds values", b" latency: "),
-    *(b"= Step ", b"Total step time: ", "• ".encode(), b":::MLL", b"time_elapsed"),
-    *(word.encode() for word in (*OF_ERRORS, *OF_STOPS, *OF_STALLS, *OF_KILLS)),
-)
-OF_NCCL = (
-    b"NCCL INFO Channel ",
-    b"NCCL INFO NET/IB",
-    b" set by environment to ",
-    b"NCCL WARN ",
-    b"# Avg bus bandwidth",
-)
+# One or the other stands in every line of a loop that begins something we read
 OF_LOOPS = (
-    *(b"ime:", b"ime=", b"ime ", b"ime\t", b" dt", b"_cost:", b"/step", b"s/iter", b"updt_s:", b"_to_end(s)"),
-    *(b"[batch=", b"[step=", b"batches_per_sec", b"erplexity"),
-    *(b"step_avg:", b"elapsed:"),
     *(
-        b"oss",
-        b", iter:",
-        b" tok/s;",
-        b"/s",
-        b" ms)",
-        b" sec",
-        b"sec/",
-        b"econds",
-        b"ook ",
-        b"uration",
-        b"lapsed",
-        b"tep_time",
+        "ime:",
+        "ime=",
+        "ime ",
+        "ime\t",
+        " dt",
+        "_cost:",
+        "/step",
+        "s/iter",
+        "updt_s:",
+        "_to_end(s)",
+        "tep_time",
+        "= Step ",
     ),
-    *(b"iterations", b"per_sec", b"poch", b"pisode", b"steps", b"imer:"),
+    *("[batch=", "[step=", "batches_per_sec", "erplexity", "step_avg:", "elapsed:", "oss", ", iter:", " tok/s;", "/s"),
+    *(
+        " ms)",
+        " sec",
+        "sec/",
+        "econds",
+        "ook ",
+        "uration",
+        "lapsed",
+        "iterations",
+        "per_sec",
+        "poch",
+        "pisode",
+        "steps",
+    ),
+    "imer:",
 )
-WORDS = (*OF_FRAMEWORKS, *OF_LOOPS)
 # Beside an iteration and its time: other programs print the time of a request or a task, too.
 _TRAINS = (
     "loss",
@@ -107,8 +78,6 @@ TRAINED = re.compile(
     r"\btrain(?:ing)?[ _/](?:\w{1,16}_)?(?:loss|acc)", re.IGNORECASE
 )  # beside which validation may stand
 OF_TRAINING = "|".join((*_TRAINS, *(rf"\b{word}\b" for word in _AS_WORDS)))
-_PLACED = ("[batch=", "[step=", "throughput/", "steps", "timer", "s/it", "it/s")
-_HINTS = tuple(word.encode() for word in (*_TRAINS, *_AS_WORDS, *_PLACED))
 _BEHIND_BAR = re.compile(rb"(?<=(?:it|es)/s\])(?=\[|\x1b\[A)|(?<=s/it\])(?=\[|\x1b\[A)")  # which moves up a line
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 _FROM = re.compile(
@@ -158,8 +127,8 @@ class LogBudget:
 
 
 class LogBlocks:
-    """Whole lines of a log, block by block, and True for the last, if it counts. Raises NoUsableInput where the file
-    cannot be opened.
+    """Whole lines of a log, block by block, and the last, if it counts. Raises NoUsableInput where the file cannot be
+    opened.
 
     What a progress bar rewrites by carriage returns, and what others write behind it, are lines of their own. The last
     line counts only if it ends as the lines that are read do: one that was cut has cut numbers. `damage`: why the log
@@ -169,12 +138,12 @@ class LogBlocks:
     def __init__(self, source: Source, budget: LogBudget) -> None:
         self._source, self._budget, self.damage = source, budget, ""
 
-    def __iter__(self) -> Iterator[tuple[bytes, bool]]:
+    def __iter__(self) -> Iterator[bytes]:
         rest = b""
         with open_blocks(self._source.path, self._source.member) as blocks:
             for block in blocks:
                 whole, _, rest = broken(rest + block).rpartition(b"\n")
-                yield whole, False
+                yield whole
                 rest = rest[-MAX_LINE_BYTES:]
                 self._budget.left_bytes -= len(block)
                 if self._budget.left_bytes < 0:
@@ -183,7 +152,7 @@ class LogBlocks:
         self.damage = blocks.damage or ""
         # A crash can end a log in an unfinished error.
         if rest.rstrip().endswith((b"|", b")", b"}", b"]")) or b"Error" in rest or b"Interrupt" in rest:
-            yield rest, True
+            yield rest
 
 
 def broken(text: bytes) -> bytes:
@@ -192,38 +161,20 @@ def broken(text: bytes) -> bytes:
     return _BEHIND_BAR.sub(b"\n", text) if b"][" in text or b"]\x1b[A" in text else text
 
 
-def of_loops(text: bytes, reads_on: Callable[[], bool]) -> Iterator[bytes]:
-    """Lines that may be of a training loop."""
-    for line in wanted(text, reads_on, OF_LOOPS):
-        lower = line.lower()  # searching with an expression takes twice as long
-        if any(hint in lower for hint in _HINTS) or reads_on():
-            yield line
-
-
-def wanted(
-    text: bytes, reads_on: Callable[[], bool] = lambda: False, words: tuple[bytes, ...] = WORDS
-) -> Iterator[bytes]:
-    """Lines with one of some words; every line while `reads_on` is true."""
-    for at, end in WantedLines(text, words).between(0, len(text), reads_on, lambda _: False):
-        yield text[at:end]
-
-
 class WantedLines:
     """The lines of a text that hold one of some words."""
 
-    def __init__(self, text: bytes, words: tuple[bytes, ...]) -> None:
-        self._text, self._words = text, _least((*words, *OF_NCCL) if b" NCCL " in text else words)
+    def __init__(self, text: bytes, words: tuple[str, ...]) -> None:
+        self._text, self._words = text, _least(words)
         self._next: dict[bytes, int] | None = None  # places of words, once a line has none
 
-    def between(
-        self, at: int, stop: int, reads_on: Callable[[], bool], is_known: Callable[[bytes], bool]
-    ) -> Iterator[Span]:
-        """The places of such lines between two; every line that is known, or read on."""
+    def between(self, at: int, stop: int, reads_on: Callable[[], bool]) -> Iterator[Span]:
+        """The places of such lines between two, and of those that are read on."""
         text = self._text
         while at < stop:
             end = self._end(at)
             line = text[at:end]
-            if not is_known(line) and not reads_on() and not any(word in line for word in self._words):
+            if not reads_on() and not any(word in line for word in self._words):
                 at = self._behind(end)
                 if at >= stop:
                     return
@@ -247,19 +198,14 @@ class WantedLines:
 
 
 @lru_cache(maxsize=8)
-def _least(words: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _least(words: tuple[str, ...]) -> tuple[bytes, ...]:
     """The words that contain no other of them: a line without these contains none of the rest."""
-    return tuple(word for word in words if not any(other in word for other in words if other != word))
+    return tuple(word.encode() for word in words if not any(other in word for other in words if other != word))
 
 
 def uncoloured(line: bytes) -> bytes:
     """The line without colours."""
     return _ESCAPE.sub(b"", line) if b"\x1b" in line else line
-
-
-def plain(line: bytes) -> LogLine:
-    """The parts of a line, without colours."""
-    return parted(uncoloured(line).decode("utf-8", "replace"))
 
 
 def parted(text: str) -> LogLine:

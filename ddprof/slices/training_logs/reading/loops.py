@@ -36,6 +36,7 @@ from ddprof.slices.training_logs.reading.counting import (
     ended_at,
     epoch_at,
     of_training,
+    on_their_days,
     rises,
     since_epoch_began,
     table_of,
@@ -53,14 +54,13 @@ from ddprof.slices.training_logs.reading.kinds import (
     numbers_of,
     times_at,
 )
-from ddprof.slices.training_logs.reading.lines import NOWHERE, LogLine, Stamp, stamp_at
+from ddprof.slices.training_logs.reading.lines import NOWHERE, stamp_at
 from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
 from ddprof.slices.training_logs.reading.times import GRAINS, EpochLines
 from ddprof.slices.training_logs.reading.waits import waits_of
 from ddprof.tables import Array
 
 WRITER = "lines of a training loop"
-_DAY_S, _OUT_OF_ORDER_S = 86400.0, 3600.0
 # Single times in rising order are as rare as 1 in 40,000 for so many lines.
 _FEWEST_RISING = 8
 _MOST_RUN_MS = 118 * 864e5  # BLOOM's days (arXiv 2211.05100), the longest run of those that published theirs
@@ -88,30 +88,22 @@ class LoopLines:
         self._rising: Counter[str] = Counter()
         self._columns: list[str] = []  # of a table whose rows follow
         self._values: dict[str, str] = {}  # of a table with a row for each
-        self._undated_s = self._days_s = 0.0  # of a clock without a date: where it was, and what passed in days
         self._explicit = 0  # lines with a time of one iteration
         self.epochs = EpochLines()
         self.in_epoch = 0  # iterations that the lines count to in each epoch, once `times` is asked; 0: unknown
         self.are_means = False  # of the iterations since the line before, once `times` is asked
 
-    def take(self, line: LogLine) -> bool:
-        """Read the next line; True where it is of an iteration."""
-        return self.take_text(line.prefix + line.text, line.who)
-
-    def take_text(self, text: str, who: str, shape: LoopShape | None = None) -> bool:
-        """Read the whole text of the next line, of a shape that may be known."""
+    def take(self, text: str, who: str, shape: LoopShape | None = None) -> bool:
+        """Read the whole text of the next line, of a shape that may be known; True where it is of an iteration."""
         if text.startswith("|") and (row := _VALUE.match(text)) is not None:
             return self._of_table(row["name"], row["value"])
-        if shape is None or self._columns or not shape.free:  # without a number
+        if shape is None or self._columns or not (shape.counters or shape.timed):
             given, text = text, self._row(text)
             shape = loop_shape(text, who) if shape is None or text is not given else shape
         if shape.is_bar:
             return False
-        stamp = stamp_at(text, shape.stamps)
-        if stamp is not None and stamp.s < _DAY_S:
-            stamp = self._on_its_day(stamp)
         epoch = value_at(text, shape.epoch.spans) if shape.epoch else None
-        clock = (clock_at(text, shape.clocks) if shape.clocks else None) or stamp
+        clock = (clock_at(text, shape.clocks) if shape.clocks else None) or stamp_at(text, shape.stamps)
         self.epochs.note(epoch)
         if shape.evaluates:
             self._head.pop(who, None)
@@ -155,25 +147,7 @@ class LoopLines:
             return False
         said = ", ".join(f"{of}: {at}" for of, at in self._values.items())
         self._values = {name: value}
-        return self.take_text(f"train {said}", "")
-
-    def _on_their_days(self, clock_s: Array) -> Array:
-        rows = np.flatnonzero(clock_s < _DAY_S)
-        s = clock_s[rows] + self._days_s
-        if (np.diff(s, prepend=self._undated_s) < -_OUT_OF_ORDER_S).any():
-            s = np.array([self._on_its_day(Stamp(of, 0.0)).s for of in clock_s[rows].tolist()])
-        clock_s[rows] = s
-        self._undated_s = s[-1] if len(s) else self._undated_s
-        return clock_s
-
-    def _on_its_day(self, stamp: Stamp) -> Stamp:
-        """A clock without a date, which midnight sets back; lines of other writers are a little out of order."""
-        s = stamp.s + self._days_s
-        if s < self._undated_s - _OUT_OF_ORDER_S:
-            self._days_s += _DAY_S
-            s += _DAY_S
-        self._undated_s = s
-        return Stamp(s, stamp.grain_s)
+        return self.take(f"train {said}", "")
 
     @property
     def reads_on(self) -> bool:
@@ -226,7 +200,7 @@ class LoopLines:
         self._heads += lines.lines
         explicit = [rows for (kind, _), (rows, *_) in lines.times.items() if kind <= TimeKind.RATE]
         self._explicit += len(set().union(*(rows.tolist() for rows in explicit)))
-        lines = lines._replace(clock_s=self._on_their_days(lines.clock_s), under=self.epochs.note_all(lines.epoch))
+        lines = lines._replace(under=self.epochs.note_all(lines.epoch))
         self._timed.append(lines)
         self._head.update({who: lines.line(at) for who, at in last.items()})
         for key, (_, numbers, _) in lines.counters.items():
@@ -278,7 +252,8 @@ class LoopLines:
 
 
 def _of_training(parts: Sequence[LoopLine | LoopTable]) -> LoopTable:
-    return of_training(table_of(parts))
+    table = table_of(parts)
+    return of_training(table._replace(clock_s=on_their_days(table.clock_s)))
 
 
 def _choice(lines: LoopTable) -> tuple[TimeKind, str]:
@@ -294,9 +269,7 @@ def _choice(lines: LoopTable) -> tuple[TimeKind, str]:
 
 
 def _are_totals(ms: Array, kind: TimeKind) -> bool:
-    """True for times since the start: they rise from line to line, to twice the first and more where the name does not
-    say it, but where the clock starts again (after warm-up, in each epoch).
-    """
+    """True for times since the start: they rise, to twice the first if not named so, but for restarts."""
     starts = np.flatnonzero(np.diff(ms, prepend=np.inf) < 0)
     lengths = np.diff(starts, append=len(ms))
     longest = int(np.argmax(lengths))

@@ -35,7 +35,6 @@ _RETRIES = re.compile(
 
 _SKIPPED = re.compile(r"\bstep=(?P<steps>\d{1,12}), skipped=(?P<skipped>\d{1,12}),")
 
-
 OF_DEVICES = ("mfu", "MFU", "memory: ", ", skipped=", "alloca")
 
 
@@ -105,8 +104,11 @@ _WHY = re.compile(
 _BANDWIDTH = re.compile(r"# Avg bus bandwidth\s{0,8}: (?P<value>\d[\d.]{0,12})")
 _WARNING = re.compile(r"NCCL WARN (?P<said>.{1,200})")
 
-
 OF_TRANSPORTS = ("NCCL", "bus bandwidth")
+WORDS = (
+    *("NCCL INFO Channel ", "NCCL INFO NET/IB", " set by environment to ", "NCCL WARN ", "# Avg bus bandwidth"),
+    *(", skipped=", "allocation retries", "allocator cache flu"),
+)
 
 
 class TransportLines:
@@ -132,6 +134,11 @@ class TransportLines:
             self._warnings.append(warning["said"])
         elif "Avg bus bandwidth" in text and (measured := _BANDWIDTH.search(text)) is not None:
             self._bandwidth = one_float(measured["value"])
+
+    @property
+    def are_there(self) -> bool:
+        """True where NCCL names a channel, or warns."""
+        return bool(self._channels or self._warnings)
 
     def transports(self) -> LoggedTransports:
         """The lines of the whole log."""

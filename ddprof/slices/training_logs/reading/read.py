@@ -15,16 +15,18 @@ from ddprof.slices.training_logs.model import LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading import bars as of_bars
 from ddprof.slices.training_logs.reading import communication as of_communication
 from ddprof.slices.training_logs.reading import ending as of_ending
+from ddprof.slices.training_logs.reading import iterations as of_iterations
+from ddprof.slices.training_logs.reading import machine as of_machine
 from ddprof.slices.training_logs.reading import timers as of_timers
 from ddprof.slices.training_logs.reading.bars import UNNAMED, BarLines
 from ddprof.slices.training_logs.reading.blocks import AlikeLines, Plan, loop_of, plan_of, records_of
 from ddprof.slices.training_logs.reading.communication import CommunicationLines
 from ddprof.slices.training_logs.reading.ending import LastError
 from ddprof.slices.training_logs.reading.iterations import WHOLE_RUN, LoggedRecord, table_of_records, whole_run
-from ddprof.slices.training_logs.reading.lines import WORDS, LogBlocks, LogBudget, WantedLines, wanted
+from ddprof.slices.training_logs.reading.lines import OF_LOOPS, LogBlocks, LogBudget, WantedLines, broken
 from ddprof.slices.training_logs.reading.loops import WRITER, LoopLines
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, OF_TRANSPORTS, DeviceLines, TransportLines
-from ddprof.slices.training_logs.reading.shapes import KnownShapes
+from ddprof.slices.training_logs.reading.shapes import OF_RUNS, KnownShapes
 from ddprof.slices.training_logs.reading.timers import TimerLines, without_microsteps
 from ddprof.slices.training_logs.reading.times import (
     EPOCHS,
@@ -64,7 +66,15 @@ def read_training_log(source: Source, budget: LogBudget | None = None) -> Traini
             gc.enable()
 
 
-class _Readers:
+_SIZES = ("world size: ", "_parallel_size ", "_batch_size ")
+# One or the other stands in every line that begins something we read. Colours are put around them, never inside.
+_WORDS = (
+    *(*OF_LOOPS, *OF_RUNS, *_SIZES, *of_iterations.WORDS, *of_bars.WORDS, *of_timers.WORDS),
+    *(*of_communication.WORDS, *of_ending.WORDS, *of_machine.WORDS),
+)
+
+
+class Readers:
     """All that read the lines of one log."""
 
     def __init__(self) -> None:
@@ -73,9 +83,11 @@ class _Readers:
         self.bars, self.loop, self.whole = BarLines(), LoopLines(), RunLines()
         self.devices, self.transports = DeviceLines(), TransportLines()
         self.sizes: dict[str, int] = {}
+        self.has_iterations = False  # in lines of a framework, be their time known or not
         self.plans: list[Plan] = []  # of the lines that are read at once
         self._of_blocks = self.timers, self.communication, self.ending
         self.shapes = KnownShapes(
+            _WORDS,
             (
                 (of_bars.WORDS, self.bars.take),
                 (OF_DEVICES, self.devices.take),
@@ -84,20 +96,16 @@ class _Readers:
                 (of_communication.WORDS, self.communication.take),
                 (of_ending.WORDS, self.ending.take),
                 (("parallel", "world", "batch_size"), lambda line: self.sizes.update(_sizes_of(line.text))),
-            )
+            ),
         )
 
     def reads_on(self) -> bool:
         """True where the next line is to be read, whatever stands in it."""
         return self.loop.reads_on or any(reader.reads_on for reader in self._of_blocks)
 
-    def begins(self, text: bytes) -> tuple[bytes, ...]:
-        """The words that tell where the job starts again, by the log's first block."""
-        return self.shapes.begins(text, lambda _: self.ending.went_on())
-
-    def take_block(self, text: bytes, words: tuple[bytes, ...]) -> None:
+    def read(self, text: bytes) -> None:
         """Read the next lines: those that are alike at once, others one by one."""
-        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, words), 0
+        block, wanted_lines, at = AlikeLines(text, self.plans), WantedLines(text, _WORDS), 0
         while at < block.lines:
             end = block.alike_until(at)
             if end > at and not self._is_open:
@@ -115,6 +123,13 @@ class _Readers:
         self.plans = block.plans
 
     @property
+    def are_there(self) -> bool:
+        """True for lines that only a training prints."""
+        parts = self.timers, self.communication, self.transports, self.whole, self.loop.epochs
+        is_sized = {"world", "data"} <= set(self.sizes)
+        return self.has_iterations or is_sized or self.loop.is_training or any(part.are_there for part in parts)
+
+    @property
     def _is_open(self) -> bool:
         return self.loop.reads_on or any(reader.open for reader in self._of_blocks)
 
@@ -122,7 +137,7 @@ class _Readers:
         """Read lines one by one, as far as others are alike or turn out to be; the place of the next line."""
         is_open = self._is_open
         end = block.lines if is_open else block.alone_until(begin)
-        for first, last in lines.between(*block.span(begin, end), self.reads_on, self.shapes.is_known):
+        for first, last in lines.between(*block.span(begin, end), self.reads_on):
             self.take(block.text[first:last])
             plan = plan_of(*self.shapes.often) if self.shapes.often and len(block.plans) < _MOST_PLANS else None
             if plan is not None:
@@ -135,13 +150,14 @@ class _Readers:
         """Read the next line."""
         text, shape = self.shapes.of(raw)
         said = text[shape.prefix :]
+        self.has_iterations |= bool(shape.records)
         printed = [(place.writer, record) for place in shape.records if (record := place.read(text)) is not None]
         if shape.is_of_run and (ran := whole_run(said)) is not None:
             printed.append((WHOLE_RUN, ran))
         for writer, record in printed:
             self.records[writer].append(record)
         loop, is_event = self.loop, shape.is_of_run and self.whole.take(said)
-        if is_event or printed or (not shape.is_of_nccl and loop.take_text(text, shape.who, shape.loop)):
+        if is_event or printed or (not shape.is_of_nccl and loop.take(text, shape.who, shape.loop)):
             self.ending.iteration(shape.is_nan)
         elif loop.epochs.has_begun():
             self.ending.went_on()
@@ -155,15 +171,9 @@ class _Readers:
 
 
 def _read(source: Source, budget: LogBudget) -> TrainingLog:
-    of, blocks = _Readers(), LogBlocks(source, budget)
-    words: tuple[bytes, ...] = ()
-    for text, is_rest in blocks:
-        words = words or (*WORDS, *of.begins(text))
-        if is_rest:
-            for line in wanted(text, of.reads_on):
-                of.take(line)
-        else:
-            of.take_block(text, words)
+    of, blocks = Readers(), LogBlocks(source, budget)
+    for text in blocks:
+        of.read(text)
     records = {writer: table_of_records(parts) for writer, parts in of.records.items()}
     timers, communication, ending = of.timers, of.communication, of.ending
     bars, loop, whole = of.bars, of.loop, of.whole
@@ -249,12 +259,33 @@ def _best(
 
 
 def _sizes_of(text: str) -> dict[str, int]:
-    """Sizes of the job and its groups, as Megatron prints them before it begins: "world", "tensor", "pipeline",
-    "context", "expert", "data", and of batches "micro", "global".
-    """
+    """Sizes of the job, groups ("world", "tensor", ...) and batches ("micro", "global"), as Megatron prints them."""
     sizes = {}
     for stated in _STATED.finditer(f"{text} "):
         size = one_rank(stated["size"])
         if size:
             sizes[re.split("[-_]", stated["what"])[0]] = size
     return sizes
+
+
+# What is printed at the start by programs that print thousands of lines before the first number.
+_STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]|Total optimization steps = \d")
+_OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
+_EPOCH = re.compile(rb"\bepochs?\W{0,3}\d")
+# Beside which an error, or a number before a bar, is a training's
+_OF_TRAINING = (
+    *(b"torch", b"processgroupnccl", b"deepspeed", b"megatron", b"lightning", b"transformers", b"wandb", b"jax"),
+    *(b"horovod", b"npustream", b"tensorflow", b"paddle", b"mxnet", b"keras", b"slurmstepd"),
+)
+
+
+def is_of_training(text: bytes) -> bool:
+    """True for text with lines of a training, or of what it ends in."""
+    readers, text = Readers(), broken(text)
+    readers.read(text)
+    if readers.are_there or _STARTS.search(text):
+        return True
+    lower = text.lower()
+    is_named = any(word in lower for word in _OF_TRAINING)
+    learns = b"loss" in lower or _EPOCH.search(lower) or (is_named and _OF_NUMBERS.search(text))
+    return bool(learns and readers.bars.longest()[0]) or (is_named and bool(readers.ending.error))

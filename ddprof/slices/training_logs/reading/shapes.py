@@ -20,7 +20,6 @@ from ddprof.slices.training_logs.reading.lines import (
     NOWHERE,
     OF_TRAINING,
     TRAINED,
-    WORDS,
     LogLine,
     Span,
     StampPlace,
@@ -30,7 +29,8 @@ from ddprof.slices.training_logs.reading.lines import (
 )
 from ddprof.slices.training_logs.reading.machine import OF_DEVICES, rates_of
 
-Takers = Sequence[tuple[tuple[str, ...], Callable[[LogLine], object]]]
+Words = tuple[str, ...]
+Takers = Sequence[tuple[Words, Callable[[LogLine], object]]]
 
 OF_RUNS = (":::MLL", "Total time: ", " train_wall=", "'train_runtime'")  # in lines on the whole of one
 ZEROS = bytes.maketrans(b"123456789", b"000000000")
@@ -38,8 +38,7 @@ _OFTEN = 4  # lines, before those like them are read at once
 _MOST_SHAPES = 4096  # some MB; a log of more has few lines of each
 _OF_TRAINING = re.compile(OF_TRAINING, re.IGNORECASE)
 _RANK = re.compile(r"\b(?:rank|default)[ _:=]{0,2}(?P<named>\d{1,7})\b|^\s{0,6}(?P<prefixed>\d{1,6}):\s", re.IGNORECASE)
-_DIGITS, _NO_DIGITS = re.compile(r"\d+"), re.compile(rb"[^\d\n]+")
-_OWN_BYTES = 20  # longer than rules and headings ("=======", "INFO: "), which stand in other places, too
+_DIGITS = re.compile(r"\d+")
 _NAME = re.compile(r"[A-Za-z#][\w#./-]*\d[\w#./-]*")  # with a digit: fields are named so
 _OPTION, _OPTIONS = re.compile(r"[ '\"]--[a-z][\w-]*"), 3
 _HUGE = re.compile(r"\de[+-]?\d{3}", re.IGNORECASE)  # a float, or none, by its digits
@@ -150,10 +149,6 @@ def _rank(text: str) -> Span:
     return NOWHERE if rank is None else rank.span("named" if rank["named"] else "prefixed")
 
 
-# What a job may say at any time, or each of its ranks in turn, begins no job.
-_REPORT = re.compile(rb"(?i)warn|error|fail")
-
-
 class _Known:
     """A shape, and how often it was read."""
 
@@ -164,36 +159,20 @@ class _Known:
 
 
 class KnownShapes:
-    """The shapes of one log's lines. `takers`: words, and what reads the lines that hold one of them."""
+    """The shapes of one log's lines with some words. `takers`: words, and what reads lines that hold one of them."""
 
-    def __init__(self, takers: Takers) -> None:
-        self._takers, self._shapes, self._asked = takers, 0, (b"", b"")
+    def __init__(self, words: Words, takers: Takers) -> None:
+        self._words, self._takers, self._shapes = words, takers, 0
         # By the text with zeros: the places of digits that are part of a shape, and shapes by these digits
         self._known: dict[bytes, tuple[tuple[Span, ...], dict[str, _Known]]] = {}
         # The last line, its text with zeros and its shape, where that was often read
         self.often: tuple[bytes, bytes, tuple[Span, ...], LineShape] | None = None
 
-    def begins(self, text: bytes, again: Callable[[LogLine], object]) -> tuple[bytes, ...]:
-        """The words by which a log's first line is found when it stands there again: the job was started `again`."""
-        first = uncoloured(text.lstrip().partition(b"\n")[0])
-        longest = max(_NO_DIGITS.findall(first), key=len, default=b"")
-        of = self._made(first.decode("utf-8", "replace"))
-        is_read = of.takers or of.records or (of.loop is not None and (of.loop.counters or of.loop.timed))
-        if len(longest) < _OWN_BYTES or is_read or _REPORT.search(first):
-            return ()
-        self._known[first.translate(ZEROS)] = (), {"": _Known(of._replace(loop=None, takers=(again,)))}
-        return (longest,)
-
-    def is_known(self, raw: bytes) -> bool:
-        """True for a line like one that was relevant."""
-        self._asked = raw, uncoloured(raw).translate(ZEROS)
-        return self._asked[1] in self._known
-
     def of(self, raw: bytes) -> tuple[str, LineShape]:
         """The text of a line, and its shape."""
-        (asked, key), self.often = self._asked, None
+        self.often = None
         line = uncoloured(raw)
-        key = key if asked is raw else line.translate(ZEROS)
+        key = line.translate(ZEROS)
         text, of_key = line.decode("utf-8", "replace"), self._known.get(key)
         if of_key is not None:
             places, shapes = of_key
@@ -204,7 +183,7 @@ class KnownShapes:
                     self.often = raw, key, places, known.shape
                 return text, known.shape
         shape = self._made(text)
-        if (fixed := _fixed(text, shape)) is not None and any(word in line for word in WORDS):
+        if (fixed := _fixed(text, shape)) is not None and any(word in text for word in self._words):
             self._shapes += 1
             if self._shapes > _MOST_SHAPES:
                 self._known.clear()

@@ -24,7 +24,7 @@ phases of reinforcement learning as DeepSpeed-Chat, verl and NeMo-RL write them.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from functools import lru_cache
 
 from ddprof.readers.numbers import one_rank
@@ -41,14 +41,17 @@ _NAME = re.compile(r"^\s*(?P<name>[\w/-]{1,100}):\s*$")
 _RANK = re.compile(rf"^\s*rank\s+(?P<rank>\d{{1,7}}): (?P<ms>{_NUMBER})\s*$")
 _FLAT = re.compile(r"(?:\brank=(?P<rank>\d{1,7}) )?(?<!\w)time \(ms\) \|(?P<rest>.*)")
 _WHO = re.compile(r"\[Rank (?P<rank>\d{1,7})\]")
-_PHASE = re.compile(
-    r"\|(?P<chat>Gather latency|Generate time|Training time|Others)=(?P<s>[\d.]{1,20})"
-    r"|\btiming_s/(?P<verl>(?!step\b)\w{1,60}):(?P<verl_s>[\d.]{1,20})"
-    r"|• (?P<nemo>[\w/]{1,80}): (?P<nemo_s>[\d.]{1,20})s \([\d.]{1,6}%\)"
+_CHAT = "Gather latency|Generate time|Training time|Others"
+_S = r"(?P<time>\d[\d.]{0,20})"
+_SHARE = r"(?P<unit>s) \(\d[\d.]{0,6} ?%\)"
+# What stands in a line of phases, who writes it, and each of them
+_PHASES = (
+    ("|E2E latency=", "DeepSpeed", re.compile(rf"\|(?P<name>{_CHAT})={_S}(?P<unit>)")),
+    ("timing_s/", "verl", re.compile(rf"\btiming_s/(?P<name>(?!step\b)\w{{1,60}}):{_S}(?P<unit>)")),
+    ("• ", "NeMo-RL", re.compile(rf"• (?P<name>[\w/]{{1,80}}): {_S}{_SHARE}")),
+    (" latency: ", "DeepSpeed", re.compile(rf"^(?P<name>fwd|bwd|step) latency: {{1,80}}{_S} (?P<unit>[mu]?s)\b")),
 )
-_PART = re.compile(
-    r"(?:^|(?<=, ))(?P<name>[A-Za-z][\w -]{0,40}?)(?: time)?: (?P<s>\d[\d.]{0,12}) ?s \(\d[\d.]{0,6} ?%\)"
-)
+_PART = re.compile(rf"(?:^|(?<=, ))(?P<name>[A-Za-z][\w -]{{0,40}}?)(?: time)?: {_S} ?{_SHARE}")
 _FEWEST_PARTS = 3
 # Beside hooks, and what holds an epoch or the whole fit
 _ACTION = (
@@ -60,19 +63,11 @@ ADVANCED = re.compile(rf"Profile stats for: {_ACTION}(?: rank: \d{{1,7}})?\s*$")
 _PROFILE_S = re.compile(r"^ +\d{1,18} function calls .{0,80}?in (?P<s>\d{1,12}\.\d{1,9}) seconds")
 _CALLS = re.compile(r"^ *(?:\d{1,18}/)?(?P<calls>\d{1,18}) +\d")  # of a function, without those it makes of itself
 _LIGHTNING_NAMES = dict.fromkeys(("get_train_batch", "train_dataloader_next"), DATA)
-_PROFILED = re.compile(r"^(?P<name>fwd|bwd|step) latency: {1,80}(?P<time>\d[\d.]{0,20}) (?P<unit>[mu]?s)\b")
 WORDS = (
-    "%), ",
-    "Mean duration (s)",
-    "Profile stats for: ",
-    "across ranks (ms)",
-    "time (ms) |",
-    "timing_s/",
-    "|E2E latency=",
-    "• ",
-    " latency: ",
+    *("%), ", "Mean duration (s)", "Profile stats for: ", "across ranks (ms)", "time (ms) |", "timing_s/"),
+    *("|E2E latency=", "• ", " latency: "),
 )
-_EACH_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3}
+_EACH_MS = {"": 1e3, "s": 1e3, "ms": 1.0, "us": 1e-3}
 _MOST_BETWEEN = 100  # lines of other ranks between two rows
 MICROSTEP = "_microstep"
 _DEEPSPEED = re.compile(
@@ -90,8 +85,13 @@ class TimerLines:
         self.open: dict[str, tuple[str, int]] = {}  # who -> the kind of block that its next lines are of, its number
         self._timer: dict[str, str] = {}  # who -> the timer that its next ranks, or functions, are of
         self._spent_s = 0.0  # of the action whose functions follow
-        self._blocks: dict[tuple[str, str], int] = defaultdict(int)
+        self._blocks: Counter[str] = Counter()
         self._since = 0  # lines since the last row
+
+    @property
+    def are_there(self) -> bool:
+        """True where timers have begun."""
+        return bool(self.readings or self.by_rank or self.open)
 
     @property
     def reads_on(self) -> bool:
@@ -106,59 +106,47 @@ class TimerLines:
         elif "time (ms) |" in text and (flat := _FLAT.search(text)) is not None:
             self.open.pop(who, None)
             self._flat(who, text, flat)
-        elif "timing_s/" in text or "|E2E latency=" in text or "• " in text:
-            self._phases(who, text)
-        elif " latency: " in text and (profiled := _PROFILED.search(text)) is not None:
-            ms = time_ms(profiled["time"], _EACH_MS[profiled["unit"]])
-            if ms is not None:
-                block = self._next("profile", profiled["name"])
-                self.readings.append(TimerReading(profiled["name"], block, ms, None, False))
-                self.writers.add("DeepSpeed")
+        elif phases := [(of, one) for word, of, form in _PHASES if word in text for one in form.finditer(text)]:
+            for writer, phase in phases:
+                self._add(writer, phase["name"], time_ms(phase["time"], _EACH_MS[phase["unit"]]))
         elif "Mean duration (s)" in text:
-            self.open[who] = "actions", self._next("actions", "")
-            self._since = 0
+            self._open(who, "actions")
         elif "Profile stats for: " in text:
             self.open.pop(who, None)
             if (action := ADVANCED.search(text)) is not None:
-                self.open[who], self._timer[who] = ("functions", 0), action["name"]
-                self._since = 0
+                self._open(who, "functions")
+                self._timer[who] = action["name"]
         elif who in self.open:
             self._go_on(who, text)
-        elif "%)" in text:
-            self._parts(text)
+        elif "%)" in text and len(parts := list(_PART.finditer(text))) >= _FEWEST_PARTS:
+            for part in parts:
+                name = part["name"].lower().replace(" ", "-")
+                self._add("", DATA if name.startswith("data") else name, time_ms(part["time"], 1e3))
+
+    def _open(self, who: str, kind: str) -> None:
+        self._blocks[kind] += 1
+        self.open[who], self._since = (kind, self._blocks[kind]), 0
 
     def _add(self, writer: str, name: str, ms: float | None) -> None:
         if ms is not None:
-            self.readings.append(TimerReading(name, self._next(writer, name), ms, None, False))
+            self.readings.append(TimerReading(name, ms))
             self.writers.update({writer} - {""})
 
     def _action(self, name: str, ms: float | None) -> None:
         self._add("Lightning", _LIGHTNING_NAMES.get(name, name), ms)
 
-    def _parts(self, text: str) -> None:
-        """Add the parts of one iteration, each with its share."""
-        parts = list(_PART.finditer(text))
-        for part in parts if len(parts) >= _FEWEST_PARTS else ():
-            name = part["name"].lower().replace(" ", "-")
-            self._add("", DATA if name.startswith("data") else name, time_ms(part["s"], 1e3))
-
     def _begin(self, who: str, text: str) -> None:
         kind = "rows" if _HEAD.search(text) else "ranks" if _ALL_HEAD.search(text) else ""
         if kind:
-            self.open[who] = kind, self._next(kind, "")
-            self._since = 0
+            self._open(who, kind)
             self._timer.pop(who, None)
-            self._rows(self.open[who][1], text.split("across ranks (ms):", 1)[1])
-
-    def _next(self, kind: str, of: str) -> int:
-        self._blocks[kind, of] += 1
-        return self._blocks[kind, of]
+            self._rows(text.split("across ranks (ms):", 1)[1])
 
     def _go_on(self, who: str, text: str) -> None:
         kind, block = self.open[who]
         self._since += 1
         if kind == "rows":
-            if not self._rows(block, text) and " iteration " in text:
+            if not self._rows(text) and " iteration " in text:
                 del self.open[who]
         elif kind == "actions":
             if (row := _LIGHTNING.match(text)) is not None:
@@ -180,13 +168,13 @@ class TimerLines:
         else:
             del self.open[who]
 
-    def _rows(self, block: int, text: str) -> bool:
+    def _rows(self, text: str) -> bool:
         match = None
         for match in _ROW.finditer(text):
             longest, shortest = time_ms(match["most"] or match["alone"]), time_ms(match["least"])
             if longest is not None:
                 self._since = 0
-                self.readings.append(TimerReading(match["name"], block, longest, shortest, True))
+                self.readings.append(TimerReading(match["name"], longest, shortest, True))
                 self.writers.add("Megatron")
         return match is not None
 
@@ -197,24 +185,12 @@ class TimerLines:
         parts = [part.partition(":") for part in match["rest"].split("|")]
         # Megatron wrote "batch generator" until 2021, "batch-generator" since.
         said = [(key.strip().replace(" ", "-"), time_ms(value.strip())) for key, colon, value in parts if colon]
-        first = next((key for key, _ in said), "")
-        block = self._next("flat", f"{who}/{rank}/{first}")
+        block = f"{who}/{rank}/{next((key for key, _ in said), '')}"
+        self._blocks[block] += 1
         for name, ms in said:
-            if ms is None:
-                continue
-            self.readings.append(TimerReading(name, block, ms, None, False))
-            self.writers.add(_writer(name))
-            if rank is not None:
-                self.by_rank.append(RankReading(name, block, rank, ms))
-
-    def _phases(self, who: str, text: str) -> None:
-        block = self._next("phases", who)
-        for phase in _PHASE.finditer(text):
-            name, of = phase["chat"] or phase["verl"] or phase["nemo"], str(phase.lastgroup)
-            ms = time_ms(phase[of], 1e3)
-            if ms is not None:
-                self.readings.append(TimerReading(name, block, ms, None, False))
-                self.writers.add({"s": "DeepSpeed", "verl_s": "verl", "nemo_s": "NeMo-RL"}[of])
+            self._add(_writer(name), name, ms)
+            if ms is not None and rank is not None:
+                self.by_rank.append(RankReading(name, self._blocks[block], rank, ms))
 
 
 @lru_cache(maxsize=256)

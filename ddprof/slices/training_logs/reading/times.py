@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddprof.slices.training_logs.model import DATA, LoggedIteration, TimerReading
-from ddprof.slices.training_logs.reading.counting import FEWEST, rises
+from ddprof.slices.training_logs.reading.counting import FEWEST, on_their_days, rises
 from ddprof.slices.training_logs.reading.iterations import LoggedRecord, table_of_records
 from ddprof.slices.training_logs.reading.kinds import TimeKind, Times
 from ddprof.slices.training_logs.reading.lines import Stamp
@@ -71,9 +71,7 @@ def once_each(records: Array) -> Array:
 
 
 def _is_again(number: int, ms: float, since_s: float, seen: Mapping[int, float]) -> bool:
-    """True for an iteration that is done a second time: later than the line before. Another rank's lines are as old as
-    those of the first, and without a clock as long.
-    """
+    """True for an iteration done again, later than the line before; other ranks' lines are as old, or take as long."""
     if not isnan(since_s):
         return since_s > 0
     before_ms = seen.get(number, 0.0)
@@ -81,9 +79,7 @@ def _is_again(number: int, ms: float, since_s: float, seen: Mapping[int, float])
 
 
 def jobs_at_once(records: Array) -> list[Array]:
-    """The records by job: where several write one file at the same time, numbers go back and come back past where they
-    were, which restarts do not.
-    """
+    """The records by job: of several at once numbers go back and come back past where they were, unlike restarts'."""
     numbers = records["number"]
     crossed = (numbers[1:-1] < numbers[:-2] - 1) & (numbers[2:] > numbers[:-2])
     if np.count_nonzero(crossed) < FEWEST_CROSSED:
@@ -126,9 +122,7 @@ def by_lines(records: Array) -> Timed:
 
 
 def _are_too_long(spent_ms: Array, lapse_ms: Array, error_ms: Array) -> bool:
-    """True for times that together are longer than all that lies between their lines, though a clock too coarse for one
-    line shows none of them to be a mean.
-    """
+    """True for times that together exceed what lies between their lines, though a coarse clock shows none as a mean."""
     moves = lapse_ms >= 0
     begins = np.count_nonzero(moves & ~np.concatenate(([False], moves[:-1])))  # of spans, each as much off as one line
     error = begins * np.nanmax(error_ms, initial=0.0, where=moves)
@@ -138,9 +132,7 @@ def _are_too_long(spent_ms: Array, lapse_ms: Array, error_ms: Array) -> bool:
 
 
 def _are_means(ms: Array, steps: Array, lapse_ms: Array, holds: Array, are_too_long: Array) -> Array:
-    """Mask of times that are means since the start: they are longer than their lapse, which `holds`, or follow such a
-    one and are the mean by the clock.
-    """
+    """Mask of means since the start: longer than a lapse that `holds`, or after such a one the mean by the clock."""
     are_means = holds & are_too_long
     spent_ms, ran, is_mean = 0.0, 0, False  # since the start, by the clock
     for at in range(len(ms)) if are_means.any() else ():
@@ -284,8 +276,7 @@ class EpochLines:
     def waits(self) -> list[TimerReading]:
         """The wait of each epoch for its data, where it says so once."""
         alone = [ms for ms in self._waits.values() if len(ms) == 1]
-        each = enumerate(alone if 2 * len(alone) > len(self._waits) else ())
-        return [TimerReading(DATA, block, ms, None, False) for block, (ms,) in each]
+        return [TimerReading(DATA, ms) for (ms,) in alone] if 2 * len(alone) > len(self._waits) else []
 
     def note_all(self, epochs: Array) -> Array:
         """The epoch that was named last at each of the next lines, which name these."""
@@ -316,14 +307,20 @@ class EpochLines:
         if often and len(printed) <= _ONCE * (1 + _changes(printed)):
             longest = max(sorted(often), key=lambda name: median(x.times[name] for x in printed if name in x.times))
             timed = [LoggedRecord(x.number, x.times[longest], x.clock) for x in printed if longest in x.times]
-            return _of_runs(by_lines(once_each(table_of_records(timed))))
+            return _of_runs(by_lines(_in_order(timed)))
         clocked = [LoggedRecord(line.number, None, line.clock) for line in lines if line.clock]
         if not clocked and totals and not often:
             since = [(line.number, line.times[totals[0]] / 1e3) for line in printed if totals[0] in line.times]
             apart_s = [after - before for (_, before), (_, after) in pairwise(since)]
             if since[0][1] < 2 * median(apart_s):  # the first is of one epoch, with warm-up: no time that grows
                 clocked = [LoggedRecord(number, None, Stamp(s, 0.0)) for number, s in since]
-        return _of_runs(by_clock(once_each(table_of_records(clocked))))
+        return _of_runs(by_clock(_in_order(clocked)))
+
+
+def _in_order(epochs: Sequence[LoggedRecord]) -> Array:
+    records = table_of_records(epochs)
+    records["s"] = on_their_days(records["s"])
+    return once_each(records)
 
 
 def _of_the_run(ms: Sequence[float]) -> bool:

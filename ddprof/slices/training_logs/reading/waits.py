@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import repeat
 
 import numpy as np
 
@@ -28,9 +27,8 @@ def waits_of(
     waits_ms[lines.waits[data][0]] = lines.waits[data][1] / parts
     numbers = lines.counters[counter][1]
     if np.isnan(lines.rank).all() and (numbers[1:] != numbers[:-1]).all():  # each is one iteration's
-        rows = np.flatnonzero(~np.isnan(waits_ms) & (np.diff(numbers, prepend=0) >= 0))
-        columns = repeat(DATA), rows.tolist(), waits_ms[rows].tolist(), repeat(None), repeat(False)
-        return [TimerReading(*of) for of in zip(*columns, strict=False)], []
+        is_read = ~np.isnan(waits_ms) & (np.diff(numbers, prepend=0) >= 0)
+        return [TimerReading(DATA, ms) for ms in waits_ms[is_read].tolist()], []
     own = [None if rank != rank else int(rank) for rank in lines.rank.tolist()]
     ranks = set(own)
     times: list[dict[int | None, float]] = []
@@ -46,8 +44,8 @@ def waits_of(
             times[-1][rank] = ms
     is_of_ranks = len(ranks) > 1 and None not in ranks
     readings = [
-        TimerReading(DATA, block, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)
-        for block, of in enumerate(times)
+        TimerReading(DATA, max(of.values()), min(of.values()) if is_of_ranks else None, is_of_ranks)
+        for of in times
         if of
     ]
     return readings, [

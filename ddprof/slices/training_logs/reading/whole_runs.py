@@ -36,6 +36,7 @@ class RunLines:
 
     def __init__(self) -> None:
         self.records: list[LoggedRecord] = []
+        self.are_there = False  # events of a benchmark
         self.status = ""  # with which the benchmark ended
         self._batch = 0.0
         self._samples = 0.0  # of an epoch
@@ -58,6 +59,7 @@ class RunLines:
         return False
 
     def _event(self, event: re.Match[str]) -> bool:
+        self.are_there = True
         key = event["key"] or event["name"]
         at_ms = float(event["s"]) * 1e3 if event["s"] else float(event["ms"])
         what, _, end = key.rpartition("_")

@@ -19,14 +19,6 @@ class NotEdited(Exception):
     """A call that cannot be edited safely; the message has the reason."""
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A call on the wanted line."""
-
-    node: Any
-    target: str
-
-
 def edited(source: str, fix: WantedFix) -> str:
     """The text with the fix in the call at its line. Raises NotEdited; UsageError where libcst is not installed."""
     try:
@@ -38,15 +30,15 @@ def edited(source: str, fix: WantedFix) -> str:
         wrapper = metadata.MetadataWrapper(libcst.parse_module(source.removeprefix(_MARK)))
     except (libcst.ParserSyntaxError, RecursionError):
         raise NotEdited("the file cannot be parsed") from None
-    call = _call_at(libcst, metadata, wrapper, fix)
-    values = dict(fix.values)
-    changed = _with_keywords(libcst, call, values)
-    text = str(wrapper.module.deep_replace(call.node, changed).code)
+    node, target = _call_at(libcst, metadata, wrapper, fix)
+    changed = _with_keywords(libcst, node, target, fix.values)
+    text = str(wrapper.module.deep_replace(node, changed).code)
     _check(source, text)
     return _MARK * source.startswith(_MARK) + text
 
 
-def _call_at(libcst: Any, metadata: Any, wrapper: Any, fix: WantedFix) -> _Found:
+def _call_at(libcst: Any, metadata: Any, wrapper: Any, fix: WantedFix) -> tuple[Any, str]:
+    """The call on the wanted line, and the kind of object that it makes."""
     line = int(fix.at.rpartition(":")[2])
     positions = wrapper.resolve(metadata.PositionProvider)
     names = wrapper.resolve(metadata.QualifiedNameProvider)
@@ -57,7 +49,7 @@ def _call_at(libcst: Any, metadata: Any, wrapper: Any, fix: WantedFix) -> _Found
             qualified = qualified() if callable(qualified) else qualified  # computed when it is asked for
             called = {name.name for name in qualified} or {_attribute(libcst, node.func)}
             targets = [target for target in fix.targets if all(is_call_of(name, target) for name in called)]
-            calls += [_Found(node, target) for target in targets[:1]]
+            calls += [(node, target) for target in targets[:1]]
     if not calls:
         raise NotEdited(f"the line has no call of {' or '.join(fix.targets)} by a name imported from torch")
     if len(calls) > 1:
@@ -70,12 +62,11 @@ def _attribute(libcst: Any, function: Any) -> str:
     return str(function.attr.value) if isinstance(function, libcst.Attribute) else ""
 
 
-def _with_keywords(libcst: Any, call: _Found, values: Mapping[str, Value]) -> Any:
-    node = call.node
+def _with_keywords(libcst: Any, node: Any, target: str, values: Mapping[str, Value]) -> Any:
     given = {arg.keyword.value: arg for arg in node.args if arg.keyword is not None}
     positional = [arg for arg in node.args if arg.keyword is None and not arg.star]
     for name in values:
-        if (call.target, name) in BY_OTHER_NAMES:
+        if (target, name) in BY_OTHER_NAMES:
             raise NotEdited(f"{name} has another name here (sharding_strategy, BackwardPrefetch)")
         other = _EXCLUDES.get(name)
         if other in given and values[name]:
@@ -83,7 +74,7 @@ def _with_keywords(libcst: Any, call: _Found, values: Mapping[str, Value]) -> An
     added = {name: value for name, value in values.items() if name not in given}
     if added and any(arg.star for arg in node.args):
         raise NotEdited(f"arguments are passed on by * or **: {', '.join(added)} may be among them")
-    if len(positional) > EDITABLE[call.target].positions:
+    if len(positional) > EDITABLE[target].positions:
         raise NotEdited("so many arguments are given by position that one of them may be meant")
     args = [_replaced(libcst, arg, values) for arg in node.args]
     for name, value in added.items():

@@ -25,9 +25,7 @@ _MAX_SCRIPT_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class ScriptPatch:
-    """Fixes as edits of scripts. `diff`: "" where no line can be edited; `already`: fixes present in the scripts;
-    `by_hand`: fixes missing from the diff, each with the reason.
-    """
+    """Fixes as edits of scripts: `diff`, "" without any; `already`: there before; `by_hand`: the others, with why."""
 
     diff: str
     edited: tuple[WantedFix, ...]
@@ -64,9 +62,7 @@ def _line(fix: WantedFix) -> int:
 
 
 def _script(fix: WantedFix, root: Path) -> str:
-    """Path from `root` of the script that a fix names: the longest suffix of the recorded path that exists there, since
-    a run may be recorded elsewhere (a container, another checkout).
-    """
+    """Path from `root` of a fix's script: the longest suffix of the recorded path there, which may be of elsewhere."""
     if PROCESS in fix.targets:
         raise NotEdited("it belongs to the launcher: ddprof run --apply, or the environment of the command")
     if not fix.at:

@@ -89,9 +89,7 @@ def steps_made(ranks: Sequence[RankLeft]) -> int:
 
 
 def job_steps_us(ranks: Sequence[RankLeft], plan: RunPlan) -> list[float]:
-    """The timed steps of the job: each from the last rank's end of the previous step to the last rank's end of this
-    one. Host clocks need not agree, as their differences cancel.
-    """
+    """The job's timed steps, each from the last rank's end to the last rank's next: host clocks need not agree."""
     ends = [{step.index: step.end_ns for step in rank.steps} for rank in ranks]
     common = set.intersection(*(set(end) for end in ends)) if ends else set()
     last = {index: max(end[index] for end in ends) for index in common}

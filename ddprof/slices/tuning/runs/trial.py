@@ -51,10 +51,7 @@ class TrialOrder:
 
 
 def run(order: TrialOrder, tick: Callable[[], None] = lambda: None) -> Trial:
-    """Make the run; `tick` is called twice a second meanwhile. However it ends, none of its processes remains.
-
-    Raises OSError where its folder cannot be written.
-    """
+    """Make the run, of which no process remains; `tick` is called twice a second. Raises OSError without its folder."""
     (order.folder / WORK).mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     ended = _kept(order, tick)

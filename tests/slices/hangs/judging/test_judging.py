@@ -15,9 +15,8 @@ import pytest
 from hang_dumps import CASES, Job, played
 
 from ddprof.slices.hangs.explain import explain
-from ddprof.slices.hangs.judging.frames import user_frame
 from ddprof.slices.hangs.judging.verdict import judge
-from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame
+from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, user_frame
 
 # Of a message torch's analyser names every rank of the group but one; of circles and chains no first cause.
 _NOT_COMPARED = ("lost message", "two groups", "crossed", "crossed and awaited", "skipped and went on")

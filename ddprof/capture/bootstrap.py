@@ -133,7 +133,6 @@ def _end_threads(session: Session) -> None:
         session.finish("exit")
         session.guard.attempt("requests", session.control.stop)
         session.guard.attempt("stacks", lambda: session.stacks.stop("exit"))
-        session.guard.attempt("clock", session.clock.stop)
         session.guard.attempt("stacks of all threads", session.watchdog.last_resort.disarm)
 
 

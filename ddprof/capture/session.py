@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddprof.capture import sidecar
-from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import nccl_log
 from ddprof.capture.describe.observed import Observed
 from ddprof.capture.describe.stacks import ended, whereabouts
@@ -64,7 +63,6 @@ class Session:
         self.control = ControlReader(
             self.folder, self._attend, self.guard.wrap(self._stuck), self.guard.wrap(self._answer)
         )
-        self.clock = ClockSync(config.clock)
         self.window = TraceWindow(self.annotator, lambda text: self.journal.note(text), config.record_shapes)
         self.plan = WindowPlan(config.skip_steps, config.window_steps, config.every_steps, config.mode == "trace")
         self.identity: RankIdentity | None = None
@@ -188,7 +186,6 @@ class Session:
         self.ring = self.guard.attempt("step ring", lambda: StepRing(self.path(layout.RING_SUFFIX), about))
         self.guard.attempt("step ring", lambda: self.tracker.write_to(self.ring))
         self.calls = self.guard.attempt("log of calls", lambda: CallLog(self.path(layout.CALLS_SUFFIX)))
-        self.guard.attempt("clock", lambda: self.clock.announce(identity))
         self.guard.attempt("stacks", lambda: self._sample_stacks(identity))
         self.control.start()
         self.watchdog.arm(self.path(layout.FAULT_SUFFIX))
@@ -234,7 +231,6 @@ class Session:
             self._open_window(next_index, reason)
         if window.is_open:
             window.mark_step(next_index)
-        self.guard.attempt("clock", lambda: self.clock.step_boundary(self.identity))
         tracker.disturbed = window.compressing
         heavy = time.perf_counter_ns() - started > _HEAVY_NS
         if next_index >= self.own_cost.next_step:
@@ -246,7 +242,7 @@ class Session:
 
     def _rest(self, index: int) -> None:
         """Set the next step with work to do between steps, as step `index` begins."""
-        calm = self.plan.idle and not self.window.is_open and self.clock.settled and index >= _SETTLED_STEP
+        calm = self.plan.idle and not self.window.is_open and index >= _SETTLED_STEP
         calm = calm and not self.tracker.disturbed and not self._listeners.step_begins
         self.tracker.calm_until = self.own_cost.next_step if calm else 0
         if self.control.waiting:  # asked last: it may have come while this was worked out
@@ -294,7 +290,6 @@ class Session:
                 window_written(last_step)
         if same_thread:
             self.write_sidecar("running")
-            self.clock.ping_again(f"window{index}")
         record["export_pause_ns"] = time.time_ns() - record["end_ns"]
 
     def _end_window(self) -> None:
@@ -333,7 +328,6 @@ class Session:
             self.ending = ended(reason, max((step.start_ns for step, _ in self.tracker.logged()), default=0))
             if reason in ("watchdog", "signal") or self.ending["error"]:
                 self._dump_flight_recorder()
-            self.clock.stop()
             self.write_sidecar(reason)
             self.guard.attempt("NCCL's log", lambda: nccl_log.clear(self.journal.nccl_log))
             self.window.join(_JOIN_S)
@@ -397,4 +391,3 @@ class Session:
         self.stacks = self._make_sampler()
         self.control.abandon()
         self.watchdog.disarm_in_child()
-        self.clock = ClockSync(self.config.clock)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ddprof.capture.clock import ClockSync
 from ddprof.capture.describe import environment, nccl_log
 from ddprof.capture.describe.stacks import source_line
 from ddprof.capture.files.layout import SCHEMA
@@ -26,7 +25,6 @@ FETCH_FIELDS = ("start_ns", "dur_ns", "cpu_ns", "collate_ns", "samples")
 class Sources(Hub, Protocol):
     """The parts of the session that the sidecar records."""
 
-    clock: ClockSync
     ending: dict[str, Any] | None
     identity: RankIdentity | None
     instrumentors: Sequence[Instrumentor]
@@ -68,7 +66,6 @@ def build(session: Sources, state: str) -> dict[str, Any]:
         "processors": environment.processors(),
         "communication_environment": environment.communication_environment(),
         "nccl": guard.attempt("NCCL's log", lambda: nccl_log.read(journal.nccl_log)),
-        "clock_pings": session.clock.pings(),
         "steps_total": session.tracker.booked,
         "steps": [step.record() for step, _ in steps],
         "windows": list(journal.windows),

@@ -51,13 +51,10 @@ def test_multiprocessing(tmp_path: Path, method: str) -> None:
     assert_two_ranks_of_twelve_steps(good_run(tmp_path, [sys.executable, str(SCRIPTS / "spawned.py"), method]))
 
 
-def test_through_a_shell_with_clocks_measured(tmp_path: Path) -> None:
+def test_through_a_shell(tmp_path: Path) -> None:
     line = shlex.join(forked("loop.py"))
-    run = good_run(tmp_path, ["bash", "-c", f"cd / && env FOO=1 {line}"], DDPROF_CLOCK="always")
-    measured = [ping for ping in run.sidecars[1]["clock_pings"] if ping["method"] == "ping"]
-    assert measured
-    for ping in measured:  # one kernel, one clock: the true offset is 0
-        assert abs(ping["offset_to_rank0_ns"]) <= ping["rtt_ns"] / 2 + 1_000 and ping["rtt_ns"] > 0
+    run = good_run(tmp_path, ["bash", "-c", f"cd / && env FOO=1 {line}"])
+    assert run.manifest["ranks"] == [0, 1] and sorted(run.traces) == [0, 1]
 
 
 @pytest.mark.slow
@@ -203,7 +200,6 @@ def test_sidecar_describes_the_job(healthy: Captured) -> None:
         loader = sidecar["dataloader"]
         assert (loader["batch_size"], loader["dataset_length"]) == (8, 512)
         assert loader["sampler"]["sharded"] is False  # the script forgot its DistributedSampler
-        assert sidecar["clock_pings"][0]["offset_to_rank0_ns"] == 0
         assert all("extension in C" in note for note in sidecar["notes"])
         assert "trial" not in sidecar and sidecar["overhead"]["own_ns_per_step"] > 0
 

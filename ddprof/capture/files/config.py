@@ -29,7 +29,6 @@ class CaptureConfig:
     mode: str = "trace"  # "trace" | "monitor"
     record_shapes: bool = True
     stacks: bool = True  # sample Python stacks
-    clock: str = "auto"  # "auto": ping only between hosts; "always": also within one (tests); "off"
     apply: str = ""  # the fixes that the ranks apply (settings/wanted.py)
     end_after: int = 0  # steps after which every rank ends the script; 0: the script ends by itself
 

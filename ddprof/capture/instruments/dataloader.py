@@ -10,8 +10,7 @@ import weakref
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.describe.batch import MAX_TENSORS, described, items_of
-from ddprof.capture.describe.loader import distributed_sampler
+from ddprof.capture.describe.loader import MAX_TENSORS, described, distributed_sampler, items_of
 from ddprof.capture.describe.stacks import script_line
 from ddprof.capture.files.step import DATA
 from ddprof.capture.instruments.base import Instrumentor

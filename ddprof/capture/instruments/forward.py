@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ddprof.capture.describe.batch import described
+from ddprof.capture.describe.loader import described
 from ddprof.capture.files.step import BACKWARD, FORWARD
 from ddprof.capture.instruments.base import Instrumentor
 

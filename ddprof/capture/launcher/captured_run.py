@@ -202,7 +202,6 @@ def _config(path: Path, options: RunOptions) -> CaptureConfig:
         ranks=options.ranks,
         mode=options.mode,
         stacks=options.stacks,
-        clock=os.environ.get("DDPROF_CLOCK", "auto"),
         apply=options.to_apply.packed if options.to_apply else "",
         end_after=options.end_after,
     )

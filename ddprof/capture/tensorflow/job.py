@@ -8,6 +8,7 @@ format, which recent versions of TensorFlow no longer write.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import importlib
 import json
 import os
@@ -25,10 +26,10 @@ from typing import Any
 
 from ddprof._version import __version__
 from ddprof.capture.files.config import CaptureConfig, rank_selected
-from ddprof.capture.files.layout import SCHEMA, SIDECAR_SUFFIX, TENSORFLOW_SUFFIX, host_label, rank_stem
+from ddprof.capture.files.layout import SCHEMA, SIDECAR_SUFFIX, TENSORFLOW_SUFFIX, host_label
 from ddprof.capture.files.storage import compress, write_json
 from ddprof.capture.guard import Guard
-from ddprof.capture.identity import boot_id
+from ddprof.capture.identity import RankIdentity, boot_id
 from ddprof.capture.window.plan import WindowPlan
 
 _RECENT_STEPS = 4096
@@ -71,7 +72,9 @@ class TensorFlowJob:
         self._windows: list[dict[str, Any]] = []
         self._notes: list[str] = []
         self._ended = False
-        self.rank, self._world_size = task_of_cluster(os.environ.get("TF_CONFIG"))
+        rank, size = task_of_cluster(os.environ.get("TF_CONFIG"))
+        how = "TF_CONFIG" if size > 1 else "single"
+        self._identity = RankIdentity(rank, size, None, host_label(), os.getpid(), 0, how, boot_id())
 
     def install(self) -> None:
         """Watch outermost calls of tf.function. Nothing is written before the first."""
@@ -120,7 +123,7 @@ class TensorFlowJob:
     def _between_steps(self) -> None:
         if self._log_dir is not None and self._plan.closes_at(self._count):
             self._close()
-        selected = rank_selected(self._config.ranks, self.rank, self._world_size)
+        selected = rank_selected(self._config.ranks, self._identity.rank, self._identity.world_size)
         if self._log_dir is None and selected and self._plan.opens_at(self._count):
             self.guard.attempt("TensorFlow's profiler", self._open)
 
@@ -166,7 +169,7 @@ class TensorFlowJob:
             self._write("exit")
 
     def _path(self, suffix: str) -> Path:
-        return Path(self._config.run_dir) / (rank_stem(self.rank, host_label(), os.getpid(), 0) + suffix)
+        return Path(self._config.run_dir) / f"{self._identity.stem}{suffix}"
 
     def _write(self, state: str) -> None:
         versions = {"tensorflow": self._tensorflow.__version__, "python": platform.python_version()}
@@ -175,13 +178,7 @@ class TensorFlowJob:
             "schema": SCHEMA,
             "state": state,
             "framework": "tensorflow",
-            "rank": self.rank,
-            "world_size": self._world_size,
-            "host": host_label(),
-            "pid": os.getpid(),
-            "restart": 0,
-            "rank_source": "TF_CONFIG" if self._world_size > 1 else "single",
-            "boot_id": boot_id(),
+            **dataclasses.asdict(self._identity),
             "versions": {**versions, "ddprof": __version__},
             "steps_total": self._count,
             "steps": [dict(zip(names, step, strict=True)) for step in self._steps],

@@ -279,7 +279,7 @@ def test_rank_selection_that_cannot_be_read(spec: str) -> None:
     "run_dir", ["/r", "/a b/sample:8/%3A", "/run_dir=/x/run_dir=/y", "/é/☃/\n", os.fsdecode(b"/latin\xe9/1")]
 )
 def test_settings_survive_the_way_through_pythonpath(run_dir: str) -> None:
-    config = CaptureConfig(run_dir=run_dir, skip_steps=9, ranks="sample:32", record_shapes=False, clock="a/b=c:d")
+    config = CaptureConfig(run_dir=run_dir, skip_steps=9, ranks="a/b=c:d", record_shapes=False)
     text = config.as_path()
     assert not set(text) & set(":\n ☃") and CaptureConfig.from_path(text) == config
 

@@ -202,31 +202,29 @@ class StageChart:
 
 @dataclass(frozen=True)
 class FlameFrame:
-    """A frame of a flame graph: on a line (0 on top), from `start`, as long as its own time and all below it.
+    """A rectangle: `depth` 0 is all busy time; `start_us` from its left end. Times and calls: per step, over all ranks.
 
-    `calls` per step; `is_named`: its name is from a trace. `table` lists it, in the row with the words `row`; "": none.
+    `level`: "all", "module", "operator", "kernel" or "more" (several, too narrow to be drawn). `name`: as in the trace,
+    of a module its whole path; "" where it was not recorded. `kind`: of most of its time.
     """
 
-    line: int
-    start: float
-    length: float
-    total: float
+    depth: int
+    level: str
+    name: str
+    words: str
+    kind: str
+    start_us: float
+    busy_us: float
+    total_us: float
     calls: float
     step_share: float
-    name: str
-    is_named: bool
-    color: str
-    is_pale: bool
-    table: str
-    row: str
 
 
 @dataclass(frozen=True)
 class Flame:
-    """Frames, each below its caller; lengths in `unit`."""
+    """Frames of a flame graph, each below its caller."""
 
     frames: Sequence[FlameFrame]
-    unit: str
 
 
 Chart = (

@@ -40,7 +40,7 @@ CHARTS: tuple[c.Chart, ...] = (
     c.Intervals([EVIL, "b"], [0.0, 12.0], [0.0, 3.0], "µs"),
     c.Dumbbells(["step", EVIL], [10.0, 0.0], [8.0, 1.0], "ms"),
     c.Forecasts([EVIL], [c.Amount(30.0, 25.0, 35.0)], [None], "%"),
-    c.Flame([c.FlameFrame(0, 0.0, 2.0, 2.0, 1.0, 0.5, EVIL, True, "compute", True, "kernels", EVIL)], "ms/step"),
+    c.Flame([c.FlameFrame(0, "operator", EVIL, EVIL, "compute", 0.0, 2e3, 2e3, 1.0, 0.5)]),
     c.StageChart([EVIL], [c.TimeBlock(0, 1.0, 2.0, 0, "1", EVIL)], [("forward", "compute", True)], "ms"),
     c.Curves([c.Curve(EVIL, [0.0, 1.0, 2.0], [1.0, None, 3.0], dotted=True)], "ms", "GiB", 4.0, "size"),
 )

@@ -143,7 +143,7 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
 
 
 def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Component]]) -> None:
-    @app.callback(Output(page.subject.anchor, "children"), Input(page.clock, "n_intervals"), State("address", "search"))
+    @app.callback(Output(page.anchor, "children"), Input(page.clock, "n_intervals"), State("address", "search"))
     def watch(_: int | None, search: str | None) -> list[Component]:
         view = make_view(runs, search or "")
         return or_notice(lambda: now(view))
@@ -200,7 +200,7 @@ def _top(view: View, runs: Runs) -> list[Component]:
 def _navigation(view: View, path: str) -> list[Component]:
     links: list[Component] = []
     for page in PAGES:
-        is_empty = page.subject.is_empty(view)
+        is_empty = page.is_empty(view)
         names = " ".join(["current"] * (page.path == path) + ["empty"] * is_empty)
         title = "Nothing of this was recorded" if is_empty else ""
         links.append(dcc.Link(page.title, href=view.link(page.path), className=names, title=title))

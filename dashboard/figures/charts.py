@@ -14,7 +14,7 @@ from ddprof.tables import Array
 
 @dataclass(frozen=True)
 class Part:
-    """One part of every stacked bar; `key` chooses its texture."""
+    """One part of every stacked bar; `key` chooses its letter. `words`: "" for the only part of a histogram."""
 
     key: str
     words: str
@@ -48,16 +48,6 @@ class Ranges:
     high: Sequence[float]
     unit: str
     line_words: str = ""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """One upright bar per label, as in a histogram; `axis` names what the labels are."""
-
-    labels: Sequence[str]
-    values: Sequence[float]
-    unit: str
-    axis: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,16 +101,6 @@ class Bandwidths:
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     reference: float
     words: str
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """One point per label with its error to both sides, in `unit`; zero is marked."""
-
-    labels: Sequence[str]
-    middle: Sequence[float]
-    half: Sequence[float]
-    unit: str
 
 
 @dataclass(frozen=True)
@@ -227,21 +207,7 @@ class Flame:
     frames: Sequence[FlameFrame]
 
 
-Chart = (
-    Stacked
-    | Ranges
-    | Columns
-    | Waterfall
-    | Heat
-    | Dots
-    | Bandwidths
-    | Intervals
-    | Dumbbells
-    | Forecasts
-    | Curves
-    | StageChart
-    | Flame
-)
+Chart = Stacked | Ranges | Waterfall | Heat | Dots | Bandwidths | Dumbbells | Forecasts | Curves | StageChart | Flame
 
 
 def all_cause_parts(values: Array) -> list[Part]:

@@ -143,7 +143,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/data": data.content,
 }
 PAGES: tuple[Page, ...] = (
-    *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
+    *(Page(**vars(subject), layout=_LAYOUTS.get(subject.path)) for subject in SUBJECTS),
     *(importlib.import_module(module).PAGE for part in all_slices() for module in part.pages),
 )
 _BY_PATH = {page.path: page for page in PAGES}

@@ -19,7 +19,6 @@ import numpy as np
 from ddprof.dashboard.numbers import Numbers
 from ddprof.dashboard.timeline.index import SliceIndex, step_count
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
-from ddprof.errors import UsageError
 from ddprof.tables import Array
 
 MAGIC = b"DDT1"
@@ -31,18 +30,11 @@ CELLS_AT_ONCE = 1_000_000  # bins of categories worked out together: some 50 MB 
 
 
 def encode(
-    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int, budget: int | None = None
+    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int, budget: int = EXACT_BUDGET
 ) -> bytes:
-    """The window [lo, hi) of some lanes. `budget`: slices sent exactly (default EXACT_BUDGET).
-
-    Raises UsageError where the window is empty or the lanes do not exist."""
-    wanted = np.array(lanes[:MAX_LANES], np.int64)
-    if hi_ns <= lo_ns:
-        raise UsageError("the window is empty")
-    if len(wanted) and (wanted.min() < 0 or wanted.max() >= timeline.index.lanes):
-        raise UsageError("no such lane")
-    index, bins = timeline.index, int(min(max(bins, 1), MAX_BINS))
-    exact, binned = _divide(timeline, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
+    """The window [lo, hi) of some lanes. `budget`: slices sent exactly."""
+    index, bins = timeline.index, min(bins, MAX_BINS)
+    exact, binned = _divide(timeline, np.array(lanes[:MAX_LANES], np.int64), lo_ns, hi_ns, budget)
     rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
     category, share = _bins(index, binned, np.linspace(lo_ns, hi_ns, bins + 1).astype(np.int64))
     shown = np.unique(rows.name)

@@ -78,7 +78,7 @@ def test_what_is_not_known_is_said_and_a_filter_of_ranks_leaves_no_spread(view: 
     assert "slowest rank (ms)" in exhibit(view, "kernels").sheet.columns
     assert "slowest rank (ms)" not in one.sheet.columns and one.follows == ("ranks",)
     view = View(OpenRun(straggler_report), {})
-    assert "holds no events" in exhibit(view, "kernels").reading and page_at("/kernels").subject.is_empty(view)
+    assert "holds no events" in exhibit(view, "kernels").reading and page_at("/kernels").is_empty(view)
 
 
 def test_collectives_and_devices_of_other_vendors_and_redacted_files_have_no_command(on_cuda: OpenRun) -> None:

@@ -67,7 +67,13 @@ def _of_two(view: View, after: int) -> list[Component]:
     )
     looks = [LOOKS[name] for name in ("grew_much", "grew", "unchanged", "shrank", "shrank_much", "only_here")]
     entries = [
-        html.Li([html.Span(className=f"tl-swatch {look.color}"), f" {look.letter} {look.words}"]) for look in looks
+        html.Li(
+            [
+                html.Span(className="tl-swatch", style={"background": f"var(--{look.color})"}),
+                f" {look.letter} {look.words}",
+            ]
+        )
+        for look in looks
     ]
     legend, reading_of_two = html.Ul(entries, className="tl-legend"), html.P(clean(words), className="reading")
     return [*head, legend, *_canvas(side_by_side(view, after)), reading_of_two, back]

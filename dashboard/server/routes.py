@@ -21,11 +21,10 @@ from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.timeline.difference import difference_details
 from ddprof.dashboard.timeline.index import SliceIndex, one_step
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, slice_details
-from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
 from ddprof.dashboard.timeline.search import places, search
 from ddprof.dashboard.timeline.selection import selection_statistics
-from ddprof.dashboard.timeline.tiles import encode, overview
+from ddprof.dashboard.timeline.tiles import encode, overview, timeline_info
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.json.contract import to_contract
 from ddprof.report.phrases import clean

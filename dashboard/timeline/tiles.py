@@ -12,11 +12,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from ddprof.dashboard.numbers import Numbers
+from ddprof.dashboard.timeline.categories import LOOKS
 from ddprof.dashboard.timeline.index import SliceIndex, step_count
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
 from ddprof.tables import Array
@@ -98,6 +100,37 @@ def _bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Arra
             # Whatever is there at all stays visible: a share above zero never rounds to zero.
             share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
     return category, share
+
+
+# The lanes themselves: ranks, labels, and colour, letter and texture of each category.
+
+KIND_WORDS = {
+    "causes": "where time goes",
+    "steps": "steps",
+    "phases": "phases",
+    "host": "host",
+    "stream": "device",
+    "comm": "communication",
+}
+
+
+def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
+    """Lanes of some ranks (None: all), the window in ns since the run's start, and the style of the categories."""
+    lanes = [
+        {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}
+        for i, lane in enumerate(timeline.lanes)
+        if ranks is None or lane.rank in ranks
+    ]
+    used = {lane["kind"] for lane in lanes}
+    return {
+        "lanes": lanes,
+        "lo_ns": timeline.index.lo_ns,
+        "hi_ns": timeline.index.hi_ns,
+        "slices": len(timeline.index),
+        "steps": step_count(timeline.steps),
+        "categories": [asdict(look) for look in LOOKS.values()],
+        "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used and kind in KIND_WORDS],
+    }
 
 
 # The whole run in a few hundred bins, for the map above the lanes: time of all ranks by cause, and the steps.

@@ -98,14 +98,9 @@ class Steps:
     waited_share: float | None = None
 
     @property
-    def differ_unprofiled(self) -> bool:
-        """True where steps without the profiler are clearly longer or shorter; gains then name the kind of step."""
-        return differs(self.unprofiled_us, self.wall_us)
-
-    @property
     def noun(self) -> str:
         """The noun for the measured step in sentences: "step", or "traced step" where unprofiled steps differ."""
-        return "traced step" if self.differ_unprofiled else "step"
+        return "traced step" if differs(self.unprofiled_us, self.wall_us) else "step"
 
 
 @dataclass(frozen=True)

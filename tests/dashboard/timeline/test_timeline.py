@@ -24,9 +24,8 @@ from ddprof.dashboard.timeline.categories import CATEGORIES, CATEGORY
 from ddprof.dashboard.timeline.difference import difference, difference_details
 from ddprof.dashboard.timeline.index import RankSteps, SliceIndex, Slices
 from ddprof.dashboard.timeline.inspect import largest_waits, slice_details
-from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Lane, Timeline, disjoint_rows, stream_words, thread_words
-from ddprof.dashboard.timeline.tiles import BINS, MAX_LANES, encode, overview
+from ddprof.dashboard.timeline.tiles import BINS, MAX_LANES, encode, overview, timeline_info
 from ddprof.errors import UsageError
 from ddprof.model import TRACKS
 from ddprof.tables import NULL

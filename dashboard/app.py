@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -110,7 +111,7 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
         Input("version", "data"),
     )
     def draw(path: str | None, search: str | None, _: int) -> tuple[Any, Any, Any]:
-        view = make_view(runs, search or "", upload_bytes, perfetto_ui)
+        view = replace(make_view(runs, search or ""), upload_bytes=upload_bytes, perfetto_ui=perfetto_ui)
         return _top(view, runs), _navigation(view, path or "/"), page_content(view, path or "/")
 
     @app.callback(
@@ -149,14 +150,14 @@ def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Co
         return or_notice(lambda: now(view))
 
 
-def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str = "") -> View:
+def make_view(runs: Runs, search: str) -> View:
     """The view of an address, in the browser's theme; of the first run where the address is malformed."""
     try:
         query = parse_query(search)
     except UsageError:
         query = {}
     dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
-    return view_of(runs.open_runs, query, dark, upload_bytes, perfetto_ui)
+    return view_of(runs.open_runs, query, dark)
 
 
 def page_content(view: View, path: str) -> list[Component]:

@@ -102,10 +102,7 @@ class _Server(ThreadedWSGIServer):
 def make_server(
     runs: Runs, port: int, access: Access, max_upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI
 ) -> BaseWSGIServer:
-    """A bound server that does not serve yet. Raises UsageError where the address cannot be bound.
-
-    Uploads of up to `max_upload_bytes` are accepted only on loopback or with a token.
-    """
+    """A bound server that does not serve yet; uploads need loopback or a token. Raises UsageError for a bad address."""
     is_safe = access.token is not None or is_loopback(access.host)
     app = create_app(runs, access, max_upload_bytes if is_safe else 0, perfetto_ui)
     compress(app.server)

@@ -14,8 +14,6 @@ from ddprof.report import data_notes
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_share, format_us
 
-# Phrases for what each check looks for.
-
 
 def check_words(rule_id: str) -> str:
     """The title of a rule, or its identifier where the rule is not installed here."""

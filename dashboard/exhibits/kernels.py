@@ -13,8 +13,6 @@ from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
 from ddprof.units import bare_name, format_apart, format_count, format_share, format_us
 
-# The flame graph: modules, the operators that they call, and the kernels of those, each as wide as its busy time.
-
 BY = ("module", "operator", "kernel", "kind")  # of the merged rows that `frames` takes
 LEAST_SHARE = 0.002  # of all busy time: two pixels of a wide picture; narrower siblings become one frame
 _UNKNOWN = {"module": "no module", "operator": "no operator"}

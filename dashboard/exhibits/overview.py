@@ -122,10 +122,7 @@ class _Deviation:
 
 
 def _deviation(report: Report, shows: Callable[[int], bool]) -> _Deviation | None:
-    """The ranks that `shows` admits; above MAX_RANKS the ranks that a finding names and those that deviate most.
-
-    None without a ledger.
-    """
+    """The ranks that `shows` admits; of many those that findings name and that deviate most. None without a ledger."""
     by_rank = {r: shares(row) for r, row in sorted(report.ledger.per_rank.items()) if shows(r)}
     causes = [c for c in CAUSES if any(row.get(c, 0.0) >= LEAST_SHARE for row in by_rank.values())]
     if not causes:

@@ -26,11 +26,9 @@ from ddprof.report.comparison.text import comparison_headline
 from ddprof.report.phrases import clean
 from ddprof.slice import all_slices
 
-# Timeline: what happened here? The frame of the canvas, which assets/timeline/ draws from the data routes.
-
 
 def _timeline(view: View) -> list[Component]:
-    """The page."""
+    """Timeline: what happened here? The frame of the canvas, which assets/timeline/ draws from the data routes."""
     if not view.opened.has_traces:
         return [html.H1("Timeline"), notice("A saved report holds no events. Serve the traces to see the timeline.")]
     after = view.number(view.query.get("beside", ""))

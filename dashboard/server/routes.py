@@ -29,8 +29,6 @@ from ddprof.errors import DdprofError, UsageError
 from ddprof.report.json.contract import to_contract
 from ddprof.report.phrases import clean
 
-# Typed parameters of requests: every parameter of an address is parsed here, within its bounds.
-
 MAX_TIME_NS = 10**18  # 30 years from a run's start; sums of two stay in 64 bits
 MAX_SEARCH_CHARS = 200
 MAX_BINS = 65_536  # more than any screen has; a tile holds fewer (timeline/tiles.py)

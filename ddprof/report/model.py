@@ -243,9 +243,6 @@ class Report:
         return culprit(self.ranked_findings(), self.steps.wall_us, self.steps.unprofiled_us)
 
 
-# The ledger step by step: the variation of each cause, which a comparison takes for noise.
-
-
 def step_causes(report: Report) -> dict[str, tuple[float, ...]]:
     """Microseconds of each cause in every step, mean over ranks; {} where the steps' detail is not known.
 

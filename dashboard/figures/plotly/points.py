@@ -25,8 +25,6 @@ from ddprof.dashboard.figures.plotly.base import (
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_us
 
-# Axes and positions of marks: round ticks, short numbers, dots side by side.
-
 # Colours of causes mean these causes alone; what else is drawn is told apart by symbol and dots.
 SERIES_COLOR = "comm-transfer"  # of operations that move data
 CURVE_COLORS = ("accent", "quiet")

@@ -336,8 +336,6 @@ def _rate_words(old: float, new: float, ratio: float, optimizer: str) -> str:
     return f"{rates}, {rule} it would be {usual:.3g}"
 
 
-# A limit on the slowdown of a step, and the check of a comparison against it.
-
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 

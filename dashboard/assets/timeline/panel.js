@@ -56,7 +56,8 @@ Object.assign(Timeline.prototype, {
       const { name, category } = this.wordsOf(data, i);
       return [name, category, ddprof.inUs(start + this.tile.lo / 1e3), ddprof.inUs(data.dur[i])];
     });
-    const title = `rank ${row.rank} · ${row.label}: ${data.start.length} slices, the first ${MOST_LISTED}`;
+    const some = data.start.length > MOST_LISTED ? `, the first ${MOST_LISTED}` : "";
+    const title = `rank ${row.rank} · ${row.label}: ${data.start.length} slices${some}`;
     this.panel.replaceChildren(ddprof.sheet(title, ["name", "what", "starts (µs)", "takes (µs)"], lines, 2));
   },
 

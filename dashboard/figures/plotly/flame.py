@@ -46,7 +46,8 @@ def flame(chart: Flame) -> Drawn:
         "%{customdata[3]:.3g} % of the step<br>%{customdata[4]:.4g} calls/step, total %{customdata[5]:.4g} ms/step"
         "<extra></extra>",
     }
-    legend = [key for key in _KEYS if key.color in colors]
+    used = {color for frame, color in zip(chart.frames, colors, strict=True) if frame.level in _TABLES}
+    legend = [key for key in _KEYS if key.color in used]
     if any(pale):
         legend.append(Key("compute", "", "operators: paler", is_pale=True))
     return Drawn([bars], made, tuple(legend), most_width_px=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import flask
@@ -110,7 +111,7 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
         Input("version", "data"),
     )
     def draw(path: str | None, search: str | None, _: int) -> tuple[Any, Any, Any]:
-        view = make_view(runs, search or "", upload_bytes, perfetto_ui)
+        view = replace(make_view(runs, search or ""), upload_bytes=upload_bytes, perfetto_ui=perfetto_ui)
         return _top(view, runs), _navigation(view, path or "/"), page_content(view, path or "/")
 
     @app.callback(
@@ -143,20 +144,20 @@ def _callbacks(app: Dash, runs: Runs, upload_bytes: int, perfetto_ui: str) -> No
 
 
 def _draw_again(app: Dash, runs: Runs, page: Page, now: Callable[[View], list[Component]]) -> None:
-    @app.callback(Output(page.subject.anchor, "children"), Input(page.clock, "n_intervals"), State("address", "search"))
+    @app.callback(Output(page.anchor, "children"), Input(page.clock, "n_intervals"), State("address", "search"))
     def watch(_: int | None, search: str | None) -> list[Component]:
         view = make_view(runs, search or "")
         return or_notice(lambda: now(view))
 
 
-def make_view(runs: Runs, search: str, upload_bytes: int = 0, perfetto_ui: str = "") -> View:
+def make_view(runs: Runs, search: str) -> View:
     """The view of an address, in the browser's theme; of the first run where the address is malformed."""
     try:
         query = parse_query(search)
     except UsageError:
         query = {}
     dark = flask.has_request_context() and flask.request.cookies.get(THEME_COOKIE) == "dark"
-    return view_of(runs.open_runs, query, dark, upload_bytes, perfetto_ui)
+    return view_of(runs.open_runs, query, dark)
 
 
 def page_content(view: View, path: str) -> list[Component]:
@@ -200,7 +201,7 @@ def _top(view: View, runs: Runs) -> list[Component]:
 def _navigation(view: View, path: str) -> list[Component]:
     links: list[Component] = []
     for page in PAGES:
-        is_empty = page.subject.is_empty(view)
+        is_empty = page.is_empty(view)
         names = " ".join(["current"] * (page.path == path) + ["empty"] * is_empty)
         title = "Nothing of this was recorded" if is_empty else ""
         links.append(dcc.Link(page.title, href=view.link(page.path), className=names, title=title))

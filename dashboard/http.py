@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import threading
+from functools import lru_cache
 from io import BufferedReader
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from ddprof.dashboard.server.scripts import PLOTLY_PATH
 from ddprof.errors import UsageError
 
 LEAST_COMPRESSED_BYTES = 2_000  # below it packing gains no packet
+KEPT_SCRIPTS = 64  # of Dash and plotly.js, packed: more than they have
 MAX_CONNECTIONS = 64  # a browser opens six; each is a thread
 FULL_S = 2.0  # how long a further one waits before it is closed
 SILENT_S = 30.0  # a connection that sends nothing for so long is closed
@@ -102,10 +103,7 @@ class _Server(ThreadedWSGIServer):
 def make_server(
     runs: Runs, port: int, access: Access, max_upload_bytes: int = 0, perfetto_ui: str = PERFETTO_UI
 ) -> BaseWSGIServer:
-    """A bound server that does not serve yet. Raises UsageError where the address cannot be bound.
-
-    Uploads of up to `max_upload_bytes` are accepted only on loopback or with a token.
-    """
+    """A bound server that does not serve yet; uploads need loopback or a token. Raises UsageError for a bad address."""
     is_safe = access.token is not None or is_loopback(access.host)
     app = create_app(runs, access, max_upload_bytes if is_safe else 0, perfetto_ui)
     compress(app.server)
@@ -118,9 +116,13 @@ def make_server(
         ) from error
 
 
+@lru_cache(maxsize=KEPT_SCRIPTS)
+def _packed(data: bytes) -> bytes:
+    return gzip.compress(data, 6)
+
+
 def compress(server: Flask) -> None:
     """Compress text answers: people use SSH tunnels, and plotly.js alone is 1.5 MB (0.5 compressed)."""
-    kept: dict[bytes, bytes] = {}
 
     def squeeze(response: Response) -> Response:
         """The response, gzipped where the browser accepts it and the body is text worth packing."""
@@ -132,13 +134,8 @@ def compress(server: Flask) -> None:
         if len(data) < LEAST_COMPRESSED_BYTES or response.headers.get("Content-Encoding"):
             return response
         # By content, not by address: Dash answers to any version in the name of a script with the one it has.
-        fixed = hashlib.sha256(data).digest() if request.path.startswith((PACKAGES_PATH, PLOTLY_PATH)) else None
-        packed = kept.get(fixed) if fixed else None
-        if packed is None:
-            packed = gzip.compress(data, 6 if fixed else 1)
-            if fixed:
-                kept[fixed] = packed
-        response.set_data(packed)
+        is_fixed = request.path.startswith((PACKAGES_PATH, PLOTLY_PATH))
+        response.set_data(_packed(data) if is_fixed else gzip.compress(data, 1))
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
         return response

@@ -47,7 +47,7 @@ def parse_numbers(text: str) -> Numbers | None:
 
 def place(text: str, count: int) -> int | None:
     """The position that an address names among `count` things; None where there is none."""
-    number = int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else count
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else count
     return number if number < count else None
 
 

@@ -28,8 +28,5 @@ def joined(suffix: str, *folders: str) -> str:
 
 @cache
 def plotly_script() -> str:
-    """plotly.js, which adds the object Plotly to the window: its partial bundle for cartesian charts, as published.
-
-    It is that of the npm package plotly.js-cartesian-dist-min, whose licence lies beside it.
-    """
+    """plotly.js, which adds Plotly to the window: the npm package plotly.js-cartesian-dist-min as published."""
     return PLOTLY_FILE.read_text(encoding="utf-8")

@@ -8,13 +8,11 @@ from pathlib import PurePath
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
-from ddprof.dashboard.figures.charts import Intervals
+from ddprof.dashboard.figures.charts import Ranges
 from ddprof.dashboard.runs.view import View
 from ddprof.report import data_notes
 from ddprof.report.phrases import clean
 from ddprof.units import format_ranks, format_share, format_us
-
-# Phrases for what each check looks for.
 
 
 def check_words(rule_id: str) -> str:
@@ -76,8 +74,8 @@ def _clocks(view: View) -> Exhibit:
     drawn = [rows[i] for i in sorted(worst)]
     if len(drawn) < len(rows):
         reading += f" Drawn: the {len(drawn)} of {len(rows)} least certain clocks."
-    half = [r[3] or 0.0 for r in drawn]
-    chart = Intervals([r[0] for r in drawn], [r[1] for r in drawn], half, "µs against the reference clock")
+    low, high = ([r[1] + sign * (r[3] or 0.0) for r in drawn] for sign in (-1, 1))
+    chart = Ranges([r[0] for r in drawn], low, [r[1] for r in drawn], high, "µs against the reference clock")
     return Exhibit("clocks", question, clean(reading), table, chart)
 
 

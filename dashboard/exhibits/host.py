@@ -13,15 +13,14 @@ from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
-    cause_by_step_us,
+    causes_by_step_us,
+    condensed,
     decade_words,
     gap_histogram,
     launch_delays,
-    most_different,
     readable_times,
-    shown_words,
 )
-from ddprof.dashboard.figures.charts import Columns, Heat, Stacked, cause_parts
+from ddprof.dashboard.figures.charts import Heat, Part, Stacked, cause_parts
 from ddprof.dashboard.runs.view import View
 from ddprof.report.phrases import LEAST_SHARE
 from ddprof.units import format_share, format_us
@@ -49,7 +48,7 @@ def exhibits(view: View) -> Iterator[Exhibit]:
 
 def _loader(view: View) -> Exhibit:
     positions, steps = numbers.positions(view), numbers.steps(view)
-    waits = cause_by_step_us(view.opened.job, CAUSE_CODE["dataloader"])[np.ix_(positions, steps)] / 1e3
+    waits = causes_by_step_us(view.opened.job)[np.ix_(positions, steps)][..., CAUSE_CODE["dataloader"]] / 1e3
     names = numbers.rank_names(view, positions)
     table = matrix(("rank", *(f"step {s} (ms)" for s in steps)), names, waits)
     question = "Does the device wait for data?"
@@ -61,10 +60,10 @@ def _loader(view: View) -> Exhibit:
     mean, most = (format_us(ms * 1e3) for ms in (by_rank.mean(), by_rank[worst]))
     whose = "on every rank" if mean == most else f"on average; most on {names[worst]}, {most}"
     reading = f"{mean} per step {whose}. {loading_words(view.opened.measures)}"
-    drawn = most_different(waits)
-    times, unit, critical = readable_times(waits[drawn], view.opened.measures.step_us / 1e3)
-    chart = Heat(times, [str(s) for s in steps], [names[i] for i in drawn], unit, critical, axis="step")
-    return Exhibit("loader", question, reading + shown_words(len(drawn), len(names)), table, chart)
+    lines, lines_names = condensed(waits, names)
+    times, unit, critical = readable_times(lines, view.opened.measures.step_us / 1e3)
+    chart = Heat(times, [str(s) for s in steps], lines_names, unit, critical, axis="step")
+    return Exhibit("loader", question, reading, table, chart)
 
 
 def _host_spans(view: View) -> Exhibit:
@@ -86,10 +85,8 @@ def _host_spans(view: View) -> Exhibit:
         f"{CAUSES[most].label.capitalize()} takes most: {format_us(total[most] / len(names) * 1e3)} per step and "
         "rank, whether or not the device was idle."
     )
-    drawn = most_different(np.array(list(parts.values())).T)
-    some = cause_parts({c: [v[i] for i in drawn] for c, v in parts.items()})
-    chart = Stacked([names[i] for i in drawn], some, "ms per step")
-    reading += shown_words(len(drawn), len(names))
+    lines, lines_names = condensed(np.array(list(parts.values())).T, names)
+    chart = Stacked(lines_names, cause_parts(dict(zip(parts, lines.T.tolist(), strict=True))), "ms per step")
     return Exhibit("host-spans", question, reading, sheet(columns, rows), chart)
 
 
@@ -125,7 +122,9 @@ def _launches(view: View) -> Exhibit:
     starved = "the device has drained its queue and waits for the host"
     what = starved if behind > 0.5 else "work mostly waits in the launch queue"
     reading = f"{format_share(behind)} of the operations start within 10 µs of their launch: {what}."
-    return Exhibit("launches", question, reading, table, Columns(words, counts.tolist(), "operations", columns[0]))
+    parts = [Part("operations", "", "accent", counts.tolist())]
+    chart = Stacked(words, parts, "operations", horizontal=False, axis=columns[0])
+    return Exhibit("launches", question, reading, table, chart)
 
 
 def loading_words(measures: Measures) -> str:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ddprof.analyzers.kernel_table.model import INSIDE, KernelTable, Merged, inclusive_us, merged
-from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Exhibit, Named, Nested, Sheet, following
+from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Nested, Sheet, following
 from ddprof.dashboard.figures.charts import Flame, FlameFrame, Ranges
 from ddprof.dashboard.runs.view import View
 from ddprof.errors import DdprofError
-from ddprof.units import bare_name, format_apart, format_count, format_name, format_share, format_us
+from ddprof.units import bare_name, format_apart, format_count, format_share, format_us
 
-# The flame graph: modules, the operators that they call, and the kernels of those, each as wide as its busy time.
-
-_TABLES = {"module": "modules", "operator": "kernels", "kernel": "kernels"}  # which table lists frames of a level
-_COLORS = {"compute": "compute", "communication": "comm-transfer", "copy": "memcpy"}
 BY = ("module", "operator", "kernel", "kind")  # of the merged rows that `frames` takes
 LEAST_SHARE = 0.002  # of all busy time: two pixels of a wide picture; narrower siblings become one frame
 _UNKNOWN = {"module": "no module", "operator": "no operator"}
@@ -30,11 +25,10 @@ def flame(view: View, table: KernelTable) -> Exhibit | None:
     if not tree:
         return None
     whole = tree[0]
-    has_modules = any(frame.level == "module" for frame in tree)
     levels = [level for level in ("module", "operator") if any(frame.level == level for frame in tree)]
     what = " → ".join([*levels, "operator inside" if table.runs_operators else "kernel"])
     reading = f"Each part ({what}) is as wide as its busy time; in all {format_us(whole.busy_us)} per step."
-    if has_modules:
+    if "module" in levels:
         in_module_us = sum(f.busy_us for f in tree if f.depth == 1 and f.name)
         reading += f" {format_share(in_module_us / whole.busy_us if whole.busy_us else 0.0)} of it lies in a module."
     else:
@@ -45,48 +39,10 @@ def flame(view: View, table: KernelTable) -> Exhibit | None:
         (f.level, Named(f.name) if f.name else f.words, f.busy_us / 1e3, 100 * f.step_share, f.calls, f.total_us / 1e3)
         for f in tree
     )
-    chart = Flame([_drawn(frame) for frame in tree], "ms/step")
-    return Exhibit("flame", "From where in the model is it called?", reading, Sheet(columns, rows), chart)
+    return Exhibit("flame", "From where in the model is it called?", reading, Sheet(columns, rows), Flame(tree))
 
 
-def _drawn(frame: TreeFrame) -> FlameFrame:
-    return FlameFrame(
-        line=frame.depth,
-        start=frame.start_us / 1e3,
-        length=frame.busy_us / 1e3,
-        total=frame.total_us / 1e3,
-        calls=frame.calls,
-        step_share=frame.step_share,
-        name=format_name(frame.words, MOST_CHARS) if frame.level == "kernel" and frame.name else frame.words,
-        is_named=bool(frame.name),
-        color=_COLORS[frame.kind] if frame.level in ("kernel", "operator") else "line",
-        is_pale=frame.level == "operator",
-        table=_TABLES.get(frame.level, "") if frame.name else "",
-        row=frame.name,
-    )
-
-
-@dataclass(frozen=True)
-class TreeFrame:
-    """A rectangle: `depth` 0 is all busy time; `start_us` from its left end. Times and calls: per step, over all ranks.
-
-    `level`: "all", "module", "operator", "kernel" or "more" (several, too narrow to be drawn). `name`: as in the trace,
-    of a module its whole path; "" where it was not recorded. `kind`: of most of its time.
-    """
-
-    depth: int
-    level: str
-    name: str
-    words: str
-    kind: str
-    start_us: float
-    busy_us: float
-    total_us: float
-    calls: float
-    step_share: float
-
-
-def frames(rows: Sequence[Merged]) -> list[TreeFrame]:
+def frames(rows: Sequence[Merged]) -> list[FlameFrame]:
     """The tree from left to right, parents first, the widest child first. A level that no row has is left out.
 
     `rows`: merged by BY. The busy time of a frame is the sum of the frames below it; that of the first is all there is.
@@ -114,7 +70,7 @@ def _path(row: Merged, has_modules: bool, has_operators: bool) -> list[_Step]:
 
 def _below(
     step: _Step, placed: list[tuple[list[_Step], Merged]], depth: int, start_us: float, least_us: float
-) -> list[TreeFrame]:
+) -> list[FlameFrame]:
     """The frame of a step, and all below it; `placed`: the remaining path of each row."""
     tree = [_frame(step, [row for _, row in placed], depth, start_us)]
     groups: dict[_Step, list[tuple[list[_Step], Merged]]] = {}
@@ -132,11 +88,11 @@ def _below(
     return tree
 
 
-def _frame(step: _Step, rows: Sequence[Merged], depth: int, start_us: float) -> TreeFrame:
+def _frame(step: _Step, rows: Sequence[Merged], depth: int, start_us: float) -> FlameFrame:
     by_kind: dict[str, float] = {}
     for row in rows:
         by_kind[row.key[3]] = by_kind.get(row.key[3], 0.0) + row.busy_us
-    return TreeFrame(
+    return FlameFrame(
         depth,
         *step,
         kind=max(by_kind, key=lambda kind: by_kind[kind]),

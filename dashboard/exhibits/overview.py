@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +45,7 @@ def rank_causes(view: View) -> Exhibit | None:
         return None
     heads = [CAUSES[c].label for c in deviation.causes]
     names = [f"rank {r}" + (NAMED_MARK if r in deviation.named else "") for r in deviation.ranks]
-    percent, points = np.array(deviation.percent), np.array(deviation.points)
+    percent, points = deviation.percent, deviation.points
     if len(names) < deviation.of:
         names.append(f"{deviation.of - len(names)} other ranks (median)")
         percent = np.vstack([percent, percent[0] - points[0]])
@@ -77,7 +77,7 @@ def _ways(view: View, deviation: _Deviation) -> tuple[Way, ...]:
 
 def _farthest(deviation: _Deviation) -> tuple[int, int]:
     """Row and column of the cell that deviates most, of the culprits where they deviate (others only wait)."""
-    points, is_culprit = np.array(deviation.points), np.array([rank in deviation.culprits for rank in deviation.ranks])
+    points, is_culprit = deviation.points, np.isin(deviation.ranks, deviation.culprits)
     of_culprits = np.where(is_culprit[:, None], points, -np.inf)
     off = of_culprits if of_culprits.max() >= ALIKE_POINTS else np.abs(points)
     line, column = np.unravel_index(int(off.argmax()), off.shape)
@@ -87,18 +87,17 @@ def _farthest(deviation: _Deviation) -> tuple[int, int]:
 def _difference(deviation: _Deviation, heads: list[str]) -> str:
     if deviation.of == 1:
         return "One rank was traced."
-    points, percent = np.array(deviation.points), np.array(deviation.percent)
     line, column = _farthest(deviation)
-    if abs(points[line, column]) < ALIKE_POINTS:
+    percent, points = deviation.percent[line, column], deviation.points[line, column]
+    if abs(points) < ALIKE_POINTS:
         return "All ranks are alike, within 1 % of the step."
-    typical = percent[line, column] - points[line, column]
     whose = "the other" if deviation.of == 2 else "the median rank"
     words = (
         f"Percent of the step. Rank {deviation.ranks[line]} differs most, in {heads[column]}: "
-        f"{percent[line, column]:.0f} % against {typical:.0f} % on {whose}."
+        f"{percent:.0f} % against {percent - points:.0f} % on {whose}."
     )
     words += f"{NAMED_MARK} is named by a finding." if deviation.named & set(deviation.ranks) else ""
-    return words + deviation.beside(deviation.ranks[line])
+    return words + phrases.beside_words(deviation.culprit, deviation.ranks[line], "the share of a cause")
 
 
 @dataclass(frozen=True)
@@ -108,10 +107,10 @@ class _Deviation:
     The typical peer is the median rank; of two ranks, the other one.
     """
 
-    ranks: tuple[int, ...]
-    causes: tuple[str, ...]
-    percent: tuple[tuple[float, ...], ...]
-    points: tuple[tuple[float, ...], ...]
+    ranks: list[int]
+    causes: list[str]
+    percent: Array
+    points: Array
     named: frozenset[int]  # ranks of findings
     culprit: tuple[int, Finding] | None
     of: int  # ranks there are
@@ -121,43 +120,29 @@ class _Deviation:
         """Ranks to look at first."""
         return self.culprit[1].ranks if self.culprit else ()
 
-    def beside(self, rank: int) -> str:
-        """Sentence on the culprits where another rank is shown."""
-        return phrases.beside_words(self.culprit, rank, "the share of a cause")
-
 
 def _deviation(report: Report, shows: Callable[[int], bool]) -> _Deviation | None:
-    """The ranks that `shows` admits; above MAX_RANKS the ranks that a finding names and those that deviate most.
-
-    None without a ledger.
-    """
-    by_rank = {r: shares(row) for r, row in report.ledger.per_rank.items() if shows(r)}
+    """The ranks that `shows` admits; of many those that findings name and that deviate most. None without a ledger."""
+    by_rank = {r: shares(row) for r, row in sorted(report.ledger.per_rank.items()) if shows(r)}
     causes = [c for c in CAUSES if any(row.get(c, 0.0) >= LEAST_SHARE for row in by_rank.values())]
     if not causes:
         return None
-    peer = {r: {c: _peer(r, c, by_rank) for c in causes} for r in by_rank}
-    points = {r: tuple((row.get(c, 0.0) - peer[r][c]) * 100 for c in causes) for r, row in by_rank.items()}
-    named = frozenset(r for f in report.findings for r in f.ranks)
-    ranks = _most_different(points, named)
-    percent = tuple(tuple(by_rank[r].get(c, 0.0) * 100 for c in causes) for r in ranks)
-    culprits = report.culprit()
-    off = tuple(points[r] for r in ranks)
-    return _Deviation(tuple(ranks), tuple(causes), percent, off, named, culprits, len(by_rank))
+    ranks, named = np.array(list(by_rank)), frozenset(r for f in report.findings for r in f.ranks)
+    percent = 100 * np.array([[row.get(c, 0.0) for c in causes] for row in by_rank.values()])
+    points = percent - (percent[::-1] if len(ranks) == 2 else np.median(percent, axis=0))
+    chosen = _most_different(points, np.isin(ranks, list(named)))
+    shown = (ranks[chosen].tolist(), causes, percent[chosen], points[chosen])
+    return _Deviation(*shown, named, report.culprit(), len(ranks))
 
 
-def _peer(rank: int, cause: str, by_rank: Mapping[int, Mapping[str, float]]) -> float:
-    """Reference for a rank's share: the peers' median, without the rank itself among two."""
-    others = [r for r in by_rank if r != rank] if len(by_rank) == 2 else by_rank
-    return statistics.median(by_rank[r].get(cause, 0.0) for r in others)
-
-
-def _most_different(points: dict[int, tuple[float, ...]], named: frozenset[int]) -> list[int]:
-    distance = {rank: max(map(abs, off)) for rank, off in points.items()}
-    order: Sequence[int] = sorted(points, key=lambda rank: (rank not in named, -distance[rank], rank))
+def _most_different(points: Array, is_named: Array) -> Array:
+    """Positions of the ranks to show, in order."""
+    distance = np.abs(points).max(axis=1)
+    order = np.lexsort((-distance, ~is_named))
     if len(order) > numbers.FEW_LINES:
-        least = numbers.APART * statistics.median(distance.values())
-        order = [rank for rank in order if rank in named or distance[rank] > least] or order[:1]
-    return sorted(order[:MAX_RANKS])
+        apart = is_named | (distance > numbers.APART * np.median(distance))
+        order = order[apart[order]] if apart.any() else order[:1]
+    return np.sort(order[:MAX_RANKS])
 
 
 def step_dots(view: View) -> Exhibit | None:

@@ -18,11 +18,12 @@ from ddprof.analyzers.job.pipelines.messages import Passes, operations, passes_o
 from ddprof.causes import CAUSE_CODE, CAUSES
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Way, sheet
-from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us
+from ddprof.dashboard.exhibits.parts.numbers import causes_by_step_us
 from ddprof.dashboard.figures.charts import Part, Stacked, StageChart, TimeBlock
 from ddprof.dashboard.runs.view import View
 from ddprof.finding_ids import STRAGGLER_COMPUTE
 from ddprof.intervals import Intervals
+from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 
 # One step of a pipeline over time: forward and backward passes of each stage, other work, waiting for other stages.
@@ -205,7 +206,8 @@ def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
     lengths = np.array([view.opened.job.per_step_ns[step] for step in steps], float)
     step = steps[int(np.argsort(lengths, kind="stable")[(len(lengths) - 1) // 2])]  # of median length
     stages = stage_steps(view.opened.job, chosen[0], step)
-    blocks = [_row(view, number, stage, step) for number, stage in enumerate(stages)]
+    booked_us = causes_by_step_us(view.opened.job)[:, step]
+    blocks = [_row(view, number, stage, booked_us[stage.position]) for number, stage in enumerate(stages)]
     shown = _shown_words(view, stages, step, len(chains))
     reading = f"{shown} {_split_words(blocks)}{_missing_words(stages, pipeline)}"
     chart = _schedule_chart(view, stages)
@@ -213,16 +215,15 @@ def stage_schedule(view: View, pipeline: Pipeline) -> Exhibit:
     return Exhibit("schedule", _SCHEDULE, reading, sheet(_BLOCKS, blocks), chart, ("ranks", "steps"), ways=ways)
 
 
-def _row(view: View, number: int, stage: StageStep, step: int) -> tuple[int | float, ...]:
-    """The stage's times, ms; bubble and waiting as the ledger books them."""
-    job, causes = view.opened.job, ("pipeline_bubble", "comm_wait")
-    booked = [float(cause_by_step_us(job, CAUSE_CODE[cause])[stage.position, step]) / 1e3 for cause in causes]
+def _row(view: View, number: int, stage: StageStep, booked_us: Array) -> tuple[int | float, ...]:
+    """The stage's times, ms; bubble and waiting as the ledger books them, (causes,)."""
+    booked = [float(booked_us[CAUSE_CODE[cause]]) / 1e3 for cause in ("pipeline_bubble", "comm_wait")]
     forward, backward = ([one for one in stage.passes if one.is_forward is way] for way in (True, False))
     work = [sum(intervals.length(one.busy) for one in some) / 1e6 for some in (forward, backward)]
     counts = (len(forward), len(backward))
     other = intervals.length(stage.other) / 1e6
     length = (stage.end_ns - stage.start_ns) / 1e6
-    return (number, job.rank_ids[stage.position], *counts, *work, other, *booked, length)
+    return (number, view.opened.job.rank_ids[stage.position], *counts, *work, other, *booked, length)
 
 
 def _shown_words(view: View, stages: list[StageStep], step: int, chains: int) -> str:
@@ -255,11 +256,7 @@ def _schedule_chart(view: View, stages: list[StageStep]) -> StageChart:
     least_ns = (max(stage.end_ns for stage in stages) - origin) // FINEST
     blocks = [block for line, stage in enumerate(stages) for block in _blocks(line, stage, origin, least_ns)]
     lines = [f"stage {number} (rank {view.opened.job.rank_ids[stage.position]})" for number, stage in enumerate(stages)]
-    used = {block.kind for block in blocks}
-    kinds = [kind for number, kind in enumerate(_KINDS) if number in used]
-    place = {number: at for at, number in enumerate(sorted(used))}
-    moved = [TimeBlock(b.line, b.start, b.length, place[b.kind], b.mark, b.words) for b in blocks]
-    return StageChart(lines, moved, kinds, "ms since the step begins")
+    return StageChart(lines, blocks, _KINDS, "ms since the step begins")
 
 
 def _blocks(line: int, stage: StageStep, origin_ns: int, least_ns: int) -> Iterator[TimeBlock]:

@@ -22,8 +22,6 @@ from ddprof.report.phrases import LEAST_SHARE, clean
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_ranks, format_rate, format_share, format_us
 
-# Exhibit on late hosts: the blame of each host's ranks together, and whether the host or one rank is late.
-
 MAX_HOSTS = 16  # in one picture; its table has all of them
 _QUESTION = "Which host makes the others wait?"
 

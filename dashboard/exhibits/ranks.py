@@ -13,10 +13,10 @@ from ddprof.dashboard.exhibits.overview import LEAST_OUTLIER_SHARE, rank_causes
 from ddprof.dashboard.exhibits.parts import numbers
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Sheet, following, matrix, sheet
 from ddprof.dashboard.exhibits.parts.numbers import (
+    causes_by_step_us,
     condensed,
     lateness_us,
     readable_times,
-    step_causes_us,
     typical_us,
 )
 from ddprof.dashboard.exhibits.places import by_host
@@ -130,8 +130,9 @@ def _largest(names: Sequence[str], values: Array, unit: str) -> Stacked:
 
 def _steps(view: View) -> Exhibit:
     job, steps = view.opened.job, numbers.steps(view)
-    wanted = np.isin(np.arange(len(job.ranks)), numbers.positions(view))
-    causes = step_causes_us(job, wanted)[steps] / 1e3
+    by_rank_us = causes_by_step_us(job)[np.ix_(numbers.positions(view), steps)]
+    held = np.maximum(np.isfinite(by_rank_us).sum(axis=0), 1)
+    causes = np.nansum(by_rank_us, axis=0) / held / 1e3  # 0 where none of them has the step
     total = causes.sum(axis=1)
     question = "Are the steps stable, and what makes a slow one slow?"
     columns = ("step", "all (ms)", *(f"{row.label} (ms)" for row in CAUSES.values()))

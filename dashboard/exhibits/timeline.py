@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.numbers import parse_numbers
+from ddprof.dashboard.numbers import parse_numbers, place
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.index import one_step, step_count
 from ddprof.report import phrases
@@ -16,7 +16,6 @@ from ddprof.units import format_us
 FEW_RANKS = 4  # up to here all lanes of all ranks are shown; above it a rank is one line until it is opened
 GROUPINGS = ("none", "host", "tp", "pp", "dp", "block")  # as in assets/timeline/order.js
 ORDERS = ("rank", "late")
-MAX_STEP_DIGITS = 10
 MAX_TIME_US = 1e15  # 30 years; also keeps infinity and NaN out of the page's JSON
 
 
@@ -99,9 +98,7 @@ def _range(view: View) -> dict[str, float | None]:
 
 def _step(view: View) -> int | None:
     """The step of the address that the timeline shows or folds."""
-    text = view.query.get("step", "")
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < MAX_STEP_DIGITS else -1
-    return number if 0 <= number < step_count(view.opened.timeline.steps) else None
+    return place(view.query.get("step", ""), step_count(view.opened.timeline.steps))
 
 
 def _time_us(text: str) -> float | None:

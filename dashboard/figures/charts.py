@@ -14,7 +14,7 @@ from ddprof.tables import Array
 
 @dataclass(frozen=True)
 class Part:
-    """One part of every stacked bar; `key` chooses its texture."""
+    """One part of every stacked bar; `key` chooses its letter. `words`: "" for the only part of a histogram."""
 
     key: str
     words: str
@@ -48,16 +48,6 @@ class Ranges:
     high: Sequence[float]
     unit: str
     line_words: str = ""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """One upright bar per label, as in a histogram; `axis` names what the labels are."""
-
-    labels: Sequence[str]
-    values: Sequence[float]
-    unit: str
-    axis: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,16 +101,6 @@ class Bandwidths:
     series: Mapping[str, tuple[Sequence[float], Sequence[float]]]
     reference: float
     words: str
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """One point per label with its error to both sides, in `unit`; zero is marked."""
-
-    labels: Sequence[str]
-    middle: Sequence[float]
-    half: Sequence[float]
-    unit: str
 
 
 @dataclass(frozen=True)
@@ -202,48 +182,32 @@ class StageChart:
 
 @dataclass(frozen=True)
 class FlameFrame:
-    """A frame of a flame graph: on a line (0 on top), from `start`, as long as its own time and all below it.
+    """A rectangle: `depth` 0 is all busy time; `start_us` from its left end. Times and calls: per step, over all ranks.
 
-    `calls` per step; `is_named`: its name is from a trace. `table` lists it, in the row with the words `row`; "": none.
+    `level`: "all", "module", "operator", "kernel" or "more" (several, too narrow to be drawn). `name`: as in the trace,
+    of a module its whole path; "" where it was not recorded. `kind`: of most of its time.
     """
 
-    line: int
-    start: float
-    length: float
-    total: float
+    depth: int
+    level: str
+    name: str
+    words: str
+    kind: str
+    start_us: float
+    busy_us: float
+    total_us: float
     calls: float
     step_share: float
-    name: str
-    is_named: bool
-    color: str
-    is_pale: bool
-    table: str
-    row: str
 
 
 @dataclass(frozen=True)
 class Flame:
-    """Frames, each below its caller; lengths in `unit`."""
+    """Frames of a flame graph, each below its caller."""
 
     frames: Sequence[FlameFrame]
-    unit: str
 
 
-Chart = (
-    Stacked
-    | Ranges
-    | Columns
-    | Waterfall
-    | Heat
-    | Dots
-    | Bandwidths
-    | Intervals
-    | Dumbbells
-    | Forecasts
-    | Curves
-    | StageChart
-    | Flame
-)
+Chart = Stacked | Ranges | Waterfall | Heat | Dots | Bandwidths | Dumbbells | Forecasts | Curves | StageChart | Flame
 
 
 def all_cause_parts(values: Array) -> list[Part]:

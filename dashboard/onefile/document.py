@@ -25,9 +25,8 @@ from ddprof.dashboard.runs.open_run import OpenRun
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.timeline.index import one_step, step_count
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs
-from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
-from ddprof.dashboard.timeline.tiles import MAX_BINS, MAX_LANES, encode, overview
+from ddprof.dashboard.timeline.tiles import MAX_BINS, MAX_LANES, encode, overview, timeline_info
 from ddprof.errors import DdprofError
 from ddprof.findings import Finding
 from ddprof.report import phrases
@@ -36,6 +35,7 @@ from ddprof.report.html import parts
 from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import embedded, page
 from ddprof.report.json.contract import to_contract
+from ddprof.report.redaction.redact import Redaction
 
 # The timeline inside the file: lanes, one tile of the whole run, the longest waits and the critical path, packed.
 #
@@ -50,8 +50,9 @@ MAX_STEPS = 20_000  # spans of one rank's step each
 MAX_PATH = 4_000  # stretches of the critical path
 
 
-def timeline_section(view: View, event: Callable[[str], str], text: Callable[[str], str]) -> list[Markup]:
-    """The page's content. `event` and `text` map names of events and other text (identity, or redaction)."""
+def timeline_section(view: View, redaction: Redaction | None) -> list[Markup]:
+    """The page's content."""
+    event, text = (redaction.event, redaction.text) if redaction else (str, str)
     lanes = _embedded_lanes(view.opened.timeline, configuration(view)["culprits"])
     timeline = view.opened.timeline
     renamed = tuple(replace(lane, host=text(lane.host), label=text(lane.label)) for lane in timeline.lanes)
@@ -143,7 +144,7 @@ def render(opened: OpenRun, before: OpenRun | None = None, key: bytes | None = N
 
     `only`: the anchor of the one page that it is to have.
     """
-    edition = _edition(opened, before) if key is None else _redacted(opened, before, key)
+    edition = _edition(opened, before, key)
     report = edition.view.opened.report
     of_two = edition.comparison is not None
     shown = [s for s in SUBJECTS if (of_two or s.anchor != "compare") and only in ("", s.anchor)]
@@ -165,41 +166,27 @@ def _navigation(shown: list[Subject]) -> Markup:
     return tag("nav", tag("ul", *links), class_="pages", aria_label="Pages")
 
 
-def _edition(opened: OpenRun, before: OpenRun | None) -> _Edition:
-    return _Edition(
-        View(opened, {}, (opened,)), _comparison(opened, before), lambda e: e, lambda name: name, lambda text: text
-    )
-
-
-def _comparison(opened: OpenRun, before: OpenRun | None) -> View | None:
-    return None if before is None else View(before, {"against": "1"}, (before, opened))
-
-
-def _redacted(opened: OpenRun, before: OpenRun | None, key: bytes) -> _Edition:
-    """Both runs with one key, so that a host in both has one hash."""
-    redaction = redaction_of(opened, key)
-    hidden = replace(opened, report=redaction.report())
-    other = replace(before, report=redaction_of(before, key).report()) if before else None
-    return _Edition(
-        View(hidden, {}, (hidden,)),
-        _comparison(hidden, other),
-        lambda exhibit: written(exhibit, redaction),
-        redaction.event,
-        redaction.text,
-        is_redacted=True,
-    )
-
-
 @dataclass(frozen=True)
 class _Edition:
-    """Content of a file: the run, an optional comparison, and how names are written; `is_redacted`: without names."""
+    """Content of a file: the run, an optional comparison, and what hides their names."""
 
     view: View
     comparison: View | None
-    exhibit: Callable[[Exhibit], Exhibit]
-    event: Callable[[str], str]
-    text: Callable[[str], str]
-    is_redacted: bool = False
+    redaction: Redaction | None
+
+    def section(self, exhibit: Exhibit) -> Markup:
+        """The section of an exhibit of the run."""
+        return exhibit_section(written(exhibit, self.redaction) if self.redaction else exhibit)
+
+
+def _edition(opened: OpenRun, before: OpenRun | None, key: bytes | None) -> _Edition:
+    """Both runs are hidden with one key, so that a host in both has one hash."""
+    redaction = None if key is None else redaction_of(opened, key)
+    if redaction is not None and key is not None:
+        opened = replace(opened, report=redaction.report())
+        before = replace(before, report=redaction_of(before, key).report()) if before else None
+    comparison = View(before, {"against": "1"}, (before, opened)) if before else None
+    return _Edition(View(opened, {}, (opened,)), comparison, redaction)
 
 
 def _page_section(edition: _Edition, subject: Subject) -> Markup:
@@ -217,7 +204,7 @@ def _title(words: str) -> Markup:
 
 
 def _exhibits(edition: _Edition, subject: Subject, view: View | None = None) -> list[Markup]:
-    return [exhibit_section(edition.exhibit(e)) for e in subject.exhibits(view or edition.view)]
+    return [edition.section(e) for e in subject.exhibits(view or edition.view)]
 
 
 def _plain(edition: _Edition, subject: Subject) -> Iterator[Markup]:
@@ -253,8 +240,9 @@ def _card(edition: _Edition, number: int, finding: Finding, full: bool) -> Marku
     opened = edition.view.opened
     if opened.has_traces and (first := _first_span(edition, number)) is not None:
         links = tag("p", tag("a", "Show in timeline", href=f"#timeline/{first}"), class_="links")
-    commands = try_it.of_finding(opened, finding) if full and not edition.is_redacted else ()
-    tried = [("Tried", edition.text(words)) for words in words_of(opened, finding) if full]
+    commands = try_it.of_finding(opened, finding) if full and not edition.redaction else ()
+    hide = edition.redaction.text if edition.redaction else str
+    tried = [("Tried", hide(words)) for words in words_of(opened, finding) if full]
     return parts.card(opened.report, finding, number + 1, join(*map(listing_block, commands), links), full, tried)
 
 
@@ -267,13 +255,13 @@ def _first_span(edition: _Edition, number: int) -> int | None:
 
 def _timeline(edition: _Edition, subject: Subject) -> Iterator[Markup]:
     yield _title(subject.title)
-    yield from timeline_section(edition.view, edition.event, edition.text)
+    yield from timeline_section(edition.view, edition.redaction)
 
 
 def _what_if(edition: _Edition, subject: Subject) -> Iterator[Markup]:
     yield from _plain(edition, subject)
     if edition.view.opened.has_traces:
-        yield exhibit_section(edition.exhibit(settings_alone(edition.view.opened)))
+        yield edition.section(settings_alone(edition.view.opened))
 
 
 def _compare(edition: _Edition, subject: Subject) -> Iterator[Markup]:

@@ -58,9 +58,9 @@ def written(exhibit: Exhibit, redaction: Redaction) -> Exhibit:
 
 
 def _frame(frame: FlameFrame, redaction: Redaction) -> FlameFrame:
-    if not frame.is_named:
+    if not frame.name:
         return frame
-    return replace(frame, name=redaction.event(frame.name), row=redaction.event(frame.row))
+    return replace(frame, name=redaction.event(frame.name), words=redaction.event(frame.words))
 
 
 def _event(value: object, redaction: Redaction) -> object:

@@ -163,10 +163,7 @@ def step_bar(row: dict[str, float], words: str, view: View) -> Component:
 
 
 def finding_card(view: View, number: int, finding: Finding, full: bool) -> Component:
-    """A finding: title, ranks, gain with range, fixes, and the link to its evidence.
-
-    `full` adds everything known of it.
-    """
+    """A finding: title, ranks, gain with range, fixes, links. `full` adds everything known of it."""
     report = view.opened.report
     tried = [("Tried", words) for words in try_it.words_of(view.opened, finding) if full]
     sources = dict.fromkeys(fix.source for fix in finding.fixes if fix.source and full)

@@ -26,11 +26,9 @@ from ddprof.report.comparison.text import comparison_headline
 from ddprof.report.phrases import clean
 from ddprof.slice import all_slices
 
-# Timeline: what happened here? The frame of the canvas, which assets/timeline/ draws from the data routes.
-
 
 def _timeline(view: View) -> list[Component]:
-    """The page."""
+    """Timeline: what happened here? The frame of the canvas, which assets/timeline/ draws from the data routes."""
     if not view.opened.has_traces:
         return [html.H1("Timeline"), notice("A saved report holds no events. Serve the traces to see the timeline.")]
     after = view.number(view.query.get("beside", ""))
@@ -67,7 +65,13 @@ def _of_two(view: View, after: int) -> list[Component]:
     )
     looks = [LOOKS[name] for name in ("grew_much", "grew", "unchanged", "shrank", "shrank_much", "only_here")]
     entries = [
-        html.Li([html.Span(className=f"tl-swatch {look.color}"), f" {look.letter} {look.words}"]) for look in looks
+        html.Li(
+            [
+                html.Span(className="tl-swatch", style={"background": f"var(--{look.color})"}),
+                f" {look.letter} {look.words}",
+            ]
+        )
+        for look in looks
     ]
     legend, reading_of_two = html.Ul(entries, className="tl-legend"), html.P(clean(words), className="reading")
     return [*head, legend, *_canvas(side_by_side(view, after)), reading_of_two, back]
@@ -143,7 +147,7 @@ _LAYOUTS: Mapping[str, Callable[[View], list[Component]]] = {
     "/data": data.content,
 }
 PAGES: tuple[Page, ...] = (
-    *(Page(subject, _LAYOUTS.get(subject.path)) for subject in SUBJECTS),
+    *(Page(**vars(subject), layout=_LAYOUTS.get(subject.path)) for subject in SUBJECTS),
     *(importlib.import_module(module).PAGE for part in all_slices() for module in part.pages),
 )
 _BY_PATH = {page.path: page for page in PAGES}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dash import dcc, html
@@ -80,7 +79,7 @@ def controls_of(view: View) -> list[dict[str, Any]]:
     that a link shows the same.
     """
     opened = view.opened
-    values = {setting.key: setting for setting in wanted_settings(opened, values_of(view)).settings}
+    values = {setting.key: setting for setting in wanted_settings(opened, values_of(view))[0]}
     shown = [_control(offer, values.get(offer.knob.key)) for offer in opened.offers if not offer.lacking]
     return sorted(shown, key=lambda control: (control["because"] is None, control["because"] or 0))
 
@@ -114,12 +113,11 @@ def _value(setting: Setting | None) -> str:
 def outcome(view: View, values: Mapping[str, Any]) -> list[Component]:
     """The prediction for some values with its commands, or one line on why there is none."""
     try:
-        wanted = wanted_settings(view.opened, values)
-        refused = [notice(phrases.clean(why), "error") for why in wanted.refused]
-        together = result(view, predict(view.opened, wanted.settings))
-        commands = try_it.of_settings(view.opened, wanted.settings) if wanted.settings else ()
-        shown = [*refused, *together, *map(listing, commands)]
-        if wanted.settings and not view.opened.argument:
+        settings, refused = wanted_settings(view.opened, values)
+        together = result(view, predict(view.opened, settings))
+        commands = try_it.of_settings(view.opened, settings) if settings else ()
+        shown = [*(notice(phrases.clean(why), "error") for why in refused), *together, *map(listing, commands)]
+        if settings and not view.opened.argument:
             words = "No single path names this run, so there is no command that replays it."
             shown.append(html.P(words, className="quiet"))
         return shown
@@ -164,17 +162,12 @@ def _level_words(level: Level) -> str:
     return f"{knob.words} {value}".strip()
 
 
-@dataclass(frozen=True)
-class WantedSettings:
-    """Requested settings, in the order of the controls; `refused`: why others cannot be."""
-
-    settings: tuple[Setting, ...] = ()
-    refused: tuple[str, ...] = ()
-
-
-def wanted_settings(opened: OpenRun, query: Mapping[str, Any]) -> WantedSettings:
-    """The settings of a query that make sense for the run; everything else in the query is ignored."""
-    settings, refused = [], []
+def wanted_settings(opened: OpenRun, query: Mapping[str, Any]) -> tuple[list[Setting], list[str]]:
+    """The settings of a query that make sense for the run, in the order of the controls, and why others cannot be;
+    everything else in the query is ignored.
+    """
+    settings: list[Setting] = []
+    refused: list[str] = []
     for offer in opened.offers:
         text = str(query.get(offer.knob.key) or "").strip()
         if not text:
@@ -183,7 +176,7 @@ def wanted_settings(opened: OpenRun, query: Mapping[str, Any]) -> WantedSettings
             settings.append(_checked(opened, offer, text))
         except UsageError as error:
             refused.append(str(error))
-    return WantedSettings(tuple(settings), tuple(refused))
+    return settings, refused
 
 
 def _checked(opened: OpenRun, offer: Offer, text: str) -> Setting:

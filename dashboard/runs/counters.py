@@ -6,6 +6,7 @@ Only samples of the traced time, and the one before and after it. A rate stands 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,8 @@ def _track(label: str, unit: str, rank: int | None, points: list[tuple[int, floa
 
 def _of_host(path: Path, origin_ns: int, lo_ns: int, hi_ns: int) -> Iterator[dict[str, Any]]:
     samples = _samples(path)
-    inside = [n for n, s in enumerate(samples) if lo_ns <= s.at_ns - origin_ns <= hi_ns]
-    around = [n for n, s in enumerate(samples) if s.at_ns - origin_ns < lo_ns]
-    first = (inside or around or [0])[0] if inside else (around or [0])[-1]
-    last = inside[-1] if inside else first
-    shown = samples[max(0, first - 2) : last + 2]  # two before: a rate needs one more
+    first, last = (bisect_left(samples, origin_ns + ns, key=lambda sample: sample.at_ns) for ns in (lo_ns, hi_ns + 1))
+    shown = samples[max(0, first - 2) : last + 1]  # two before: a rate needs one more
     shown = shown[:: max(1, math.ceil(len(shown) / MAX_SAMPLES))]
     host = clean(path.name.split(".")[1])
     for (name, unit), points in _points(shown).items():

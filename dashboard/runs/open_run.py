@@ -155,10 +155,7 @@ class OpenRun:
         return counter_tracks(self.job, self.run_folder, self.index.lo_ns, self.index.hi_ns)
 
     def timeline_of(self, expanded: frozenset[int]) -> Timeline:
-        """The timeline with the host operators of some ranks, which are read from their traces again.
-
-        Raises UsageError where that is too much at once.
-        """
+        """The timeline with the host operators of some ranks, read again. Raises UsageError for too much at once."""
         if not expanded:
             return self.timeline
         if len(expanded) > MAX_EXPANDED_RANKS:
@@ -188,10 +185,7 @@ class OpenRun:
 def load(
     paths: Sequence[str], workers: int | None = None, progress: Callable[[int, int, str], None] | None = None
 ) -> list[OpenRun]:
-    """One entry per run found under `paths`; saved JSON reports are simply read.
-
-    Raises NoUsableInput where there is none.
-    """
+    """One entry per run found under `paths`, saved reports too. Raises NoUsableInput where there is none."""
     saved = [path for path in paths if is_saved_report(path)]
     open_runs = [OpenRun(report) for path in saved for report in read_saved(Path(path))]
     traces = [path for path in paths if path not in saved]

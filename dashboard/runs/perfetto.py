@@ -40,10 +40,7 @@ def write_run(
     redaction: Redaction | None = None,
     window_ns: tuple[int, int] | None = None,
 ) -> tuple[int, int]:
-    """Write the trace of some ranks, limited to a window of the run if one is given; returns slices and waits.
-
-    Raises OSError where it cannot be written.
-    """
+    """Write the trace of some ranks, or of a window of them; returns slices and waits. Raises OSError."""
     job = opened.job
     arrows = list(wait_arrows(job, int(LEAST_ARROW_SHARE * job.step_ns), chosen))
     if window_ns is not None:

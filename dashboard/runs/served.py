@@ -61,10 +61,7 @@ class Runs:
         self._lock = threading.Lock()
 
     def refresh(self) -> int:
-        """Read again what has changed since the last look; returns the version.
-
-        Facts of unchanged files come from the cache.
-        """
+        """Read again what has changed since the last look, the rest from the cache; returns the version."""
         if not self._lock.acquire(blocking=False):
             return self.version
         try:

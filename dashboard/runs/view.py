@@ -90,12 +90,10 @@ class View:
         return path + ("?" + urlencode(query) if query else "")
 
 
-def view_of(
-    runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False, upload_bytes: int = 0, perfetto_ui: str = ""
-) -> View:
+def view_of(runs: Sequence[OpenRun], query: Mapping[str, str], dark: bool = False) -> View:
     """The view of an address on the served runs; of the first run where it names none that exists."""
     number = named_run(query.get("run", ""), [run.report for run in runs]) or 0
-    return View(runs[number], query, tuple(runs), dark, upload_bytes, perfetto_ui)
+    return View(runs[number], query, tuple(runs), dark)
 
 
 def parse_query(search: str) -> dict[str, str]:

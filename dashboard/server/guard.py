@@ -33,12 +33,7 @@ _ENTRANCE = (
 
 def is_loopback(host: str) -> bool:
     """True where an address to bind to is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host == "localhost" or (_is_number(host) and ipaddress.ip_address(host).is_loopback)
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,13 @@ from ddprof.dashboard.runs.view import View, parse_query, view_of
 from ddprof.dashboard.timeline.difference import difference_details
 from ddprof.dashboard.timeline.index import SliceIndex, one_step
 from ddprof.dashboard.timeline.inspect import largest_waits, path_runs, slice_details
-from ddprof.dashboard.timeline.lane_info import timeline_info
 from ddprof.dashboard.timeline.lanes import Timeline
 from ddprof.dashboard.timeline.search import places, search
 from ddprof.dashboard.timeline.selection import selection_statistics
-from ddprof.dashboard.timeline.tiles import encode, overview
+from ddprof.dashboard.timeline.tiles import encode, overview, timeline_info
 from ddprof.errors import DdprofError, UsageError
 from ddprof.report.json.contract import to_contract
 from ddprof.report.phrases import clean
-
-# Typed parameters of requests: every parameter of an address is parsed here, within its bounds.
 
 MAX_TIME_NS = 10**18  # 30 years from a run's start; sums of two stay in 64 bits
 MAX_SEARCH_CHARS = 200
@@ -43,17 +40,12 @@ Something = TypeVar("Something", bound="Asked")
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """Parameters of every route: the run, and the ranks with operator lanes. Sets of numbers are text: "0-3,7"."""
+    """Parameters of every route: the run, ranks, and those with operator lanes. Sets of numbers are text: "0-3,7"."""
 
     run: str = ""
+    ranks: str = ""
     expanded: str = ""
     beside: str = ""  # another run: the timeline is of both, aligned by step
-
-
-class LanesAsked(Asked, frozen=True):
-    """Lanes of some ranks."""
-
-    ranks: str = ""
 
 
 class WindowAsked(Asked, frozen=True, kw_only=True):
@@ -65,12 +57,6 @@ class WindowAsked(Asked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.hi <= self.lo:
             raise ValueError("the window is empty")  # msgspec makes it a ValidationError
-
-
-class TraceAsked(WindowAsked, frozen=True, kw_only=True):
-    """A trace of some ranks, limited to the window in view."""
-
-    ranks: str = ""
 
 
 class RangeAsked(WindowAsked, frozen=True, kw_only=True):
@@ -111,18 +97,16 @@ class StepAsked(Asked, frozen=True, kw_only=True):
 
 
 class SearchAsked(Asked, frozen=True):
-    """Words, a rank or a step to search on some ranks; hits are returned from the `first` on."""
+    """Words, a rank or a step to search; hits are returned from the `first` on."""
 
     text: Words = ""
-    ranks: str = ""
     first: Annotated[int, msgspec.Meta(ge=0, le=2**40)] = 0
 
 
 class PlacesAsked(TileAsked, frozen=True, kw_only=True):
-    """A window in which hits are located, and further ranks whose lanes are outside it."""
+    """A window in which hits are located; `ranks`: further ones, whose lanes are outside it."""
 
     text: Words = ""
-    ranks: str = ""
 
 
 def asked(kind: type[Something], query: Mapping[str, str]) -> Something:
@@ -182,8 +166,8 @@ def routes(runs: Runs) -> Blueprint:
         """Add a route whose answer is of a timeline alone, that of a run or of two."""
         add_typed(name, kind, lambda opened, of: answer(_timeline(opened, of), of), answer)
 
-    add_drawn("lanes", LanesAsked, lambda t, a: timeline_info(t, parse_numbers(a.ranks)))
-    add_drawn("overview", LanesAsked, lambda t, a: overview(t, parse_numbers(a.ranks)))
+    add_drawn("lanes", Asked, lambda t, a: timeline_info(t, parse_numbers(a.ranks)))
+    add_drawn("overview", Asked, lambda t, a: overview(t, parse_numbers(a.ranks)))
     add_drawn("tile", TileAsked, _tile)
     add_drawn("statistics", StatisticsAsked, _statistics)
     add_drawn("step", StepAsked, lambda t, a: one_step(t.steps, a.number))
@@ -194,7 +178,7 @@ def routes(runs: Runs) -> Blueprint:
     add_typed("counters", Asked, lambda o, a: o.counters)
     add_typed("arrangement", Asked, lambda o, a: arrangement(o.job))
     add_typed("path", Asked, lambda o, a: path_runs(o.job, o.critical))
-    add_typed("trace.json.gz", TraceAsked, _trace)
+    add_typed("trace.json.gz", WindowAsked, _trace)
     add("report.json", _report)
     add("table.csv", _csv)
     return blueprint
@@ -238,7 +222,7 @@ def _places(opened: OpenRun, of: PlacesAsked) -> dict[str, Any]:
     return places(timeline, opened.job, of.text, lanes, of.lo, of.hi, of.bins, ranks)
 
 
-def _trace(opened: OpenRun, of: TraceAsked) -> Response:
+def _trace(opened: OpenRun, of: WindowAsked) -> Response:
     ranks = parse_numbers(of.ranks)
     packed, holds = hand_over(opened, opened.job.rank_ids if ranks is None else ranks, of.lo, of.hi)
     answer = _download(packed, "application/gzip", "ddprof-trace.json.gz")

@@ -20,10 +20,7 @@ MAX_WAITS = 60  # arrows in one view
 
 
 def slice_details(timeline: Timeline, job: JobFacts, row: int) -> dict[str, Any]:
-    """Details of one slice: name, times, lane, facts in words, and the members of a communication on all ranks.
-
-    Raises UsageError where there is none.
-    """
+    """One slice: name, times, lane, facts, members of a communication. Raises UsageError for an unknown one."""
     lane, shown = shown_slice(timeline, row)
     facts, ref = job.ranks[lane.position], int(timeline.index.ref[row])
     comm = ref if lane.kind == "comm" else int(facts.device_ops["comm"][ref]) if lane.kind == "stream" else NULL

@@ -108,10 +108,7 @@ def places(
     bins: int,
     ranks: Numbers | None = None,
 ) -> dict[str, Any]:
-    """Places of hits in a window of some lanes: their rows, and the bins with hits, by lane and by rank.
-
-    `ranks`: further ranks with bins.
-    """
+    """Rows of hits in a window of some lanes, and bins with hits by lane and by rank. `ranks`: further ones."""
     index = timeline.index
     shown = {timeline.lanes[lane].rank for lane in lanes}
     shown |= {rank for rank in job.rank_ids if ranks is not None and rank in ranks}

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ddprof.dashboard.timeline.categories import CATEGORIES, LOOKS
-from ddprof.dashboard.timeline.lane_info import KIND_WORDS
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
+from ddprof.dashboard.timeline.tiles import KIND_WORDS
 from ddprof.tables import Array
 from ddprof.units import format_ranks
 

@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from ddprof.dashboard.numbers import Numbers
+from ddprof.dashboard.timeline.categories import LOOKS
 from ddprof.dashboard.timeline.index import SliceIndex, step_count
 from ddprof.dashboard.timeline.lanes import KINDS, Timeline
-from ddprof.errors import UsageError
 from ddprof.tables import Array
 
 MAGIC = b"DDT1"
@@ -31,18 +32,11 @@ CELLS_AT_ONCE = 1_000_000  # bins of categories worked out together: some 50 MB 
 
 
 def encode(
-    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int, budget: int | None = None
+    timeline: Timeline, lanes: Sequence[int], lo_ns: int, hi_ns: int, bins: int, budget: int = EXACT_BUDGET
 ) -> bytes:
-    """The window [lo, hi) of some lanes. `budget`: slices sent exactly (default EXACT_BUDGET).
-
-    Raises UsageError where the window is empty or the lanes do not exist."""
-    wanted = np.array(lanes[:MAX_LANES], np.int64)
-    if hi_ns <= lo_ns:
-        raise UsageError("the window is empty")
-    if len(wanted) and (wanted.min() < 0 or wanted.max() >= timeline.index.lanes):
-        raise UsageError("no such lane")
-    index, bins = timeline.index, int(min(max(bins, 1), MAX_BINS))
-    exact, binned = _divide(timeline, wanted, lo_ns, hi_ns, EXACT_BUDGET if budget is None else budget)
+    """The window [lo, hi) of some lanes. `budget`: slices sent exactly."""
+    index, bins = timeline.index, min(bins, MAX_BINS)
+    exact, binned = _divide(timeline, np.array(lanes[:MAX_LANES], np.int64), lo_ns, hi_ns, budget)
     rows = index.rows(index.groups_of(exact), lo_ns, hi_ns)
     category, share = _bins(index, binned, np.linspace(lo_ns, hi_ns, bins + 1).astype(np.int64))
     shown = np.unique(rows.name)
@@ -106,6 +100,37 @@ def _bins(index: SliceIndex, lanes: Array, edges_ns: Array) -> tuple[Array, Arra
             # Whatever is there at all stays visible: a share above zero never rounds to zero.
             share[line] = np.where(total > 0, np.maximum(1, np.minimum(255, np.round(total / width * 255))), 0)
     return category, share
+
+
+# The lanes themselves: ranks, labels, and colour, letter and texture of each category.
+
+KIND_WORDS = {
+    "causes": "where time goes",
+    "steps": "steps",
+    "phases": "phases",
+    "host": "host",
+    "stream": "device",
+    "comm": "communication",
+}
+
+
+def timeline_info(timeline: Timeline, ranks: Numbers | None = None) -> dict[str, Any]:
+    """Lanes of some ranks (None: all), the window in ns since the run's start, and the style of the categories."""
+    lanes = [
+        {"id": i, "rank": lane.rank, "host": lane.host, "kind": lane.kind, "label": lane.label, "slices": lane.slices}
+        for i, lane in enumerate(timeline.lanes)
+        if ranks is None or lane.rank in ranks
+    ]
+    used = {lane["kind"] for lane in lanes}
+    return {
+        "lanes": lanes,
+        "lo_ns": timeline.index.lo_ns,
+        "hi_ns": timeline.index.hi_ns,
+        "slices": len(timeline.index),
+        "steps": step_count(timeline.steps),
+        "categories": [asdict(look) for look in LOOKS.values()],
+        "kinds": [[kind, KIND_WORDS[kind]] for kind in KINDS if kind in used and kind in KIND_WORDS],
+    }
 
 
 # The whole run in a few hundred bins, for the map above the lanes: time of all ranks by cause, and the steps.

@@ -73,25 +73,19 @@ def _tables(opened: OpenRun, folder: Path, form: str, redaction: Redaction | Non
 def _perfetto(
     opened: OpenRun, output: Path | None, ranks: str | None, progress: Progress | None, redaction: Redaction | None
 ) -> None:
+    from ddprof.dashboard.numbers import parse_numbers
     from ddprof.dashboard.runs.perfetto import PERFETTO_UI, write_run
 
     job = opened.job
-    chosen = parse_ranks(ranks) if ranks else set(job.rank_ids)
-    if not chosen & set(job.rank_ids):
+    try:
+        named = parse_numbers(ranks or "")
+    except UsageError as error:
+        raise UsageError(f"--ranks: {error}") from None
+    chosen = [rank for rank in job.rank_ids if named is None or rank in named]
+    if not chosen:
         raise UsageError(f"--ranks {ranks}: this run has ranks {min(job.rank_ids)} to {max(job.rank_ids)}")
     events = sum(f.counts.get("events", 0) for f, r in zip(job.ranks, job.rank_ids, strict=True) if r in chosen)
     file = output or Path(f"ddprof-trace.{'pftrace' if events > MOST_AS_TEXT else 'json'}.gz")
     file.parent.mkdir(parents=True, exist_ok=True)
     slices, waits = write_run(opened, file, chosen, progress, redaction)
     say(f"wrote {slices} slices and {waits} waits to {file}; open it at {PERFETTO_UI}")
-
-
-def parse_ranks(text: str) -> set[int]:
-    """ "0,3-5" -> {0, 3, 4, 5}. Raises UsageError."""
-    ranks: set[int] = set()
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UsageError(f"--ranks {text}: want a list like 0,3 or 0-7")
-        ranks |= set(range(int(first), int(last or first) + 1))
-    return ranks

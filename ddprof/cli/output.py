@@ -60,12 +60,17 @@ def deliver(
         print_report(console, report, commands, full)
 
 
-def deliver_pages(opened: OpenRun, output: Path | None, key: bytes | None = None) -> Report:
-    """Write the file of `ddprof report`, to stdout where no file is named, redacted with `key`; return its report."""
+def deliver_pages(
+    opened: OpenRun, output: Path | None, key: bytes | None = None, before: OpenRun | None = None
+) -> Report:
+    """Write the HTML file of a run, to stdout where no file is named, redacted with `key`, and return its report.
+
+    `before`: an earlier run to compare it with.
+    """
     from ddprof.dashboard.onefile.document import render as render_pages
     from ddprof.report.redaction.redact import redacted
 
-    text, report = render_pages(opened, None, key), opened.report
+    text, report = render_pages(opened, before, key), opened.report
     report = redacted(report, key) if key else report
     write_reports(output, text, [report])
     return report

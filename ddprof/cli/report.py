@@ -9,7 +9,7 @@ import click
 
 from ddprof.cli.answer import destination
 from ddprof.cli.load import load_one, load_open_run
-from ddprof.cli.output import chosen_format, render, write_reports
+from ddprof.cli.output import chosen_format, deliver_pages, render, write_reports
 from ddprof.cli.reading import Reading, reading_options
 from ddprof.cli.redaction import key_of_redaction, redact_option, redacted_errors, redacted_reports
 from ddprof.errors import UsageError
@@ -53,18 +53,14 @@ def command(
     form, key = chosen_format(None, output), key_of_redaction(redact)
     with redacted_errors(key):
         if form == "html":
-            from ddprof.dashboard.onefile.document import render as render_pages
-
             opened = load_open_run([path], reading)
             before = load_open_run([against], reading) if against else None
-            text, report = render_pages(opened, before, key), opened.report
-            (report,) = redacted_reports([report], key)
+            report = deliver_pages(opened, output, key, before)
         elif against:
             raise UsageError(f"--against: {output} is not an HTML file; ddprof compare writes the other formats")
         else:
             report = replace(load_one(path, reading), tables={})
             (report,) = redacted_reports([report], key)
-            text = render([report], form)
-    write_reports(output, text, [report])
+            write_reports(output, render([report], form), [report])
     if send is not None:
         send(report, output, None if key else path)

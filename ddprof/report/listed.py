@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from typing import overload
 
 from ddprof.findings import Finding
 from ddprof.report import phrases
+from ddprof.report.html.markup import table
 from ddprof.report.model import Report
 from ddprof.units import format_us
 
@@ -62,9 +62,4 @@ class FindingList(Sequence[Finding]):
     def _repr_html_(self) -> str:
         if not self._findings:
             return "<p>no findings</p>"
-        head = "".join(f"<th>{cell}</th>" for cell in _HEAD)
-        body = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row) + "</tr>"
-            for row in self._rows()
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return table(_HEAD, self._rows())

@@ -98,14 +98,9 @@ class Steps:
     waited_share: float | None = None
 
     @property
-    def differ_unprofiled(self) -> bool:
-        """True where steps without the profiler are clearly longer or shorter; gains then name the kind of step."""
-        return differs(self.unprofiled_us, self.wall_us)
-
-    @property
     def noun(self) -> str:
         """The noun for the measured step in sentences: "step", or "traced step" where unprofiled steps differ."""
-        return "traced step" if self.differ_unprofiled else "step"
+        return "traced step" if differs(self.unprofiled_us, self.wall_us) else "step"
 
 
 @dataclass(frozen=True)
@@ -246,9 +241,6 @@ class Report:
     def culprit(self) -> tuple[int, Finding] | None:
         """The finding, with its number, whose ranks every page names; None where none names ranks."""
         return culprit(self.ranked_findings(), self.steps.wall_us, self.steps.unprofiled_us)
-
-
-# The ledger step by step: the variation of each cause, which a comparison takes for noise.
 
 
 def step_causes(report: Report) -> dict[str, tuple[float, ...]]:

@@ -247,8 +247,7 @@ def cost_words(report: Report, finding: Finding) -> str:
 
 
 def beside_words(culprit: tuple[int, Finding] | None, rank: int, order: str) -> str:
-    """A sentence that names the culprits, with a leading blank, where a page shows another rank first, by `order`; ""
-    where it is one of them."""
+    """A sentence, behind a blank, on the culprits where a page shows another rank first, by `order`; else ""."""
     if culprit is None or rank in culprit[1].ranks:
         return ""
     number, finding = culprit

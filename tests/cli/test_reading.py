@@ -9,9 +9,6 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from ddprof.cli.export import parse_ranks
-from ddprof.errors import UsageError
-
 READING = [
     *(("analyze", "SAMPLE"), ("report", "SAMPLE"), ("compare", "SAMPLE", "SAMPLE")),
     *(("whatif", "SAMPLE", "--set", "loader=ready"), ("plan", "loader", "SAMPLE", "--now", "num_workers=2")),
@@ -88,16 +85,12 @@ def test_arrows_of_chosen_ranks_are_counted_and_reports_have_none(ddprof, sample
         document = json.loads(gzip.decompress((tmp_path / "x.json.gz").read_bytes()))
         arrows = sum(event["ph"] == "s" for event in document["traceEvents"])
         assert code == 0 and f" and {arrows} waits to " in err and (arrows > 0) is has_arrows
+    for ranks in ("²", "0-²", "x", "99"):  # "²".isdigit(), and int() refuses it
+        code, _, err = ddprof("export", sample("slow_gpu"), "--ranks", ranks)
+        assert code == 2 and err.startswith("ddprof: --ranks")
     code, _, err = ddprof("export", str(saved), "-o", str(tmp_path / "x.json"))
     assert (code, len(err.splitlines())) == (4, 1) and str(saved) in err and "holds no events" in err
     assert ddprof("export", str(saved), "--to", "csv", "-o", str(tmp_path / "tables"))[0] == 0
-
-
-@pytest.mark.parametrize("ranks", ["²", "0-²", "x", "0,,1", "", "1-", "-1"])  # "²".isdigit(), and int() refuses it
-def test_ranks_are_a_list_of_numbers_and_ranges(ranks: str) -> None:
-    assert parse_ranks("0,3-5") == {0, 3, 4, 5}
-    with pytest.raises(UsageError, match="want a list like"):
-        parse_ranks(ranks)
 
 
 def test_the_kernel_table_is_exported_and_sums_to_the_ledger(ddprof, sample, tmp_path: Path) -> None:

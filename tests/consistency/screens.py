@@ -68,7 +68,7 @@ class Screens:
     @cached_property
     def exhibits(self) -> dict[str, Exhibit]:
         """Every exhibit of the dashboard by its page and name, e.g. "/ranks blame"."""
-        shown = (p for p in PAGES if p.path != "/live" and (self.opened.has_traces or not p.subject.needs_traces))
+        shown = (p for p in PAGES if p.path != "/live" and (self.opened.has_traces or not p.needs_traces))
         return {f"{page.path} {exhibit.id}": exhibit for page in shown for exhibit in page.exhibits(self.view)}
 
     @cached_property

@@ -18,7 +18,7 @@ from ddprof.analyzers.kernel_table.model import merged
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits.catalogue import SUBJECTS
 from ddprof.dashboard.exhibits.parts.exhibit import Named
-from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, step_name
+from ddprof.dashboard.exhibits.parts.numbers import causes_by_step_us, step_name
 from ddprof.dashboard.pages.catalogue import page_at
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.dashboard.runs.view import View
@@ -203,7 +203,7 @@ def test_how_much_memory_is_left(reader: Opens) -> None:
 
 def test_why_the_loader_waits_and_which_setting_to_change_and_what_it_wins(reader: Opens) -> None:
     one = reader(STARVED)
-    waits = cause_by_step_us(one.view.opened.job, CAUSE_CODE["dataloader"])
+    waits = causes_by_step_us(one.view.opened.job)[..., CAUSE_CODE["dataloader"]]
     one.click("More on input and host")
     one.reads(f"{format_us(float(np.mean(waits)))} per step", "workers make the batches")
     one = reader(STARVED)

@@ -1,5 +1,4 @@
-/* Buttons that copy the text beside them. Where the browser gives no clipboard the text is selected, to be copied by
-   hand. */
+/* Copying to the clipboard. Where the browser gives none the text is selected in its place, to be copied by hand. */
 const SAID_MS = 2000;
 
 function select(place) {
@@ -10,19 +9,25 @@ function select(place) {
   selection.addRange(range);
 }
 
-document.addEventListener("click", async (event) => {
-  const button = event.target.closest ? event.target.closest("button.copy") : null;
-  if (!button) return;
-  const place = button.closest(".listing").querySelector("pre");
-  let said = "Copied";
+/* Copies text, which `place` holds or, where it is hidden, is to hold; the pressed button says what came of it. */
+ddprof.copy = async (button, text, place) => {
+  const words = button.textContent;
   try {
-    await navigator.clipboard.writeText(place.textContent);
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
   } catch {
+    place.textContent = text;
+    place.hidden = false;
     select(place);
-    said = "Selected";
+    button.textContent = "Selected";
   }
-  button.textContent = said;
   window.setTimeout(() => {
-    button.textContent = "Copy";
+    button.textContent = words;
   }, SAID_MS);
+};
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest ? event.target.closest("button.copy") : null;
+  const place = button && button.closest(".listing").querySelector("pre");
+  if (place) ddprof.copy(button, place.textContent, place);
 });

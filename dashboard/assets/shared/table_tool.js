@@ -51,14 +51,14 @@ function filter(table) {
 function commands(table) {
   const rows = Array.from(table.tBodies[0].rows);
   if (!rows.some((row) => row.dataset.command)) return null;
-  const shown = element("div", [], { class: "tool-command no-print", "aria-live": "polite" });
+  const shown = element("div", [], { class: "tool-command listing no-print", "aria-live": "polite" });
   table.tHead.rows[0].append(element("th", "Nsight Compute", { scope: "col", class: "text no-print" }));
   rows.forEach((row) => {
     const cell = row.appendChild(element("td", row.dataset.command ? [] : "–", { class: "text no-print" }));
     if (!row.dataset.command) return;
     const label = `Command for ${words(row.cells[0])}`;
     const show = () => {
-      const copy = button("Copy", {}, () => navigator.clipboard.writeText(row.dataset.command));
+      const copy = element("button", "Copy", { type: "button", class: "copy" });
       shown.replaceChildren(element("pre", row.dataset.command), copy);
       table.querySelector("tr.chosen")?.classList.remove("chosen");
       row.classList.add("chosen");

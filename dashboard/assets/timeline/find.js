@@ -21,11 +21,7 @@ Object.assign(ddprof.Timeline.prototype, {
   },
 
   reveal(rank) {
-    const row = this.rows.find((r) => r.rank === rank);
-    const top = this.scroller.scrollTop;
-    if (row && (row.top < top || row.top > top + this.height - 120)) {
-      this.scroller.scrollTop = Math.max(0, row.top - this.height / 3);
-    }
+    this.bring(this.rows.find((r) => r.rank === rank));
   },
 
   fetchPath() {

@@ -65,10 +65,7 @@ Object.assign(ddprof.Timeline.prototype, {
     const row = lanes[Math.min(Math.max(now + by, 0), lanes.length - 1)];
     if (!row) return;
     this.activeLane = row.lane;
-    const y = row.top + ddprof.AXIS - this.scroller.scrollTop;
-    if (y < ddprof.AXIS || y + row.height > this.height) {
-      this.scroller.scrollTop = Math.max(0, row.top - this.height / 2);
-    }
+    this.bring(row);
     this.tell(`rank ${row.rank}, ${row.label}`);
     this.paint();
   },

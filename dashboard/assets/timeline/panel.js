@@ -2,30 +2,14 @@
 const { element, time, Timeline } = ddprof;
 const MOST_LISTED = 500;
 
-function table(title, heads, rows) {
-  const line = (cells) =>
-    element(
-      "tr",
-      cells.map((c, i) => element("td", c, i ? {} : { class: "text" })),
-    );
-  const top = element(
-    "tr",
-    heads.map((head) => element("th", head, { scope: "col" })),
-  );
-  const whole = element("table", [element("caption", title), top, ...rows.map(line)]);
-  return element("div", [whole], { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
-}
-
 /* A collective on every rank that takes part. */
 function members(details) {
   const rows = details.members.map((m) => [
     `rank ${m.rank}${m.late ? " (last to arrive)" : ""}`,
-    time(m.start_us),
-    time(m.ready_us - m.start_us),
-    time(m.end_us - m.ready_us),
+    ...[m.start_us, m.ready_us - m.start_us, m.end_us - m.ready_us].map(ddprof.inUs),
   ]);
-  const heads = ["rank", "arrives", "waits", "moves data"];
-  return rows.length ? [table("The same collective on every rank", heads, rows)] : [];
+  const heads = ["rank", "arrives (µs)", "waits (µs)", "moves data (µs)"];
+  return rows.length ? [ddprof.sheet("The same collective on every rank", heads, rows, 1)] : [];
 }
 
 Object.assign(Timeline.prototype, {
@@ -70,10 +54,11 @@ Object.assign(Timeline.prototype, {
     }
     const lines = Array.from(data.start.subarray(0, MOST_LISTED), (start, i) => {
       const { name, category } = this.wordsOf(data, i);
-      return [name, category, time(start + this.tile.lo / 1e3), time(data.dur[i])];
+      return [name, category, ddprof.inUs(start + this.tile.lo / 1e3), ddprof.inUs(data.dur[i])];
     });
-    const title = `rank ${row.rank} · ${row.label}: ${data.start.length} slices, the first ${MOST_LISTED}`;
-    this.panel.replaceChildren(table(title, ["name", "what", "starts", "takes"], lines));
+    const some = data.start.length > MOST_LISTED ? `, the first ${MOST_LISTED}` : "";
+    const title = `rank ${row.rank} · ${row.label}: ${data.start.length} slices${some}`;
+    this.panel.replaceChildren(ddprof.sheet(title, ["name", "what", "starts (µs)", "takes (µs)"], lines, 2));
   },
 
   /* Name and category of a lane's slice. */

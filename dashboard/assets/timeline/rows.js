@@ -69,6 +69,13 @@ Object.assign(ddprof.Timeline.prototype, {
     return this.rows.find((r) => r.lane === this.activeLane);
   },
 
+  /* Scrolls to a row that is not in view. */
+  bring(row) {
+    const top = this.scroller.scrollTop;
+    if (row && (row.top < top || row.top + row.height > top + this.height - ddprof.AXIS))
+      this.scroller.scrollTop = Math.max(0, row.top - this.height / 3);
+  },
+
   /* From a row's place among all rows to its place on the canvas. */
   shift() {
     return ddprof.AXIS - this.scroller.scrollTop;

@@ -70,7 +70,7 @@ Object.assign(ddprof.Timeline.prototype, {
     const length = hit.dur_us * 1e3;
     const around = Math.max(length * AROUND, (this.hi - this.lo) / LEAST_SHARE);
     this.show(start - around, start + length + around);
-    this.revealLane(hit.lane);
+    this.bring(this.rows.find((r) => r.lane === hit.lane));
     const { at, count, said } = this.found;
     const number = `${(at + 1).toLocaleString("en")} of ${count.toLocaleString("en")}`;
     this.said.textContent = number;
@@ -82,14 +82,6 @@ Object.assign(ddprof.Timeline.prototype, {
     this.layout();
     this.refetch();
     this.reveal(rank);
-  },
-
-  revealLane(id) {
-    const row = this.rows.find((r) => r.lane === id);
-    if (!row) return;
-    const top = this.scroller.scrollTop;
-    if (row.top < top || row.top + row.height > top + this.height - ddprof.AXIS)
-      this.scroller.scrollTop = Math.max(0, row.top - this.height / 3);
   },
 
   /* Where hits are in the tile that came: which of its slices, and which bins of merged lanes and closed ranks. */

@@ -6,9 +6,8 @@ const CAUSES = ["cause", "total (µs)", "share (%)"];
 const MEANING =
   "Times are those inside the selection; “cut” counts calls that it cuts at its ends. Shares are of the selected " +
   "time of all lanes of the kind, and for causes of all ranks.";
-const TO_NS = { minimumFractionDigits: 3, maximumFractionDigits: 3 };
 
-const us = (ns) => (ns === null ? "–" : (ns / 1e3).toLocaleString("en", TO_NS));
+const us = (ns) => ddprof.inUs(ns === null ? null : ns / 1e3);
 const percent = (share) => (share * 100).toFixed(2);
 const causeCells = (row) => [row.cause, us(row.total_ns), percent(row.share)];
 

@@ -1,6 +1,11 @@
 /* Tables that the timeline makes: sorted by their heads, filtered by words, copied as CSV. */
 const { button, element, tableTool } = ddprof;
-const FORMULA = /^[ ?'"]*[=+\-@＝＋－＠]/; // a spreadsheet would run it (ddprof/report/export/cells.py)
+const FORMULA = /^[ ?'"]*[=+\-@＝＋－＠]/; // a spreadsheet would run it (ddprof/report/export/columns.py)
+
+const TO_NS = { minimumFractionDigits: 3, maximumFractionDigits: 3 };
+
+/* Microseconds as a cell. */
+ddprof.inUs = (us) => (us === null ? "–" : us.toLocaleString("en", TO_NS));
 
 function csv(heads, rows, texts) {
   const quoted = (words) => (/[",\r\n]/.test(words) ? `"${words.replaceAll('"', '""')}"` : words);
@@ -8,22 +13,6 @@ function csv(heads, rows, texts) {
   const number = (words) => (words === "–" ? "" : words.replaceAll(",", ""));
   const line = (cells) => cells.map((words, i) => (i < texts ? text(words) : number(words))).join(",");
   return [heads.map(quoted).join(","), ...rows.map(line)].join("\r\n") + "\r\n";
-}
-
-/* Where the browser gives no clipboard the text is shown and selected, to be copied by hand. */
-function copying(place, text) {
-  const copy = async ({ target }) => {
-    try {
-      await navigator.clipboard.writeText(text());
-      target.textContent = "Copied";
-    } catch {
-      const shown = element("textarea", text(), { readonly: "", rows: "4", cols: "60", "aria-label": "CSV" });
-      place.replaceChildren(shown);
-      shown.select();
-      target.textContent = "Selected";
-    }
-  };
-  return button("Copy CSV", { class: "no-print" }, copy);
 }
 
 /* `rows`: cells as words, the first `texts` of them text and the others numbers, "–" for none. */
@@ -36,10 +25,11 @@ ddprof.sheet = (title, heads, rows, texts) => {
   const table = element("table", [element("caption", title), element("thead", element("tr", head)), body]);
   const attributes = { class: "scroll", tabindex: "0", role: "region", "aria-label": title };
   const place = element("div", [table], attributes);
-  const spare = element("div");
+  const spare = element("pre", "", { hidden: "" });
   const whole = element("div", [place, spare], { class: "tl-sheet" });
   tableTool(place, table);
   const bar = whole.querySelector(".tool-bar");
-  bar.append(copying(spare, () => csv(heads, rows, texts)));
+  const copy = ({ target }) => ddprof.copy(target, csv(heads, rows, texts), spare);
+  bar.append(button("Copy CSV", { class: "no-print" }, copy));
   return whole;
 };

@@ -30,31 +30,20 @@ DECADES_US = (1, 10, 100, 1_000, 10_000, 100_000)
 MAX_STEPS_SHOWN = 200  # in one chart
 
 
-def most_different(values: Array) -> list[int]:
-    """Up to `MAX_LINES` rows of (rows, columns), in order: those farthest from the median row; NaN is no difference."""
-    if len(values) <= MAX_LINES:
-        return list(range(len(values)))
-    is_finite = np.isfinite(values)
-    median = np.array([np.median(c[k]) if k.any() else 0.0 for c, k in zip(values.T, is_finite.T, strict=True)])
-    distance = np.where(is_finite, np.abs(values - median), 0.0).max(axis=1)
-    return sorted(np.argsort(-distance, kind="stable")[:MAX_LINES].tolist())
-
-
 def condensed(values: Array, names: list[str]) -> tuple[Array, list[str]]:
-    """Named rows of (rows, columns) for a chart: the conspicuous and, above `FEW_LINES`, a median row for the rest."""
+    """Named rows of (rows, columns) for a chart: above `FEW_LINES` at most `MAX_LINES`, those far from the median row,
+    and a median row for the rest. NaN is no difference.
+    """
     if len(values) <= FEW_LINES:
         return values, names
-    filled = np.where(np.isfinite(values), values, np.nanmedian(values) if np.isfinite(values).any() else 0.0)
-    distance = np.abs(filled - np.median(filled, axis=0)).max(axis=1)
-    apart = [i for i in most_different(values) if distance[i] > APART * float(np.median(distance))]
+    median = typical_us(values.T)
+    filled = np.where(np.isfinite(values), values, median)
+    distance = np.nan_to_num(np.abs(filled - median)).max(axis=1)
+    farthest = np.argsort(-distance, kind="stable")[:MAX_LINES]
+    apart = np.sort(farthest[distance[farthest] > APART * float(np.median(distance))])
     others = np.setdiff1d(np.arange(len(values)), apart)
     rest = f"{len(others)} other ranks (median)"
     return np.vstack([values[apart], np.median(filled[others], axis=0)]), [*(names[i] for i in apart), rest]
-
-
-def shown_words(shown: int, of: int) -> str:
-    """Sentence that a chart shows only some of the ranks; "" where it shows all."""
-    return f" Drawn: the {shown} of {of} ranks that differ most; the table has all." if shown < of else ""
 
 
 def readable_times(times_ms: Array, step_ms: float) -> tuple[Array, str, float]:
@@ -75,11 +64,15 @@ def rank_steps_us(job: JobFacts) -> Array:
     return np.where(job.step_rows >= 0, np.array(walls) / 1e3, np.nan)
 
 
-def _by_step(job: JobFacts, position: Array, row: Array, amount: Array) -> Array:
-    """Sums of amounts, each of a rank and a row of its STEPS, shape (ranks, steps); NaN where it lacks the step."""
-    total = np.zeros((len(job.ranks), max(len(facts.steps) for facts in job.ranks)))
-    np.add.at(total, (position, row), amount)
-    return np.where(job.step_rows >= 0, np.take_along_axis(total, job.step_rows, axis=1), np.nan)
+def _by_step(job: JobFacts, places: tuple[Array, ...], amount: Array, *more: int) -> Array:
+    """Sums of amounts, each of a rank and a row of its STEPS, shape (ranks, steps, *more); NaN where it lacks the step.
+
+    `places`: rank and row of each amount, and its places in `more`.
+    """
+    total = np.zeros((len(job.ranks), max(len(facts.steps) for facts in job.ranks), *more))
+    np.add.at(total, places, amount)
+    rows = job.step_rows.reshape(*job.step_rows.shape, *(1 for _ in more))
+    return np.where(rows >= 0, np.take_along_axis(total, rows, axis=1), np.nan)
 
 
 def lateness_us(job: JobFacts) -> Array:
@@ -100,8 +93,8 @@ def lateness_us(job: JobFacts) -> Array:
         step[of_rank] = intervals.row_at(facts.steps.bounds, members["start_ns"][of_rank])
     inside = step >= 0
     places = members["rank"][inside], step[inside]
-    count = _by_step(job, *places, np.ones(int(inside.sum())))
-    return _by_step(job, *places, late[inside]) / np.where(count > 0, count, np.nan) / 1e3
+    count = _by_step(job, places, np.ones(int(inside.sum())))
+    return _by_step(job, places, late[inside]) / np.where(count > 0, count, np.nan) / 1e3
 
 
 def typical_us(by_step: Array) -> Array:
@@ -111,19 +104,10 @@ def typical_us(by_step: Array) -> Array:
     return np.array([np.median(row) if len(row) else np.nan for row in finite])
 
 
-def step_causes_us(job: JobFacts, wanted: Array) -> Array:
-    """Mean over some ranks (flags by position) of each step's time by cause, us, shape (steps, causes); 0 where none of
-    them has the step.
-    """
-    by_cause = np.array([cause_by_step_us(job, cause)[wanted] for cause in range(len(CAUSES))])
-    held = np.maximum(np.isfinite(by_cause[0]).sum(axis=0), 1)
-    return np.asarray(np.nansum(by_cause, axis=1) / held).T
-
-
-def cause_by_step_us(job: JobFacts, cause: int) -> Array:
-    """Time of one cause per rank and step, us, shape (ranks, steps); NaN where the rank lacks the step."""
-    rows = job.ledger.take(np.flatnonzero(job.ledger["cause"] == cause))
-    return _by_step(job, rows["rank"], rows["step"], rows["dur_ns"] / 1e3)
+def causes_by_step_us(job: JobFacts) -> Array:
+    """Time by cause per rank and step, us, shape (ranks, steps, causes); NaN where the rank lacks the step."""
+    ledger = job.ledger
+    return _by_step(job, (ledger["rank"], ledger["step"], ledger["cause"]), ledger["dur_ns"] / 1e3, len(CAUSES))
 
 
 @dataclass(frozen=True)

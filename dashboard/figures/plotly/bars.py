@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.figures.charts import Columns, Part, Ranges, Stacked, StageChart, Waterfall
+from ddprof.dashboard.figures.charts import Part, Ranges, Stacked, StageChart, Waterfall
 from ddprof.dashboard.figures.plotly.base import PALE, Drawn, Key, label, layout, lines, var, whiskers
 
 UPRIGHT_PX, MOST_LYING_PX = 300, 900
@@ -28,7 +28,7 @@ def stacked(chart: Stacked) -> Drawn:
         made = layout(UPRIGHT_PX, chart.axis, chart.unit)
         made["xaxis"] |= {"type": "category", "showgrid": False}
     made |= {"barmode": "stack", "bargap": GAP}
-    legend = tuple(Key(part.color, _letter(part), part.words) for part in parts)
+    legend = tuple(Key(part.color, _letter(part), part.words) for part in parts if part.words)
     least = _least_with_letter(chart, parts)
     return Drawn([_bars(chart, part, names, least) for part in parts], made, legend)
 
@@ -56,7 +56,8 @@ def _bars(chart: Stacked, part: Part, names: list[str], least: float) -> dict[st
         "insidetextanchor": "middle",
         "textangle": 0,
         "insidetextfont": {"color": var("on-bar"), "size": LETTER_PX, "weight": "bold"},
-        "hovertemplate": f"%{{fullData.name}}: %{{{'x' if chart.horizontal else 'y'}:.4g}} {chart.unit}"
+        "hovertemplate": ("%{fullData.name}: " if part.words else "")
+        + f"%{{{'x' if chart.horizontal else 'y'}:.4g}} {chart.unit}"
         "<extra>%{customdata}</extra>",
     }
 
@@ -90,19 +91,6 @@ def ranges(chart: Ranges) -> Drawn:
     return Drawn([bars], {**lines(chart.labels, chart.unit), "bargap": GAP}, key)
 
 
-def columns(chart: Columns) -> Drawn:
-    """One upright bar per label, as in a histogram."""
-    made = {**layout(UPRIGHT_PX, chart.axis, chart.unit), "bargap": 0.2}
-    made["xaxis"] |= {"type": "category", "showgrid": False}
-    bars = {
-        **_solid("v", "accent"),
-        "x": [label(text) for text in chart.labels],
-        "y": list(chart.values),
-        "hovertemplate": "%{x}: %{y:.4g} " + chart.unit + "<extra></extra>",
-    }
-    return Drawn([bars], made)
-
-
 def waterfall(chart: Waterfall) -> Drawn:
     """Levels change by change: a bar floats from each level to the next."""
     first, last = chart.levels[0], chart.levels[-1]
@@ -134,9 +122,10 @@ def schedule(chart: StageChart) -> Drawn:
     made = lines(chart.lines, chart.axis, SCHEDULE_LINE_PX, most_px=SCHEDULE_MOST_PX)
     made |= {"barmode": "overlay", "uniformtext": {"minsize": LEAST_MARK_PX, "mode": "hide"}}
     made["xaxis"]["range"] = [0, max((block.start + block.length for block in chart.blocks), default=1)]
-    data = [_blocks_of_kind(chart, number) for number in range(len(chart.kinds))]
-    legend = tuple(Key(color, "", words, is_pale) for words, color, is_pale in chart.kinds)
-    return Drawn(data, made, legend, most_width_px=None)
+    used = sorted({block.kind for block in chart.blocks})
+    data = [_blocks_of_kind(chart, number) for number in used]
+    legend = [Key(color, "", words, is_pale) for words, color, is_pale in (chart.kinds[number] for number in used)]
+    return Drawn(data, made, tuple(legend), most_width_px=None)
 
 
 def _blocks_of_kind(chart: StageChart, number: int) -> dict[str, Any]:

@@ -84,9 +84,9 @@ def scatter(mode: str, x: Sequence[Any], y: Sequence[Any], **looks: Any) -> dict
     return {"type": "scatter", "mode": mode, "x": list(x), "y": list(y), **looks}
 
 
-def whiskers(color: str, above: Sequence[float | None], below: Sequence[float | None] | None = None) -> dict[str, Any]:
-    """Lines along the axis of x from each value to the end of its interval; without `below` as far to both sides."""
-    ends = {"array": above} if below is None else {"symmetric": False, "array": above, "arrayminus": below}
+def whiskers(color: str, above: Sequence[float | None], below: Sequence[float | None]) -> dict[str, Any]:
+    """Lines along the axis of x from each value to the ends of its interval."""
+    ends = {"symmetric": False, "array": above, "arrayminus": below}
     return {"type": "data", **ends, "color": var(color), "thickness": 1.6, "width": 4}
 
 

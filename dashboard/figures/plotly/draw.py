@@ -12,12 +12,10 @@ from ddprof.dashboard.figures.plotly.base import Drawn
 _DRAWN_BY: Mapping[type, Callable[[Any], Drawn]] = {
     charts.Stacked: bars.stacked,
     charts.Ranges: bars.ranges,
-    charts.Columns: bars.columns,
     charts.Waterfall: bars.waterfall,
     charts.Heat: points.heatmap,
     charts.Dots: points.step_dots,
     charts.Bandwidths: points.size_against_bandwidth,
-    charts.Intervals: points.intervals,
     charts.Dumbbells: points.dumbbells,
     charts.Forecasts: points.forecasts,
     charts.Curves: points.curves,

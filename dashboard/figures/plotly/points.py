@@ -1,4 +1,4 @@
-"""Points: steps in time, message size against bandwidth, clock offsets with their error, curves."""
+"""Points: steps in time, message size against bandwidth, before and after, predicted and measured, curves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Heat, Intervals
+from ddprof.dashboard.figures.charts import Bandwidths, Curves, Dots, Dumbbells, Forecasts, Heat
 from ddprof.dashboard.figures.plotly.base import (
     BELOW_PX,
     MOST_WIDTH_PX,
@@ -24,8 +24,6 @@ from ddprof.dashboard.figures.plotly.base import (
 )
 from ddprof.tables import Array
 from ddprof.units import format_bytes, format_us
-
-# Axes and positions of marks: round ticks, short numbers, dots side by side.
 
 # Colours of causes mean these causes alone; what else is drawn is told apart by symbol and dots.
 SERIES_COLOR = "comm-transfer"  # of operations that move data
@@ -162,19 +160,6 @@ def _log_axis(values: Sequence[float]) -> dict[str, Any]:
     low, high, ticks = log_ticks(values)
     words = [short_number(t) for t in ticks]
     return {"type": "log", "range": [low, high], "tickmode": "array", "tickvals": ticks, "ticktext": words}
-
-
-def intervals(chart: Intervals) -> Drawn:
-    """One point per label with its error to both sides, zero marked."""
-    made = lines(chart.labels, chart.unit)
-    made["shapes"] = [dashed("x", 0)]
-    looks = {
-        "customdata": [[label(n), half] for n, half in zip(chart.labels, chart.half, strict=True)],
-        "marker": {"size": 8, "color": var("accent")},
-        "error_x": whiskers("text", list(chart.half)),
-        "hovertemplate": "%{x:.4g} ± %{customdata[1]:.3g} " + chart.unit + "<extra>%{customdata[0]}</extra>",
-    }
-    return Drawn([scatter("markers", chart.middle, range(len(chart.labels)), **looks)], made)
 
 
 def dumbbells(chart: Dumbbells) -> Drawn:

@@ -125,13 +125,13 @@ class Comparison:
     new: tuple[Finding, ...]
     differences: tuple[str, ...]
     notes: tuple[str, ...]
-    scaling: Scaling | None = None  # where the runs differ in their number of ranks
-    traced: Delta | None = None  # the step by the traced steps
+    scaling: Scaling | None  # where the runs differ in their number of ranks
+    traced: Delta  # the step by the traced steps
 
     @property
     def is_timed(self) -> bool:
         """True where the step timers of the whole runs decide."""
-        return self.traced is not None and self.step is not self.traced
+        return self.step is not self.traced
 
 
 def compare(before: Report, after: Report) -> Comparison:
@@ -219,7 +219,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "scaling": None if comparison.scaling is None else asdict(comparison.scaling),
         "step": _delta_json(comparison.step),
         "step_by": "timers" if comparison.is_timed else "traced steps",
-        "traced_step": None if comparison.traced is None else _delta_json(comparison.traced),
+        "traced_step": _delta_json(comparison.traced),
         "causes": [_delta_json(delta) for delta in comparison.causes],
         "findings_gone": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.gone],
         "findings_new": [{"id": f.id, "ranks": list(f.ranks), "summary": f.summary} for f in comparison.new],
@@ -335,8 +335,6 @@ def _rate_words(old: float, new: float, ratio: float, optimizer: str) -> str:
         return f"{rates}, as {rule}"
     return f"{rates}, {rule} it would be {usual:.3g}"
 
-
-# A limit on the slowdown of a step, and the check of a comparison against it.
 
 _LIMIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(%|us|ms|s)")
 _UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}

@@ -69,7 +69,7 @@ def render_markdown(comparison: Comparison) -> str:
 
 def step_rows(comparison: Comparison) -> list[tuple[str, Delta]]:
     """The step with its name; where whole-run timers give it, also the traced step, to which the causes sum."""
-    if comparison.traced is None or not comparison.is_timed:
+    if not comparison.is_timed:
         return [("step", comparison.step)]
     return [("step, whole run", comparison.step), ("step, traced", comparison.traced)]
 

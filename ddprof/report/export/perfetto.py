@@ -17,10 +17,9 @@ import numpy as np
 from ddprof._version import __version__
 from ddprof.model import Kind
 from ddprof.report import phrases
-from ddprof.report.export.pftrace import Arrow, RankSlices, rank_label, track_label, write_packets
+from ddprof.report.export.pftrace import FINDINGS_PROCESS, Arrow, RankSlices, rank_label, track_label, write_packets
 from ddprof.report.model import Report
 
-FINDINGS_PROCESS = 1_000_000  # beyond any rank
 _STEPS_THREAD = 0
 _BLOCK = 20_000  # events per write: text of a block is a few MB
 _CATEGORIES = {kind: kind.name.lower() for kind in Kind}

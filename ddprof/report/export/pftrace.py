@@ -56,7 +56,7 @@ def track_label(track: Mapping[str, Any]) -> str:
     return str(track["name"] or f"thread {track['tid']}")
 
 
-_FINDINGS = 1_000_000  # beyond any rank: the process of the findings, and its sequence
+FINDINGS_PROCESS = 1_000_000  # beyond any rank: the process of the findings, and its sequence
 _BLOCK = 50_000  # packets per write
 _MOST_LANES = 64  # of a track
 _KINDS = 2 * (max(Kind) + 1)  # and whether it lasts
@@ -218,15 +218,17 @@ def _arrow(number: int, arrow: Arrow) -> bytes:
 
 
 def _findings(out: Sink, report: Report) -> None:
-    sequence, process = _FINDINGS + 1, _process(_FINDINGS)
+    sequence, process = FINDINGS_PROCESS + 1, _process(FINDINGS_PROCESS)
     out.write(protobuf.state(sequence, (), ()))
-    out.write(protobuf.process_track(sequence, process, _FINDINGS, "ddprof findings"))
+    out.write(protobuf.process_track(sequence, process, FINDINGS_PROCESS, "ddprof findings"))
     for place, finding in enumerate(report.ranked_findings(), 1):
         facts = {"summary": finding.summary, "gain": phrases.gain_words(report, finding)}
         for at, evidence in enumerate(finding.evidence):
             if evidence.start_us is None or evidence.end_us is None:
                 continue
-            uuid = _track(_FINDINGS, place * len(_CATEGORIES), at % _MOST_LANES)  # of its own: evidence may overlap
+            uuid = _track(
+                FINDINGS_PROCESS, place * len(_CATEGORIES), at % _MOST_LANES
+            )  # of its own: evidence may overlap
             name = f"{finding.id} ({phrases.who_words(finding)})"
             out.write(protobuf.child_track(sequence, uuid, process, name, place))
             bounds_ns = np.array([round(evidence.start_us * 1e3), round(evidence.end_us * 1e3)])

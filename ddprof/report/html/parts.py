@@ -15,8 +15,6 @@ from ddprof.report.html.markup import Markup, join, tag
 from ddprof.report.html.style import STYLE, colour
 from ddprof.report.model import Report
 
-# The step as a stacked bar in inline SVG, with its legend.
-
 NAMED_MARK = " ◀"  # behind a rank that a finding names
 _BAR_WIDTH = 1000.0
 _LEAST_LETTER_WIDTH = 14.0
@@ -145,10 +143,7 @@ def folded(head: str, items: Sequence[Markup]) -> Markup:
 
 
 def limits(report: Report, check_words: Callable[[str], str] = str) -> Markup:
-    """Causes checked and not found, causes not judged, and the quality of the data.
-
-    `check_words`: identifier -> what its check looks for.
-    """
+    """Causes not found or not judged, defects of the data. `check_words`: identifier -> what its check looks for."""
     abstained = [join(tag("code", ids), f": {reason}") for ids, reason in phrases.abstention_words(report)]
     items = [join(f"Data {severity}: {sentence}") for severity, sentence in data_notes.health_words(report)]
     if clock := data_notes.clock_words(report):

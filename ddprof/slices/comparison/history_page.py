@@ -8,7 +8,6 @@ from dash import html
 from dash.development.base_component import Component
 
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, Named, Sheet
 from ddprof.dashboard.figures.charts import Stacked, cause_parts
 from ddprof.dashboard.pages.cards import exhibit_card, notice
@@ -92,4 +91,4 @@ def _sheet(entries: list[PastRun]) -> Sheet:
     return Sheet((*columns, *(f"{CAUSES[c].label} (%)" for c in causes)), tuple(rows), is_tool=True)
 
 
-PAGE = Page(Subject("/history", "History", exhibits, has_data=_has_data), _content)
+PAGE = Page("/history", "History", exhibits, has_data=_has_data, layout=_content)

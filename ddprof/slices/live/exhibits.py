@@ -10,7 +10,6 @@ from dash.development.base_component import Component
 
 from ddprof.capture.launcher.live import LiveRank, latest_late, silent_ranks
 from ddprof.causes import CAUSES
-from ddprof.dashboard.exhibits.catalogue import Subject
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit, sheet
 from ddprof.dashboard.exhibits.parts.numbers import MAX_LINES
 from ddprof.dashboard.figures.charts import Curve, Curves, Part, Stacked
@@ -156,4 +155,4 @@ def _page(view: View) -> list[Component]:
     return [exhibit_card(e, "/live", view) for e in exhibits(view)]
 
 
-PAGE = Page(Subject("/live", "Live", exhibits, has_data=has_data), now=_page)
+PAGE = Page("/live", "Live", exhibits, has_data=has_data, now=_page)

@@ -11,7 +11,7 @@ from ddprof.analyzers.job.traffic.matrix import Pairs
 from ddprof.causes import CAUSE_CODE
 from ddprof.dashboard.exhibits import memory, overview, places
 from ddprof.dashboard.exhibits.parts.exhibit import Exhibit
-from ddprof.dashboard.exhibits.parts.numbers import cause_by_step_us, rank_steps_us
+from ddprof.dashboard.exhibits.parts.numbers import causes_by_step_us, rank_steps_us
 from ddprof.dashboard.exhibits.pipeline import stage_schedule
 from ddprof.dashboard.exhibits.places import by_host
 from ddprof.dashboard.figures.charts import Dots, Heat, Stacked, StageChart
@@ -92,7 +92,7 @@ def test_the_table_has_the_ledgers_bubble_the_picture_every_pass_and_what_is_uns
     recorded = pipeline.job.pipeline
     assert recorded is not None
     exhibit = stage_schedule(alone(pipeline, steps="1"), recorded)
-    bubble = cause_by_step_us(pipeline.job, CAUSE_CODE["pipeline_bubble"])[:, 1] / 1e3
+    bubble = causes_by_step_us(pipeline.job)[:, 1, CAUSE_CODE["pipeline_bubble"]] / 1e3
     of_rank = dict(zip(pipeline.job.rank_ids, bubble.tolist(), strict=True))
     column = exhibit.sheet.columns.index("bubble (ms)")
     assert [row[column] for row in exhibit.sheet.rows] == pytest.approx([of_rank[row[1]] for row in exhibit.sheet.rows])

@@ -45,12 +45,12 @@ def test_the_flame_graph_is_filled_and_sums_to_the_table(view: View) -> None:
     assert isinstance(flame.chart, Flame)
     whole, *parts = flame.chart.frames
     busy_ms = sum(row[4] for row in exhibit(view, "kernels").sheet.rows)
-    assert whole.length == pytest.approx(busy_ms, abs=1e-6) and whole.line == 0
-    assert sum(f.length for f in parts if f.line == 1) == pytest.approx(whole.length, abs=1e-6)
+    assert whole.busy_us == pytest.approx(busy_ms * 1e3, abs=1e-3) and whole.depth == 0
+    assert sum(f.busy_us for f in parts if f.depth == 1) == pytest.approx(whole.busy_us, abs=1e-3)
     assert "Modules: not recorded" in flame.reading and flame.follows == ("ranks",)
     listed = {str(row[0]) for row in exhibit(view, "kernels").sheet.rows}
-    kernels = [f for f in parts if f.line == 2 and f.is_named]
-    assert kernels and {f.row for f in kernels} <= listed and {f.table for f in kernels} == {"kernels"}
+    kernels = [f for f in parts if f.depth == 2 and f.name]
+    assert kernels and {f.name for f in kernels} <= listed and {f.level for f in kernels} == {"kernel"}
 
 
 @pytest.mark.parametrize("where", ["dashboard", "file"])
@@ -63,10 +63,10 @@ def test_a_click_on_the_flame_filters_the_table(request, chromium, view: View, w
     page.js("document.querySelector('#exhibit-flame').scrollIntoView()")
     chart = exhibit(view, "flame").chart
     assert isinstance(chart, Flame)
-    place = next(i for i, f in enumerate(chart.frames) if f.line == 2 and f.is_named)
+    place = next(i for i, f in enumerate(chart.frames) if f.depth == 2 and f.name)
     page.hands.move_to_element(page.js(f"return {bars}[{place}]")).click().perform()
     words = "document.querySelector('#exhibit-kernels input[type=search]').value"
-    assert page.wait(f"return {words}") == chart.frames[place].row
+    assert page.wait(f"return {words}") == chart.frames[place].name
     rows = "[...document.querySelectorAll('#exhibit-kernels tbody tr')]"
     shown, every = page.js(f"return [{rows}.filter((r) => !r.hidden).length, {rows}.length]")
     assert 0 < shown < every and page.trouble() == []
@@ -78,7 +78,7 @@ def test_what_is_not_known_is_said_and_a_filter_of_ranks_leaves_no_spread(view: 
     assert "slowest rank (ms)" in exhibit(view, "kernels").sheet.columns
     assert "slowest rank (ms)" not in one.sheet.columns and one.follows == ("ranks",)
     view = View(OpenRun(straggler_report), {})
-    assert "holds no events" in exhibit(view, "kernels").reading and page_at("/kernels").subject.is_empty(view)
+    assert "holds no events" in exhibit(view, "kernels").reading and page_at("/kernels").is_empty(view)
 
 
 def test_collectives_and_devices_of_other_vendors_and_redacted_files_have_no_command(on_cuda: OpenRun) -> None:

@@ -113,7 +113,7 @@ def test_what_if_has_tried_settings_and_names_a_fixes_file_if_it_is_there(opened
 
 
 def test_without_a_tuning_the_page_offers_one_if_its_command_can_be_shown(tmp_path: Path, straggler: OpenRun) -> None:
-    subject, folder = page_at("/tuning").subject, run_of_command(tmp_path / "made")
+    subject, folder = page_at("/tuning"), run_of_command(tmp_path / "made")
     (run,) = load([str(folder)])
     assert subject.is_empty(alone(run)) and _shown(run)["tuning"].listings[0].text == f"ddprof tune {ENDING}"
     assert subject.is_empty(alone(straggler)) and _shown(straggler)["tuning"].listings == ()

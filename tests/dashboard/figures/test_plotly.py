@@ -32,15 +32,14 @@ HEAT = c.Heat(np.array([[1.0, math.nan], [-2.0, -0.0]]), ["a", EVIL], ["rank 0",
 CHARTS: tuple[c.Chart, ...] = (
     *(STACKED, UPRIGHT),
     c.Ranges([EVIL, "b"], [1.0, 3.0], [2.0, 3.0], [4.0, 3.0], "ms"),
-    c.Columns(["under 1 µs", EVIL], [0.0, 5.0], "operations"),
+    c.Stacked(["under 1 µs", EVIL], [c.Part("", "", "accent", [0.0, 5.0])], "operations", horizontal=False),
     *(HEAT, c.Waterfall(["as recorded", EVIL], [10.0, 8.0], "ms")),
     c.Dots([0, 0, 1, 1], [10.0, 11.0, 10.0, 30.0], 10.5, [0, 1, 0, 1], [3]),
     *(c.Dots([7], [0.0], 0.0), c.Dots([], [], 0.0), c.Bandwidths({}, 1.0, "best")),
     c.Bandwidths({EVIL: ([1e3, 1e6], [0.1, 10.0])}, 10.0, "best"),
-    c.Intervals([EVIL, "b"], [0.0, 12.0], [0.0, 3.0], "µs"),
     c.Dumbbells(["step", EVIL], [10.0, 0.0], [8.0, 1.0], "ms"),
     c.Forecasts([EVIL], [c.Amount(30.0, 25.0, 35.0)], [None], "%"),
-    c.Flame([c.FlameFrame(0, 0.0, 2.0, 2.0, 1.0, 0.5, EVIL, True, "compute", True, "kernels", EVIL)], "ms/step"),
+    c.Flame([c.FlameFrame(0, "operator", EVIL, EVIL, "compute", 0.0, 2e3, 2e3, 1.0, 0.5)]),
     c.StageChart([EVIL], [c.TimeBlock(0, 1.0, 2.0, 0, "1", EVIL)], [("forward", "compute", True)], "ms"),
     c.Curves([c.Curve(EVIL, [0.0, 1.0, 2.0], [1.0, None, 3.0], dotted=True)], "ms", "GiB", 4.0, "size"),
 )
@@ -50,7 +49,6 @@ VALUES = [3.0, 2.0, 1.0]
 NAMED: dict[str, Callable[[Sequence[str]], c.Chart]] = {
     "Ranges": lambda names: c.Ranges(names, VALUES, VALUES, VALUES, "ms"),
     "Stacked": lambda names: c.Stacked(names, [c.Part("compute", "compute", "compute", VALUES)], "ms"),
-    "Intervals": lambda names: c.Intervals(names, VALUES, VALUES, "µs"),
     "Dumbbells": lambda names: c.Dumbbells(names, VALUES, VALUES, "ms"),
 }
 

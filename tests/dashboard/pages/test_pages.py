@@ -129,9 +129,9 @@ def test_a_loader_is_described_by_its_workers_and_its_batch(straggler: OpenRun) 
 
 
 def replayed(opened: OpenRun, **query: str) -> float:
-    wanted = wanted_settings(opened, query)
-    assert wanted.refused == ()
-    return what_if.predict(opened, wanted.settings).after_us
+    settings, refused = wanted_settings(opened, query)
+    assert refused == []
+    return what_if.predict(opened, settings).after_us
 
 
 def test_as_recorded_is_the_measured_step_and_removing_the_straggler_pays(straggler: OpenRun) -> None:
@@ -147,16 +147,16 @@ def test_every_control_can_be_replayed_alone(straggler: OpenRun) -> None:
         value = control["suggested"] or values[control["kind"]] or control["on"]
         value = control["choices"][0] if control["choices"] else value
         value += "@0" if control["ranks"] == "needed" and "@" not in value else ""
-        wanted = wanted_settings(straggler, {control["key"]: value})
-        assert wanted.refused == () and len(wanted.settings) == 1, control["key"]
-        replay = what_if.predict(straggler, wanted.settings)
+        settings, refused = wanted_settings(straggler, {control["key"]: value})
+        assert refused == [] and len(settings) == 1, control["key"]
+        replay = what_if.predict(straggler, settings)
         assert len(replay.levels) == 1 and replay.after_us > 0, control["key"]
         assert replay.low_us <= replay.after_us <= replay.high_us, control["key"]
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-5", "x", "1e9"])
 def test_a_factor_from_the_address_stays_within_its_control(text: str, straggler: OpenRun) -> None:
-    (setting,) = wanted_settings(straggler, {"bandwidth": text}).settings
+    ((setting,), _) = wanted_settings(straggler, {"bandwidth": text})
     assert 1.0 <= float(setting.value) <= 8.0
 
 
@@ -199,7 +199,7 @@ def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[s
     done = CliRunner().invoke(whatif, [*words, "--format", "json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     told = [json.loads(done.stdout)[key] for key in ("predicted_step_us", "low_us", "high_us")]
-    replay = what_if.predict(opened, wanted_settings(opened, query).settings)
+    replay = what_if.predict(opened, wanted_settings(opened, query)[0])
     assert replay.gain_us != 0 and told == pytest.approx([replay.after_us, replay.low_us, replay.high_us], abs=1e-3)
 
 

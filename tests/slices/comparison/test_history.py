@@ -127,13 +127,13 @@ def test_bars_and_rows_are_the_runs_by_date_with_the_change_marked(straggler_rep
     assert isinstance(exhibit.chart, Stacked) and list(exhibit.chart.labels) == ["run-0", "run-1", "▲ run-2"]
     assert [row[0] for row in exhibit.sheet.rows] == ["run-0", "run-1", "run-2"]
     assert "slower by" in exhibit.sheet.rows[2][5] and exhibit.sheet.rows[1][5] == ""
-    assert exhibit.reading.startswith("3 runs, 1 change of the step") and not page_at("/history").subject.is_empty(view)
+    assert exhibit.reading.startswith("3 runs, 1 change of the step") and not page_at("/history").is_empty(view)
 
 
 def test_one_run_has_no_history_and_runs_without_steps_are_said_to_have_none(straggler_report: Report) -> None:
     only = OpenRun(straggler_report)
     view = View(only, {}, (only,))
-    assert list(exhibits(view)) == [] and page_at("/history").subject.is_empty(view)
+    assert list(exhibits(view)) == [] and page_at("/history").is_empty(view)
     assert "ddprof serve FOLDER" in str(page_at("/history").content(view))
     empty = OpenRun(replace(straggler_report, steps=replace(straggler_report.steps, wall_us=float("nan"))))
     (exhibit,) = exhibits(View(empty, {}, (empty, empty)))

@@ -18,11 +18,12 @@ from ddprof.analyzers.kernel_table.model import Merged, merged
 from ddprof.analyzers.kernel_table.of_run import kernels_of
 from ddprof.dashboard.exhibits.data import exhibits as data_exhibits
 from ddprof.dashboard.exhibits.host import exhibits as host_exhibits
-from ddprof.dashboard.exhibits.kernels import BY, LEAST_SHARE, TreeFrame, frames
+from ddprof.dashboard.exhibits.kernels import BY, LEAST_SHARE, frames
 from ddprof.dashboard.exhibits.parts.arrangement import arrangement
 from ddprof.dashboard.exhibits.parts.exhibit import MOST_CHARS, Named, Nested, Sheet, sheet
 from ddprof.dashboard.exhibits.parts.numbers import group_times, lateness_us, readable_times, step_name
 from ddprof.dashboard.exhibits.parts.try_it import short_names
+from ddprof.dashboard.figures.charts import FlameFrame
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report.model import HealthItem
 from tests.dashboard.browsing import Page, PageOf, Sample, serious
@@ -68,7 +69,7 @@ def test_names_of_kernels_lose_what_tells_nothing(name: str, short: str) -> None
     assert Named(name).short == short
 
 
-def check(tree: list[TreeFrame], rows: list[Merged]) -> None:
+def check(tree: list[FlameFrame], rows: list[Merged]) -> None:
     """Every frame is filled by those below it, and none sticks out."""
     assert tree[0].busy_us == pytest.approx(sum(r.busy_us for r in rows), abs=NS)
     for i, parent in enumerate(tree):

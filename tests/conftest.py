@@ -1,5 +1,6 @@
 """Fixtures every test may use."""
 
+import functools
 import json
 import os
 import shutil
@@ -27,6 +28,8 @@ from stores import serving, variables
 
 if TYPE_CHECKING:
     from labelled_runs import Runs
+
+    from benchmarks.oracle.spec import Scenario
 
 # Helpers of these folders are no installed packages, as `budget`, `stores` and benchmarks/ are none.
 OF_SLICES = ("slices/hangs", "slices/planning", "slices/tuning")
@@ -102,33 +105,41 @@ def sample(repo_root: Path) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def labelled(tmp_path_factory: pytest.TempPathFactory) -> "Runs":
-    """`labelled("host.gc")`: the run of that name in corpus.py, generated and analyzed once per session; the workers of
-    pytest-xdist share its files."""
-    import corpus
-    from labelled_runs import Labelled
-
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, "Scenario"], Path]:
+    """`generated(name, scenario)`: the folder of the run that the trace generator draws, written once per session; the
+    workers of pytest-xdist share it."""
     from benchmarks.oracle.simulate import simulate
     from benchmarks.oracle.write import write
 
-    made: dict[str, Labelled] = {}
-    own = tmp_path_factory.mktemp("labelled")
-    shared = own.parents[1] / "labelled" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
+    own = tmp_path_factory.mktemp("generated")
+    shared = own.parents[1] / "generated" if "PYTEST_XDIST_WORKER" in os.environ else own / "made"
     shared.mkdir(exist_ok=True)
 
-    def make(name: str) -> Labelled:
-        if name not in made:
-            folder = shared / name
-            if not folder.exists():
-                write(simulate(corpus.EVERY[name]), own / name)
-                try:
-                    (own / name).rename(folder)
-                except OSError:  # another worker was first
-                    shutil.rmtree(own / name)
-            made[name] = Labelled(name, json.loads((folder / "label.json").read_text()), folder / "traces")
-        return made[name]
+    def make(name: str, scenario: "Scenario") -> Path:
+        folder = shared / name
+        if not folder.exists():
+            write(simulate(scenario), own / name)
+            try:
+                (own / name).rename(folder)
+            except OSError:  # another worker was first
+                shutil.rmtree(own / name)
+        return folder
 
     return make
+
+
+@pytest.fixture(scope="session")
+def labelled(generated: Callable[[str, "Scenario"], Path]) -> "Runs":
+    """`labelled("host.gc")`: the run of that name in corpus.py, generated and analyzed once per session."""
+    import corpus
+    from labelled_runs import Labelled
+
+    @functools.cache
+    def run(name: str) -> Labelled:
+        folder = generated(name, corpus.EVERY[name])
+        return Labelled(name, json.loads((folder / "label.json").read_text()), folder / "traces")
+
+    return run
 
 
 @pytest.fixture

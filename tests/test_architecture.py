@@ -2,10 +2,12 @@
 
 import ast
 import functools
+import gc
 import importlib
+import itertools
 import re
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,30 +138,47 @@ def _unit(name: str) -> str:
     return ".".join(parts[:2]) if parts[0] == "slices" else parts[0]
 
 
-def _imports(node: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+def _imported(statement: ast.AST) -> Iterator[str]:
+    """Modules under ddprof that a statement imports."""
+    if isinstance(statement, ast.Import):
+        for alias in statement.names:
+            if alias.name == "ddprof" or alias.name.startswith("ddprof."):
+                yield alias.name.removeprefix("ddprof").lstrip(".") or "ddprof"
+    elif isinstance(statement, ast.ImportFrom) and statement.module and statement.module.split(".")[0] == "ddprof":
+        base = statement.module.removeprefix("ddprof").lstrip(".")
+        for alias in statement.names:
+            full = f"{base}.{alias.name}".lstrip(".")
+            yield full if full in NAMES else base or "ddprof"
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, Any]]:
     """(module under ddprof, statement) of every ddprof import below a node."""
-    for child in ast.walk(node):
-        if isinstance(child, ast.Import):
-            for alias in child.names:
-                if alias.name == "ddprof" or alias.name.startswith("ddprof."):
-                    yield alias.name.removeprefix("ddprof").lstrip(".") or "ddprof", child
-        elif isinstance(child, ast.ImportFrom) and child.module and child.module.split(".")[0] == "ddprof":
-            base = child.module.removeprefix("ddprof").lstrip(".")
-            for alias in child.names:
-                full = f"{base}.{alias.name}".lstrip(".")
-                yield full if full in NAMES else base or "ddprof", child
+    return ((target, child) for child in ast.walk(node) for target in _imported(child))
 
 
 def _inner_imports() -> Iterator[tuple[str, str, str]]:
     """(module, module that it imports, place) of every ddprof import in the package."""
-    for name, tree in _trees().items():
-        for target, statement in _imports(tree):
+    for name, statement in _nodes(ast.Import, ast.ImportFrom):
+        for target in _imported(statement):
             yield name, target, f"{name}:{statement.lineno} imports {target}"
+
+
+@functools.cache
+def _every_node() -> defaultdict[type[ast.AST], list[tuple[str, Any]]]:
+    """(module, node) of every node, by its kind."""
+    nodes = defaultdict(list)
+    gc.disable()  # of a million nodes none is garbage
+    for name, tree in _trees().items():
+        for node in ast.walk(tree):
+            nodes[type(node)].append((name, node))
+    gc.freeze()
+    gc.enable()
+    return nodes
 
 
 def _nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, Any]]:
     """(module, node) of every node of these kinds."""
-    return ((name, node) for name, tree in _trees().items() for node in ast.walk(tree) if isinstance(node, kinds))
+    return itertools.chain.from_iterable(_every_node()[kind] for kind in kinds)
 
 
 def _import_statements() -> Iterator[tuple[str, Any, set[str]]]:

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,8 @@ import pytest
 
 pytest.importorskip("dash", reason="the dashboard needs dash (pip install 'ddprof[dashboard]')")
 
+from benchmarks.oracle.kinds import scenario
+from benchmarks.oracle.spec import Scenario
 from ddprof.capture.files.ring import StepRing
 from ddprof.capture.files.step import Step
 from ddprof.dashboard.app import create_app
@@ -23,10 +25,12 @@ from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.view import View
 from ddprof.dashboard.server.guard import Access
 from tests.dashboard.browsing import Page, PageOf, Sample, Serve
-from tests.dashboard.made import SAMPLES, alone, generate
+from tests.dashboard.made import SAMPLES, alone
 from tests.dashboard.tuned import tuned
 
+SEED = 17
 UPLOAD_BYTES, RUNNING_STEPS = 2_000_000, 30
+Drawn = Callable[[str], Path]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,9 +41,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def straggler_traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(generated: Callable[[str, Scenario], Path]) -> Drawn:
+    """`drawn(kind)`: the folder of the traces of a labelled run of that kind."""
+    return lambda kind: generated(f"drawn {kind}", scenario(SEED, kind)) / "traces"
+
+
+@pytest.fixture(scope="session")
+def straggler_traces(drawn: Drawn) -> Path:
     """A GPU run of which one rank's device is slow."""
-    return generate(tmp_path_factory.mktemp("straggler") / "run", "straggler.compute")
+    return drawn("straggler.compute")
 
 
 @pytest.fixture(scope="session")
@@ -48,9 +58,9 @@ def straggler(straggler_traces: Path) -> OpenRun:
 
 
 @pytest.fixture(scope="session")
-def pipeline(tmp_path_factory: pytest.TempPathFactory) -> OpenRun:
+def pipeline(drawn: Drawn) -> OpenRun:
     """A pipeline-parallel run with one slow stage."""
-    return load([str(generate(tmp_path_factory.mktemp("pipeline") / "run", "pipeline.imbalance"))])[0]
+    return load([str(drawn("pipeline.imbalance"))])[0]
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
@@ -32,7 +33,7 @@ from ddprof.dashboard.runs.view import View, parse_query
 from ddprof.report.model import Report
 from ddprof.sidecar import LoaderSettings, TimedFetches
 from ddprof.tables import NULL
-from tests.dashboard.made import SAMPLES, alone, generate, serialised, texts, with_job
+from tests.dashboard.made import SAMPLES, alone, serialised, texts, with_job
 
 REFUSED = [
     *(("device", "replaced", "which ranks"), ("device", "replaced@99", "no rank 99")),
@@ -187,10 +188,12 @@ def test_controls_say_what_findings_suggest_and_those_lead_to_a_remedy(straggler
 
 
 @pytest.mark.parametrize(("kind", "query"), COPIED)
-def test_the_copied_command_says_the_number_of_the_page(kind: str, query: dict[str, str], tmp_path: Path) -> None:
+def test_the_copied_command_says_the_number_of_the_page(
+    kind: str, query: dict[str, str], tmp_path: Path, drawn: Callable[[str], Path]
+) -> None:
     quoted = tmp_path / "a run"  # the path wants quoting
-    traces = shutil.copytree(SAMPLES / kind, quoted) if kind == "bubble" else generate(quoted, kind)
-    opened = load([str(traces)], workers=1)[0]
+    shutil.copytree(SAMPLES / kind if kind == "bubble" else drawn(kind), quoted)
+    opened = load([str(quoted)], workers=1)[0]
     culprit = (opened.report.ranked_findings()[0].ranks or (0,))[0]
     query = {key: value.format(culprit=culprit) for key, value in query.items()}
     (command,) = [text for text in texts(what_if.outcome(alone(opened, **query), query)) if text.startswith("ddprof ")]

@@ -24,7 +24,8 @@ COMMANDS: tuple[tuple[int, tuple[str, ...]], ...] = (
     (3, ("verify", "{sound}", "{target}", "--with", "compute=2")),
     *((2, ("plan", what, "{target}")) for what in ("loader", "buckets")),
 )
-KEPT_COMMANDS = (JSON, ("report", "{target}", "-o", "{out}/report.html"))  # each with both decoders
+KEPT_COMMANDS = (JSON, ("report", "{target}", "-o", "{out}/report.html"))
+KEPT_NUMBERS = range(3)  # the JSON report by both decoders, the page of what one of them has read
 STATUS = ("status", "{target}", "--once")
 AGAIN_SHARE = 0.25  # of the JSON reports: made a second time, from the cache of the first
 ONE_FILE_SHARE = 0.1  # of the cases: one file is named, not the folder
@@ -119,7 +120,7 @@ def drawn(count: int, start: int, is_everywhere: bool = False) -> Iterator[Case]
 
 def kept() -> list[Case]:
     """The inputs that failed before, each read by both decoders."""
-    return [Case(name, AS_IT_IS, number) for name in kept_inputs() for number in range(2 * len(KEPT_COMMANDS))]
+    return [Case(name, AS_IT_IS, number) for name in kept_inputs() for number in KEPT_NUMBERS]
 
 
 @cache

@@ -175,7 +175,7 @@ def _time_ns(ran: Ran) -> float:
 
 
 def times_by_name(ran: Ran) -> dict[str, float]:
-    """How often each name was called."""
+    """Calls of each name."""
     total: dict[str, float] = defaultdict(float)
     for (name, _), (count, _) in ran.items():
         total[name] += count

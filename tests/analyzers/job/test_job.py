@@ -121,7 +121,7 @@ def test_waiting_for_hosts_is_shared_out_by_the_reason_of_each_culprit(labelled:
     every_us = measures.launching_us + measures.stalled_us + measures.held_us + measures.script_us
     wanted = sum(part_us[each] / every_us[each] * charged_us[each] for each in culprits if every_us[each])
     found = waited_for_part_us(measures, part_us, np.array(culprits))
-    assert found.max() > 0 and found.tolist() == np.asarray(wanted).tolist()
+    assert found.max() > 0 and found == pytest.approx(np.asarray(wanted))
 
 
 @pytest.mark.parametrize(

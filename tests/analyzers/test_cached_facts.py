@@ -158,10 +158,10 @@ def test_a_trace_or_companion_of_a_store_that_changed_is_new(tmp_path: Path, rem
     assert known() == [False, False] and known() == [True, True]
     first = _source(f"{remote}/run")
     stem = str(first.sidecar_path).rpartition("/")[2].removesuffix(".sidecar.json")
-    for name in (f"{stem}.workers.jsonl", f"{stem}.stacks.jsonl", f"{stem}.worker0.9.stacks.jsonl"):
-        for content in (b"{}\n", b"[]\n"):  # of one size
-            files.pipe_file(f"{root}/{name}", content)
-            assert known() == [False, True], (name, content)
+    named = [(f"{stem}.{kind}.jsonl", b"{}\n") for kind in ("workers", "stacks", "worker0.9.stacks")]
+    for name, content in (*named, (named[-1][0], b"[]\n")):  # the last of one size with what it replaces
+        files.pipe_file(f"{root}/{name}", content)
+        assert known() == [False, True], (name, content)
     trace = f"{root}/{first.path.rpartition('/')[2]}"
     files.pipe_file(trace, files.cat_file(trace).replace(b"op 1", b"op 9", 1))
     assert known() == [False, True] and known() == [True, True]

@@ -35,6 +35,7 @@ NAMES = (
     (r"\$before\b|\bRUN\b(\.\.\.)?", "run"),
     (r"\bFOLDER\b(\.\.\.)?", "ddprof-runs"),
     (r"\bcompare A B\b", "compare run1 run2"),
+    (r"-o x\.html", "-o report.html"),
     (r"\banalyze LOG\b", "analyze train.log"),
     (r"\bSNAPSHOT\b", "snapshot.pickle"),
     (r"\bdemo NAME\b", "demo sync"),
@@ -118,7 +119,7 @@ def trains(line: str) -> bool:
 
 def takes_long(line: str) -> bool:
     """True for a line with a store, cluster, tracker, pytest or all of doctor: seconds each, others test the parts."""
-    return re.search(r"s3://|dask|--to wandb|^pytest |^ddprof doctor$", line) is not None
+    return re.search(r"s3://|dask|--to wandb|^pytest |^ddprof doctor( --python|$)", line) is not None
 
 
 def has_to_train(line: str) -> bool:

@@ -154,7 +154,7 @@ def test_it_needs_neither_dash_nor_plotly(straggler_traces: Path, tmp_path: Path
     assert "timeline-tile" in out.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", one_in(3, [*TRUTHS]))
+@pytest.mark.parametrize("name", one_in(6, [*TRUTHS]))
 def test_the_file_of_a_sample_is_small_and_hashed_names_leave_the_verdict(sample: Sample, name: str) -> None:
     """That its numbers are the app's is a check of tests/consistency."""
     texts = render(sample(name)), render(sample(name), key=b"key")

@@ -40,10 +40,9 @@ EVIL = "<img src=x onerror=\"document.title='owned'\"><script>document.title='ow
 NOTES, TEXTS = "return ddprof.timeline.notes", "return ddprof.timeline.notes.map((n) => n.text)"
 NONE = "ddprof.timeline.notes = []; ddprof.timeline.changeNotes()"
 LINKS = [
-    ("1.0~0~" + quote(EVIL, safe=""), [EVIL[:120]]),
-    ("1.0~~ok;nonsense;1e9~~x;~~;NaN~~x;1~99999999999~x;2~~" + "%E4", ["ok"]),
-    *(("1~~a%00%0Ab%E2%80%AEc", ["a  b c"]), (";".join(["1~~n"] * 50), ["n"] * 20)),
-    *(("1~~" + "x" * 500, ["x" * 120]), ("1~~" + "x" * 9000, []), ("999999999999~~not in this run", [])),
+    (f"1.0~0~{quote(EVIL, safe='')};2~~a%00%0Ab%E2%80%AEc;3~~" + "x" * 500, [EVIL[:120], "a  b c", "x" * 120]),
+    ("1.0~~ok;nonsense;1e9~~x;~~;NaN~~x;1~99999999999~x;2~~%E4;999999999999~~not in this run", ["ok"]),
+    *((";".join(["1~~n"] * 50), ["n"] * 20), ("1~~" + "x" * 9000, [])),
 ]
 
 

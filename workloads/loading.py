@@ -31,7 +31,7 @@ class Stored(Dataset[Any]):
         self.file: AbstractContextManager[Any] = multiprocessing.Lock() if one_file else nullcontext()
 
     def __len__(self) -> int:
-        return len(self.samples)  # type: ignore[arg-type]
+        return len(self.samples)
 
     def __getitem__(self, index: int) -> Any:
         return self.__getitems__([index])[0]
@@ -75,7 +75,7 @@ def make_loader(
     replicas, replica = shards or (place.world_size, place.rank)
     sampler: Sampler[int]
     if switches.on("unsharded", until="sharded"):
-        sampler = RandomSampler(samples)  # type: ignore[arg-type]
+        sampler = RandomSampler(samples)
     else:
         sampler = DistributedSampler(samples, replicas, replica, shuffle=True, seed=options.seed)
     return DataLoader(

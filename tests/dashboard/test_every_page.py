@@ -145,7 +145,7 @@ def _show(page: Page, anchor: str) -> None:
     page.wait(f"return !document.getElementById('{anchor}').hidden")
 
 
-@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(15, [*TRUTHS])])
+@pytest.mark.parametrize("name", [*one_in(4, REAL_RUNS), *one_in(30, [*TRUTHS])])
 def test_files_of_all_runs_open_without_a_complaint_or_a_request(
     request: pytest.FixtureRequest, file_of: PageOf, name: str
 ) -> None:

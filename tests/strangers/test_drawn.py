@@ -1,5 +1,5 @@
 """Twelve generated scripts, run for real on two ranks: the first loud finding names ranks, line and mechanism. Of those
-that differ from another by how or where it waits alone, the other is in the usual run.
+that differ from another by what works, or how or where it waits, alone, the other is in the usual run.
 
 One script of each kind of fault that strangers bring most often, at 1.5 to 3 times the step, so that no scatter of a
 shared machine decides; `python -m benchmarks.strangers run` draws the others, and measures their twins."""

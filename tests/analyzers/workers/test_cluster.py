@@ -72,7 +72,7 @@ def _address(known: Path, scheduler: subprocess.Popen[bytes]) -> str:
             time.sleep(0.05)
 
 
-RANKS, SLOW = 24, 9
+RANKS, SLOW = 12, 9
 ATTEMPTS: list[str] = []  # what the worker, in this process, was asked for
 GO_ON = threading.Event()
 
@@ -82,7 +82,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small ranks, one of which is slow."""
     small = Model(layers=1, unit_us=390.0, params_per_layer=10_000_000)
     slow = fault("straggler.compute", 0.3, SLOW, mode="all")
-    wide = small_run(slow, ranks=RANKS, hosts=8, model=small, loader_us=20_000.0)
+    wide = small_run(slow, ranks=RANKS, hosts=4, model=small, loader_us=20_000.0)
     return drawn(wide, tmp_path_factory.mktemp("wide")).traces
 
 

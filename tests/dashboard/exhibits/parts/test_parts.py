@@ -26,7 +26,7 @@ from ddprof.dashboard.exhibits.parts.try_it import short_names
 from ddprof.dashboard.figures.charts import FlameFrame
 from ddprof.dashboard.runs.open_run import OpenRun, load
 from ddprof.report.model import HealthItem
-from tests.dashboard.browsing import Page, PageOf, Sample, serious
+from tests.dashboard.browsing import Page, PageOf, Sample, one_in, serious
 from tests.dashboard.made import alone, with_job
 from tests.dashboard.tuned import ANSWER
 
@@ -269,7 +269,7 @@ def tuned_page(page_of: PageOf, tuned_folder: Path) -> Page:
     return page_of(*load([str(tuned_folder)]))
 
 
-@pytest.mark.parametrize("path", ["/tuning", "/findings", "/what-if"])
+@pytest.mark.parametrize("path", one_in(2, ["/tuning", "/findings", "/what-if"]))
 def test_pages_with_trials_fit_on_a_desk_and_on_a_phone_and_are_clean(tuned_page: Page, path: str) -> None:
     assert tuned_page.visit(path) == []
     for width, height in ((390, 844), (1440, 900)):  # px of a phone and of a desk

@@ -179,15 +179,8 @@ def _curve_lines(curve: SettingCurve, advised: float | None = None) -> list[str]
     flat = {point.value for point in curve.flat}
     lines = [f"  {curve.knob:>15}  {'step':>9}"]
     for point in curve.points:
-        marks = [
-            word
-            for word, holds in (
-                ("now", point.value == curve.now),
-                ("best", point == curve.best),
-                ("advised", point.value == advised),
-            )
-            if holds
-        ]
+        marks = ["now"] * (point.value == curve.now) + ["best"] * (point == curve.best)
+        marks += ["advised"] * (point.value == advised)
         bar = ("█" if point.value in flat else "░") * max(1, round(_BAR * min(1.0, point.step_us / most)))
         lines.append(f"  {point.value:>15g}  {format_us(point.step_us):>9}  {bar} {', '.join(marks)}".rstrip())
     return lines

@@ -48,7 +48,11 @@ SHAPE_OPTIONS = (
     click.option("--node-gbps", type=float, help="Network bandwidth of a node, gigabits per second."),
     click.option("--batch", type=click.IntRange(1), help="Sequences of a step, all devices (default: 4 per device)."),
     click.option(
-        "--optimizer", default="adam", show_default=True, help="adam, adam8bit, adam-bf16, sgd-momentum, sgd."
+        "--optimizer",
+        type=click.Choice([*OPTIMIZERS]),
+        default="adam",
+        show_default=True,
+        help="Whose state takes memory.",
     ),
     click.option("--efficiency", type=click.FloatRange(0.05, 1.0), help="Share of peak in wide products (0.65)."),
 )
@@ -122,8 +126,6 @@ def _print_layouts(
     for name in ("params", "node_gbps"):
         if given[name] is not None and not 0 < given[name] < inf:
             raise UsageError(f"--{name.replace('_', '-')} {given[name]:g}: want a number above 0")
-    if given["optimizer"] not in OPTIMIZERS:
-        raise UsageError(f"--optimizer {given['optimizer']}: one of {', '.join(OPTIMIZERS)}")
     params = given["params"] or parameters_of(given["layers"], given["hidden"], given["vocab"])
     if not params > given["vocab"] * given["hidden"]:
         raise UsageError(f"--params {params:g}: fewer than the embedding has ({given['vocab'] * given['hidden']:g})")

@@ -17,6 +17,10 @@ import comet_ml
 from ddprof.slices.trackers.content import Content
 
 DEFAULT_PROJECT = "ddprof"
+_UNLOGGED = (  # nothing of this process is of interest: it is not the training script
+    *("log_code", "log_graph", "parse_args", "log_git_metadata", "log_git_patch", "log_env_details", "auto_log_co2"),
+    *("auto_output_logging", "auto_param_logging", "auto_metric_logging"),
+)
 
 
 class CometRun:
@@ -26,21 +30,8 @@ class CometRun:
         logging.getLogger("comet_ml").setLevel(logging.ERROR)
         attached = os.environ.get("COMET_EXPERIMENT_KEY")
         project = place or os.environ.get("COMET_PROJECT_NAME") or DEFAULT_PROJECT
-        # Nothing of this process is of interest: it is not the training script.
-        config = comet_ml.ExperimentConfig(
-            log_code=False,
-            log_graph=False,
-            parse_args=False,
-            display_summary_level=0,
-            log_git_metadata=False,
-            log_git_patch=False,
-            log_env_details=False,
-            auto_output_logging=False,
-            auto_param_logging=False,
-            auto_metric_logging=False,
-            auto_log_co2=False,
-            name=None if attached else name,
-        )
+        own_name = None if attached else name
+        config = comet_ml.ExperimentConfig(name=own_name, display_summary_level=0, **dict.fromkeys(_UNLOGGED, False))
         self._experiment = comet_ml.start(
             project_name=None if attached else project, experiment_key=attached or None, experiment_config=config
         )

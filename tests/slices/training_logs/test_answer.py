@@ -78,8 +78,9 @@ def test_numbers_that_begin_late(tmp_path: Path) -> None:
     head = "using world size: 8, data-parallel size: 8, context-parallel size: 1\n"
     late.write_text(head + "node0:1:1 [0] NCCL INFO Channel 00/32\n" * 20_000 + LOG.read_text(encoding="utf-8"))
     assert "An iteration takes 5.65 s" in analyze(str(late)).stdout
-    late.write_text(head)
-    assert "a training log without a complete iteration, timer or call" in str(analyze(str(late)).exception)
+    for timeless in (head, "{'loss': 0.7, 'learning_rate': 1e-05, 'epoch': 0.5}\n"):
+        late.write_text(timeless)
+        assert "a training log without a complete iteration, timer or call" in str(analyze(str(late)).exception)
     settings = "[rank0]: optimizer ................. adam\n" * 20_000  # in a folder, below settings without any mark
     late.write_text(settings + LOG.read_text(encoding="utf-8"))
     (tmp_path / "notes.txt").write_text("[rank0]: nothing\n")

@@ -269,7 +269,10 @@ def _sizes_of(text: str) -> dict[str, int]:
 
 
 # What is printed at the start by programs that print thousands of lines before the first number.
-_STARTS = re.compile(rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]|Total optimization steps = \d")
+_STARTS = re.compile(
+    rb"\[INFO\] \[(?:logging|config)\.py:\d{1,5}:(?:log_dist|print)\]|Total optimization steps = \d"
+    rb"|'loss': '?\d[^\n]{0,400}'epoch': '?\d"  # Trainer's, which hold no time
+)
 _OF_NUMBERS = re.compile(rb"[:=] ?-?\d{1,9}\.\d[^\n|]{0,20}\d%\|")  # losses, whatever their names, before a bar
 _EPOCH = re.compile(rb"\bepochs?\W{0,3}\d")
 # Beside which an error, or a number before a bar, is a training's

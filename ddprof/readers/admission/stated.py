@@ -15,7 +15,7 @@ from ddprof.readers.files.remote import is_url
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.formats.kineto import FORMAT as KINETO
 from ddprof.readers.formats.kineto.header import Header, parse_header
-from ddprof.readers.json_text.start import Beginning
+from ddprof.readers.json_text.structure import Beginning
 from ddprof.readers.source import Source
 from ddprof.untrusted.stores import AT_ONCE
 

@@ -1,6 +1,4 @@
-"""Salvage of sound events from text that the strict decoder rejects: each object alone, and where one breaks those in
-it that are whole, in time linear in the text.
-"""
+"""Salvage of sound events from text that the strict decoder rejects: what begins like an event is read once, alone."""
 
 from __future__ import annotations
 
@@ -9,23 +7,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import numpy as np
-
-from ddprof.readers.json_text.structure import structure
 
 T = TypeVar("T")
-_START = re.compile(rb'\{(?=\s*["}])')
+# Where an event may begin: an object that is no value of a key and not the first of a list inside an event.
+_START = re.compile(rb'(?:\A|[^:\[\s])\s*(\{)(?=\s*["}])')
 _GLUE = re.compile(rb"\s*,?\s*")
 # Text of one file that is read for an event in vain before the rest of its damaged text is given up: some seconds. Each
 # piece that is none counts for at least so many bytes.
 MOST_VAIN_BYTES = 128 << 20
 _PIECE_BYTES = 1 << 9
-_REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_LONGEST_WORD = len("-Infinity")
-_WINDOW = 1 << 14  # characters
+_REFUSED = (msgspec.DecodeError, UnicodeDecodeError)
 _LONGEST_INTEGER = 40  # digits; 64 bits have 19. Python takes quadratic time to read longer ones
 _LONGEST_FRACTION = 400  # characters; float64 written out has 324 at most
 _ESCAPE = re.compile(
@@ -77,42 +72,37 @@ class Salvager(Generic[T]):
         Where `is_last`, nothing follows. Else what stands behind the last event is left for the next text.
         """
         saved: Salvage[T] = Salvage()
-        chars = text.decode("latin-1")  # a character for each byte
-        at, broken = 0, set[int]()  # objects that stand open where one breaks break there, too
-        while self._vain_bytes < MOST_VAIN_BYTES and (start := _START.search(text, at)) is not None:
-            saved.close = _list_end(text, saved.end, at, start.start())
-            if saved.close is not None:
+        at, starts = 0, [match.start(1) for match in _START.finditer(text)]
+        for start, stop in pairwise([*starts, len(text)]):
+            saved.close = _list_end(text, saved.end, at, start)
+            if saved.close is not None or self._vain_bytes >= MOST_VAIN_BYTES:
                 break
-            at = start.start() + 1
-            if start.start() in broken:
-                continue
-            end, is_whole = _end_of_object(chars, start.start())
-            if is_whole is None and not is_last:
-                return saved
-            if is_whole:
-                at = end
+            if self._keep(saved, text, start, stop):
+                at = saved.end
             else:
-                broken.update((structure(text[start.start() : end]).open() + start.start()).tolist())
-            if not (is_whole and self._keep(saved, text, start.start(), end)):
-                self._vain_bytes += end - start.start() + _PIECE_BYTES
+                at = start + 1
+                self._vain_bytes += stop - start + _PIECE_BYTES
         if saved.close is None and is_last:
             saved.close = _list_end(text, saved.end, at, len(text), True)
         if saved.close is not None or is_last or self._vain_bytes >= MOST_VAIN_BYTES:
             self._skipped(saved, text, len(text) if saved.close is None else saved.close)
         return saved
 
-    def _keep(self, saved: Salvage[T], text: bytes, start: int, end: int) -> bool:
-        """Add the event that an object is, if it is one."""
-        content = text[start:end]
+    def _keep(self, saved: Salvage[T], text: bytes, start: int, stop: int) -> bool:
+        """Add the event that a piece begins with, if it is one."""
+        piece = text[start:stop]
         try:
+            content = piece[: _FINDER.raw_decode(piece.decode("latin-1"))[1]]  # a character for each byte
             event = self._strict(content)
+        except (json.JSONDecodeError, RecursionError):
+            return False
         except _REFUSED:
             event = self._mended(saved, content)
         if event is None:
             return False
         self._skipped(saved, text, start)
         saved.events.append(event)
-        saved.end = end
+        saved.end = start + len(content)
         return True
 
     def _mended(self, saved: Salvage[T], content: bytes) -> T | None:
@@ -167,26 +157,6 @@ def _integer(digits: str) -> int | None:
 
 def _fraction(digits: str) -> Decimal | None:
     return Decimal(digits) if len(digits) <= _LONGEST_FRACTION else None
-
-
-def _end_of_object(chars: str, start: int) -> tuple[int, bool | None]:
-    """The end of the object that begins at `start`, or the place where it breaks, and True where it is whole; False
-    where it breaks, None where the text ends first.
-    """
-    size = _WINDOW  # an error costs as much as the text that was given, and most objects are small
-    while True:
-        part = chars[start : start + size]
-        try:
-            return start + _FINDER.raw_decode(part)[1], True
-        except RecursionError:  # thousands in one another: none that holds half of them is an event
-            shape = structure(part.encode("latin-1"))
-            return start + int(shape.brackets[np.argmax(2 * shape.depth >= shape.depth.max())]), False
-        except json.JSONDecodeError as error:
-            if not error.msg.startswith("Unterminated") and error.pos <= len(part) - _LONGEST_WORD:
-                return start + error.pos, False
-            if start + size >= len(chars):
-                return len(chars), None
-            size *= 4
 
 
 def is_list_end(text: bytes, bracket: int, is_last: bool) -> bool:

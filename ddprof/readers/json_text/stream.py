@@ -2,7 +2,7 @@
 
 A block is cut at a guess (the last "}, {" in the buffer) and the guess is proved by the parser: text that parses as a
 whole list up to a point ended outside any string, between two events. Where the proof fails the real depth is computed
-(`structure`); broken text is salvaged (`salvage`).
+(`ends`); broken text is salvaged (`salvage`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import msgspec
 from ddprof.errors import NoUsableInput
 from ddprof.readers.json_text.damage import Damage
 from ddprof.readers.json_text.salvage import Salvage, is_list_end
-from ddprof.readers.json_text.start import Beginning, Start, TextLayout
-from ddprof.readers.json_text.structure import structure
+from ddprof.readers.json_text.structure import Beginning, Start, TextLayout, ends
 
 B = TypeVar("B", bound=Sized)  # what a block decodes to
 T = TypeVar("T")  # an event
@@ -135,12 +134,12 @@ class EventStream(Generic[B, T]):
             if batch is not None:
                 return batch, self._advance(buffer, cut), False
         # The guess was wrong, the list ends here, an event is odd, or the text is damaged.
-        close, last_end = _ends(buffer)
+        close, last_end = ends(buffer)
         if close is not None and is_list_end(buffer, close, is_last):
             batch = self._decoded(buffer[:close])
             if batch is not None:
                 return batch, self._advance(buffer, close), True
-        batch = self._decoded(buffer[:last_end]) if last_end is not None and not is_last else None
+        batch = self._decoded(buffer[:last_end]) if last_end is not None else None
         if batch is not None:
             return batch, self._advance(buffer, last_end), False
         return self._salvaged(buffer, is_last)
@@ -172,11 +171,12 @@ class EventStream(Generic[B, T]):
         if not buffer.strip(_SPACE):
             self.damage.truncated = not self.is_list_root  # a list may stay open: Chrome's format allows it
             return
-        spots = self.damage.spots
-        events, rest, is_closed = self._batch(buffer, True)
-        yield events
+        spots, is_closed = self.damage.spots, False
+        while buffer and not is_closed:  # what is sound, and what is salvaged of the rest
+            events, buffer, is_closed = self._batch(buffer, True)
+            yield events
         if is_closed:
-            self._collect_footer(rest)
+            self._collect_footer(buffer)
         else:
             self.damage.truncated = not self.is_list_root or self.damage.spots > spots
 
@@ -187,7 +187,7 @@ class EventStream(Generic[B, T]):
             footer += chunk
             if len(footer) > MAX_FOOTER_BYTES:
                 break
-        close = -1 if self.is_list_root else structure(footer).close()
+        close = -1 if self.is_list_root else ends(footer)[0]
         if close is None:
             end = b""
             for chunk in self.chunks:
@@ -202,12 +202,6 @@ class EventStream(Generic[B, T]):
             if text.strip(_SPACE):
                 self.damage.add(at, text)
             at += len(text)
-
-
-def _ends(buffer: bytes) -> tuple[int | None, int | None]:
-    """Places where the list and its last whole value end. The skeleton that tells them may take 16 times the text."""
-    shape = structure(buffer)
-    return shape.close(), shape.last_end()
 
 
 def _after_comma(text: bytes) -> bytes:

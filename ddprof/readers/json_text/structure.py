@@ -1,57 +1,75 @@
-"""Starts and ends of objects in JSON text. Brace depth outside strings in one vectorised pass; never text patterns."""
+"""Where the event list of a JSON text starts and ends: by its key, and by the depth of brackets outside strings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from enum import Enum, auto
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.tables import Array
 
+# Beyond this many bytes a list that has not begun is not waited for: ten times the longest header of a real trace (the
+# groups of ten thousand ranks), and what a damaged header may hide.
+MAX_HEADER_BYTES = 32 << 20
+_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_SPACE = b" \t\r\n"
+_BOM = b"\xef\xbb\xbf"
 _QUOTE, _BACKSLASH = 34, 92
 _DELTA = bytes(1 if c in b"[{" else 255 if c in b"]}" else 0 for c in range(256))
 
 
-@dataclass(frozen=True)
-class Structure:
-    """The skeleton of a piece of JSON that starts outside any string.
+class TextLayout(Enum):
+    """Layout of the text: a list in an object, a list, one object per line, or none of these."""
 
-    `brackets` are the offsets of brackets outside strings, `depth` the nesting depth after each of them (0 at the
-    start of the piece), `quotes` the offsets of the quotes that open and close strings, alternating.
+    IN_OBJECT, LIST, LINES, NONE = auto(), auto(), auto(), auto()
+
+
+class Start(Struct, frozen=True):
+    """The layout of a file, and the possible offset of the first event in the text so far."""
+
+    layout: TextLayout
+    offset: int = 0
+
+
+class Beginning:
+    """Search for the start of the events in the first bytes of a file: again whenever these have doubled."""
+
+    def __init__(self) -> None:
+        self.text = bytearray()
+        self._searched_bytes = 0
+
+    def add(self, chunk: bytes, is_last: bool) -> Start | None:
+        """The start as found so far; None where more text is needed. `is_last`: there is no more."""
+        self.text += chunk
+        if not is_last and len(self.text) < 2 * self._searched_bytes:
+            return None
+        self.text = self.text.removeprefix(_BOM).lstrip(_SPACE)
+        self._searched_bytes = len(self.text)
+        is_over = is_last or len(self.text) > MAX_HEADER_BYTES
+        if self.text.startswith(b"["):
+            return Start(TextLayout.LIST, 1)
+        if self.text.startswith(b"{"):
+            return _in_object(bytes(self.text)) or (Start(TextLayout.NONE) if is_over else None)
+        return Start(TextLayout.NONE) if is_over or len(self.text) > len(_BOM) else None
+
+
+def _in_object(text: bytes) -> Start | None:
+    """The start in text that begins with an object; None where the object goes on."""
+    if key := _KEY.search(text):
+        return Start(TextLayout.IN_OBJECT, key.end())
+    close, _ = ends(text[1:])
+    following = b"" if close is None else text[close + 2 :].lstrip(_SPACE)
+    if not following:
+        return None
+    return Start(TextLayout.LINES if following.startswith(b"{") else TextLayout.NONE)
+
+
+def ends(text: bytes) -> tuple[int | None, int | None]:
+    """Offsets in text that starts outside any string: of the bracket that closes the value around it, and just after
+    the last whole value inside that; None without one. A string left open at the end runs to the end.
     """
-
-    brackets: Array
-    depth: Array
-    quotes: Array
-
-    def close(self) -> int | None:
-        """Offset of the bracket that closes the enclosing value; None if this piece does not close it."""
-        below = np.flatnonzero(self.depth < 0)
-        return int(self.brackets[below[0]]) if len(below) else None
-
-    def last_end(self) -> int | None:
-        """Offset just after the last complete value at depth 0; None without one."""
-        ends = np.flatnonzero(self.depth == 0)
-        return int(self.brackets[ends[-1]]) + 1 if len(ends) else None
-
-    def open(self) -> Array:
-        """Offsets of the brackets that stand open at the end of the piece."""
-        least = np.minimum.accumulate(self.depth[::-1])[::-1]  # from there on
-        return np.compress((self.depth == least) & (np.diff(self.depth, prepend=0) > 0), self.brackets)
-
-    def depth_at(self, offset: int) -> int:
-        """Nesting depth just before `offset`."""
-        row = int(np.searchsorted(self.brackets, offset))
-        return int(self.depth[row - 1]) if row else 0
-
-    def opens_string(self, offset: int) -> bool:
-        """True where the byte at `offset` is the quote that opens a string."""
-        row = int(np.searchsorted(self.quotes, offset))
-        return row % 2 == 0 and row < len(self.quotes) and int(self.quotes[row]) == offset
-
-
-def structure(text: bytes) -> Structure:
-    """The skeleton of `text`, which must start outside any string; a string left open at the end runs to the end."""
     data = np.frombuffer(text, np.uint8)
     quotes = np.flatnonzero(data == _QUOTE)
     if b"\\" in text:
@@ -59,7 +77,9 @@ def structure(text: bytes) -> Structure:
     delta = np.frombuffer(text.translate(_DELTA), np.int8)
     brackets = np.flatnonzero(delta)
     brackets = brackets[np.searchsorted(quotes, brackets) % 2 == 0]
-    return Structure(brackets, np.cumsum(delta[brackets], dtype=np.int64), quotes)
+    depth = np.cumsum(delta[brackets], dtype=np.int64)
+    below, level = brackets[depth < 0], brackets[depth == 0]
+    return (int(below[0]) if len(below) else None), (int(level[-1]) + 1 if len(level) else None)
 
 
 def _escaped(data: Array, quotes: Array) -> Array:

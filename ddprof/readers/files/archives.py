@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import os
 import zipfile
@@ -100,14 +99,6 @@ def _hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) and part not in (".", "..") for part in name.split("/"))
 
 
-_ZSTD = 93  # zipfile knows it from Python 3.14 on
-# Opened as stored, as zipfile unpacks more of them at once than is wanted: whoever reads a member unpacks it.
-_PACKED = (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, _ZSTD)
-_LZMA_HEADER_BYTES = 9  # version, the size of the properties, and these (APPNOTE.TXT 5.8.8)
-_ENDS_BY_MARK = 2  # flag of LZMA: its end is marked
-_UNKNOWN_SIZE = b"\xff" * 8
-
-
 class ZipMembers:
     """A zip file whose stored bytes are `outer`. Raises BadZipFile, OSError or ValueError where it is damaged."""
 
@@ -125,40 +116,28 @@ class ZipMembers:
         info = self._infos[name]
         if is_bomb(info.compress_size, info.file_size):
             raise OSError(f"{name} unpacks to more than {MAX_RATIO} times its size")
-        is_packed = info.compress_type in _PACKED
-        if is_packed:
-            stored = copy.copy(info)
-            stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
-        elif info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise OSError(f"{name} is packed in a way that is not supported")
-        opened: Any = self._zip.open(stored if is_packed else info)
+        # The others are unpacked by zipfile in more bytes at once than are wanted.
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise OSError(f"{name} is packed in a way that is not supported: only stored and deflated members are read")
+        opened: Any = self._zip.open(info)
         opened._expected_crc = None  # it would give nothing of a block that it ends
-        head = _alone(opened.read(_LZMA_HEADER_BYTES), info) if info.compress_type == zipfile.ZIP_LZMA else b""
-        return cast(IO[bytes], _Member(opened, None if is_packed else info.CRC, head))
+        return cast(IO[bytes], _Member(opened, info.CRC))
 
     def close(self) -> None:
         """Close the file underneath."""
         self._outer.close()
 
 
-def _alone(header: bytes, info: zipfile.ZipInfo) -> bytes:
-    """The header of an .lzma file, where a zip file has its own."""
-    is_marked = info.flag_bits & _ENDS_BY_MARK
-    return header[4:] + (_UNKNOWN_SIZE if is_marked else info.file_size.to_bytes(8, "little"))
-
-
 class _Member(io.RawIOBase):
-    """A member that ends at its damage, reported in `damage`, and keeps what was read before. `head`: precedes it."""
+    """A member that ends at its damage, reported in `damage`, and keeps what was read before."""
 
-    def __init__(self, opened: IO[bytes], checksum: int | None, head: bytes) -> None:
-        self._opened, self._expected, self._head, self._sum = opened, checksum, head, 0
+    def __init__(self, opened: IO[bytes], checksum: int) -> None:
+        self._opened, self._sum = opened, 0
+        self._expected: int | None = checksum
         self.damage: str | None = None
 
     def read(self, size: int = -1) -> bytes:
         """`size` bytes, fewer or none at the end."""
-        if self._head:
-            head, self._head = self._head, b""
-            return head
         try:
             content = self._opened.read(size)
         except (zlib.error, zipfile.BadZipFile, EOFError, OSError) as error:

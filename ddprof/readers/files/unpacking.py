@@ -6,7 +6,6 @@ import bz2
 import codecs
 import io
 import lzma
-import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,14 +36,6 @@ FREE_BYTES = 256 << 20  # unpacked of all files, whatever the ratio: read in sec
 MAX_HOLE_BYTES = 16 << 20  # a crash leaves pages of zeros, or a tail of them
 MAX_DICTIONARY_BYTES = 256 << 20  # `xz -9` needs 65 MiB; the header may ask for 4 GiB
 _GZIP = b"\x1f\x8b"
-# In this order: the mark of one begins like another's. Without a mark: white space, then the start of JSON.
-_WIDE = {
-    name: re.compile(
-        rb"%s|(?:%s)*(?:%s)"
-        % tuple(b"|".join(re.escape(c.encode(name)) for c in letters) for letters in ("\ufeff", " \t\r\n", "{["))
-    )
-    for name in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
-}
 _DECOMPRESSORS: tuple[tuple[bytes, Callable[[], Any]], ...] = (
     (_GZIP, lambda: _ZLIB.decompressobj(31)),
     (b"BZh", bz2.BZ2Decompressor),
@@ -119,7 +110,7 @@ class MemberBudget(Struct, frozen=True):
 
 
 class ByteStream:
-    """Iterates over the unpacked content, text in UTF-8 without a byte order mark, in blocks of 256 KB to 1 MB.
+    """Iterates over the unpacked content, without a byte order mark, in blocks of 256 KB to 1 MB.
 
     `damage` is set when the packing ends early or breaks; everything unpacked before that has then been yielded.
     """
@@ -132,10 +123,6 @@ class ByteStream:
         head = self._raw.read(_RAW_BYTES)
         blocks = self._unpack(head)
         first = next(blocks, b"")
-        for encoding, begins in _WIDE.items():
-            if begins.match(first):
-                first = first.removeprefix("\ufeff".encode(encoding))
-                return _transcode(first, self._within_budget(blocks), encoding)
         first = first.removeprefix(codecs.BOM_UTF8)
         whole = self._within_budget(chain([first], blocks))
         return self._until_hole(whole) if first.lstrip()[:1] in (b"{", b"[") else whole
@@ -271,10 +258,3 @@ class _Stored(io.RawIOBase):
         content = self._head.read(size) or self._raw.read(size)
         self.given_bytes += len(content)
         return content
-
-
-def _transcode(first: bytes, blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
-    yield decoder.decode(first).encode()
-    for block in blocks:
-        yield decoder.decode(block).encode()

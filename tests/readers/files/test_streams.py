@@ -41,10 +41,9 @@ def test_encodings_do_not_matter(shared_dir: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
 @pytest.mark.parametrize("text", ['{"traceEvents": []}', "\r\n [1]"])
-def test_text_in_any_encoding_of_unicode(tmp_path: Path, text: str, encoding: str, mark: str) -> None:
-    assert _unpacked(tmp_path / "t.json", (mark + text).encode(encoding))[0].decode() == text
+def test_a_byte_order_mark_is_no_text(tmp_path: Path, text: str, mark: str) -> None:
+    assert _unpacked(tmp_path / "t.json", (mark + text).encode())[0].decode() == text
 
 
 @pytest.mark.parametrize("name", ["truncated_gzip_stream.json.gz", "truncated_mid_event.json.gz"])

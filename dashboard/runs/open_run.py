@@ -30,7 +30,7 @@ from ddprof.dashboard.timeline.lanes import Timeline, build_timeline
 from ddprof.errors import NoUsableInput, UsageError
 from ddprof.readers import Source
 from ddprof.readers.files.remote import is_url
-from ddprof.readers.side_files.manifests import Launch, launch_of
+from ddprof.readers.side_files.manifests import Manifest, launch_of
 from ddprof.report.calibration import Record, calibrated, of_run, on_this_machine
 from ddprof.report.json.contract import is_saved_report, read_saved
 from ddprof.report.model import Ledger, Report, RunInfo, Steps, Verdict
@@ -67,7 +67,7 @@ class OpenRun:
         return self.loaded.sources if self.loaded else {}
 
     @cached_property
-    def launch(self) -> Launch | None:
+    def launch(self) -> Manifest | None:
         """The job's launch by `ddprof run`; None where it is unknown, or nodes had different commands."""
         return launch_of(self._manifests)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.side_files.manifests import Launch
+from ddprof.readers.side_files.manifests import Manifest
 from ddprof.trials.document import FILE, NAME_PART, TRIALS, TuneDocument, read_document
 
 MOST = 8  # of one run, the newest
@@ -31,7 +31,7 @@ class Tuning:
         return os.path.basename(self.folder)
 
 
-def tunings_of(run_folder: str, launch: Launch | None) -> list[Tuning]:
+def tunings_of(run_folder: str, launch: Manifest | None) -> list[Tuning]:
     """The tunings of a run: the one that it is a trial of first, then the latest. Unreadable folders are skipped."""
     trials = Path(run_folder).parent.parent  # a trial's run is TUNING/trials/NUMBER/run
     own_folder = trials.parent if trials.name == TRIALS and (trials.parent / FILE).is_file() else None

@@ -24,7 +24,7 @@ from ddprof.readers.admission.stated import stated_by
 from ddprof.readers.files.names import file_name, name_of_ours, rank_in_name, stem, without_stamp
 from ddprof.readers.files.remote import is_url
 from ddprof.readers.formats import formats
-from ddprof.readers.side_files.manifests import PartOfJob, part_of_job
+from ddprof.readers.side_files.manifests import Manifest, part_of_job
 from ddprof.readers.source import Source
 from ddprof.units import format_count
 from ddprof.untrusted.plain_text import encodable
@@ -214,7 +214,7 @@ class _Part(Struct, frozen=True):
     run: Run
     ranks: frozenset[int]
     world_size: int
-    stated: PartOfJob
+    stated: Manifest
 
     @property
     def name(self) -> str:

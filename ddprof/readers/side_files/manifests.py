@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ddprof.errors import NoUsableInput
 from ddprof.readers.files.names import file_name
@@ -20,17 +20,27 @@ from ddprof.untrusted.plain_text import clean
 from ddprof.untrusted.secrets import masked
 
 _MAIN = "manifest.json"
-Form = TypeVar("Form", bound=Struct)
 
 
 class Manifest(Struct, frozen=True):
-    """Observations of one `ddprof run` on its host, and on the job's ranks by number."""
+    """One `ddprof run` on its host: its command, quoted for a shell; what it saw of the host, and of the ranks by
+    number; the job's name as its launcher shares it, its ranks there and its size; its end.
+    """
 
+    command: str = ""
+    cwd: str = ""
+    commit: str | None = None
     host: str | None = None
     topology: Topology | None = None
     gpus: tuple[GpuTally, ...] = ()
     step_times: dict[str, StepMedians] = {}
-    commit: str | None = None
+    job: str = ""
+    ranks: tuple[Rank, ...] = ()
+    world_size: Rank | None = None
+    started_ns: Count | None = None
+    ended_ns: Count | None = None
+    exit_code: Whole | None = None
+    hang: dict[str, object] | None = None  # as it was observed
 
 
 def host_in_name(path: str) -> str:
@@ -61,83 +71,51 @@ def read_commit(manifests: Iterable[str]) -> str:
     return clean(stated.pop()) if len(stated) == 1 else ""
 
 
+def launch_of(manifests: Iterable[str]) -> Manifest | None:
+    """The only one of these manifests, its command masked; None where nodes had different commands."""
+    paths = sorted(set(manifests))
+    launch = _read(paths[0]) if len(paths) == 1 else Manifest()
+    return replace(launch, command=masked(launch.command)) if launch.command else None
+
+
+def part_of_job(manifests: Iterable[str]) -> Manifest:
+    """The common statement of one folder's manifests on their job; empty where they state nothing, or two jobs."""
+    parts = [_read(path) for path in manifests]
+    jobs, sizes = {part.job for part in parts if part.job}, {part.world_size for part in parts if part.world_size}
+    if len(jobs) > 1 or len(sizes) != 1:
+        return Manifest()
+    ranks = sorted({rank for part in parts for rank in part.ranks})
+    begun = [part.started_ns for part in parts if part.started_ns is not None]
+    return Manifest(job="".join(jobs), ranks=tuple(ranks), world_size=sizes.pop(), started_ns=min(begun, default=None))
+
+
+def run_end(folder: str) -> Manifest | None:
+    """The main manifest of a run folder, which states the end of the job; None where it cannot be read."""
+    path = os.path.join(folder, _MAIN)
+    return _parsed(path) if is_url(path) or os.path.isfile(path) else None
+
+
 def _read(path: str) -> Manifest:
     """A manifest of the run, cached as every rank of a host reads it; empty where it is unusable."""
     try:
         status = os.stat(path)
     except OSError:  # not on this file system, or gone
-        return _parsed_as(path, Manifest)
-    return _remembered(path, status.st_size, status.st_mtime_ns)
+        return _parsed(path) or Manifest()
+    return _remembered(path, status.st_size, status.st_mtime_ns) or Manifest()
 
 
 @lru_cache(maxsize=8)
-def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest:
-    return _parsed_as(path, Manifest)
+def _remembered(path: str, size_bytes: int, mtime_ns: int) -> Manifest | None:
+    return _parsed(path)
 
 
-def _parsed_as(path: str, form: type[Form]) -> Form:
-    """A manifest as the given type; empty where it is unusable."""
+def _parsed(path: str) -> Manifest | None:
     try:
-        return parse(read_small(path), form)[0]
+        return parse(read_small(path), Manifest)[0]
     except (OSError, ValueError, TypeError, NoUsableInput):
-        return form()
+        return None
 
 
 def _plain(uuid: str | None) -> str | None:
     """A GPU's UUID as CUDA writes it, without NVML's prefix "GPU-"."""
     return uuid.removeprefix("GPU-").lower() if uuid else None
-
-
-class Launch(Struct, frozen=True):
-    """The job's command, quoted for a shell, and its working directory, from a manifest."""
-
-    command: str = ""
-    cwd: str = ""
-
-
-def launch_of(manifests: Iterable[str]) -> Launch | None:
-    """The job's launch by these manifests; None where nodes had different commands."""
-    paths = sorted(set(manifests))
-    if len(paths) != 1:
-        return None
-    launch = _parsed_as(paths[0], Launch)
-    return Launch(masked(launch.command), launch.cwd) if launch.command else None
-
-
-class PartOfJob(Struct, frozen=True):
-    """The manifests of one folder: the job's name as its launcher shares it, its ranks there, and its size."""
-
-    job: str = ""
-    ranks: tuple[Rank, ...] = ()
-    world_size: Rank | None = None
-    started_ns: Count | None = None
-
-
-def part_of_job(manifests: Iterable[str]) -> PartOfJob:
-    """The common statement of one folder's manifests; empty where they state nothing, or two jobs."""
-    parts = [_parsed_as(path, PartOfJob) for path in manifests]
-    jobs, sizes = {part.job for part in parts if part.job}, {part.world_size for part in parts if part.world_size}
-    if len(jobs) > 1 or len(sizes) != 1:
-        return PartOfJob()
-    ranks = sorted({rank for part in parts for rank in part.ranks})
-    begun = [part.started_ns for part in parts if part.started_ns is not None]
-    return PartOfJob("".join(jobs), tuple(ranks), sizes.pop(), min(begun, default=None))
-
-
-class RunEnd(Struct, frozen=True):
-    """End of a run by its manifest: exit code, time, and observations of a hang."""
-
-    exit_code: Whole | None = None
-    ended_ns: Count | None = None
-    hang: dict[str, object] | None = None
-
-
-def run_end(folder: str) -> RunEnd | None:
-    """The end of the job of a run folder; None where no manifest states it."""
-    manifest = os.path.join(folder, _MAIN)
-    if not is_url(manifest) and not os.path.isfile(manifest):
-        return None
-    try:
-        return parse(read_small(manifest), RunEnd)[0]
-    except (ValueError, TypeError, NoUsableInput):
-        return None

@@ -20,7 +20,7 @@ from ddprof.readers.files.remote import is_url, walk_remote
 from ddprof.readers.files.safe_pickle import UnsafePickle
 from ddprof.readers.files.streams import open_blocks, read_small
 from ddprof.readers.side_files.lenient import load_dump, parse, unfit_note
-from ddprof.readers.side_files.manifests import RunEnd, run_end
+from ddprof.readers.side_files.manifests import Manifest, run_end
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.slices.hangs.model import Call, Ending, Group, RankEvidence, StackFrame, WorkerEvidence
 from ddprof.slices.hangs.reading.dumps import calls_in, groups_in
@@ -62,7 +62,7 @@ class Gathered:
     ranks: tuple[RankEvidence, ...]
     notes: tuple[HealthNote, ...]
     hang_seen: bool = False
-    end: RunEnd | None = None
+    end: Manifest | None = None
 
 
 def collect(paths: Sequence[str]) -> Gathered:

@@ -22,8 +22,7 @@ from ddprof.model import HealthNote
 from ddprof.readers import Source
 from ddprof.readers.files.opening import UNREADABLE, one_line
 from ddprof.readers.files.remote import Listed, Names, is_url, starting_with
-from ddprof.readers.side_files.stacks import stacks_paths
-from ddprof.readers.side_files.workers import workers_path
+from ddprof.readers.side_files.stacks import side_files
 from ddprof.untrusted.stores import store_at
 
 Cache = bool | str  # whether facts are kept in the user's cache, or the folder or URL at which they are
@@ -193,9 +192,8 @@ def _in_store(source: Source, listed: Listed) -> tuple[Stamp, ...] | None:
 
 
 def _beside(source: Source, named: Names) -> list[str]:
-    sidecar = source.sidecar_path
-    single = (sidecar, source.flight_recorder_path, workers_path(sidecar, named))
-    paths = (*single, *stacks_paths(sidecar, named), *source.manifest_paths)
+    fetches, stacks = side_files(source.sidecar_path, named)
+    paths = (source.sidecar_path, source.flight_recorder_path, *fetches, *stacks, *source.manifest_paths)
     return [path for path in paths if path is not None]
 
 

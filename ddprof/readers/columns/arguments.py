@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ddprof.model import Kind, ProcessGroup, element_bytes
-from ddprof.readers.columns.categories import LIBRARY, MESSAGE_INPUTS
 from ddprof.readers.columns.groups import Groups
+from ddprof.readers.columns.kinds import LIBRARY, MESSAGE_INPUTS
 from ddprof.readers.json_text.scanned import Block
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.readers.numbers import one_int, one_rank, to_int64

@@ -5,9 +5,8 @@ A block of decoded events at a time, names and tracks dictionary-encoded, nothin
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import attrgetter
 from typing import Any, cast
@@ -16,8 +15,7 @@ import numpy as np
 
 from ddprof.model import DEVICE_KINDS, Kind
 from ddprof.readers.columns.arguments import ArgumentTables
-from ddprof.readers.columns.categories import MIN_FRAME_NS, UNKNOWN, Categories, OperatorNames
-from ddprof.readers.columns.kinds import FLOWS, device_kind
+from ddprof.readers.columns.kinds import FLOWS, MIN_FRAME_NS, UNKNOWN, Categories, Interned, OperatorNames, device_kind
 from ddprof.readers.json_text.scanned import Block, Scanner, is_native
 from ddprof.readers.json_text.trace_event import NO_ARGS, Args, Event, as_text
 from ddprof.readers.numbers import one_int, to_int64, to_ns
@@ -35,18 +33,6 @@ _PH, _CATEGORY, _NAME, _PID, _TID = map(attrgetter, ("ph", "cat", "name", "pid",
 _TS, _DUR = attrgetter("ts"), attrgetter("dur")
 _EXTERNAL, _CORRELATION, _COLLECTIVE = map(attrgetter, ("external_id", "correlation", "collective"))
 _SERIAL = attrgetter("serial")
-
-
-class Interned(dict[Any, int]):
-    """A dictionary that numbers its keys in order of first use."""
-
-    def __missing__(self, key: Hashable) -> int:
-        self[key] = number = len(self)
-        return number
-
-    def all(self, keys: Iterable[Any]) -> Array:
-        """The number of each key, int32, shape (len(keys),)."""
-        return np.array(array("i", list(map(self.__getitem__, keys))), np.int32)
 
 
 class EventColumns:
@@ -118,10 +104,10 @@ class EventColumns:
     def _present(self, events: Sequence[Event | None]) -> tuple[list[Event], Array]:
         """The events that are not null, and the numbers of their categories."""
         try:
-            return cast("list[Event]", events), self._known.numbers(list(map(_CATEGORY, events)))
+            return cast("list[Event]", events), self._known.all(map(_CATEGORY, events))
         except AttributeError:
             present = [e for e in events if e is not None]
-            return present, self._known.numbers(list(map(_CATEGORY, present)))
+            return present, self._known.all(map(_CATEGORY, present))
 
     def _kept(self, present: list[Event], numbers: Array) -> Array:
         """Mask of events with a used category; of Python events only garbage collections and long frames."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,16 +17,17 @@ from urllib.parse import quote
 import numpy as np
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.nsys_report import MAGIC as REPORT_MAGIC
-from ddprof.readers.files.nsys_report import export
 from ddprof.readers.files.streams import open_blocks, open_raw
 from ddprof.readers.source import Source
 from ddprof.tables import NULL, Array
+from ddprof.untrusted.plain_text import clean
 
 if TYPE_CHECKING:
     import sqlite3
 
 MAGIC = b"SQLite format 3\0"
+REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"  # of Nsight Systems: a closed format, which an installed `nsys` converts
+_LONGEST_EXPORT_S = 600  # a report of some GB takes minutes
 
 
 @contextmanager
@@ -62,10 +64,33 @@ def _plain_path(path: str, member: str | None, state: tuple[int, str]) -> str:
             sink.write(block)
     if is_report:
         database = Path(folder) / "exported.sqlite"
-        export(str(copy), path, database)
+        _export(str(copy), path, database)
         copy.unlink()
         return str(database)
     return str(copy)
+
+
+def _export(report: str, label: str, into: Path) -> None:
+    """Convert a report to the database `into`. Raises NoUsableInput, in one line, where `nsys` cannot."""
+    program = shutil.which("nsys")
+    if program is None:
+        raise NoUsableInput(f"{label}: nsys is no longer on PATH")
+    # An absolute path is never taken for an option.
+    options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(into), os.path.abspath(report)]
+    try:
+        done = subprocess.run(
+            [program, "export", *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LONGEST_EXPORT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoUsableInput(f"{label}: nsys export: {clean(str(error))}") from error
+    if done.returncode or not into.is_file():
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        reason = clean(lines[-1])[:200] if lines else f"exit code {done.returncode}"
+        raise NoUsableInput(f"{label}: nsys cannot export it ({reason})")
 
 
 class Database:

@@ -6,7 +6,7 @@ from pathlib import Path
 from shutil import which
 
 from ddprof.errors import NoUsableInput
-from ddprof.readers.files.nsys_report import MAGIC
+from ddprof.readers.files.sqlite_file import REPORT_MAGIC
 from ddprof.readers.format import Format, Sample
 from ddprof.readers.formats.nsys import process_parts, read_nsys
 from ddprof.readers.source import Source
@@ -21,7 +21,7 @@ def _parts(source: Source) -> list[str]:
 
 
 def _recognise(sample: Sample) -> bool:
-    return sample.head.startswith(MAGIC)
+    return sample.head.startswith(REPORT_MAGIC)
 
 
 def _missing() -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, SCRIPT_TOTALS
 from ddprof.readers.script.frames import Frame, is_library_at
-from ddprof.readers.script.stacks import Script
+from ddprof.readers.script.stacks import Script, merged_spans
 from ddprof.readers.side_files.stacks import SampledProcess
 from ddprof.sidecar import WorkerLine
 from ddprof.tables import NULL, Array, Table, concat, distinct
@@ -162,17 +162,7 @@ def _spans(process: SampledProcess, row: Array, track: int, step_ns: int | None)
     middle = (until[:-1] + at[1:]) // 2
     end[:-1] = np.where(is_near, middle, np.minimum(end[:-1], middle))
     start[1:] = np.where(is_near, middle, np.maximum(start[1:], middle))
-    is_new = np.ones(len(at), bool)
-    is_new[1:] = (stack[1:] != stack[:-1]) | (start[1:] != end[:-1])
-    first = np.flatnonzero(is_new)
-    last = np.append(first[1:], len(at)) - 1
-    columns = {
-        "start_ns": start[first],
-        "end_ns": end[last],
-        "stack": row[stack[first]],
-        "resolution_ns": period[first],
-    }
-    table = SCRIPT_SPANS.table({**columns, "track": np.full(len(first), track)})
+    table = merged_spans(np.full(len(at), track), start, end, row[stack], period)
     return table.take(table["end_ns"] > table["start_ns"])
 
 

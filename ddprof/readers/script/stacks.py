@@ -118,12 +118,16 @@ def _stacks(frame: Array, parent: Array, depth: Array) -> tuple[Table, Array]:
 def _spans(track: Array, bound: Array, innermost: Array, stack: Array) -> Table:
     """SCRIPT_SPANS from the innermost frame after each bound (-1: none); touching spans of one stack are merged."""
     rows = np.flatnonzero((innermost[:-1] >= 0) & (np.diff(bound) > 0))
-    start, end, frame = bound[rows], bound[rows + 1], innermost[rows]
-    here, what = track[frame], stack[frame]
-    is_new = np.ones(len(rows), bool)
-    is_new[1:] = (here[1:] != here[:-1]) | (what[1:] != what[:-1]) | (start[1:] != end[:-1])
+    frame, exact = innermost[rows], np.zeros(len(rows), np.int64)
+    return merged_spans(track[frame], bound[rows], bound[rows + 1], stack[frame], exact)
+
+
+def merged_spans(track: Array, start_ns: Array, end_ns: Array, stack: Array, resolution_ns: Array) -> Table:
+    """SCRIPT_SPANS by start, of pieces (one or more) in the order of each track: touching ones of a stack are one."""
+    is_new = np.ones(len(stack), bool)
+    is_new[1:] = (track[1:] != track[:-1]) | (stack[1:] != stack[:-1]) | (start_ns[1:] != end_ns[:-1])
     first = np.flatnonzero(is_new)
-    last = np.append(first[1:], len(rows)) - 1
-    columns = {"start_ns": start[first], "end_ns": end[last], "track": here[first], "stack": what[first]}
-    table = SCRIPT_SPANS.table({**columns, "resolution_ns": np.zeros(len(first), np.int64)})
+    last = np.append(first[1:], len(stack)) - 1
+    columns = {"start_ns": start_ns[first], "end_ns": end_ns[last], "track": track[first], "stack": stack[first]}
+    table = SCRIPT_SPANS.table({**columns, "resolution_ns": resolution_ns[first]})
     return table.take(np.argsort(table["start_ns"], kind="stable"))

@@ -6,7 +6,6 @@ Unreadable lines and dangling numbers are left out and noted.
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -21,7 +20,7 @@ from ddprof.readers.files.remote import Names, is_url, starting_with
 from ddprof.readers.side_files.lenient import read_lines
 from ddprof.tables import Array
 
-_SIDECAR, _STACKS = ".sidecar.json", ".stacks.jsonl"
+_SIDECAR, _STACKS, _WORKERS = ".sidecar.json", ".stacks.jsonl", ".workers.jsonl"
 MAX_BYTES = 16 << 20  # of a file, as capture bounds it
 MAX_WORKERS = 64  # files of workers, as capture bounds them
 MAX_ENTRIES = 1 << 17  # frames, stacks or threads: twice what capture keeps
@@ -207,28 +206,22 @@ class SampledProcess:
         return time_ns
 
 
-def stacks_paths(sidecar_path: str | None, named: Names = starting_with) -> list[str]:
-    """Stack files that belong to a sidecar: the rank's own, then those of its workers.
+def side_files(sidecar_path: str | None, named: Names = starting_with) -> tuple[list[str], list[str]]:
+    """Files beside a sidecar: of its loader's fetches (one or none), and of stacks, the rank's own and its workers'.
 
     `named`: lists the files of a store.
     """
     if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
-        return []
+        return [], []
     stem = sidecar_path.removesuffix(_SIDECAR)
-    if is_url(stem):
-        return _stored_paths(stem, named)
-    workers = sorted(glob.glob(f"{glob.escape(stem)}.worker*{_STACKS}"))[:MAX_WORKERS]
-    return [path for path in (stem + _STACKS, *workers) if os.path.lexists(path)]
-
-
-def _stored_paths(stem: str, named: Names) -> list[str]:
-    """Stack files of a sidecar in a store."""
+    fetches, stacks = stem + _WORKERS, stem + _STACKS
     try:
-        paths = [path for path in named(stem + ".") if path.endswith(_STACKS)]
+        names = named(stem + ".") if is_url(stem) else glob.glob(f"{glob.escape(stem)}.*")
     except UNREADABLE:
-        return [stem + _STACKS]  # whoever reads it says why it cannot be
-    workers = [path for path in paths if path.startswith(stem + ".worker")][:MAX_WORKERS]
-    return [path for path in paths if path == stem + _STACKS] + workers
+        return [fetches], [stacks]  # whoever reads them says why they cannot be
+    of_workers = sorted(name for name in names if name.startswith(f"{stem}.worker") and name.endswith(_STACKS))
+    own = [name for name in names if name == stacks]
+    return [name for name in names if name == fetches], own + of_workers[:MAX_WORKERS]
 
 
 def read_stacks(paths: Sequence[str]) -> tuple[list[SampledProcess], list[HealthNote]]:

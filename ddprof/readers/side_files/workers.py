@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from array import array
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from ddprof.model import HealthNote
 from ddprof.readers.files.opening import UNREADABLE, one_line
-from ddprof.readers.files.remote import Names, is_url, starting_with
 from ddprof.readers.side_files.lenient import read_lines
 from ddprof.sidecar import Fetch, FetchSpan, Sidecar, TimedFetches
 from ddprof.tables import NULL, Array
 
-_SIDECAR, _WORKERS = ".sidecar.json", ".workers.jsonl"
 _LINE = msgspec.json.Decoder(Fetch)
 MAX_RECORDS_BYTES = 128 << 20  # capture keeps 20,000 fetches of about 100 bytes for each worker: those of 64 workers
 QUANTILES = np.arange(0.025, 1.0, 0.05)  # twenty equal parts, each by its middle: enough for a mean and a tail
@@ -23,27 +21,14 @@ MAX_SPANS = 1024  # fetches of a rank that are kept one by one: enough to tell w
 IN_PROCESS = -1  # stands for the training process where the loader has no workers
 
 
-def workers_path(sidecar_path: str | None, named: Names = starting_with) -> str | None:
-    """The workers' file of a sidecar; None without one. `named`: lists the files of a store."""
-    if sidecar_path is None or not sidecar_path.endswith(_SIDECAR):
-        return None
-    path = sidecar_path.removesuffix(_SIDECAR) + _WORKERS
-    if is_url(path):
-        try:
-            return path if path in named(path) else None
-        except UNREADABLE:
-            return path  # whoever reads it says why it cannot be
-    return path if os.path.exists(path) else None
-
-
-def read_fetches(path: str | None, sidecar: Sidecar) -> tuple[Array, list[HealthNote]]:
+def read_fetches(paths: Sequence[str], sidecar: Sidecar) -> tuple[Array, list[HealthNote]]:
     """One row per fetched batch: worker, start_ns, dur_ns, cpu_ns, collate_ns, samples, and the time without a CPU
     (waited_ns, NULL where not recorded); int64, shape (fetches, 7).
 
     A line that cannot be read (a worker died while writing it) costs a note, not the file.
     """
     rows = array("q", (number for fetch in sidecar.fetches for number in _row(fetch)))
-    notes = [] if path is None else _read_lines(path, rows)
+    notes = [note for path in paths for note in _read_lines(path, rows)]
     return np.frombuffer(rows, np.int64).reshape(-1, 7), notes
 
 

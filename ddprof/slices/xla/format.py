@@ -16,10 +16,9 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
-from ddprof.readers.columns.categories import MIN_FRAME_NS
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
-from ddprof.readers.columns.kinds import device_kind
+from ddprof.readers.columns.kinds import MIN_FRAME_NS, device_kind
 from ddprof.readers.files.names import stem
 from ddprof.readers.files.streams import open_blocks
 from ddprof.readers.format import Format, Sample

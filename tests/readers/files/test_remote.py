@@ -17,8 +17,7 @@ from ddprof.errors import NoUsableInput
 from ddprof.readers import Source, discover, read
 from ddprof.readers.files import remote
 from ddprof.readers.files.remote import HEAD_BLOCK_BYTES, walk_remote
-from ddprof.readers.side_files.stacks import stacks_paths
-from ddprof.readers.side_files.workers import workers_path
+from ddprof.readers.side_files.stacks import side_files
 from ddprof.untrusted.stores import remote_file
 
 
@@ -88,7 +87,7 @@ def test_a_run_folder_in_a_bucket_is_read_as_the_one_on_disk(bucket: str, tmp_pa
 
     def beside(source: Source, root: str) -> list[str]:
         paths = [source.path, source.sidecar_path, source.flight_recorder_path, *source.manifest_paths]
-        paths += [workers_path(source.sidecar_path), *stacks_paths(source.sidecar_path)]
+        paths += [path for files in side_files(source.sidecar_path) for path in files]
         return [str(path).replace(root, "") for path in paths]
 
     for one, other in zip(here.sources, there.sources, strict=True):

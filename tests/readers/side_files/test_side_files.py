@@ -16,9 +16,9 @@ from ddprof.model import HealthNote, Kind
 from ddprof.readers.files.streams import MAX_SMALL_BYTES
 from ddprof.readers.side_files import stacks, workers
 from ddprof.readers.side_files.lenient import read_sidecar
-from ddprof.readers.side_files.manifests import Launch, RunEnd, launch_of, read_hardware, read_step_times, run_end
-from ddprof.readers.side_files.stacks import SampledProcess, read_stacks, stacks_paths
-from ddprof.readers.side_files.workers import read_fetches, summary, workers_path
+from ddprof.readers.side_files.manifests import Manifest, launch_of, read_hardware, read_step_times, run_end
+from ddprof.readers.side_files.stacks import SampledProcess, read_stacks, side_files
+from ddprof.readers.side_files.workers import read_fetches, summary
 from ddprof.sidecar import (
     Fetch,
     GpuTally,
@@ -129,7 +129,7 @@ def test_timers_of_all_ranks_that_can_be_read(tmp_path: Path) -> None:
     assert medians == {0: timed, 4: StepMedians(step_ns=7), 5: timed}
 
 
-LAUNCHED = (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Launch("python 'a b.py'", "/x"))
+LAUNCHED = (['{"command": "python \'a b.py\'", "cwd": "/x", "host": "h"}'], Manifest("python 'a b.py'", "/x", host="h"))
 OF_NONE = [[text] for text in ("", "[]", "{", '{"command": 7}', '{"cwd": "/x"}', '{"command": null}', None)]
 OF_NONE += [[], ['{"command": "node 0"}', '{"command": "node 1"}']]  # the last: each node had its own
 
@@ -145,13 +145,13 @@ def test_the_one_command_of_a_run_and_its_folder(tmp_path: Path, texts: list[str
 def test_the_exit_code_and_the_hang_are_those_of_the_manifest(tmp_path: Path) -> None:
     assert run_end(str(tmp_path)) is None
     (tmp_path / "manifest.json").write_text(json.dumps({"exit_code": 134, "hang": {"seen_ns": 5}, "host": "a"}))
-    assert run_end(str(tmp_path)) == RunEnd(134, None, {"seen_ns": 5})
+    assert run_end(str(tmp_path)) == Manifest(host="a", exit_code=134, hang={"seen_ns": 5})
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "\x00"])
 def test_a_damaged_manifest_says_nothing(content: str, tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(content)
-    assert run_end(str(tmp_path)) in (None, RunEnd())
+    assert run_end(str(tmp_path)) in (None, Manifest())
 
 
 LINES: list[dict[str, Any]] = [
@@ -261,10 +261,10 @@ def test_only_the_bounded_start_is_read(tmp_path: Path, monkeypatch: pytest.Monk
 def test_files_of_a_rank_and_of_its_workers_are_found(tmp_path: Path) -> None:
     stem = tmp_path / "rank0.h[1].1.0"
     names = [f"{stem}.stacks.jsonl", f"{stem}.worker0.5.stacks.jsonl", f"{stem}.worker1.6.stacks.jsonl"]
-    for name in (*names, f"{tmp_path}/rank1.h.2.0.stacks.jsonl"):
+    for name in (*names, f"{stem}.workers.jsonl", f"{tmp_path}/rank1.h.2.0.stacks.jsonl"):
         Path(name).touch()
-    assert stacks_paths(f"{stem}.sidecar.json") == names
-    assert stacks_paths(f"{tmp_path}/rank9.h.1.0.sidecar.json") == [] == stacks_paths(None)
+    assert side_files(f"{stem}.sidecar.json") == ([f"{stem}.workers.jsonl"], names)
+    assert side_files(f"{tmp_path}/rank9.h.1.0.sidecar.json") == ([], []) == side_files(None)
 
 
 STEM = "rank0.host.1.0"
@@ -295,7 +295,7 @@ def test_few_fetches_that_wait_for_a_cpu_show_in_the_typical_one(tmp_path: Path)
     """The median fetch of five waits for nothing."""
     waits = [0, 0, 0, 0, 300_000, 300_000]
     lines = [fetch(0, 1000 * n, 100 + wait // 1000, waited_ns=wait) for n, wait in enumerate(waits)]
-    fetches, _ = read_fetches(workers_path(str(folder_with(tmp_path, lines) / f"{STEM}.sidecar.json")), Sidecar())
+    fetches, _ = read_fetches(side_files(str(folder_with(tmp_path, lines) / f"{STEM}.sidecar.json"))[0], Sidecar())
     timed = summary(fetches)
     assert timed is not None and timed.fetch_ns == 100_000
     assert timed.waited_ns == pytest.approx(100_000 * 600 / (5 * 100 + 600), abs=1)
@@ -305,14 +305,14 @@ def test_cost_leaves_out_each_workers_start_and_fetches_of_the_training_process_
     cost = {"cpu_ns": 90_000, "collate_ns": 10_000, "waited_ns": 4_000}
     lines = [fetch(w, 1000 * n, 5_000 if n == 0 else 100, **cost) for n in range(4) for w in (0, 1)]
     folder = folder_with(tmp_path, [*lines, '{"worker": 0, "st'])
-    fetches, notes = read_fetches(workers_path(str(folder / f"{STEM}.sidecar.json")), Sidecar())
+    fetches, notes = read_fetches(side_files(str(folder / f"{STEM}.sidecar.json"))[0], Sidecar())
     timed = summary(fetches)
     assert timed is not None
     assert [(span.worker, span.dur_ns) for span in timed.spans] == [(0, 100_000), (1, 100_000)] * 3
     assert replace(timed, spans=()) == TimedFetches(2, 100_000, 4, (100_000,) * 20, **cost)
     assert ["1 unreadable" in note.issue for note in notes] == [True]
     own = tuple(Fetch(start_ns=n, dur_ns=50, cpu_ns=20, collate_ns=5, samples=2) for n in range(3))
-    fetches, _ = read_fetches(None, Sidecar(fetches=own))
+    fetches, _ = read_fetches([], Sidecar(fetches=own))
     timed = summary(fetches)
     assert timed is not None and timed.waited_ns is None
     assert (timed.workers, timed.fetch_ns, timed.samples) == (0, 50, 2) and summary(np.empty((0, 7), np.int64)) is None
@@ -322,12 +322,12 @@ def test_a_file_that_is_none_or_too_long_is_a_note(tmp_path: Path, monkeypatch: 
     path = tmp_path / "rank0.workers.jsonl"
     for make, words in ((os.mkfifo, "a named pipe"), (Path.touch, ""), (Path.unlink, "No such file")):
         make(path)
-        rows, notes = read_fetches(str(path), Sidecar())
+        rows, notes = read_fetches([str(path)], Sidecar())
         assert len(rows) == 0 and all(words in note.issue for note in notes) and bool(words) == bool(notes)
         path.unlink(missing_ok=True) if make is os.mkfifo else None
     path.write_text("\n".join([fetch(0, 1, 1)] * 3))
     monkeypatch.setattr(workers, "MAX_RECORDS_BYTES", len(fetch(0, 1, 1)))
-    rows, (note,) = read_fetches(str(path), Sidecar())
+    rows, (note,) = read_fetches([str(path)], Sidecar())
     assert len(rows) == 1 and "only its first" in note.issue
 
 
@@ -335,5 +335,5 @@ def test_a_file_that_is_none_or_too_long_is_a_note(tmp_path: Path, monkeypatch: 
 def test_a_duration_that_is_none_costs_its_line(tmp_path: Path, value: str) -> None:
     path = tmp_path / "rank0.workers.jsonl"
     path.write_text(f'{fetch(0, 1, 1)}\n{{"dur_ns": {value}}}\n')
-    rows, (note,) = read_fetches(str(path), Sidecar())
+    rows, (note,) = read_fetches([str(path)], Sidecar())
     assert len(rows) == 1 and "1 unreadable line" in note.issue

@@ -32,8 +32,8 @@ from ddprof.readers.script.sampled import MIN_PER_STEP, is_coarse, with_samples,
 from ddprof.readers.script.stacks import Script
 from ddprof.readers.side_files.lenient import read_flight_recorder, read_sidecar
 from ddprof.readers.side_files.manifests import read_hardware
-from ddprof.readers.side_files.stacks import read_stacks, stacks_paths
-from ddprof.readers.side_files.workers import IN_PROCESS, read_fetches, summary, workers_path
+from ddprof.readers.side_files.stacks import read_stacks, side_files
+from ddprof.readers.side_files.workers import IN_PROCESS, read_fetches, summary
 from ddprof.readers.source import Source
 from ddprof.sidecar import Sidecar, WorkerLine
 from ddprof.tables import NULL, Array, Table, of_kinds
@@ -77,13 +77,14 @@ def _of(part: str, events: Block | list[Event | None]) -> Block | list[Event | N
 def _trace(source: Source, columns: EventColumns, header: Header, health: list[HealthNote]) -> RankTrace:
     base_ns = header.base_time_ns
     sidecar, sidecar_notes = read_sidecar(source.sidecar_path)
+    fetch_files, stack_files = side_files(source.sidecar_path)
     if sidecar.is_captured:
-        sidecar, fetch_notes = _with_companions(sidecar, source, columns, base_ns)
+        sidecar, fetch_notes = _with_companions(sidecar, source, fetch_files, columns, base_ns)
         sidecar_notes = [*sidecar_notes, *fetch_notes]
     built = assemble(columns, base_ns or 0, source.label)
     events, tracks = built.tables["events"], built.tables["tracks"]
     if sidecar.is_captured:
-        lines, sample_notes = _add_samples(built.tables, source, sidecar)
+        lines, sample_notes = _add_samples(built.tables, source, stack_files, sidecar)
         if sidecar.fetching is not None:
             sidecar = replace(sidecar, fetching=replace(sidecar.fetching, lines=lines))
         sidecar_notes = [*sidecar_notes, *sample_notes]
@@ -132,10 +133,10 @@ def _trace(source: Source, columns: EventColumns, header: Header, health: list[H
 
 
 def _with_companions(
-    sidecar: Sidecar, source: Source, columns: EventColumns, base_ns: int | None
+    sidecar: Sidecar, source: Source, fetch_files: list[str], columns: EventColumns, base_ns: int | None
 ) -> tuple[Sidecar, list[HealthNote]]:
     """The sidecar with its machine and the costs of its loader's fetches, whose spans become tracks of the trace."""
-    fetches, notes = read_fetches(workers_path(source.sidecar_path), sidecar)
+    fetches, notes = read_fetches(fetch_files, sidecar)
     if base_ns is not None:
         _add_lanes(columns, fetches, base_ns)
     hardware = read_hardware(source.manifest_paths, sidecar)
@@ -143,10 +144,10 @@ def _with_companions(
 
 
 def _add_samples(
-    tables: dict[str, Table], source: Source, sidecar: Sidecar
+    tables: dict[str, Table], source: Source, stack_files: list[str], sidecar: Sidecar
 ) -> tuple[tuple[WorkerLine, ...], list[HealthNote]]:
     """Add the sampled stacks of the rank and of its workers to the trace's frames. Returns the workers' lines."""
-    processes, notes = read_stacks(stacks_paths(source.sidecar_path))
+    processes, notes = read_stacks(stack_files)
     spans = [step.span_ns for step in sidecar.steps if step.profiled]
     lengths = [span[1] - span[0] for span in spans if span is not None]
     step_ns = int(np.median(lengths)) if lengths else None

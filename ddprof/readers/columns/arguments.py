@@ -21,7 +21,7 @@ from ddprof.readers.numbers import one_int, one_rank, to_int64
 from ddprof.tables import NULL, Array
 
 _IS_COPY = np.isin(np.arange(256), (Kind.MEMCPY, Kind.MEMSET))  # by kind
-REMEMBERED = 2**10  # texts of inputs: a rank sends to few peers, with the same few tags
+REMEMBERED = 2**12  # texts of inputs: a rank sends to few peers, with the same few tags
 _MOST_DIMENSIONS = 64  # of a tensor (TensorImpl allows any number, operators at most 64)
 _MOST_ELEMENTS = 2**58  # of a tensor: with 16 bytes each its size still fits int64
 # All that a collective states but its number, which alone differs from call to call (STATED of statement.h).
@@ -32,18 +32,6 @@ _STATED = attrgetter(
 Two = tuple[int, int]
 NULLS: Two = (NULL, NULL)
 _DEVICE_MEMORY = (1, 2, 6, 12, 13, 20)  # c10::DeviceType: cuda, mkldnn, hip, xpu, mps, privateuse1
-
-
-class _JsonTexts(dict[bytes, int]):
-    """String numbers of pieces of JSON; the same few shapes recur, so each text is made once."""
-
-    def __init__(self, strings: Any) -> None:
-        super().__init__()
-        self._strings = strings
-
-    def __missing__(self, content: bytes) -> int:
-        self[content] = number = self._strings[_text(content)]
-        return int(number)
 
 
 class ArgumentTables:
@@ -60,7 +48,6 @@ class ArgumentTables:
         self.copies: list[tuple[int, int]] = []
         self.operators: list[Array] = []  # blocks of shape (3, n)
         self.memory: list[Array] = []
-        self._texts = _JsonTexts(strings)
         self._stated: dict[tuple[Any, ...], tuple[int, ...]] = {}
         self._stated_as = np.empty(0, np.int64)  # of each statement by the scanner's number, its row in the next; or -1
         self._statements = np.empty((0, 8), np.int64)
@@ -139,8 +126,8 @@ class ArgumentTables:
     def _operators(self, first_row: int, shaped: list[tuple[int, Event]]) -> None:
         given = [(row, event.args) for row, event in shaped if event.args is not None and event.args.dims]
         if given:
-            dims = [self._texts[bytes(args.dims)] for _, args in given]
-            types = [self._texts[bytes(args.types)] for _, args in given]
+            dims = [self.strings[_text(bytes(args.dims))] for _, args in given]
+            types = [self.strings[_text(bytes(args.types))] for _, args in given]
             self.operators.append(np.array(([first_row + row for row, _ in given], dims, types), np.int64))
         self._calls(first_row, shaped)
 
@@ -151,7 +138,7 @@ class ArgumentTables:
             if event.name in MESSAGE_INPUTS:
                 self.messages.append((first_row + row, *_peer_and_tag(event.name, bytes(given.values))))
             elif given.dims and (library := LIBRARY.match(event.name)):
-                self._library_call(first_row + row, library["op"], _text(given.dims), _text(given.types))
+                self._library_call(first_row + row, library["op"], _text(bytes(given.dims)), _text(bytes(given.types)))
 
     def add_collective(
         self, row: int, op: str, group: ProcessGroup, seq: int, sizes: Two = NULLS, dtype: str = "", peers: Two = NULLS
@@ -247,8 +234,9 @@ def _times(count: int, size: int | None) -> int:
     return count * size if count >= 0 and size is not None and count < _MOST_ELEMENTS else NULL
 
 
-def _text(raw: Any) -> str:
-    return bytes(raw).decode("utf-8", "replace")
+@lru_cache(maxsize=REMEMBERED)  # the same few shapes recur
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
 
 
 def _tensor_bytes(dims: str, types: str) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from functools import lru_cache
 from itertools import islice
@@ -108,7 +108,7 @@ class Route(IntEnum):
 class Interned(dict[Any, int]):
     """A dictionary that numbers its keys in order of first use."""
 
-    def __missing__(self, key: Hashable) -> int:
+    def __missing__(self, key: Any) -> int:
         self[key] = number = len(self)
         return number
 

@@ -18,8 +18,8 @@ _RANK = (
 _OURS = re.compile(
     r"^(?P<life>(?P<rank>rank\d+\.(?P<host>[^.]+))\.(?P<pid>\d+)\.(?P<restart>\d+))(?:\.(?P<window>\d+))?\."
 )
-# What tensorboard_trace_handler writes: host, process, time. Digits in it are those of the host ("gpu-worker-00").
-_HOST_AND_PID = re.compile(r"^(?P<host>.+)_\d+\.\d{12,}$")
+# What torch.profiler.tensorboard_trace_handler writes: HOST_PID.TIMESTAMP. Digits are the host's ("gpu-worker-00").
+_HOST_AND_PID = re.compile(r"^(?P<host>.+)_(?P<pid>\d+)\.\d{12,}$")
 _COUNTER = re.compile(r"(?:step|iter(?:ation)?|epoch|window)$", re.IGNORECASE)
 _STAMP = re.compile(r"\d{9,}")
 _SUFFIX = re.compile(r"(?:\.(?:pt|trace|json|jsonl|gz|bz2|xz|sqlite|fr|pickle|pkl|log))+$", re.IGNORECASE)
@@ -86,17 +86,13 @@ def is_name_of_trace(path: str) -> bool:
     return _TRACE.search(file_name(path)) is not None
 
 
-# torch.profiler.tensorboard_trace_handler: HOST_PID.TIMESTAMP.pt.trace.json[.gz]
-_TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.-]*?)_(?P<pid>\d+)\.\d+\.pt\.trace\.json(?:\.gz)?$")
-
-
 def host_in_name(path: str, pid: int | None) -> str | None:
     """Host in a file name of tensorboard_trace_handler; trusted only where its pid is the trace's."""
-    match = _TENSORBOARD.match(file_name(path))
+    match = _HOST_AND_PID.match(stem(path))
     return match["host"] if match and pid is not None and int(match["pid"]) == pid else None
 
 
 def host_in_any_name(path: str) -> str | None:
     """Host in the name of a file of a run folder or of tensorboard_trace_handler; unverified, for selection only."""
-    match = name_of_ours(path) or _TENSORBOARD.match(file_name(path))
+    match = name_of_ours(path) or _HOST_AND_PID.match(stem(path))
     return match["host"] if match else None

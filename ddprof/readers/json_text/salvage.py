@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -72,8 +72,8 @@ class Salvager(Generic[T]):
         Where `is_last`, nothing follows. Else what stands behind the last event is left for the next text.
         """
         saved: Salvage[T] = Salvage()
-        at, starts = 0, [match.start(1) for match in _START.finditer(text)]
-        for start, stop in pairwise([*starts, len(text)]):
+        at, starts = 0, (match.start(1) for match in _START.finditer(text))
+        for start, stop in pairwise(chain(starts, [len(text)])):
             saved.close = _list_end(text, saved.end, at, start)
             if saved.close is not None or self._vain_bytes >= MOST_VAIN_BYTES:
                 break

@@ -140,8 +140,11 @@ class EventStream(Generic[B, T]):
             if batch is not None:
                 return batch, self._advance(buffer, close), True
         batch = self._decoded(buffer[:last_end]) if last_end is not None else None
-        if batch is not None:
+        if batch is not None and not is_last:
             return batch, self._advance(buffer, last_end), False
+        if batch is not None:  # what follows, its comma too, is what is lost of a file that ends there
+            self._offset += last_end or 0
+            return batch, buffer[last_end:], False
         return self._salvaged(buffer, is_last)
 
     def _decoded(self, text: bytes) -> B | None:
@@ -172,7 +175,7 @@ class EventStream(Generic[B, T]):
             self.damage.truncated = not self.is_list_root  # a list may stay open: Chrome's format allows it
             return
         spots, is_closed = self.damage.spots, False
-        while buffer and not is_closed:  # what is sound, and what is salvaged of the rest
+        while _after_comma(buffer) and not is_closed:  # what is sound, and what is salvaged of the rest
             events, buffer, is_closed = self._batch(buffer, True)
             yield events
         if is_closed:

@@ -1,4 +1,4 @@
-"""Where the event list of a JSON text starts and ends: by its key, and by the depth of brackets outside strings."""
+"""Start and end of the event list in JSON text: by its key, and by the depth of brackets outside strings."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from ddprof.model import (
     HealthNote,
     Kind,
 )
+from ddprof.readers.columns.categories import PYTHON_FRAMES
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
-from ddprof.readers.columns.kinds import PYTHON_FRAMES
 from ddprof.readers.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_modules, traced_script
 from ddprof.tables import NULL, Array, Schema, Table, of_kinds
@@ -40,7 +40,7 @@ _LONG_NAMES = f"names, of more than {MOST_NAMING_CHARACTERS >> 20} million chara
 
 # What only jobs on a GPU record on their hosts; AMD's libraries keep NCCL's name. Recurrent networks ask on CPUs, too,
 # whether cuDNN accepts their input (`aten::cudnn_is_acceptable`, the one such operator with a CPU version).
-_OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
+OF_DEVICES = re.compile(r"^nccl:|^aten::(?:record_stream$|_?cudnn_(?!is_acceptable)|miopen_)")
 
 # Calls that give a device nothing to do. torch's profiler waits for the device when it stops, whatever the job used,
 # and loaders pin batches.
@@ -315,7 +315,7 @@ def runs_on_device(events: Table, strings: tuple[str, ...], backend: str | None)
     """True where the host's events are of a job on a GPU, recorded or not: NCCL or operators without a CPU version."""
     if backend == "nccl":
         return True
-    named = np.array([_OF_DEVICES.search(name) is not None for name in strings] or [False])
+    named = np.array([OF_DEVICES.search(name) is not None for name in strings] or [False])
     return bool(len(events)) and bool(named[events["name"]].any())
 
 

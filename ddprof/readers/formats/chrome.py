@@ -18,6 +18,7 @@ import numpy as np
 
 from ddprof.errors import NoUsableInput
 from ddprof.model import Device, HealthNote, Identity, Kind, RankTrace
+from ddprof.readers.columns.assemble import OF_DEVICES
 from ddprof.readers.columns.event_columns import EventColumns
 from ddprof.readers.columns.finish import finish
 from ddprof.readers.columns.kinds import copy_name, device_kind, kind_of
@@ -33,8 +34,12 @@ from ddprof.tables import NULL, Array
 _DEVICE = re.compile(
     r"/(?:device:)?(?:GPU|TPU|XPU|NPU):(\d+)|^GPU\s*(\d+)|^COPY$|^(?:Ascend Hardware|HCCL$|NPU)\D*(\d*)", re.IGNORECASE
 )
-_HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d")  # TensorFlow's profiler and timeline
-_TORCH = ("CPU functions", "CUDA functions")  # processes of torch/autograd/profiler.py before 1.8.1
+_HOST = re.compile(r"/(?:host|device):CPU|/cpu:\d|^CPU functions$")  # TensorFlow's profiler and timeline; PyTorch
+# PyTorch before 1.8.1 (torch/autograd/profiler.py): operators, and beside them how long each took on the device between
+# two events, idle time and the operators inside included.
+_TORCH, _TORCH_TIMED = "CPU functions", "CUDA functions"
+_TORCH_ARROW = "cpu_to_cuda"
+_TORCH_RANGE = re.compile(r"^(?!.*(?:::|Backward\d*$))")  # in files of 1.6 and later, whose operators are "aten::..."
 # TensorFlow's timeline (tensorflow/python/client/timeline.py): operators of a device as the host issues them, and sums
 # over its streams, which stand beside them as processes.
 _ISSUED = re.compile(r"^/job:.* Compute$")
@@ -65,10 +70,12 @@ def read_chrome(source: Source) -> RankTrace:
     """One file as one rank. Raises NoUsableInput where it holds no spans."""
     events, damage = load_events(source.path, source.member)
     processes, threads = _named(events, "process_name"), _named(events, "thread_name")
-    if any(event.pid in _TORCH for event in events):
-        why = "whose times of a device include its idle time: record with a newer one"
-        raise NoUsableInput(f"{source.label}: a trace of PyTorch before 1.8.1, {why}")
-    sums = {pid for (pid, _), name in processes.items() if name == _SUMMARY_PROCESS or _TIMELINE_SUM.search(name)}
+    processes |= {(event.pid, None): str(event.pid) for event in events if event.pid in (_TORCH, _TORCH_TIMED)}
+    sums = {
+        pid
+        for (pid, _), name in processes.items()
+        if name in (_SUMMARY_PROCESS, _TORCH_TIMED) or _TIMELINE_SUM.search(name)
+    }
     spans, unpaired = _spans([event for event in events if event.pid not in sums])
     if not spans:
         raise NoUsableInput(f"{source.label}: a trace without spans (only marks and counters)")
@@ -80,13 +87,16 @@ def read_chrome(source: Source) -> RankTrace:
     }
     streams = {pid: f"stream {of[1]}" for (pid, _), name in processes.items() if (of := _TIMELINE_STREAM.search(name))}
     threads |= {(span.pid, span.tid): streams[span.pid] for span in spans if span.pid in streams}
-    kept = _work(whole_collectives(spans, processes, threads, devices), threads, devices)
+    kept = _work(whole_collectives(_with_ranges(spans, processes), processes, threads, devices), threads, devices)
     used = _fill(columns, events, kept, threads, devices)
-    notes = [*damage, *_notes(source, devices, used, unpaired)]
+    timed = sum(event.pid == _TORCH_TIMED and event.ph == "X" for event in events)
+    notes = [*damage, *_notes(source, devices, used, unpaired, timed)]
     rank = rank_in_name(source.member or source.path)
     rank = rank_beside(source) if rank is None else rank
     identity = Identity(rank, "file name" if rank is not None else "order", local_device=min(used, default=None))
     device = _device(processes[next(iter(devices)), None], spans) if devices else _host(processes, spans)
+    if not devices and _launches_work(events, spans):  # on a GPU that was not recorded
+        device = Device("cuda")
     return finish(source, columns, identity, device, notes)
 
 
@@ -153,6 +163,20 @@ def _fill(
     return used
 
 
+def _launches_work(events: list[TimelineEvent], spans: list[TimelineEvent]) -> bool:
+    """True where a PyTorch of old links operators to a device, or names those that only a GPU runs."""
+    names = {span.name for span in spans}
+    return any(event.category == _TORCH_ARROW for event in events) or any(map(OF_DEVICES.search, names))
+
+
+def _with_ranges(spans: list[TimelineEvent], processes: dict[tuple[Any, Any], str]) -> list[TimelineEvent]:
+    """The spans, with those that a PyTorch of old writes for ranges of the script told from its operators."""
+    if not any((span.pid, None) in processes and span.name.startswith("aten::") for span in spans):
+        return spans
+    is_range = [processes.get((s.pid, None)) == _TORCH and _TORCH_RANGE.match(s.name) for s in spans]
+    return [replace(s, category="user_annotation") if at else s for s, at in zip(spans, is_range, strict=True)]
+
+
 def _work(
     spans: list[TimelineEvent], threads: dict[tuple[Any, Any], str], devices: dict[Any, int]
 ) -> list[TimelineEvent]:
@@ -212,8 +236,11 @@ def _host(processes: dict[tuple[Any, Any], str], spans: list[TimelineEvent]) -> 
     return Device("cpu" if is_cpu else "unknown")
 
 
-def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: int) -> list[HealthNote]:
+def _notes(source: Source, devices: dict[Any, int], used: set[int], unpaired: int, timed: int) -> list[HealthNote]:
     notes = []
+    if timed:
+        issue = f"{source.label}: operators timed on the device by an old PyTorch, idle time included: {timed}"
+        notes.append(HealthNote(issue, "not read as work of the device, which may take longer than the host's step"))
     if devices and not used:
         issue = f"{source.label}: {len(devices)} devices but no device events"
         notes.append(HealthNote(issue, "device time is unknown", "error"))

@@ -350,9 +350,15 @@ def test_spans_that_nobody_calls_operators_are_of_no_known_device(tmp_path: Path
     assert json_trace(tmp_path / "t.json", [metadata(1, told[0]), *work]).device.kind == kind
 
 
-def test_a_trace_of_a_pytorch_of_old_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(NoUsableInput, match=r"PyTorch before 1\.8\.1"):
-        json_trace(tmp_path / "t.json", [drawn("CPU functions", 1, "aten::mm", 0, 40)])
+def test_a_pytorch_of_old_writes_ranges_and_how_long_its_device_took(tmp_path: Path) -> None:
+    events = [drawn("CPU functions", 1, name, at, 40) for at, name in ((0, "aten::mm"), (90, "step"))]
+    trace = json_trace(tmp_path / "t.json", events)
+    assert (trace.device.kind, names(trace, Kind.ANNOTATION)) == ("cpu", ["step"])
+    events += [drawn("CUDA functions", 0, "aten::mm", 5, 30), {**events[0], "ph": "s", "cat": "cpu_to_cuda", "id": 0}]
+    trace = json_trace(tmp_path / "t.json", events)
+    assert (trace.device.kind, names(trace, Kind.KERNEL)) == ("cuda", [])
+    assert "operators timed on the device" in trace.health[0].issue
+    assert json_trace(tmp_path / "t.json", [{**events[0], "name": "aten::cudnn_convolution"}]).device.kind == "cuda"
 
 
 JOB = "/job:localhost/replica:0/task:0"

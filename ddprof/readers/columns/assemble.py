@@ -22,8 +22,8 @@ from ddprof.model import (
     HealthNote,
     Kind,
 )
-from ddprof.readers.columns.categories import PYTHON_FRAMES
 from ddprof.readers.columns.event_columns import GC_NAME, EventColumns
+from ddprof.readers.columns.kinds import PYTHON_FRAMES
 from ddprof.readers.numbers import near_each_other
 from ddprof.readers.script.stacks import traced_modules, traced_script
 from ddprof.tables import NULL, Array, Schema, Table, of_kinds

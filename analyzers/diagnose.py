@@ -208,6 +208,7 @@ def _explain(
 ) -> tuple[list[Finding], list[tuple[Candidate, Finding]]]:
     """Findings, largest first, without those whose gain larger findings already have: the same time by another name."""
     findings: list[Finding] = []
+    told: list[Candidate] = []
     fixed: list[tuple[Candidate, Finding]] = []
     for gain, candidate in worth:
         alone = of_candidate(pricer, candidate, gain)
@@ -220,10 +221,11 @@ def _explain(
         if not is_own:
             finding = replace(finding, alone_us=alone)
         is_small = finding.recoverable_us.value < LINE_SHARE * measures.step_us
-        is_told = any(_is_one_fix(candidate, other) for other, _ in fixed)
-        if not is_own and (is_told or (is_small and not _costs_clearly(candidate, measures))):
+        is_spent = not is_own and is_small and not _costs_clearly(candidate, measures)
+        if is_spent or any(_is_one_fix(candidate, other) for other in told):
             continue
         findings.append(finding)
+        told.append(candidate)
         if is_own and candidate.changes and severity_of(finding, measures.step_us, pricer.bare_us) != "info":
             fixed.append((candidate, finding))
     return findings, fixed
@@ -251,7 +253,7 @@ def _that_explain(
 def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measures, pricer: Pricer) -> Finding:
     """The candidate as a finding, priced by replay and, where possible, by the ledger."""
     # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
-    by_ledger = ledger_price(measures, candidate.changes) if is_own and candidate.ceiling_us != 0 else None
+    by_ledger = ledger_price(measures, candidate.changes) if is_own and candidate.most_us != 0 else None
     interval = of_candidate(pricer, candidate, gain_us, is_own)
     doubts = (*doubts_of(measures, pricer.error), *candidate.doubts)
     if by_ledger is not None and not by_ledger.agrees(of_candidate(pricer, candidate, gain_us, False)):

@@ -134,8 +134,9 @@ class Candidate:
     """Unpriced result of a rule: a cause, its ranks, the evidence and the fixes.
 
     The engine prices `changes` by replay and makes it a Finding. `ceiling_us` bounds the gain where the replay cannot
-    know better; `band` is a relative doubt larger than that of the kind of change (analyzers/replay/changes/table.py).
-    `timed_us`: the same bound in a step without the profiler, by the timers of the whole run; None where they lack it.
+    know better; what is not replayed gains `lost_us` where it is None. `band` is a relative doubt larger than that of
+    the kind of change (analyzers/replay/changes/table.py). `timed_us`: the same bound in a step without the profiler,
+    by the timers of the whole run; None where they lack it.
     """
 
     id: str
@@ -155,6 +156,11 @@ class Candidate:
     instead: Candidate | None = None  # what is told where no setting reaches the gain
     # Of what it is about, us per step of each rank in order; () where that is not a time of the ranks' own.
     times_us: tuple[float, ...] = ()
+
+    @property
+    def most_us(self) -> float | None:
+        """The most that it gains per step; None where the replay of its changes says it."""
+        return self.lost_us if self.ceiling_us is None and not self.changes else self.ceiling_us
 
     def __post_init__(self) -> None:
         """Raises ContradictsItself where it is of the whole job, and few ranks alone have the time it is about."""

@@ -28,7 +28,6 @@ class Execution:
 
     limits = Limits(
         min_exposed_share=0.01,
-        min_volume_share=0.0,
         min_volume_bytes=0,
         min_stage_excess=0.05,
         min_compute_excess=0.02,  # healthy ranks of one model differ by about 0.5 %
@@ -154,7 +153,6 @@ class CpuExecution(Execution):
         min_exposed_share=0.12,  # backends share cores with the operators: healthy runs expose up to 10 %
         # A few MB per step cost wake-ups of threads on shared cores more than they cost the link: a word on volume
         # takes a volume, or a link that plainly holds the step.
-        min_volume_share=0.30,
         min_volume_bytes=8 * 2**20,
         min_stage_excess=0.2,  # operator times on shared cores differ by 10 % and more without any fault
         min_compute_excess=MIN_COMPUTE_EXCESS,

@@ -63,7 +63,6 @@ class Limits(Struct, frozen=True):
     """Thresholds of rules and replay for one kind of ranks. 0 and infinity disable a limit."""
 
     min_exposed_share: float  # of the step: transfer exposed for less is not worth a word
-    min_volume_share: float  # of the step: exposed transfer of a whole group that speaks of its volume
     min_volume_bytes: int  # per step: the volume that does, however long its transfer is exposed
     min_stage_excess: float  # of the mean stage's work: what makes a pipeline stage slow
     min_compute_excess: float  # of the typical peer's time for the same work: what makes a rank's compute slow

@@ -12,7 +12,6 @@ from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
 from ddprof.analyzers.facts.names import is_to_device
 from ddprof.analyzers.facts.work import computes, host_work
 from ddprof.analyzers.job.peers.operators import tensor_elements, usual_work_us
-from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.derived_once import remembered
 from ddprof.tables import NULL, Array
@@ -51,25 +50,6 @@ def fed_more_each_step(ranks: Sequence[RankFacts], least: float) -> Array:
     if elements is None:
         return np.zeros(len(ranks), bool)
     return np.asarray((elements >= (1 + least) * averages.typical_row(elements)).all(axis=1))
-
-
-def fed_in_turn(ranks: Sequence[RankFacts], work: Array) -> int:
-    """Number of ranks that the whole run gives the largest batch of a step in turn; 0 unless that rank computes longest
-    in the traced steps. `work`: relative time to compute, shape (ranks, traced steps).
-    """
-    traced, run = fed_elements(ranks), fed_elements(ranks, is_traced=False)
-    if traced is None or run is None or traced.shape != work.shape or not np.isfinite(work).all():
-        return 0
-    excess = work.max(axis=0) - work.mean(axis=0)
-    follows = (traced.argmax(axis=0) == work.argmax(axis=0)) & _is_uneven(traced)
-    if excess[follows].sum() < MOST_SHARE * excess.sum():
-        return 0
-    return len(making_most(np.bincount(run.argmax(axis=0)[_is_uneven(run)], minlength=len(ranks))))
-
-
-def _is_uneven(fed: Array) -> Array:
-    """Mask of steps, shape (steps,), in which the largest batch is larger than the mean; `fed`: (ranks, steps)."""
-    return np.asarray(fed.max(axis=0) >= (1 + MIN_FED_SPREAD) * fed.mean(axis=0))
 
 
 def fed_more_us(ranks: Sequence[RankFacts], step_us: float) -> Array:

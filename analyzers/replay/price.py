@@ -274,8 +274,8 @@ class Pricer:
         value = gain.value * share
         if candidate.changes and after_us is not None and whole_us > 0:
             value = max(0.0, self.unprofiled.step_us - after_us) * min(1.0, gain.value / whole_us)
-        if candidate.ceiling_us is not None:
-            value = min(value, candidate.ceiling_us * share)
+        if candidate.most_us is not None:
+            value = min(value, candidate.most_us * share)
         most_us = self.unprofiled.step_us
         if candidate.timed_us is not None and candidate.timed_us < value:
             share, value, most_us = share * candidate.timed_us / value, candidate.timed_us, candidate.timed_us
@@ -283,16 +283,12 @@ class Pricer:
         return Recoverable(value, max(0.0, low), min(most_us, high))
 
     def gain_us(self, candidate: Candidate, given: tuple[Change, ...] = ()) -> float:
-        """Gain (us) of the candidate's changes on top of `given`: at least 0 and at most the candidate's ceiling."""
-        gain = 0.0
+        """Gain (us) of the candidate's changes on top of `given`: at least 0 and at most what it may gain."""
+        gain = np.inf
         if candidate.changes:
             before = self.step_us(given) if given else self.measures.step_us
             gain = before - self.step_us(given + candidate.changes)
-        elif candidate.ceiling_us is not None:
-            gain = candidate.ceiling_us
-        if candidate.ceiling_us is not None:
-            gain = min(gain, candidate.ceiling_us)
-        return max(0.0, gain)
+        return max(0.0, gain if candidate.most_us is None else min(gain, candidate.most_us))
 
     def floor_us(self, changes: tuple[Change, ...]) -> float:
         """The least step (us) that any replay of the changes leaves: compute as they leave it and, where they do not

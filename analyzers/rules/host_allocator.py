@@ -118,7 +118,6 @@ def _retrying(retried: Mapping[int, int]) -> Candidate:
         basis=Basis.RECORDED,
         evidence=tuple(_retry_evidence(retried)),
         fixes=(FIX,),
-        ceiling_us=0.0,
     )
 
 

@@ -116,7 +116,6 @@ def _unnamed(pauses: PausesInTurn) -> Candidate:
             Evidence("no event names them: `ddprof run` records collections; other pauses are told by Python stacks"),
         ),
         fixes=(FIX,),
-        ceiling_us=pauses.cost_us,
         band=0.5,
     )
 

@@ -96,7 +96,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 f"{kernels:.0f} kernels per step take {format_us(mean_us)} each on average; the median launch comes "
                 f"{format_us(interval_us)} after the one before"
             ),
-            *longest_idle(measures, worst, "launching"),
+            *longest_idle(measures, worst),
         ),
         fixes=tuple(_fixes(present_in(job))),
         ceiling_us=float(held.max()) - recording_us,

@@ -103,8 +103,6 @@ def _in_windows(measures: Measures) -> Iterator[Candidate]:
     # Of one that runs more, what is said here: what the timers of the run show a rank late by is its own.
     most_us = np.where(measures.timed_us > 0, 1.0, OTHER_FACTOR) * runs_us
     every_us = np.minimum(every_us, most_us)
-    if len(whose(every_us)):
-        return
     worst = _best_seen(measures, others)
     facts, script = job.ranks[worst], measures.script[worst]
     # What is computed on values that are gathered without need goes with them: comm.bandwidth_bound, .latency_bound.

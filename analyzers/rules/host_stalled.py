@@ -30,7 +30,7 @@ from ddprof.analyzers.job.oversubscription import Oversubscribed, oversubscribed
 from ddprof.analyzers.job.script.lines import lines_in
 from ddprof.analyzers.job.script.threads import busy_threads, makes_batches
 from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
-from ddprof.analyzers.rules.evidence.loader_fixes import MIN_COST, cost_of_cores, thread_fix
+from ddprof.analyzers.rules.evidence.loader_fixes import taken_cores, thread_fix
 from ddprof.analyzers.rules.evidence.spans import at, charged_us
 from ddprof.analyzers.rules.straggler_host import slow_hosts
 from ddprof.finding_ids import HOST_STALLED
@@ -52,7 +52,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     yield from filter(None, (on_few_cores(measures, RULE.id), threads_take_cores(measures, RULE.id)))
     ranks = measures.job.ranks
     starved = measures.stalled_us
-    inside = [_in_steps(facts) for facts in ranks]
+    inside = [facts.stalls.take(facts.is_issued_in_steps(facts.stalls["start_ns"])) for facts in ranks]
     counts = np.array([len(table) for table in inside])
     worst = int(np.argmax(starved))
     if starved[worst] < MIN_SHARE * measures.step_us or counts[worst] < MIN_STALLS:
@@ -67,6 +67,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if numbers and not len(np.setdiff1d(stalling, slow)):
         return  # the same ranks' hosts are slow on the whole, and straggler.host names them
     per_step = counts[stalling] / max(1, measures.steps)
+    longest_us = max(int((inside[p]["end_ns"] - inside[p]["start_ns"]).max()) for p in stalling.tolist()) / 1e3
     yield Candidate(
         id=RULE.id,
         summary=f"{_subject(measures, numbers)} in calls that are normally instant",
@@ -76,7 +77,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         changes=(Change("no_stalls", numbers),),
         basis=Basis.RECORDED,
         evidence=(
-            Evidence(f"{_range(per_step)} per step, up to {format_us(_longest_us(inside, stalling))} each"),
+            Evidence(f"{_range(per_step)} per step, up to {format_us(longest_us)} each"),
             *_evidence(measures, inside, stalling, lengths_us),
         ),
         fixes=(
@@ -98,16 +99,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         ),
         ceiling_us=float(starved.max()) + charged_us(measures, stalling.tolist()),
     )
-
-
-def _in_steps(facts: RankFacts) -> Table:
-    """Stalls of a rank inside its steps."""
-    start = facts.stalls["start_ns"]
-    return facts.stalls.take(facts.is_issued_in_steps(start))
-
-
-def _longest_us(inside: list[Table], stalling: Array) -> float:
-    return max(float((inside[p]["end_ns"] - inside[p]["start_ns"]).max()) for p in stalling.tolist()) / 1e3
 
 
 def _subject(measures: Measures, numbers: tuple[int, ...]) -> str:
@@ -211,40 +202,18 @@ def threads_take_cores(measures: Measures, rule_id: str) -> Candidate | None:
     """The finding on threads of the script that keep ranks from their cores (compression and hashing release the GIL);
     None where ranks lose little by them, or waits were not counted.
     """
-    ranks, processors, shares = measures.job.ranks, measures.settings.processors, traced_shares(measures.job.ranks)
-    threads = [busy_threads(facts) for facts in ranks]
+    ranks, threads = measures.job.ranks, [busy_threads(facts) for facts in measures.job.ranks]
     cores = np.array([sum(thread.share for thread in of_rank) for of_rank in threads])
-    if not execution_of(measures.job).computes_on_host or not processors.usable or not cores.any():
-        return None
-    if not np.isfinite(shares.waited).all():
-        return None
-    many = processors.local_ranks or len(ranks)
-    cost, least = cost_of_cores(shares, float(cores.mean()) * many, many, processors.usable)
-    if cost < MIN_COST:
+    taken = taken_cores(measures, cores) if execution_of(measures.job).computes_on_host and cores.any() else None
+    if taken is None:
         return None
     numbers, worst = measures.theirs(cores), int(np.argmax(cores))
-    busiest, cost_us = threads[worst][0], cost * measures.step_us
+    busiest = threads[worst][0]
     used = f"a thread of {format_ranks(numbers) if numbers else 'each rank'} uses {cores[worst]:.1f} of "
-    used += f"{processors.usable} cores, in {busiest.line}"
-    lacked = f"ranks wait for a CPU for {format_share(float(shares.waited.mean()))} of the time"
-    return Candidate(
-        id=rule_id,
-        summary=f"{used}; {lacked}",
-        ranks=numbers,
-        lost_us=cost_us,
-        basis=Basis.TIMED,
-        evidence=(
-            Evidence(
-                f"{busiest.line} is on a CPU for {format_share(busiest.share)} of the traced time",
-                measures.job.rank_ids[worst],
-            ),
-        ),
-        fixes=(thread_fix(busiest.line) if makes_batches(ranks, busiest) else _elsewhere(busiest.line),),
-        ceiling_us=cost_us,
-        band=1 - least / cost,
-        times_us=tuple((cores * measures.step_us).tolist()),
-        is_bound=True,
-    )
+    used += f"{taken.usable} cores, in {busiest.line}"
+    on_cpu = f"{busiest.line} is on a CPU for {format_share(busiest.share)} of the traced time"
+    fix = thread_fix(busiest.line) if makes_batches(ranks, busiest) else _elsewhere(busiest.line)
+    return taken.candidate(measures, rule_id, used, (Evidence(on_cpu, measures.job.rank_ids[worst]),), (fix,))
 
 
 def _elsewhere(line: str) -> Fix:

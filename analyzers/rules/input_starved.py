@@ -54,7 +54,7 @@ from ddprof.analyzers.rules.evidence.present import present_in, text
 from ddprof.analyzers.rules.evidence.spans import largest_span
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Abstention, Alters, Basis, Candidate, Change, Evidence, Fix, Rule
-from ddprof.sidecar import Processors, Sidecar
+from ddprof.sidecar import Sidecar
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
 from ddprof.whose import few, whose
@@ -91,10 +91,8 @@ def _behind(measures: Measures) -> Array:
         return np.empty(0, np.int64)
     loader_us = np.minimum(loader_us, made_us(measures))
     typical = averages.typical(loader_us)
-    # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
-    longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
-    late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
+    late = (loader_us > LATE_FACTOR * typical) & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return few(np.flatnonzero(late), len(loader_us))
 
 
@@ -197,7 +195,9 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
             alters=Alters.SAMPLES,
         )
     if needs is None:
-        suggested = min(4 if not workers else 2 * workers, max(_cores_each(settings.processors), workers or 0))
+        usable, local = settings.processors.usable, settings.processors.local_ranks or 1
+        cores_each = max(1, usable // local) if usable else 2 * (workers or 2)  # unlimited where not recorded
+        suggested = min(4 if not workers else 2 * workers, max(cores_each, workers or 0))
     else:
         suggested = needs.workers
         why += _LIMITS[needs.limit]
@@ -221,11 +221,6 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
         applies=(("num_workers", suggested), ("prefetch_factor", depth), *more),
         alters=Alters.SAMPLES,
     )
-
-
-def _cores_each(processors: Processors) -> int:
-    """Cores per rank on a host, at least one: the limit for workers of unknown cost. Unlimited where not recorded."""
-    return max(1, processors.usable // max(1, processors.local_ranks or 1)) if processors.usable else 1 << 30
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -313,7 +308,6 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
             *line_evidence(cost, rank, measures.job.ranks),
         ),
         fixes=_loader_fixes(measures, cheaper_fix(cost, measures.job.ranks), share * drained.step_us),
-        ceiling_us=lost_us,
         times_us=tuple((np.minimum(drained.shares, LATE_FACTOR * share) * measures.step_us).tolist()),
     )
 

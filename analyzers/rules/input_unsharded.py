@@ -93,7 +93,7 @@ def _evidence(shared: Overlap, numbers: tuple[int, ...]) -> tuple[Evidence, ...]
 
 def _candidate(summary: str, evidence: tuple[Evidence, ...], fix: Fix, basis: Basis = Basis.RECORDED) -> Candidate:
     """A mistake that costs no time."""
-    return Candidate(RULE.id, summary, 0.0, basis, evidence=evidence, fixes=(fix,), ceiling_us=0.0)
+    return Candidate(RULE.id, summary, 0.0, basis, evidence=evidence, fixes=(fix,))
 
 
 def _sharded(name: str) -> Fix:

@@ -39,6 +39,7 @@ from ddprof.findings import WARNING_SHARE, Abstention, Basis, Candidate, Change,
 from ddprof.sidecar import GpuTally
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share
+from ddprof.whose import few
 
 # Reasons for a slow device, as its driver reported them during the job, as evidence and a fix.
 
@@ -164,8 +165,6 @@ NOISE_FACTOR = 4.0  # standard deviations (robust ones) of the ranks' spread, or
 STICKY_SHARE = 0.5  # in at least this share of its excess in nearly every step, else it is not the rank
 SURE = 5.0  # standard errors, which are known from few steps only, of the mean of work that varies by step
 LEAST_STEPS = 3  # that tell how much it varies
-MIN_COVERAGE = 0.2  # of the rank's compute time must be comparable
-MAX_CULPRIT_SHARE = 0.5  # more than half of the ranks cannot all be slower than typical
 # Steps that differ by chance alone are parted completely with three on each side in one order of twenty (6 choose 3),
 # so the distance must be clear of the scatter on both sides, too.
 FEWEST_STEPS = 3
@@ -178,19 +177,17 @@ def slow_positions(slowdown: Slowdown, min_excess: float, enough: float = np.inf
     as many steps differs by chance where the work of all ranks varies from step to step.
     """
     factor = slowdown.factor
-    usable = np.isfinite(factor) & (slowdown.coverage >= MIN_COVERAGE)
+    usable = np.isfinite(factor)
     if usable.sum() < 2:
         return np.empty(0, np.int64)
     typical = averages.typical(factor[usable])
     spread = averages.NORMAL_MAD * averages.typical(np.abs(factor[usable] - typical))
     excess = factor - typical
-    slow = usable & (excess > np.maximum(min_excess, np.maximum(NOISE_FACTOR * spread, _by_chance(slowdown, usable))))
     steady = np.zeros(len(factor), bool)
-    for p in np.flatnonzero(slow):
+    for p in np.flatnonzero(excess > max(min_excess, NOISE_FACTOR * spread, _by_chance(slowdown, usable))):
         steps = slowdown.per_step[p][np.isfinite(slowdown.per_step[p])] - typical
         steady[p] = np.quantile(steps, 0.1) >= min(STICKY_SHARE * excess[p], enough)
-    chosen = np.flatnonzero(slow & steady)
-    return chosen if len(chosen) <= MAX_CULPRIT_SHARE * usable.sum() else np.empty(0, np.int64)
+    return few(np.flatnonzero(steady), usable.sum())
 
 
 def _by_chance(slowdown: Slowdown, usable: Array) -> float:
@@ -209,13 +206,13 @@ def slowed_down(measures: Measures) -> dict[int, Onset]:
     Equal kernels are compared, so their work did not change; no other rank may show such a step.
     """
     slowdown, least = measures.compute, execution_of(measures.job).limits.min_compute_excess
-    usable = np.isfinite(slowdown.per_step).all(axis=1) & (slowdown.coverage >= MIN_COVERAGE)
+    usable = np.isfinite(slowdown.per_step).all(axis=1)
     if usable.sum() < 2:
         return {}
     excess = slowdown.per_step - averages.typical_row(slowdown.per_step[usable])
     onsets = {p: onset(excess[p], least) for p in np.flatnonzero(usable & ~slowdown.has_more).tolist()}
     rose = {p: since for p, since in onsets.items() if since is not None}
-    return rose if len(rose) <= MAX_CULPRIT_SHARE * usable.sum() else {}
+    return rose if len(rose) <= usable.sum() / 2 else {}
 
 
 def slow_devices(measures: Measures) -> dict[int, float]:

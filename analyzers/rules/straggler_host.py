@@ -8,7 +8,7 @@ interpreter (GIL), no rank waits for them. A slow host behind a busy device cost
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
-the trace a rank is named only where four fifths of all waiting are for it. One wait that outweighs all others together
+the trace a rank is named by who waits for it alone. One wait that outweighs all others together
 (a start-up broadcast) does not count, nor does a pause in one step. Of communication alone each rank that is last
 beyond chance is named, with its share. One that was late only while the job started is not. A lone wait is not known to
 recur, so no gain is claimed. A rank that runs other code than its peers is straggler.imbalance. So is one whose batches
@@ -28,7 +28,6 @@ from ddprof.analyzers.facts.work import knows_launches
 from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.model import Pipeline
-from ddprof.analyzers.job.pauses_in_turn import pauses_in_turn
 from ddprof.analyzers.job.peers.cpu_stops import held_between
 from ddprof.analyzers.job.scope import out_of_scope, start_up_only
 from ddprof.analyzers.job.script.alone import MOST_SHARE
@@ -89,9 +88,6 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
 
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
-TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
-SURE_CHARGED_SHARE = 0.25  # of all waiting, for one rank to be named
-UNSEEN_CHARGED_SHARE = 0.8  # where no calls were recorded, so that a busy host looks like one that waits
 NO_CALLS = "no launch calls were recorded, so a slow host looks like a waiting one"
 NO_COMMUNICATION = "no communication was recorded, so a waiting CPU rank looks like a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
@@ -103,12 +99,11 @@ def slow_hosts(slowdown: Slowdown, pipeline: Pipeline | None, floor_us: float) -
     """Positions whose hosts need clearly more time per step, and the host time of each one's typical peer, us, shape
     (ranks,): a stage of a pipeline has its own.
     """
-    times, usable = slowdown.time_us, np.isfinite(slowdown.factor)
     typical = typical_us(slowdown, pipeline)
-    excess, least = times - typical, np.maximum(MIN_EXCESS * typical, floor_us)
+    excess_us, least_us = slowdown.time_us - typical, np.maximum(MIN_EXCESS * typical, floor_us)
     more_us = np.where(np.isfinite(slowdown.per_step), slowdown.per_step - 1.0, 0.0) * typical[:, None]
-    chosen = np.flatnonzero(usable & (excess > least) & comes_again(more_us, least))
-    return few(chosen, usable.sum()), typical
+    chosen = np.flatnonzero((excess_us > least_us) & comes_again(more_us, least_us))
+    return few(chosen, np.isfinite(slowdown.factor).sum()), typical
 
 
 def interrupted(measures: Measures) -> Array:
@@ -130,19 +125,17 @@ def _is_held(measures: Measures, position: int) -> bool:
     return held or held_between(ranks, position, measures.cpu_stops) is not None
 
 
-def _with_those_timed(measures: Measures, chosen: Array, longer: Array) -> Array:
-    """These positions, and all that take `longer` and that the timers of the run show late by a line of their own: a
-    few traced steps may not. Where that is more than half of the ranks, these alone.
-    """
-    timed = [p for p in measures.alone if measures.timed_us[p] > 0 and longer[p]]
-    joined = few(np.union1d(chosen, timed).astype(np.int64), len(longer))
-    return joined if len(joined) and np.isin(chosen, timed).any() else chosen
+def _with_those_timed(measures: Measures, chosen: Array) -> Array:
+    """These positions, and those that timers of the run show late by a line of their own: few traced steps may not."""
+    timed = [p for p in measures.alone if measures.timed_us[p] > 0]
+    joined = few(np.union1d(chosen, timed).astype(np.int64), len(measures.job.ranks))
+    return joined if np.isin(chosen, timed).any() else chosen
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
+    """True where a host is slower in nearly every step, by much of its excess; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
-    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
+    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= STICKY_SHARE * np.median(more))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
@@ -161,7 +154,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Device ranks whose traces say when work was launched; one of communication alone need not.
     sees_calls = out_of_scope(measures.job) is not None or all(map(knows_launches, measures.job.ranks))
     if starting or not sees_calls:
-        late = _late(measures, UNSEEN_CHARGED_SHARE)
+        late = _late(measures)
         yield from late
         if not late:
             yield Abstention(RULE.id, starting or NO_CALLS)
@@ -169,7 +162,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     limits = execution.limits
     slow, typical_us = slow_hosts(measures.host, measures.job.pipeline, limits.min_host_excess * measures.step_us)
     elsewhere = fed_longer(measures, measures.host.time_us) | measures.compute.has_more  # straggler.imbalance
-    elsewhere |= measures.host.time_us - typical_us <= 2 * _paused_in_turn_us(measures)  # host.gc
     chosen = slow = slow[~elsewhere[slow]]
     taken = interrupted(measures) if execution.computes_on_host else chosen[:0]
     if execution.computes_on_host:
@@ -178,11 +170,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         # A slow device does not hold its host; operators and Python of a CPU rank run on one core.
         computing = slow_positions(measures.compute, limits.min_compute_excess, limits.sure_compute_excess)
         chosen = np.union1d(np.setdiff1d(slow, np.setdiff1d(computing, not_slow(measures))), taken)
-        chosen = _with_those_timed(measures, chosen, measures.host.time_us > typical_us)
-    if len(slow) and not len(chosen):
-        return  # slow compute is the cause, and straggler.compute names it
+        chosen = _with_those_timed(measures, chosen)
     if not len(chosen):
-        for last in _late(measures, SURE_CHARGED_SHARE):
+        for last in _late(measures):
             # Who is waited for is named even where nothing is won by it.
             yield last if takes_longer(measures, last.ranks) else replace(last, ceiling_us=0.0)
         return
@@ -214,12 +204,6 @@ def _evidence(measures: Measures, worst: int, typical_us: float) -> Iterator[Evi
     yield from longer_phase(measures, worst, MOST_SHARE * (host_us - typical_us))
     yield from largest_gap(measures, worst, "host_launch")
     yield from largest_wait(measures, worst)
-
-
-def _paused_in_turn_us(measures: Measures) -> Array:
-    """Pauses of each host that come in turn on others, us per step, shape (ranks,): they are no rank's own."""
-    pauses = pauses_in_turn(measures.job)
-    return np.zeros(len(measures.job.ranks)) if pauses is None else pauses.longest_ns.mean(axis=1) / 1e3
 
 
 def _summary(numbers: tuple[int, ...], factor: float, on_host: bool) -> str:
@@ -261,24 +245,19 @@ def _fix(measures: Measures, numbers: tuple[int, ...], worst: int, typical_us: f
     )
 
 
-def _late(measures: Measures, sure_share: float) -> list[Candidate]:
-    """Candidate for one rank that is last far more often than chance by its host, although no host is slow overall.
-
-    `sure_share`: share of all waiting that must be charged to such a rank.
-    """
+def _late(measures: Measures) -> list[Candidate]:
+    """Candidates for ranks that are last far more often than chance by their hosts, while no host is slow overall."""
     latest = latest_ranks(measures.job, HOST_CAUSES)
-    return [late for each in latest if (late := _latest(measures, each, sure_share)) is not None]
+    return [late for each in latest if (late := _latest(measures, each)) is not None]
 
 
-def _latest(measures: Measures, latest: LatestRank, sure_share: float) -> Candidate | None:
+def _latest(measures: Measures, latest: LatestRank) -> Candidate | None:
     """The finding on a late rank, None where it is not late enough to be named. Of a recording of communication alone
-    nothing else names it: there it is told by its share of the waiting, if that is more than each rank's.
+    nothing else names it: there it is told whatever it costs.
     """
     job = measures.job
     sure = latest.is_sure or latest.position in measures.alone  # it runs what no peer does: that is no chance
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
-    if latest.charged_ns < (1 / len(job.ranks) if sure and unseen else sure_share) * latest.total_ns:
-        return None
     cost_us = latest.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     recurring_us = measures.step_us - latest.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     if cost_us < MIN_COST_SHARE * recurring_us and not (sure and unseen):

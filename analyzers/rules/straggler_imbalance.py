@@ -32,7 +32,6 @@ from ddprof.analyzers.job.host_costs import STEPPING, part_of
 from ddprof.analyzers.job.input_size import (
     MIN_FED_SPREAD,
     enlarged_by_script,
-    fed_in_turn,
     fed_more_each_step,
     is_fed_more,
     larger_input,
@@ -45,7 +44,7 @@ from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence.hot_shards import hot_evidence, hot_fix, hot_in_some_steps, hot_words
 from ddprof.analyzers.rules.evidence.input_size import feeding_fix
-from ddprof.analyzers.rules.evidence.script import called_beside, turns_in_forward
+from ddprof.analyzers.rules.evidence.script import turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -115,9 +114,9 @@ def _are_waited_for(measures: Measures, positions: Array) -> bool:
     return bool(len(positions)) and charged_us(measures, positions.tolist()) >= MOST_SHARE * everybody
 
 
-def fed_evidence(measures: Measures, is_traced: bool = True) -> Iterator[Evidence]:
-    """Evidence on the batch sizes in the traced steps, or all of the run, where capture counted them."""
-    fed = fed_elements(measures.job.ranks, is_traced)
+def fed_evidence(measures: Measures) -> Iterator[Evidence]:
+    """Evidence on the batch sizes in the traced steps, where capture counted them."""
+    fed = fed_elements(measures.job.ranks)
     if fed is None:
         return
     if enlarged_by_script(measures.job.ranks):
@@ -150,7 +149,6 @@ def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
         basis=Basis.DEDUCED,
         evidence=tuple(fed_evidence(measures)),
         fixes=(_fix(numbers),),
-        ceiling_us=lost,
         band=0.5,
         is_bound=True,
     )
@@ -177,18 +175,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     in_turn = _operators_in_turn(measures)
     if in_turn is not None:
-        beside = called_beside(measures)  # what host.evaluation tells
-        yield from [] if beside is not None and beside.in_turn else [in_turn]
+        yield in_turn
         return
     least = execution_of(measures.job).limits.min_work_spread
     slow = slow_positions(slowdown, STEADY_EXCESS)
     slow = slow[~is_fed_more(measures.job.ranks, slowdown.factor)[slow]]
     slow = np.setdiff1d(slow, [shard.position for shard in measures.hot])
     spread, turns = rotating_spread(measures.work, slow.tolist(), least)
-    in_run = 0 if turns > 1 or len(slow) else fed_in_turn(measures.job.ranks, measures.work.per_step)
-    turns = in_run or turns
-    is_busier = np.nansum(measures.work.per_step - 1.0, axis=1) > 0  # who runs more of some runs less of others, too
-    extra = np.flatnonzero(slowdown.has_more & is_busier)
+    extra = np.flatnonzero(slowdown.has_more)
     fed = np.flatnonzero(fed_more_each_step(measures.job.ranks, least))
     if turns < 2 or (measures.fed_more_us[fed] > 0).any() or _are_waited_for(measures, np.union1d(extra, fed)):
         candidates = list(_one_sided(measures, extra, np.union1d(extra, burdened(measures, least))))
@@ -196,7 +190,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     else:
         candidates = list(hot_in_some_steps(measures, MIN_LOST_SHARE))
         if not candidates and spread >= least:
-            candidates = [_in_turns(measures, spread, turns, not in_run)]
+            candidates = [_in_turns(measures, spread, turns)]
     timed = turns_in_forward(measures, RULE.id)
     yield from candidates or ([] if timed is None else [timed])
 
@@ -238,11 +232,8 @@ def _operators_in_turn(measures: Measures) -> Candidate | None:
     )
 
 
-def _in_turns(measures: Measures, spread: float, turns: int, is_traced: bool) -> Candidate:
-    """Candidate for work that moves between ranks in the traced steps, or by their batches over the run."""
-    seen = (
-        f"were the slowest in {measures.steps} steps" if is_traced else "had the largest batch of a step over the run"
-    )
+def _in_turns(measures: Measures, spread: float, turns: int) -> Candidate:
+    """Candidate for work that moves between ranks in the traced steps."""
     worst = int(np.argmax([charged_us(measures, [p]) for p in range(len(measures.job.ranks))]))
     return Candidate(
         id=RULE.id,
@@ -251,8 +242,8 @@ def _in_turns(measures: Measures, spread: float, turns: int, is_traced: bool) ->
         changes=(Change("balance_compute"),),
         basis=Basis.COMPARED,
         evidence=(
-            *fed_evidence(measures, is_traced),
-            Evidence(f"{turns} different ranks {seen}"),
+            *fed_evidence(measures),
+            Evidence(f"{turns} different ranks were the slowest in {measures.steps} steps"),
             *largest_wait(measures, worst),
         ),
         fixes=(_fix(()),),

@@ -19,7 +19,6 @@ Sources: a binomial test of "last in k of n" against 1 / ranks; OSDI'25 section 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -27,9 +26,7 @@ import numpy as np
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.charged import charged_by_step_ns
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
-from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, is_sampled
-from ddprof.analyzers.job.script.paths import RankPaths
+from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, chance_of_most, comes_again, recurring
 from ddprof.analyzers.job.whole_run.own_times import TIMED_BAND, chance_left
 from ddprof.analyzers.rules.evidence.spans import largest_wait
@@ -39,7 +36,6 @@ from ddprof.findings import (
     CRITICAL_SHARE,
     WARNING_SHARE,
     Abstention,
-    Alters,
     Basis,
     Candidate,
     Change,
@@ -55,11 +51,6 @@ from ddprof.whose import whose
 UNKNOWN_SHARE = 0.18  # of a step: healthy ranks differed by 0.16 over 40 steps on two busy cores (2026-11-24)
 CLEARLY = 2.0  # times the waiting for the next rank: less, and both are late, one here and one there
 NEARLY_ALL = 0.8  # of the waiting, charged to the latest rank of all steps: it is named where these are too few to test
-
-
-def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
-    """Find late ranks, as if no other rule had found anything."""
-    yield from detect_rest(measures, ())
 
 
 def detect_rest(measures: Measures, candidates: Sequence[Candidate]) -> Iterator[Candidate | Abstention]:
@@ -108,6 +99,8 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
     if line is None and share < UNKNOWN_SHARE * chance_left(job.ranks):
         return None
     takes, most = ("takes", "") if len(numbers) == 1 else ("take", "up to ")
+    by_samples = line is not None and line.of_the_run
+    source = "samples of the whole run" if by_samples else "timers of the steps outside the trace"
     return Candidate(
         id=RULE.id,
         summary=f"{format_ranks(numbers)} {takes} longer than the others by {most}{format_share(share)} of the step "
@@ -117,7 +110,7 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         basis=Basis.TIMED,
         evidence=(
             Evidence(
-                f"{_source(line)}: {format_share(share)} of a step longer than the typical rank outside its backward "
+                f"{source}: {format_share(share)} of a step longer than the typical rank outside its backward "
                 "passes, beyond chance",
                 job.rank_ids[worst],
             ),
@@ -127,11 +120,6 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
         ceiling_us=late_us,
         band=TIMED_BAND,
     )
-
-
-def _source(line: Alone | None) -> str:
-    by_samples = line is not None and line.of_the_run
-    return "samples of the whole run" if by_samples else "timers of the steps outside the trace"
 
 
 def _waited_us(measures: Measures, blame: Table) -> float:
@@ -196,7 +184,6 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
         if turns == 1 and not is_clear:
             who = "ranks wait for one another in turn"
         summary = f"{f'apart from {format_ranks(named)}, ' if named else ''}{who} in {steps} steps"
-    line = "" if is_named else _line_in_turn(measures, waited_us)
     # What the late rank alone runs comes again.
     once = worst not in measures.alone and not comes_again(
         charged.sum(axis=0) / 1e3 / len(job.ranks), _floor_us(measures)
@@ -206,7 +193,7 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
     unknown = "" if numbers and worst in measures.alone else "; cause unknown"
     return Candidate(
         id=RULE.id,
-        summary=f"{summary}; the late one runs {line}" if line else summary + unknown,
+        summary=summary + unknown,
         ranks=numbers,
         lost_us=waited_us,
         changes=(Change("on_time", numbers),) if numbers else (),
@@ -219,7 +206,7 @@ def _late(measures: Measures, left: Table, charged: Array, waited_us: float, nam
             ),
             *largest_wait(measures, worst),
         ),
-        fixes=(_on_all(line) if line else _look(numbers),),
+        fixes=(_look(numbers),),
         ceiling_us=others_wait_us if priced else 0.0,
         band=0.3 if numbers else 0.5,
         is_bound=not numbers,
@@ -239,20 +226,6 @@ def _late_once(measures: Measures, charged: Array) -> str:
     return f"rank {job.rank_ids[worst]} is the latest in {steps}: record more steps to tell more"
 
 
-def _line_in_turn(measures: Measures, waited_us: float) -> str:
-    """The line, called by the passes, in which samples of the whole run saw ranks for most of what they are waited for
-    in turn; "" for none."""
-    seen, spent_us = Counter[str](), defaultdict[str, float](float)
-    for paths in (RankPaths(facts, measures.step_us) for facts in measures.job.ranks if is_sampled(facts)):
-        each_us = measures.step_us / max(1.0, paths.samples.sum()) / len(measures.job.ranks)
-        for phase in (FORWARD, BACKWARD):
-            for line, count in paths.lines_in(phase).items():
-                seen[line] += int(count)
-                spent_us[line] += each_us * count
-    line, most_us = max(spent_us.items(), key=lambda one: one[1], default=("", 0.0))
-    return line if seen[line] >= FEWEST_SAMPLES and most_us >= MOST_SHARE * waited_us else ""
-
-
 def _floor_us(measures: Measures) -> float:
     """The least waiting per step that is worth a finding."""
     return max(WARNING_SHARE, execution_of(measures.job).limits.min_exposed_share) * measures.step_us
@@ -270,16 +243,6 @@ def _held_by(left: Table, position: int) -> str:
     )
 
 
-def _on_all(line: str) -> Fix:
-    return Fix(
-        setting=line,
-        suggested="the same for all ranks in every step, or less often",
-        why="each step waits for its slowest rank",
-        source="OSDI'25 section 5.3",
-        alters=Alters.CHORE,
-    )
-
-
 def _look(numbers: tuple[int, ...]) -> Fix:
     whom = format_ranks(numbers) if numbers else "the late ranks"
     return Fix(
@@ -293,7 +256,7 @@ def _look(numbers: tuple[int, ...]) -> Fix:
 RULE = Rule(
     STRAGGLER_UNEXPLAINED,
     "Ranks are late without a known cause",
-    detect,
+    lambda measures: detect_rest(measures, ()),
     bound="straggler",
     compares_ranks=True,
     detect_rest=detect_rest,

@@ -126,7 +126,7 @@ PAUSES: Mapping[str, tuple[str, Callable[[Sidecar], Sequence[Pause]]]] = {
 
 def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone: bool = True) -> Recoverable:
     """Gain of a finding with its range; `is_alone`: no other change, so that the ledger prices it too."""
-    if candidate.ceiling_us == 0:
+    if candidate.most_us == 0:
         return Recoverable(0.0, 0.0, 0.0)
     by_ledger = ledger_price(prices.measures, candidate.changes) if is_alone else None
     doubt_us = gain_us * max(candidate.band, doubt_of(candidate.changes, prices.measures))

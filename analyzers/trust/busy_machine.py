@@ -184,14 +184,10 @@ def _seen_too_rarely(measures: Measures, position: int) -> bool:
 
 
 def _computes_more(measures: Measures, position: int, least: float) -> bool:
-    """True where the rank is fed more in every traced step, and on a CPU for longer over the run by this share of it,
-    or has cores of its own and waited for them by so much longer: most of what that costs is in the backward pass, of
-    which these timers say nothing."""
+    """True where the rank is fed more in every traced step, and on a CPU for longer over the run by this share of it:
+    most of what that costs is in the backward pass, of which these timers say nothing."""
     ranks = measures.job.ranks
-    shares = run_shares(ranks)
-    if shares.lacked_alone(position) >= least:
-        return True
-    return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and shares.own(position, 0.0) >= least
+    return bool(fed_more_each_step(ranks, MIN_FED_SPREAD)[position]) and run_shares(ranks).own(position, 0.0) >= least
 
 
 def _is_sampled_alone(measures: Measures, position: int) -> bool:
@@ -221,8 +217,6 @@ def _contradicted(measures: Measures, position: int, is_tested: bool) -> str | N
     inside, outside = (np.array([times_ns.mean() for times_ns in every]) for every in (traced, others))
     error = np.array([times_ns.std(ddof=1) / np.sqrt(len(times_ns)) for times_ns in others])
     peers = np.arange(len(ranks)) != position
-    if not peers.any() or not (inside > 0).all():
-        return None
     excess_ns = inside[position] - float(np.median(inside[peers]))
     late_us = float(measures.late_us[position])
     bare_us = unprofiled_step_us(measures.job.ranks)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -161,10 +160,6 @@ class RankPaths:
         tree, called = self._tree, self._tree.folded
         is_there = {FORWARD: tree.is_forward, BACKWARD: tree.is_backward, REST: ~(tree.in_phase | tree.is_loss)}[phase]
         return run_samples(self.facts, phase) * (is_there[np.maximum(called, 0)] & (called >= 0) & ~tree.in_torch)
-
-    def lines_in(self, phase: str) -> Counter[str]:
-        """Whole-run samples in the lines of `called_in`, by words."""
-        return self._tree.by_words(self._tree.folded, self.called_in(phase))
 
     def without_operators(self, samples: Array) -> Array:
         """Samples but for those in torch that a model's forward functions call: all ranks do that."""

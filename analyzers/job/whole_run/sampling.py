@@ -69,13 +69,13 @@ def same_contents(ranks: Sequence[RankFacts], whole: bool = False) -> bool | Non
     return all(each == prints[0] for each in prints) if whole else bool(set.intersection(*prints))
 
 
-def fed_elements(ranks: Sequence[RankFacts], is_traced: bool = True) -> Array | None:
-    """Elements of the batches of each rank, in the steps that all ranks recorded; float, shape (ranks, steps).
+def fed_elements(ranks: Sequence[RankFacts]) -> Array | None:
+    """Elements of the batches of each rank, in the traced steps that all ranks recorded; float, shape (ranks, steps).
 
-    Only traced steps count, or all of the run; None where the capture did not record batches on every rank.
+    None where the capture did not record batches on every rank.
     """
     tables = [{fed.step: fed.elements for fed in f.sidecar.batches} for f in ranks]
-    traced = [set(map(int, f.steps["index"])) for f in ranks] if is_traced else []
+    traced = [set(map(int, f.steps["index"])) for f in ranks]
     common = sorted(set.intersection(*map(set, tables), *traced)) if tables else []
     if not common:
         return None

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from ddprof import averages
-from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.job.input_size import (
     BY_SCRIPT,
     ELEMENTS,
@@ -27,20 +26,16 @@ from ddprof.units import format_ranks
 def fed_longer(measures: Measures, time_us: Array) -> Array:
     """Mask of ranks whose larger batches explain their excess over the typical rank in a time of each; shape (ranks,).
 
-    A device's host launches the same kernels for any batch size, so there the device must take longer too. Stages of a
-    pipeline are fed different things: a rank is compared with replicas of its stage, or not at all.
+    Stages of a pipeline are fed different things: a rank is compared with replicas of its stage, or not at all.
     """
     usable = np.isfinite(time_us) & (time_us > 0)
     if not usable.any():
         return np.zeros(len(time_us), bool)
-    execution = execution_of(measures.job)
     explained = is_fed_more(measures.job.ranks, np.where(usable, time_us, 0.0) / averages.typical(time_us[usable]))
-    with np.errstate(invalid="ignore"):
-        longer = measures.work.factor >= 1 + execution.limits.min_work_spread
     has_peer = np.zeros(len(time_us), bool)
     for alike in peers(len(time_us), measures.job.pipeline):
         has_peer[alike] = len(alike) > 1
-    return np.asarray(explained & has_peer & (longer | execution.computes_on_host))
+    return np.asarray(explained & has_peer)
 
 
 _BATCHES = "batches of {}"

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, CpuShares, traced_shares
+from ddprof.analyzers.job.whole_run.cpu_waits import BUSY_SHARE, traced_shares
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.rules.evidence.loader_cost import (
     FetchCost,
@@ -140,80 +140,78 @@ MIN_COST = 0.08
 
 
 class TakenCores(Struct, frozen=True):
-    """`cores` that each rank's workers compute on, shape (ranks,), and their `part` of the `usable` ones of a host; the
-    share of the traced time that ranks `waited` for a CPU; what of the step the workers `cost`, and the `least` of it.
+    """Cores that work beside training takes from ranks: `cores` that each rank's work computes on, shape (ranks,), and
+    its `part` of the `usable` ones of a host; what of the step it costs, and the least of it.
     """
 
     cores: Array
     usable: int
     part: float
-    waited: float
     cost: float
     least: float
 
+    def candidate(
+        self, measures: Measures, rule_id: str, who: str, evidence: tuple[Evidence, ...], fixes: tuple[Fix, ...]
+    ) -> Candidate:
+        """The finding on this work; `who` uses how many of the cores, in words."""
+        waited = float(traced_shares(measures.job.ranks).waited.mean())
+        return Candidate(
+            id=rule_id,
+            summary=f"{who}; ranks wait for a CPU for {format_share(waited)} of the time",
+            ranks=measures.theirs(self.cores),
+            lost_us=self.cost * measures.step_us,
+            basis=Basis.TIMED,
+            evidence=evidence,
+            fixes=fixes,
+            band=1 - self.least / self.cost,
+            times_us=tuple((self.cores * measures.step_us).tolist()),
+            is_bound=True,
+        )
 
-def taken_cores(measures: Measures) -> TakenCores | None:
-    """Cores that workers take from ranks; None where little is taken, or waits were not counted on both sides."""
-    ranks, processors = measures.job.ranks, measures.settings.processors
-    timed, shares_of_time = [facts.sidecar.fetching for facts in ranks], traced_shares(ranks)
-    waited = shares_of_time.waited
+
+def taken_cores(measures: Measures, cores: Array) -> TakenCores | None:
+    """Cores that work beside the ranks takes from them, of which it computes on so many for each rank; None where it
+    costs little, or waits were not counted.
+
+    Ranks lose the cores that it leaves them too few of, but no more than waits for a CPU stretch their computation; and
+    they lose nothing while they could not run anyway.
+    """
+    processors, shares = measures.settings.processors, traced_shares(measures.job.ranks)
+    if not processors.usable or not np.isfinite(shares.waited).all():
+        return None
+    many = processors.local_ranks or len(cores)
+    on_cpu, waited, computing = float(shares.on_cpu.mean()), float(shares.waited.mean()), float(cores.mean()) * many
+    taken = 1.0 - max(0.0, processors.usable - computing) / min(many, processors.usable)
+    cost = max(0.0, min(taken, waited / max(on_cpu + waited, 1e-9)))
+    least, part = cost * min(1.0, on_cpu + waited), min(1.0, computing / processors.usable)
+    return TakenCores(cores, processors.usable, part, cost, least) if cost >= MIN_COST else None
+
+
+def taken_by_workers(measures: Measures) -> TakenCores | None:
+    """Cores that loader workers take from ranks; None where their own waits for a CPU are short or not counted."""
+    timed = [facts.sidecar.fetching for facts in measures.job.ranks]
     shares = np.array([one.waited_share for one in timed if one is not None and one.workers], float)
-    if not processors.usable or not len(shares) or not np.isfinite([*shares, *waited]).all():  # NaN: not counted
+    if not len(shares) or not shares.max() >= BUSY_SHARE:  # NaN: not counted
         return None
     cpu_us = np.array([(one.cpu_ns or 0) / 1e3 if one is not None and one.workers else 0.0 for one in timed])
-    cores = cpu_us * measures.host_counts["dataloader"] / (unprofiled_step_us(measures.job.ranks) or measures.step_us)
-    many = processors.local_ranks or len(ranks)
-    computing = float(cores.mean()) * many
-    part = min(1.0, computing / processors.usable)
-    cost, least = cost_of_cores(shares_of_time, computing, many, processors.usable)
-    is_taken = cost >= MIN_COST and float(shares.max()) >= BUSY_SHARE
-    return TakenCores(cores, processors.usable, part, float(waited.mean()), cost, least) if is_taken else None
-
-
-def cost_of_cores(shares: CpuShares, computing: float, ranks: int, usable: int) -> tuple[float, float]:
-    """Share of the step that ranks lose to work beside them on so many of the `usable` cores, and the least it may be.
-
-    They lose the cores that it leaves them too few of, but no more than waits for a CPU stretch their
-    computation; and they lose nothing while they could not run anyway.
-    """
-    on_cpu, waited = float(shares.on_cpu.mean()), float(shares.waited.mean())
-    taken = 1.0 - max(0.0, usable - computing) / min(ranks, usable)
-    cost = max(0.0, min(taken, waited / max(on_cpu + waited, 1e-9)))
-    return cost, cost * min(1.0, on_cpu + waited)
+    step_us = unprofiled_step_us(measures.job.ranks) or measures.step_us
+    return taken_cores(measures, cpu_us * measures.host_counts["dataloader"] / step_us)
 
 
 def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     """A finding on workers that take the cores of ranks; `alone`: those of few ranks, which it names, else of all."""
-    taken = taken_cores(measures)
+    taken = taken_by_workers(measures)
     numbers = () if taken is None else measures.theirs(taken.cores)
     if taken is None or bool(numbers) is not alone:
         return None
     worst = int(np.argmax(taken.cores))
-    rank, facts = measures.job.rank_ids[worst], measures.job.ranks[worst]
-    cost = fetch_cost(facts)
-    if cost is None:
-        return None
-    cost_us = taken.cost * measures.step_us
-    whose = f" of {format_ranks(numbers)}" if alone else ""
-    used = f"{taken.cores[worst]:.1f}" if alone else format_share(taken.part)
-    lacked = f"ranks wait for a CPU for {format_share(taken.waited)} of the time"
-    return Candidate(
-        id=rule_id,
-        summary=f"loader workers{whose} use {used} of {taken.usable} cores; {lacked}",
-        ranks=numbers,
-        lost_us=cost_us,
-        basis=Basis.TIMED,
-        evidence=(
-            *evidence(cost, rank),
-            *line_evidence(cost, rank, measures.job.ranks),
-            *((Evidence(f"all workers use {format_share(taken.part)} of the cores' time"),) if alone else ()),
-        ),
-        fixes=tuple(filter(None, (cheaper_fix(cost, measures.job.ranks), _FEWER))),
-        ceiling_us=cost_us,
-        band=1 - taken.least / taken.cost,
-        times_us=tuple((taken.cores * measures.step_us).tolist()),
-        is_bound=True,
-    )
+    rank, cost = measures.job.rank_ids[worst], fetch_cost(measures.job.ranks[worst])
+    part = format_share(taken.part)
+    used = f" of {format_ranks(numbers)} use {taken.cores[worst]:.1f}" if alone else f" use {part}"
+    said = (*evidence(cost, rank), *line_evidence(cost, rank, measures.job.ranks))
+    of_all = (Evidence(f"all workers use {part} of the cores' time"),) if alone else ()
+    fixes = tuple(filter(None, (cheaper_fix(cost, measures.job.ranks), _FEWER)))
+    return taken.candidate(measures, rule_id, f"loader workers{used} of {taken.usable} cores", (*said, *of_all), fixes)
 
 
 _FEWER = Fix(

@@ -9,12 +9,11 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
+from ddprof.analyzers.job.whole_run.pauses import worst_pauses
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost, usual_loading_us
 from ddprof.analyzers.rules.evidence.loader_fixes import sampler_fix
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
-from ddprof.derived_once import remembered
 from ddprof.finding_ids import INPUT_STARVED
 from ddprof.findings import Basis, Candidate, Evidence, Fix
 from ddprof.sidecar import Pause, Sidecar
@@ -60,8 +59,10 @@ def started_each_step(measures: Measures) -> Candidate | None:
     """Candidate for loaders of which nearly every step takes the first batch of a new pass (`next(iter(loader))`): all
     that such a pass begins with, and not a batch, is what each step waits for."""
     ranks = measures.job.ranks
-    if not all(_starts_each_step(facts.sidecar) for facts in ranks):
-        return None
+    for sidecar in (facts.sidecar for facts in ranks):
+        fewest = max(NEARLY_ALL * (sidecar.steps_total or 0), MIN_PASSES)
+        if (sidecar.loader_passes or 0) < fewest or sidecar.loader.batches_per_epoch == 1:
+            return None
     loading_us = np.array([usual_loading_us(facts) for facts in ranks])
     costs = [fetch_cost(facts) for facts in ranks]
     batch_us = np.array([0.0 if cost is None or cost.timed.workers else cost.fetch_us for cost in costs])
@@ -81,21 +82,15 @@ def started_each_step(measures: Measures) -> Candidate | None:
             Evidence(f"the loader takes {format_share(share)} of a step beside what a batch takes to make"),
         ),
         fixes=(ITERATOR_FIX,),
-        ceiling_us=cost_us,
         band=0.25,
     )
-
-
-def _starts_each_step(sidecar: Sidecar) -> bool:
-    passes, steps = sidecar.loader_passes or 0, sidecar.steps_total or 0
-    return passes >= max(NEARLY_ALL * steps, MIN_PASSES) and sidecar.loader.batches_per_epoch != 1
 
 
 def started_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     """Candidate for loaders that start anew every epoch, with their workers or with an order drawn by the training
     thread, where that is most of the run's waiting for them; `alone`: few ranks, which it names, or all."""
     ranks = measures.job.ranks
-    starts = _starts(measures)
+    starts = worst_pauses(ranks, epoch_starts)
     if starts is None or starts.share < MIN_SHARE:
         return None
     sidecar = ranks[starts.position].sidecar
@@ -111,11 +106,6 @@ def started_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candida
         fix = sampler_fix(line) if line else EPOCH_FIX
     started = over_the_run(rule_id, (words, ""), measures, starts, "starts of the loader", fix)
     return started if bool(started.ranks) is alone else None
-
-
-@remembered
-def _starts(measures: Measures) -> Pauses | None:
-    return worst_pauses(measures.job.ranks, epoch_starts)
 
 
 def epoch_starts(sidecar: Sidecar) -> list[Pause]:

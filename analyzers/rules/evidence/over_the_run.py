@@ -52,7 +52,6 @@ def over_the_run(
         basis=Basis.TIMED,
         evidence=(run_evidence(measures, pauses, what),),
         fixes=(fix,),
-        ceiling_us=lost_us,
         times_us=() if is_chance else tuple(share * measures.step_us for share in pauses.shares),
         doubts=(Doubt.ONE_EVENT,) if pauses.count == 1 else (),
     )
@@ -81,6 +80,5 @@ def over_the_samples(
         basis=Basis.TIMED,
         evidence=(Evidence(f"{seen.line}: seen in {seen.samples} of {seen.of} samples of the whole run", rank),),
         fixes=(fix,),
-        ceiling_us=lost_us,
         band=0.5,
     )

@@ -333,7 +333,6 @@ def calls_outside(
             ),
         ),
         fixes=(fix({line.op for line, _ in outside.lines}),),
-        ceiling_us=cost_us,
         band=0.25,
     )
 

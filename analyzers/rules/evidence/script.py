@@ -18,7 +18,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
-from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, shown_place, training_spans
+from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, shown_place
 from ddprof.analyzers.job.script.occupying import calls_beside
 from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
@@ -53,15 +53,12 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     if timed is None or timed.cost < BESIDE * chance_left(ranks):
         seen = _seen(ranks, FORWARD, of_libraries=True)
         timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
-        timed = None if timed is None or timed.cost < IN_FORWARD * chance_left(ranks) else timed
     # What few ranks alone take or run is said with what makes them late.
     if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     summary += ", on one rank at a time" if timed.in_turn else ""
-    cost_us, beside = timed.cost * measures.step_us, called_beside(measures)
-    if beside is not None and beside.lost_us > cost_us:  # it takes time in every step, and scatters
-        return None
+    cost_us = timed.cost * measures.step_us
     in_all_us = min(IN_ALL * beyond_us, cost_us)  # likewise; traced steps may hold waits for a CPU, timers do not
     if not timed.in_turn and timed.usual * measures.step_us >= in_all_us and cost_us <= beyond_us:
         return None
@@ -132,18 +129,16 @@ def _with_line(
 
 
 class CalledBeside(Struct, frozen=True):
-    """Time of each rank in it per step (us), so many of all samples (`called` of `every`), and whether one rank at a
-    time is in it."""
+    """Time of each rank in it per step (us), and so many of all samples (`called` of `every`)."""
 
     times_us: Array
     called: float
     every: float
-    in_turn: bool
 
     @property
     def lost_us(self) -> float:
-        """Time that all ranks have alike, as what one has beyond makes that rank late; in turn others wait for each."""
-        return float(self.times_us.sum()) if self.in_turn else typical(self.times_us)
+        """Time that all ranks have alike, as what one has beyond makes that rank late."""
+        return typical(self.times_us)
 
 
 @remembered
@@ -152,10 +147,7 @@ def called_beside(measures: Measures) -> CalledBeside | None:
     called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
     if called.sum() < FEWEST_SAMPLES or not called.all():
         return None
-    times_us, extra = measures.step_us * called / every, measures.compute.extra
-    of_one_us = extra.extra_ns.sum(axis=0).mean() / 1e3 if extra and len(measures.compute.turns) else 0.0
-    in_turn = bool(of_one_us >= MOST_SHARE * times_us.sum())
-    beside = CalledBeside(times_us, float(called.sum()), float(every.sum()), in_turn)
+    beside = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
     is_large = beside.lost_us >= LARGE_SHARE * measures.step_us
     return beside if is_large and not measures.theirs(beside.times_us) else None
 
@@ -184,7 +176,7 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
 def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
     """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
     of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
-    between both, where no step was seen in which two ranks run a hook."""
+    between both."""
     ranks = measures.job.ranks
     if not all(computes(facts) and has_frames(facts) for facts in ranks):
         return None
@@ -195,9 +187,6 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
     every = [run_samples(facts).sum() for facts in ranks]
     shares = np.array(seen[words]) / np.maximum(1.0, every)
     at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
-    hooked = np.concatenate([_hooked_steps(facts) for facts in ranks])
-    if len(np.unique(hooked)) < len(hooked):
-        in_turn = at_once
     if at_once < IN_FORWARD or (at_once + in_turn) / 2 * measures.step_us <= beyond_us:
         return None
     summary = f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}"
@@ -212,14 +201,6 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
     cost = (at_once + in_turn) / 2
     band = max(LEAST_BAND, (in_turn - at_once) / (in_turn + at_once))
     return _timed(measures, rule_id, cost, shares, summary, (seen_most,), fix, band)
-
-
-def _hooked_steps(facts: RankFacts) -> Array:
-    """Numbers of the traced steps in which samples saw the rank in a hook of the script."""
-    spans = training_spans(facts)
-    begun = spans["start_ns"][call_tree(facts).in_hook[spans["stack"]]]
-    step = intervals.row_at(facts.steps.bounds, begun)
-    return np.unique(facts.steps["index"][step[step >= 0]])
 
 
 def _timed(
@@ -241,7 +222,6 @@ def _timed(
         basis=Basis.TIMED,
         evidence=evidence,
         fixes=(fix,),
-        ceiling_us=cost_us,
         band=band,
         times_us=tuple((times * measures.step_us).tolist()),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, Phase, RankFacts, Work
@@ -20,7 +20,7 @@ from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.waiting.waits import members_of, ready_by_comm
 from ddprof.analyzers.job.whole_run.pauses import Pauses
 from ddprof.findings import Evidence
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array
 from ddprof.units import format_bytes, format_name, format_share, format_us
 
 LARGER_PART = 0.5  # of a wait: work that fills less of it does not explain it
@@ -38,33 +38,33 @@ def largest_span(measures: Measures, position: int, cause: str) -> list[Evidence
     spans = facts.spans_of(cause)
     if not len(spans):
         return []
-    start, end, *names = _longest(spans, "name", "operator")
-    name = _name(facts, *names)
-    return [at(measures, position, start, end, f"longest: {name} took {format_us((end - start) / 1e3)}", name)]
-
-
-def _longest(spans: Table, *columns: str) -> list[int]:
-    """Start, end and the other columns of the longest span."""
     row = int(np.argmax(spans["end_ns"] - spans["start_ns"]))
-    return [int(spans[column][row]) for column in ("start_ns", "end_ns", *columns)]
-
-
-def _name(facts: RankFacts, name: int, operator: int) -> str:
-    call = facts.strings[name]
-    return call if operator == NO_STRING else f"{facts.strings[operator]} ({call})"
+    start, end, call, operator = (int(spans[column][row]) for column in ("start_ns", "end_ns", "name", "operator"))
+    name = facts.strings[call]
+    if operator != NO_STRING:
+        name = f"{facts.strings[operator]} ({name})"
+    return [at(measures, position, start, end, f"longest: {name} took {format_us((end - start) / 1e3)}", name)]
 
 
 def largest_gap(measures: Measures, position: int, cause: str) -> list[Evidence]:
     """The longest idle piece of a cause on one rank, and the operation that ended it."""
-    facts = measures.job.ranks[position]
-    gaps = facts.gaps_of(cause)
-    if not len(gaps):
+    return _largest_gap(measures, position, measures.job.ranks[position].gaps_of(cause).bounds, "ended by")
+
+
+def longest_idle(measures: Measures, position: int) -> list[Evidence]:
+    """The longest time that a rank's device waits for a launch, [] for none."""
+    return _largest_gap(measures, position, starved(measures.job.ranks[position]).launching, "before")
+
+
+def _largest_gap(measures: Measures, position: int, gaps: intervals.Intervals, words: str) -> list[Evidence]:
+    """The longest of these gaps on a rank's device, with the operation after it."""
+    if not len(gaps[0]):
         return []
-    start, end, following = _longest(gaps, "next_op")
-    event = (
-        facts.strings[int(facts.device_ops["name"][following])] if following != NULL and len(facts.device_ops) else None
-    )
-    text = f"longest gap: {format_us((end - start) / 1e3)}" + (f", ended by {format_name(event)}" if event else "")
+    facts, row = measures.job.ranks[position], int(np.argmax(gaps[1] - gaps[0]))
+    start, end = int(gaps[0][row]), int(gaps[1][row])
+    after = facts.device_ops.take(facts.device_ops["start_ns"] >= end)
+    event = facts.strings[int(after["name"][np.argmin(after["start_ns"])])] if len(after) else None
+    text = f"longest gap: {format_us((end - start) / 1e3)}" + (f", {words} {format_name(event)}" if event else "")
     return [at(measures, position, start, end, text, event)]
 
 
@@ -92,22 +92,6 @@ def _phase_times(facts: RankFacts) -> dict[str, float]:
         facts.strings[name]: float(intervals.overlap(intervals.union(*bounds), *facts.marks).sum()) / len(facts.steps)
         for name, bounds in spans.items()
     }
-
-
-def longest_idle(measures: Measures, position: int, reason: str) -> list[Evidence]:
-    """The longest starvation of a rank's device for one reason (a field of `Starved`), [] for none."""
-    facts = measures.job.ranks[position]
-    start, end = getattr(starved(facts), reason)
-    if not len(start):
-        return []
-    row = int(np.argmax(end - start))
-    at_ns = np.sort(facts.device_ops["start_ns"])
-    order = np.argsort(facts.device_ops["start_ns"], kind="stable")
-    following = int(np.searchsorted(at_ns, end[row]))
-    event = facts.strings[int(facts.device_ops["name"][order[following]])] if following < len(order) else None
-    text = f"longest gap: {format_us((end[row] - start[row]) / 1e3)}"
-    text += f", before {format_name(event)}" if event else ""
-    return [at(measures, position, int(start[row]), int(end[row]), text, event)]
 
 
 def largest_wait(measures: Measures, culprit: int) -> list[Evidence]:
@@ -176,28 +160,13 @@ def run_evidence(measures: Measures, pauses: Pauses, what: str) -> Evidence:
 # Frequency of costs that only some steps have, whose mean per step is the time of no actual step.
 
 
-class Occurrences(Struct, frozen=True):
-    """Recorded steps of a rank in which host spans of a cause begin, and the time they take in such a step."""
+class Occurrences(NamedTuple):
+    """Frequency of a cost: `is_once`: it is in one of several recorded steps, so that its price assumes how often it
+    comes; evidence on it, () where every step or none has the cost.
+    """
 
-    rank: int
-    steps: int
-    recorded: int
-    each_us: float
-
-    @property
-    def is_once(self) -> bool:
-        """True where the cost is in one of several steps, so that its price assumes an unseen frequency."""
-        return self.steps == 1 and self.recorded > 1
-
-    @property
-    def evidence(self) -> tuple[Evidence, ...]:
-        """Evidence on the frequency; empty where every step or none has the cost."""
-        if self.steps in (0, self.recorded):
-            return ()
-        text = f"in {self.steps} of {self.recorded} steps, {format_us(self.each_us)} each time"
-        if self.is_once:
-            text = f"once in {self.recorded} steps, {format_us(self.each_us)}; how often it recurs is unknown"
-        return (Evidence(text, self.rank),)
+    is_once: bool
+    evidence: tuple[Evidence, ...]
 
 
 def occurrences(measures: Measures, position: int, cause: str) -> Occurrences:
@@ -206,10 +175,14 @@ def occurrences(measures: Measures, position: int, cause: str) -> Occurrences:
     start, end = intervals.union(*facts.spans_of(cause).bounds)
     inside = facts.is_issued_in_steps(start)
     start, end = start[inside], end[inside]
-    steps = len(np.unique(np.searchsorted(facts.steps["mark_ns"], start, side="right")))
+    steps, recorded = len(np.unique(np.searchsorted(facts.steps["mark_ns"], start, side="right"))), len(facts.steps)
     # Several spans of one occurrence (a state is gathered, then written) count as one.
-    each_us = float((end - start).sum()) / max(1, steps) / 1e3
-    return Occurrences(measures.job.rank_ids[position], steps, len(facts.steps), each_us)
+    each = format_us(float((end - start).sum()) / max(1, steps) / 1e3)
+    text = f"in {steps} of {recorded} steps, {each} each time"
+    if steps == 1:
+        text = f"once in {recorded} steps, {each}; how often it recurs is unknown"
+    seen = (Evidence(text, measures.job.rank_ids[position]),) if steps not in (0, recorded) else ()
+    return Occurrences(steps == 1 < recorded, seen)
 
 
 # Example events for findings of the whole job: one transfer, kernel or wait to jump to.

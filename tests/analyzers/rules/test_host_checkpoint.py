@@ -26,7 +26,7 @@ def test_suggests_asynchronous_saving_also_of_saves_outside_the_trace(faulty: La
     for traced_us in (0.0, 1e-4 * measures.step_us):  # so little in a traced step prices nothing
         spans = {**measures.host_spans_us, "checkpoint": np.full(4, traced_us)}
         said = candidate(ID, replace(measures, host_spans_us=spans))
-        assert "rank 0" in said.summary and said.ceiling_us == pytest.approx(20 / 90 * run.measures.step_us)
+        assert "rank 0" in said.summary and said.most_us == pytest.approx(20 / 90 * run.measures.step_us)
 
 
 @pytest.mark.parametrize(("of_others", "ranks"), [(8, ()), (1, (0,))])

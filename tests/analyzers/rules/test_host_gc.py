@@ -26,7 +26,7 @@ def test_suggests_to_collect_at_once_also_by_the_record(faulty: Labelled, health
     said = candidate(ID, with_sidecars(healthy, {}, sidecar, {}))
     assert "rank 1" in said.summary
     share = 79 * 50 / 89_500  # of the 90 steps after the first ten, without the window's export, which ends in one
-    assert said.ceiling_us == pytest.approx(share * healthy.measures.step_us) and said.evidence[0].rank == 1
+    assert said.most_us == pytest.approx(share * healthy.measures.step_us) and said.evidence[0].rank == 1
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_hosts_that_pause_once_in_turn_are_said_to_collect(tmp_path: Path) -> No
     """On 4 ranks, now this one, now that one; neither what one rank has, nor every step, nor many stops of a step."""
     made = loaded(in_step(4, 8, stopping(lambda rank, step: 4_000.0 * ((step * 7 + 1) % 4 == rank))), tmp_path)
     said = candidate(ID, made.measures)
-    assert said.lost_us == said.ceiling_us == pytest.approx(4_000.0, rel=0.1) and not said.changes
+    assert said.lost_us == said.most_us == pytest.approx(4_000.0, rel=0.1) and not said.changes
     assert "8 times on 4 ranks" in said.summary and serious(made.report) == {ID: ()}
     for pause_us, times in (
         (lambda rank, step: 4_000.0 * (rank == 2), 1),

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from kineto_run import Script, in_step, loaded, meet
 from labelled_runs import candidate, run_of
-from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.kernels import with_steps
-from ddprof.analyzers.rules.straggler_unexplained import detect, detect_rest
+from ddprof.analyzers.rules.straggler_unexplained import detect_rest
 from ddprof.findings import Abstention
 
 ID = "straggler.unexplained"
@@ -40,7 +39,7 @@ def test_names_the_rank_that_is_late_again_and_again_and_none_where_that_moves(t
     made = run(tmp_path, lambda step: step % 4, by_us=450.0)
     assert 0.03 < candidate(ID, made.measures).lost_us / made.measures.step_us < 0.1
     assert made.pricer.gain_us(candidate(ID, made.measures)) == 0.0
-    assert list(detect(run(tmp_path, lambda step: 2, by_us=100.0).measures)) == []
+    assert list(detect_rest(run(tmp_path, lambda step: 2, by_us=100.0).measures, ())) == []
 
 
 def test_what_another_finding_names_or_covers_is_explained(tmp_path: Path) -> None:
@@ -57,7 +56,7 @@ def test_what_another_finding_names_or_covers_is_explained(tmp_path: Path) -> No
 
 def test_what_varies_beside_a_rank_that_a_finding_names_is_said_to_be_beside_it(tmp_path: Path) -> None:
     made = run(tmp_path, lambda step: 1 + step % 3, by_us=4_000.0)
-    (alone,) = detect(made.measures)
+    (alone,) = detect_rest(made.measures, ())
     (beside,) = detect_rest(made.measures, [replace(alone, id="straggler.compute", ranks=(1,))])
     assert alone.summary.startswith("the slowest rank varies: 3 ranks")
     assert beside.summary.startswith("apart from rank 1, the slowest rank varies: 2 ranks")
@@ -90,21 +89,9 @@ def test_ranks_that_are_late_in_turn_within_a_step_are_one_no_more_than_the_othe
     assert made.pricer.gain_us(said) == pytest.approx(2_000.0, rel=0.1)
 
 
-@pytest.mark.parametrize(("samples", "named"), [(40, True), (3, False), (8, False)])
-def test_samples_tell_what_each_late_rank_runs_in_its_passes(tmp_path: Path, samples: int, named: bool) -> None:
-    """A hook in the backward pass, on one rank at a time: too few samples are chance, or of less than is waited for."""
-    made = run(tmp_path, lambda step: step % 4).measures
-    frames = ("train.py", 1, "main", None), ("torch/_tensor.py", 2, "backward", 0), ("train.py", 30, "audit", 1)
-    seen = totals(("backward", 1, 100 - samples), ("backward", 2, samples))
-    ranks = tuple(replace(with_stacks(facts, *frames), script_totals=seen) for facts in made.job.ranks)
-    said = candidate(ID, replace(made, job=replace(made.job, ranks=ranks)))
-    assert said.ranks == () and ("train.py:30 audit()" in said.summary) == named
-    assert (said.fixes[0].setting == "train.py:30 audit()") == named
-
-
 def test_in_one_step_somebody_is_the_latest_and_nobody_is_named(tmp_path: Path) -> None:
     only = [with_steps(facts, np.array([2])) for facts in run(tmp_path, lambda step: 1).job.ranks]
-    (said,) = detect(run_of(only).measures)
+    (said,) = detect_rest(run_of(only).measures, ())
     assert isinstance(said, Abstention) and "rank 1 is the latest in the only step" in said.reason
     unmarked = [replace(facts, step_source="inferred") for facts in only]
-    assert not any(isinstance(said, Abstention) for said in detect(run_of(unmarked).measures))
+    assert not any(isinstance(said, Abstention) for said in detect_rest(run_of(unmarked).measures, ()))

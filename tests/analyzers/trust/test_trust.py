@@ -50,7 +50,7 @@ def timed_gain(
     timed = np.where(np.arange(len(measures.job.ranks)) == 1, late_us, 0.0)
     alone = {1: Alone("train.py:9 audit()", "", late_us, 0.0)} if line else {}
     known = replace(measures, timed_us=timed, loading_late_us=timed, alone=alone)
-    late = Candidate(identifier, "late", 0.0, Basis.COMPARED, (measures.job.rank_ids[rank],))
+    late = Candidate(identifier, "late", share * late_us, Basis.COMPARED, (measures.job.rank_ids[rank],))
     priced = of_candidate(replace(prices, measures=known), late, share * late_us)
     return priced.low / late_us, priced.value / late_us, priced.high / late_us
 

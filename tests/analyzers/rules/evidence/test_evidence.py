@@ -22,7 +22,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.kinds import METRICS
 from ddprof.analyzers.job.traffic.units import UnitLatency
 from ddprof.analyzers.rules.evidence import spans
-from ddprof.analyzers.rules.evidence.loader_fixes import taken_cores, taking
+from ddprof.analyzers.rules.evidence.loader_fixes import taken_by_workers, taking
 from ddprof.analyzers.rules.evidence.present import is_new, present_in
 from ddprof.analyzers.rules.evidence.redundant import line_of_pass, share_on_gathered
 from ddprof.analyzers.rules.evidence.sharded import UnitCosts
@@ -155,7 +155,7 @@ def test_what_workers_take(
     assert len(run.job.ranks) == WORLD
     per_batch_us = run.measures.step_us / run.measures.host_counts["dataloader"][0]
     measures = with_sidecars(run, *[record(per_batch_us, each, waited, of_worker) for each in cores])
-    taken = taken_cores(measures)
+    taken = taken_by_workers(measures)
     assert (taken is not None) is (cost is not None)
     one, several = taking(measures, OF_WORKERS, alone=True), taking(measures, OF_WORKERS, alone=False)
     if taken is None:

@@ -17,7 +17,7 @@ Sources: GREYHOUND (ATC'25) fail-slow study; NVRx straggler scores; OSDI'25 "Und
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 import numpy as np
@@ -69,58 +69,52 @@ def of_slow_device(measures: Measures, slow: Sequence[int]) -> tuple[list[Eviden
     sampled = {p: gpu for p, gpu in gpus.items() if (gpu.busy_samples or 0) >= MIN_SAMPLES}
     peers = [gpu for p, gpu in sampled.items() if p not in slow]
     of_slowest: list[Evidence] = []
-    for position in slow:
-        if position not in sampled:
-            continue
+    for position in filter(sampled.__contains__, slow):
         rank, gpu = measures.job.rank_ids[position], sampled[position]
-        evidence = [Evidence(text, rank) for text in _observations(gpu, peers)]
-        reason = _reason(gpu, peers)
-        if reason is not None or _limit_gap(gpu, peers) is not None:
-            return evidence, _fix(rank, reason, gpu, peers)
+        reason, limit_w = _reason(gpu, peers), _higher_limit_w(gpu, peers)
+        evidence = [Evidence(text, rank) for text in _observations(gpu, peers, reason, limit_w)]
+        if reason is not None or limit_w is not None:
+            return evidence, _fix(rank, gpu, reason, limit_w)
         of_slowest = of_slowest or evidence
     return of_slowest, None
 
 
-def _observations(gpu: GpuTally, peers: Sequence[GpuTally]) -> list[str]:
-    texts = []
-    reason = _reason(gpu, peers)
-    typical_mhz = _typical(peers, lambda peer: peer.sm_clock_mhz)
+def _observations(gpu: GpuTally, peers: Sequence[GpuTally], reason: str | None, limit_w: float | None) -> Iterator[str]:
+    """Reports on a device in words; `reason` for which it is throttled, and the higher limit of its peers, if any."""
     if reason is not None:
         beside = f", the typical peer's in {format_share(_typical_share(peers, reason))}" if peers else ""
         held, of = format_share(throttled_share(gpu, reason)), gpu.busy_samples
-        texts.append(f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}")
+        yield f"its GPU was throttled by {_REASONS[reason]} in {held} of {of} busy seconds of the run{beside}"
+    typical_mhz = _typical([peer.sm_clock_mhz for peer in peers])
     if gpu.sm_clock_mhz and typical_mhz and gpu.sm_clock_mhz < (1 - MIN_CLOCK_GAP) * typical_mhz:
-        texts.append(
-            f"its GPU ran at {gpu.sm_clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
-        )
+        yield f"its GPU ran at {gpu.sm_clock_mhz:.0f} MHz on average, the typical peer's at {typical_mhz:.0f} MHz"
     elif reason is None and gpu.sm_clock_mhz and typical_mhz:
-        texts.append(
+        yield (
             f"its GPU runs at its peers' clock ({gpu.sm_clock_mhz:.0f} MHz), throttled no more than they are in "
             f"{gpu.busy_samples} busy seconds; another process on the device, or memory errors, may slow it"
         )
-    limit = _limit_gap(gpu, peers)
-    if limit is not None:
-        texts.append(f"its power limit is {_limit_w(gpu):.0f} W, the typical peer's {limit:.0f} W")
-    return texts
+    if limit_w is not None:
+        yield f"its power limit is {(gpu.power_limit_mw or 0) / 1e3:.0f} W, the typical peer's {limit_w:.0f} W"
 
 
 def _reason(gpu: GpuTally, peers: Sequence[GpuTally]) -> str | None:
     """Reason for throttling in a clear share of the device's samples, clearly more than on its peers; else None."""
     for reason in sorted(gpu.throttled, key=lambda reason: -gpu.throttled[reason]):
-        share, typical = throttled_share(gpu, reason), _typical_share(peers, reason)
-        if reason in _REASONS and share >= MIN_SHARE and share - typical >= MIN_SHARE:
+        share = throttled_share(gpu, reason)
+        if reason in _REASONS and share >= MIN_SHARE and share - _typical_share(peers, reason) >= MIN_SHARE:
             return reason
     return None
 
 
-def _fix(rank: int, reason: str | None, gpu: GpuTally, peers: Sequence[GpuTally]) -> Fix:
-    device, limit = f"GPU {gpu.index or 0} of the host of rank {rank}", _limit_gap(gpu, peers)
-    if limit is not None:
+def _fix(rank: int, gpu: GpuTally, reason: str | None, limit_w: float | None) -> Fix:
+    index = gpu.index or 0
+    device = f"GPU {index} of the host of rank {rank}"
+    if limit_w is not None:
         return Fix(
             setting=f"power limit of {device}",
-            current=f"{_limit_w(gpu):.0f} W",
-            suggested=f"{limit:.0f} W, as on its peers",
-            patch=f"nvidia-smi -i {gpu.index or 0} -pl {limit:.0f}   # on that host",
+            current=f"{(gpu.power_limit_mw or 0) / 1e3:.0f} W",
+            suggested=f"{limit_w:.0f} W, as on its peers",
+            patch=f"nvidia-smi -i {index} -pl {limit_w:.0f}   # on that host",
             why="a device that may draw less power runs at lower clocks",
             source=_SOURCE,
         )
@@ -129,36 +123,33 @@ def _fix(rank: int, reason: str | None, gpu: GpuTally, peers: Sequence[GpuTally]
             setting=f"cooling of {device}",
             current=None if gpu.temperature_max_c is None else f"{gpu.temperature_max_c:.0f} °C at most",
             suggested="check airflow, fans and inlet temperature of that node; cordon it until it stays cool",
-            patch=f"nvidia-smi -i {gpu.index or 0} -q -d TEMPERATURE,PERFORMANCE",
+            patch=f"nvidia-smi -i {index} -q -d TEMPERATURE,PERFORMANCE",
             why="it lowers its clock because it is too hot",
             source=_SOURCE,
         )
     return Fix(
         setting=f"power of {device}",
         suggested="check the power supply of that node and the device itself; replace it if it stays slow",
-        patch=f"nvidia-smi -i {gpu.index or 0} -q -d POWER,CLOCK,PERFORMANCE",
+        patch=f"nvidia-smi -i {index} -q -d POWER,CLOCK,PERFORMANCE",
         why=f"{_REASONS[reason or 'hw_slowdown']} holds its clock down, and not its peers'",
         source=_SOURCE,
     )
 
 
-def _limit_gap(gpu: GpuTally, peers: Sequence[GpuTally]) -> float | None:
-    """The typical peer's power limit (W), where this device's is clearly below it."""
-    own, typical = _limit_w(gpu), _typical(peers, _limit_w)
-    return typical if own is not None and typical is not None and own < (1 - MIN_LIMIT_GAP) * typical else None
-
-
-def _limit_w(gpu: GpuTally) -> float | None:
-    return None if gpu.power_limit_mw is None else gpu.power_limit_mw / 1e3
+def _higher_limit_w(gpu: GpuTally, peers: Sequence[GpuTally]) -> float | None:
+    """The typical peer's power limit, where this device's is clearly below it."""
+    own, typical = gpu.power_limit_mw, _typical([peer.power_limit_mw for peer in peers])
+    is_lower = own is not None and typical is not None and own < (1 - MIN_LIMIT_GAP) * typical
+    return typical / 1e3 if is_lower and typical is not None else None
 
 
 def _typical_share(peers: Sequence[GpuTally], reason: str) -> float:
-    return median(throttled_share(peer, reason) for peer in peers) if peers else 0.0
+    return _typical([throttled_share(peer, reason) for peer in peers]) or 0.0
 
 
-def _typical(peers: Sequence[GpuTally], value: Callable[[GpuTally], float | None]) -> float | None:
-    values = [one for peer in peers if (one := value(peer)) is not None]
-    return median(values) if values else None
+def _typical(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
 
 
 NOISE_FACTOR = 4.0  # standard deviations (robust ones) of the ranks' spread, or of the steps before and after an onset

@@ -34,7 +34,7 @@ from ddprof.analyzers.job.script.alone import MOST_SHARE
 from ddprof.analyzers.job.script.threads import threads_alone
 from ddprof.analyzers.job.slowdown import Slowdown, typical_us
 from ddprof.analyzers.job.waiting.lateness import FEW_STEPS, LatestRank, comes_again, latest_ranks
-from ddprof.analyzers.rules.evidence.input_size import fed_longer
+from ddprof.analyzers.rules.evidence.more_work import fed_longer
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_gap, largest_wait, longer_phase
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import STICKY_SHARE, not_slow, slow_positions

@@ -42,8 +42,7 @@ from ddprof.analyzers.job.script.beside import line_of_operators
 from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
-from ddprof.analyzers.rules.evidence.hot_shards import hot_evidence, hot_fix, hot_in_some_steps, hot_words
-from ddprof.analyzers.rules.evidence.input_size import feeding_fix
+from ddprof.analyzers.rules.evidence.more_work import feeding_fix, hot_evidence, hot_fix, hot_in_some_steps, hot_words
 from ddprof.analyzers.rules.evidence.script import turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers

@@ -8,11 +8,11 @@ interpreter (GIL), no rank waits for them. A slow host behind a busy device cost
 How to fix: CPU contention, affinity and NUMA placement, the frequency governor, a co-located job. A slow core of a CPU
 rank slows its operators too (straggler.compute): where these are as fast as the peers', it is the rank's Python.
 Limits: without a blocking call in the step, host time includes waiting for a full launch queue. Without launch calls in
-the trace a rank is named by who waits for it alone. One wait that outweighs all others together
-(a start-up broadcast) does not count, nor does a pause in one step. Of communication alone each rank that is last
-beyond chance is named, with its share. One that was late only while the job started is not. A lone wait is not known to
-recur, so no gain is claimed. A rank that runs other code than its peers is straggler.imbalance. So is one whose batches
-are larger by as much as its host takes longer (on a device, only if it also computes longer).
+the trace a rank is named by who waits for it alone. One wait that outweighs all others together (a start-up broadcast)
+does not count, nor does a pause in one step. Of communication alone each rank that is last beyond chance is named, with
+its share. One that was late only while the job started is not. A lone wait is not known to recur, so no gain is
+claimed. A rank that runs other code than its peers is straggler.imbalance. So is one whose batches are larger by as
+much as its host takes longer.
 Sources: OSDI'25 section 5; NVRx; a binomial test of "last in k of n" against 1 / ranks.
 """
 

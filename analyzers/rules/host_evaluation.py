@@ -110,7 +110,7 @@ def _seen_on_one_rank(measures: Measures) -> Iterator[Candidate]:
 def _called_beside(measures: Measures) -> Iterator[Candidate]:
     """All ranks call a model beside the step's passes: no `eval()` tells its purpose."""
     seen = called_beside(measures)
-    if seen is None or script_now_and_then(measures, RULE.id) is not None:  # which tells the same time
+    if seen is None or script_now_and_then(measures) is not None:  # which tells the same time
         return
     worst = int(np.argmax(seen.times_us))
     line = line_that_evaluates(measures.job.ranks[worst], intervals.EMPTY)

@@ -58,7 +58,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find idle time in short gaps for want of launches, on the typical rank."""
     job = measures.job
     if not execution_of(job).runs_ahead:
-        yield from called_one_by_one(measures, RULE.id)
+        yield from called_one_by_one(measures)
         return
     idle = measures.launching_us
     held = idle + waited_for_part_us(measures, idle, np.arange(len(idle)))
@@ -174,11 +174,11 @@ def _compile(current: str, suggested: str, effect: str) -> Fix:
     return Fix("torch.compile", suggested, WHY, SOURCE, current, patch, applies=applies)
 
 
-def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | Abstention]:
+def called_one_by_one(measures: Measures) -> Iterator[Candidate | Abstention]:
     """The finding where the typical CPU rank spends a part of its steps in operators that a loop calls one by one."""
     ranks = measures.job.ranks
     if not any(len(facts.host_operators) for facts in ranks):
-        yield Abstention(rule_id, "a CPU run launches nothing, and its operators were not recorded")
+        yield Abstention(RULE.id, "a CPU run launches nothing, and its operators were not recorded")
         return
     times_us = np.array([part_us(facts, LOOPED) for facts in ranks])
     typical_us = averages.typical(times_us)
@@ -188,7 +188,7 @@ def called_one_by_one(measures: Measures, rule_id: str) -> Iterator[Candidate | 
     (looped, hottest, calls, remedy), share = _looped(ranks[worst]), format_share(typical_us / measures.step_us)
     where = line_of_operators(ranks, hottest)
     yield Candidate(
-        id=rule_id,
+        id=RULE.id,
         summary=f"a loop calls {looped} operators per step one by one" + (f", mostly at {where}" if where else ""),
         lost_us=typical_us * (1 - LOOPED_SHARE),
         changes=(Change("scale_part", (), (LOOPED_SHARE,), LOOPED),),

@@ -78,7 +78,7 @@ WITHOUT_FRAMES = "recorded without Python stacks: the script's own lines are unk
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find idle time in script Python of the typical rank, and in its communication hooks."""
     job = measures.job
-    hooked = slow_hook(measures, RULE.id, MIN_SHARE)
+    hooked = slow_hook(measures)
     if hooked is not None:
         yield hooked
     if hooked is None and not any(has_frames(facts) for facts in job.ranks):
@@ -88,7 +88,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     in_windows = next(_in_windows(measures), None)
     beyond_us = OTHER_FACTOR * in_windows.lost_us if in_windows is not None else 0.0
     of_run = (script_now_and_then, seen_in_backward, script_outside)
-    told = next(filter(None, (timed(measures, RULE.id, beyond_us) for timed in of_run)), in_windows)
+    told = next(filter(None, (timed(measures, beyond_us) for timed in of_run)), in_windows)
     if told is not None:
         yield told
 
@@ -227,11 +227,11 @@ def _fix(line: ScriptLine, kind: LineKind, steps: int) -> Fix:
     )
 
 
-def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | None:
-    """Finding where hooks take at least `least` of the typical rank's step; None where they do not."""
+def slow_hook(measures: Measures) -> Candidate | None:
+    """Finding where hooks take a part of the typical rank's step; None where they take little."""
     job = measures.job
     held_us = np.array([held_by_hooks_us(facts) for facts in job.ranks])
-    if not len(held_us) or averages.typical(held_us) < max(least * measures.step_us, np.finfo(float).tiny):
+    if not len(held_us) or averages.typical(held_us) < max(MIN_SHARE * measures.step_us, np.finfo(float).tiny):
         return None
     worst = int(np.argmax(held_us))
     facts = job.ranks[worst]
@@ -242,7 +242,7 @@ def slow_hook(measures: Measures, rule_id: str, least: float) -> Candidate | Non
     cost_us = float(held_us.mean())
     start, end = int(hooks["start_ns"][longest]), int(hooks["end_ns"][longest])
     return Candidate(
-        id=rule_id,
+        id=RULE.id,
         summary=f"a Python communication hook delays the backward pass by {format_share(cost_us / measures.step_us)}"
         f" of each step, in {words}",
         lost_us=cost_us,

@@ -49,7 +49,7 @@ OF_THREADS, OF_RANKS = (0.0, 1.0), (0.5, 1.0)
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find stalls that starve devices, and CPU ranks that lack cores."""
-    yield from filter(None, (on_few_cores(measures, RULE.id), threads_take_cores(measures, RULE.id)))
+    yield from filter(None, (on_few_cores(measures), threads_take_cores(measures)))
     ranks = measures.job.ranks
     starved = measures.stalled_us
     inside = [facts.stalls.take(facts.is_issued_in_steps(facts.stalls["start_ns"])) for facts in ranks]
@@ -146,7 +146,7 @@ def _name(facts: RankFacts, name: int) -> str:
     return "Python between calls" if name == NO_STRING else facts.strings[name]
 
 
-def on_few_cores(measures: Measures, rule_id: str) -> Candidate | None:
+def on_few_cores(measures: Measures) -> Candidate | None:
     """The finding on CPU ranks whose threads compete for their cores; None where they hardly wait."""
     over, waited = oversubscribed(measures.job.ranks), traced_shares(measures.job.ranks).waited
     if over is None or not np.isfinite(waited).all():
@@ -163,7 +163,7 @@ def on_few_cores(measures: Measures, rule_id: str) -> Candidate | None:
         who = f"{over.ranks} ranks are bound to {over.cores} of the machine's {over.machine} cores"
     least, most = OF_THREADS if over.threads > 1 else OF_RANKS
     return Candidate(
-        id=rule_id,
+        id=RULE.id,
         summary=f"{who} and have none for {format_share(share)} of the time",
         lost_us=share * measures.step_us,
         basis=Basis.TIMED,
@@ -198,7 +198,7 @@ def _unbound(over: Oversubscribed) -> Fix:
     )
 
 
-def threads_take_cores(measures: Measures, rule_id: str) -> Candidate | None:
+def threads_take_cores(measures: Measures) -> Candidate | None:
     """The finding on threads of the script that keep ranks from their cores (compression and hashing release the GIL);
     None where ranks lose little by them, or waits were not counted.
     """
@@ -213,7 +213,7 @@ def threads_take_cores(measures: Measures, rule_id: str) -> Candidate | None:
     used += f"{taken.usable} cores, in {busiest.line}"
     on_cpu = f"{busiest.line} is on a CPU for {format_share(busiest.share)} of the traced time"
     fix = thread_fix(busiest.line) if makes_batches(ranks, busiest) else _elsewhere(busiest.line)
-    return taken.candidate(measures, rule_id, used, (Evidence(on_cpu, measures.job.rank_ids[worst]),), (fix,))
+    return taken.candidate(measures, RULE.id, used, (Evidence(on_cpu, measures.job.rank_ids[worst]),), (fix,))
 
 
 def _elsewhere(line: str) -> Fix:

@@ -225,7 +225,7 @@ def workers_fix(measures: Measures, waited_us: float, needs: Demand | None = Non
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find loaders that are slow on all ranks."""
-    remade = started_each_step(measures) or started_each_epoch(measures, RULE.id, alone=False)
+    remade = started_each_step(measures) or started_each_epoch(measures, alone=False)
     if remade is not None:
         yield remade
         return
@@ -235,7 +235,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     drawing = drawing_line(measures.job.ranks)
     if drawing is None and keep_up(measures).all():
-        yield taking(measures, RULE.id, alone=False) or Abstention(RULE.id, READY)
+        yield taking(measures, alone=False) or Abstention(RULE.id, READY)
         return
     drained = drained_queue(measures.job.ranks)
     if drained is not None and drawing is None:
@@ -251,7 +251,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     # Some loaders are far behind, the others now and then: their queues fill while all wait for the slowest.
     in_turn = len(behind) > 0 and not len(late)
     if (typical < floor * measures.step_us and not in_turn) or (len(late) and _others_are_fed(measures, late)):
-        taken = None if len(late) else taking(measures, RULE.id, alone=False)
+        taken = None if len(late) else taking(measures, alone=False)
         yield from () if taken is None else (taken,)
         return
     ledger = measures.cause_us("dataloader")

@@ -37,7 +37,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if len(measures.job.ranks) < 2:
         yield Abstention(RULE.id, "only one rank was traced, so loaders cannot be compared")
         return
-    remade = started_each_epoch(measures, RULE.id, alone=True)
+    remade = started_each_epoch(measures, alone=True)
     if remade is not None:
         yield remade
         return
@@ -47,7 +47,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         if len(slow):
             verb = "loads" if len(slow) == 1 else "load"
             yield Abstention(RULE.id, f"{format_ranks(measures.ranks(slow))} {verb} batches to evaluate, not to train")
-        elif (taken := taking(measures, RULE.id, alone=True)) is not None:
+        elif (taken := taking(measures, alone=True)) is not None:
             yield taken
         return
     numbers = measures.ranks(late)

@@ -190,7 +190,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         candidates = list(hot_in_some_steps(measures, MIN_LOST_SHARE))
         if not candidates and spread >= least:
             candidates = [_in_turns(measures, spread, turns)]
-    timed = turns_in_forward(measures, RULE.id)
+    timed = turns_in_forward(measures)
     yield from candidates or ([] if timed is None else [timed])
 
 

@@ -19,6 +19,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import (
     line_of,
     makes_most,
 )
+from ddprof.finding_ids import INPUT_STARVED, INPUT_STRAGGLER
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -198,7 +199,7 @@ def taken_by_workers(measures: Measures) -> TakenCores | None:
     return taken_cores(measures, cpu_us * measures.host_counts["dataloader"] / step_us)
 
 
-def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
+def taking(measures: Measures, alone: bool) -> Candidate | None:
     """A finding on workers that take the cores of ranks; `alone`: those of few ranks, which it names, else of all."""
     taken = taken_by_workers(measures)
     numbers = () if taken is None else measures.theirs(taken.cores)
@@ -211,7 +212,13 @@ def taking(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
     said = (*evidence(cost, rank), *line_evidence(cost, rank, measures.job.ranks))
     of_all = (Evidence(f"all workers use {part} of the cores' time"),) if alone else ()
     fixes = tuple(filter(None, (cheaper_fix(cost, measures.job.ranks), _FEWER)))
-    return taken.candidate(measures, rule_id, f"loader workers{used} of {taken.usable} cores", (*said, *of_all), fixes)
+    return taken.candidate(
+        measures,
+        INPUT_STRAGGLER if alone else INPUT_STARVED,
+        f"loader workers{used} of {taken.usable} cores",
+        (*said, *of_all),
+        fixes,
+    )
 
 
 _FEWER = Fix(

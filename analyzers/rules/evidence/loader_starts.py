@@ -14,7 +14,7 @@ from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost, usual_loading_us
 from ddprof.analyzers.rules.evidence.loader_fixes import sampler_fix
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
-from ddprof.finding_ids import INPUT_STARVED
+from ddprof.finding_ids import INPUT_STARVED, INPUT_STRAGGLER
 from ddprof.findings import Basis, Candidate, Evidence, Fix
 from ddprof.sidecar import Pause, Sidecar
 from ddprof.units import format_share
@@ -86,7 +86,7 @@ def started_each_step(measures: Measures) -> Candidate | None:
     )
 
 
-def started_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candidate | None:
+def started_each_epoch(measures: Measures, alone: bool) -> Candidate | None:
     """Candidate for loaders that start anew every epoch, with their workers or with an order drawn by the training
     thread, where that is most of the run's waiting for them; `alone`: few ranks, which it names, or all."""
     ranks = measures.job.ranks
@@ -104,7 +104,9 @@ def started_each_epoch(measures: Measures, rule_id: str, alone: bool) -> Candida
         line = drawing_line([ranks[starts.position]])
         words = f"the data loader starts anew every epoch{f', in {line}' if line else ''}:"
         fix = sampler_fix(line) if line else EPOCH_FIX
-    started = over_the_run(rule_id, (words, ""), measures, starts, "starts of the loader", fix)
+    started = over_the_run(
+        INPUT_STRAGGLER if alone else INPUT_STARVED, (words, ""), measures, starts, "starts of the loader", fix
+    )
     return started if bool(started.ranks) is alone else None
 
 

@@ -27,7 +27,7 @@ from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
 from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.averages import typical
 from ddprof.derived_once import remembered
-from ddprof.finding_ids import INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
+from ddprof.finding_ids import HOST_SCRIPT, INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
 from ddprof.units import format_ranks, format_share, format_us
@@ -41,7 +41,7 @@ LEAST_BAND = 0.25  # of a cost by timers or samples of the run
 OUTLASTING = 2.0  # times what operators take: most of such samples are in none
 
 
-def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+def script_now_and_then(measures: Measures, beyond_us: float = 0.0) -> Candidate | None:
     """Finding where step timers of CPU ranks show extra time beyond chance in some steps, on all ranks or alternating,
     with the script line that samples saw most. None otherwise. Forward time counts as the script's where samples saw it
     call libraries other than torch. `beyond_us`: twice what the traced steps show.
@@ -71,7 +71,7 @@ def script_now_and_then(measures: Measures, rule_id: str, beyond_us: float = 0.0
     fix = _less_often(
         words, f"all ranks wait for the slowest one in each step: {format_share(timed.cost)} of the mean step"
     )
-    return _timed(measures, rule_id, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
+    return _timed(measures, HOST_SCRIPT, timed.cost, timed.times, f"{summary}, mostly {words}", evidence, fix)
 
 
 @remembered
@@ -79,7 +79,7 @@ def _occasional(measures: Measures, in_forward: bool) -> NowAndThen | None:
     return now_and_then(measures.job.ranks, in_forward)
 
 
-def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+def script_outside(measures: Measures, beyond_us: float = 0.0) -> Candidate | None:
     """Finding on the line that samples of the run see most beside the phases, where steps of devices are clearly longer
     outside the trace and its samples explain at least half of that. No line that waits for the device."""
     ranks = measures.job.ranks
@@ -102,7 +102,7 @@ def script_outside(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> 
     )
     fix = _less_often(words, f"{format_share(cost)} of the run is spent in it, mostly outside the traced steps")
     summary = f"Python code of the script takes {format_share(cost)} of the run, mostly {words}"
-    return _timed(measures, rule_id, cost, shares, summary, evidence, fix)
+    return _timed(measures, HOST_SCRIPT, cost, shares, summary, evidence, fix)
 
 
 def _less_often(words: str, why: str) -> Fix:
@@ -152,14 +152,14 @@ def called_beside(measures: Measures) -> CalledBeside | None:
     return beside if is_large and not measures.theirs(beside.times_us) else None
 
 
-def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
+def turns_in_forward(measures: Measures) -> Candidate | None:
     """A finding where the timers of CPU ranks show that they have long forward passes in turn, and samples do not say
     in which line (`script_now_and_then`); else None."""
     ranks = measures.job.ranks
     timed = _occasional(measures, True) if all(computes(facts) for facts in ranks) else None
     if timed is None or not timed.in_turn or timed.cost < IN_FORWARD * chance_left(ranks) or len(whose(timed.times)):
         return None
-    if script_now_and_then(measures, rule_id) is not None:
+    if script_now_and_then(measures) is not None:
         return None
     summary = f"ranks have long forward passes in turn: {format_share(timed.cost)} of the steps outside the trace"
     often = f"one rank at a time, in {timed.often} of {timed.steps} steps outside the trace, by their timers"
@@ -170,10 +170,10 @@ def turns_in_forward(measures: Measures, rule_id: str) -> Candidate | None:
         source="OSDI'25 section 5.3",
         alters=Alters.CHORE,
     )
-    return _timed(measures, rule_id, timed.cost, timed.times, summary, (Evidence(often),), fix)
+    return _timed(measures, STRAGGLER_IMBALANCE, timed.cost, timed.times, summary, (Evidence(often),), fix)
 
 
-def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -> Candidate | None:
+def seen_in_backward(measures: Measures, beyond_us: float = 0.0) -> Candidate | None:
     """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
     of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
     between both."""
@@ -200,7 +200,7 @@ def seen_in_backward(measures: Measures, rule_id: str, beyond_us: float = 0.0) -
     )
     cost = (at_once + in_turn) / 2
     band = max(LEAST_BAND, (in_turn - at_once) / (in_turn + at_once))
-    return _timed(measures, rule_id, cost, shares, summary, (seen_most,), fix, band)
+    return _timed(measures, HOST_SCRIPT, cost, shares, summary, (seen_most,), fix, band)
 
 
 def _timed(

@@ -14,7 +14,6 @@ from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.job.whole_run.now_and_then import now_and_then
 from ddprof.analyzers.rules.evidence.script import script_now_and_then, seen_in_backward
-from ddprof.finding_ids import HOST_SCRIPT
 
 MS, STEP_MS, MORE_MS = 1_000_000, 20.0, 8.0
 
@@ -122,7 +121,7 @@ def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(
     ranks = tuple(replace(with_stacks(facts, *stacks), script_totals=seen) for facts in measures.job.ranks)
     of = replace(measures, job=replace(measures.job, ranks=ranks))
     told, beside = (
-        script_now_and_then(of, HOST_SCRIPT, us * measures.step_us) for us in (0.0, 0.4)
+        script_now_and_then(of, us * measures.step_us) for us in (0.0, 0.4)
     )  # 0.1 in all steps, which does not come to one rank at a time
     assert (told is not None, beside is not None) == (is_told, is_told), (told, now_and_then(ranks, False))
     assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.2 * measures.step_us)
@@ -140,7 +139,7 @@ def test_what_takes_longer_in_every_step_is_not_told_by_what_a_few_have_more(
         for facts in measures.job.ranks
     )
     of = replace(measures, job=replace(measures.job, ranks=tuple(ranks)))
-    assert (script_now_and_then(of, HOST_SCRIPT, beyond * measures.step_us) is not None) == is_told
+    assert (script_now_and_then(of, beyond * measures.step_us) is not None) == is_told
 
 
 @pytest.mark.parametrize("samples, is_told", [((30, 30, 30, 30), True), ((30, 0, 0, 0), False), ((2, 1, 2, 1), False)])
@@ -152,6 +151,6 @@ def test_python_of_hooks_is_seen_in_backward_passes(labelled: Runs, samples: tup
     seen = [totals(("backward", 3, at), ("backward", 1, 100 - at)) for at in samples]
     ranks = zip(measures.job.ranks, seen, strict=True)
     told_of = tuple(replace(with_stacks(facts, *stacks), script_totals=totals) for facts, totals in ranks)
-    told = seen_in_backward(replace(measures, job=replace(measures.job, ranks=told_of)), HOST_SCRIPT)
+    told = seen_in_backward(replace(measures, job=replace(measures.job, ranks=told_of)))
     assert (told is not None) == is_told
     assert told is None or ("train.py:12 tidy()" in told.summary and told.lost_us > 0.3 * measures.step_us)

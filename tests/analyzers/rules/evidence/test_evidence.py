@@ -122,7 +122,7 @@ def test_examples_are_the_slow_the_waiting_the_longest_and_the_steps_own_events(
     assert spans.slowest_transfer(measures, (0,), rank=99) == []
 
 
-OF_WORKERS, WORLD = "input.starved", 4
+WORLD = 4
 
 
 def record(step_us: float, cores: float, waited: float, of_worker: float | None = 0.3) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def test_what_workers_take(
     measures = with_sidecars(run, *[record(per_batch_us, each, waited, of_worker) for each in cores])
     taken = taken_by_workers(measures)
     assert (taken is not None) is (cost is not None)
-    one, several = taking(measures, OF_WORKERS, alone=True), taking(measures, OF_WORKERS, alone=False)
+    one, several = taking(measures, alone=True), taking(measures, alone=False)
     if taken is None:
         assert one is several is None
         return
@@ -170,7 +170,7 @@ def test_what_workers_take(
     assert f"use {used} of 4 cores" in found.summary and "wait for a CPU for 20 % of the time" in found.summary
 
 
-OF_THREADS, LINE = "host.stalled", "train.py:60 pack()"
+LINE = "train.py:60 pack()"
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_what_threads_take(labelled: Runs, cores: tuple[float, ...], waited: flo
     measures = on_cpu(run, *({"processors": processors, "cpu_waits": {"windows": [one]}} for one in windows))
     seen = totals(("rest", 0, 9), thread="pack")
     ranks = [replace(with_stacks(f, ("train.py", 60, "pack", None)), script_totals=seen) for f in measures.job.ranks]
-    told = threads_take_cores(replace(measures, job=replace(measures.job, ranks=tuple(ranks))), OF_THREADS)
+    told = threads_take_cores(replace(measures, job=replace(measures.job, ranks=tuple(ranks))))
     assert (told is not None) is (cost is not None)
     if told is not None:
         assert told.ranks == ((run.job.rank_ids[3],) if cores[0] == 0.0 else ())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from ddprof.analyzers.job.measures import Measures
@@ -87,18 +87,8 @@ class Precision:
 
 
 def read(path: Path = TABLE) -> Precision:
-    """The table in a file. Raises OSError, ValueError or KeyError where it is none."""
-    document = json.loads(path.read_text(encoding="utf-8"))
-    return Precision(
-        measured=document["measured"],
-        runs=document["runs"],
-        findings={
-            identifier: {basis: Tally(**tally) for basis, tally in row.items()}
-            for identifier, row in document["findings"].items()
-        },
-        doubts={doubt: Tally(**tally) for doubt, tally in document["doubts"].items()},
-        undoubted=Tally(**document["undoubted"]),
-    )
+    """The table in a file. Raises OSError, or msgspec.DecodeError where it is none."""
+    return msgspec.json.decode(path.read_bytes(), type=Precision)
 
 
 @lru_cache(maxsize=1)

@@ -77,8 +77,8 @@ def test_ranks_that_are_late_alike_are_named_together(labelled: Runs) -> None:
     (said,) = candidates("straggler.unexplained", measures)
     assert said.ranks == measures.job.rank_ids[1:3] and "take longer than the others by up to" in said.summary
     alone = {at: Alone("train.py:8 count()", "", 8_000.0, 0.0) for at in (1, 2)}
-    measures, longer = replace(measures, alone=alone), np.array([False, True, True, False])
-    assert [_with_those_timed(measures, np.array([at]), longer).tolist() for at in (1, 0)] == [[1, 2], [0]]
+    measures = replace(measures, alone=alone)
+    assert [_with_those_timed(measures, np.array([at])).tolist() for at in (1, 0)] == [[1, 2], [0]]
 
 
 def test_the_host_of_a_device_waits_for_it_in_any_call(labelled: Runs) -> None:

@@ -91,8 +91,10 @@ def _behind(measures: Measures) -> Array:
         return np.empty(0, np.int64)
     loader_us = np.minimum(loader_us, made_us(measures))
     typical = averages.typical(loader_us)
+    # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
+    longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
-    late = (loader_us > LATE_FACTOR * typical) & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
+    late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return few(np.flatnonzero(late), len(loader_us))
 
 

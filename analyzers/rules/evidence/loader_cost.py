@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from ddprof import averages
+from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.occupants import LOADER_FETCH
 from ddprof.analyzers.facts.script.tree import call_tree, written
@@ -167,14 +168,17 @@ WAITED_PART = 0.5  # of what batches take longer: more waiting for a CPU explain
 def keep_up(measures: Measures) -> Array:
     """Mask of ranks whose workers make a step's batches in less than the step takes without waiting; shape (ranks,).
     There a fetch costs only handing over and want of a CPU, which no loader setting shortens. False where workers were
-    not timed or take turns.
+    not timed or take turns, and on devices, where handing over takes no device time.
     """
     had, busy_us = measures.settings.loader.num_workers or 0, busy_step_us(measures)
+    handed = execution_of(measures.job).limits.handover_us > 0
     each = zip(rank_costs(measures, had), measures.job.ranks, measures.host_counts["dataloader"], strict=True)
     return np.array(
         [
-            cost is not None
+            handed
+            and cost is not None
             and (timed := facts.sidecar.fetching) is not None
+            and timed.workers > 0
             and not cost.turn_ns
             and needed_workers(max(1.0, count) * cost.mean_ns / 1e3, busy_us) <= timed.workers
             for cost, facts, count in each

@@ -206,7 +206,7 @@ def _explain(
         alone = of_candidate(pricer, candidate, gain)
         if candidate.changes:
             pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
-        larger = tuple(change for c, _ in fixed for change in c.changes)
+        larger = _that_explain(candidate, fixed, measures)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         is_own = not larger or left >= OWN_SHARE * gain
         finding = _finding(candidate, gain if is_own else left, is_own, measures, pricer)
@@ -227,6 +227,19 @@ def _is_one_fix(candidate: Candidate, other: Candidate) -> bool:
     """True for the same ranks and the same first fix: a line that one rank alone runs delays all that it does."""
     firsts = [one.fixes[0].setting if one.fixes else "" for one in (candidate, other)]
     return bool(candidate.ranks) and candidate.ranks == other.ranks and firsts[0] == firsts[1] != ""
+
+
+def _that_explain(
+    candidate: Candidate, fixed: Sequence[tuple[Candidate, Finding]], measures: Measures
+) -> tuple[Change, ...]:
+    """Changes of larger findings that may be the candidate's time by another name.
+
+    Slower kernels on one device than on its peers are not, whatever is done to all ranks alike: fp16 may leave so
+    little work that the host hides the rest, and the device is slow nevertheless.
+    """
+    slow_device = any(c.kind == "scale_compute" and c.target == "peers" for c in candidate.changes)
+    only_ranks = slow_device and not execution_of(measures.job).computes_on_host
+    return tuple(change for c, _ in fixed if c.ranks or not only_ranks for change in c.changes)
 
 
 def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measures, pricer: Pricer) -> Finding:

@@ -177,16 +177,6 @@ def innermost(start_ns: Int64, end_ns: Int64, parent: Int64) -> tuple[Int64, Int
     return at_ns[:-1][keep], at_ns[1:][keep], inner[keep]
 
 
-def innermost_around(start_ns: Int64, end_ns: Int64, from_ns: Int64, to_ns: Int64) -> Int64:
-    """Row of the innermost of a thread's frames around each window; -1 for none. `start_ns`: sorted as for `nested`."""
-    end_ns, parent, _ = nested(start_ns, end_ns)
-    end_ns, parent = np.append(end_ns, np.iinfo(np.int64).max), np.append(parent, -1)  # row -1 is none
-    row = np.searchsorted(start_ns, from_ns, side="right") - 1
-    while (is_over := end_ns[row] < to_ns).any():
-        row[is_over] = parent[row[is_over]]
-    return row
-
-
 def bounds(track: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64, npt.NDArray[np.bool_]]:
     """Starts and ends of nested frames in time order per thread: time, row, and a flag for starts.
 

@@ -98,8 +98,14 @@ def _with_operators(trace: RankTrace, spans: Table) -> Table:
         start, end = times(events, rows)
         following = np.minimum(np.searchsorted(begin, start), len(calls) - 1)
         rows = rows[(begin[following] >= start) & (finish[following] <= end)]
-        around = intervals.innermost_around(*times(events, rows), begin, finish)
-        operator[calls] = np.append(events["name"][rows], NO_STRING)[around]
+        start, end = times(events, rows)
+        end, parent, _ = intervals.nested(start, end)
+        end, parent = np.append(end, np.iinfo(np.int64).max), np.append(parent, -1)  # row -1 is none
+        around = np.searchsorted(start, begin, side="right") - 1
+        while (is_over := end[around] < finish).any():
+            around[is_over] = parent[around[is_over]]
+        inside = around >= 0
+        operator[calls[inside]] = events["name"][rows[around[inside]]]
     return spans.replace(operator=operator)
 
 

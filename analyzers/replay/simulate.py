@@ -72,12 +72,14 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
     scenario = scenario or Scenario()
     clocks = [HostTimeline(rank, scenario) for rank in graph.ranks]
     begins = [rank.begin_ns - rank.offset_ns for rank in graph.ranks]
-    state = _State(graph)
+    sooner = [_sooner(rank, clock, min(begins)) for rank, clock in zip(graph.ranks, clocks, strict=True)]
+    state = _State(graph, sooner)
     program = _program(graph, scenario)
     evaluate(program, *_contracted(graph, scenario, program, clocks), state.times)
+    entered = [begin - by for begin, by in zip(begins, sooner, strict=True)]
     counted = tuple(rank.position not in scenario.on_time for rank in graph.ranks)
     # Nobody waits for ranks that are on time: not for the beginning of their windows, either.
-    latest = max((begin for begin, counts in zip(begins, counted, strict=True) if counts), default=max(begins))
+    latest = max((begin for begin, counts in zip(entered, counted, strict=True) if counts), default=max(entered))
     marks, spans, busy, ends = [], [], [], []
     for at, rank in enumerate(graph.ranks):
         marks.append(_marks(rank, clocks[at], state.sections(at)))
@@ -90,16 +92,23 @@ def simulate(graph: Graph, scenario: Scenario | None = None) -> Outcome:
         counted if any(counted) else (True,) * len(counted),
         tuple(marks),
         tuple(busy),
-        tuple(max(0, latest - begin) for begin in begins),
+        tuple(max(0, latest - begin) for begin in entered),
         tuple(state.sections(at) for at in range(len(graph.ranks))),
         tuple(ends),
     )
 
 
+def _sooner(rank: RankGraph, clock: HostTimeline, first_ns: int) -> int:
+    """Time (ns) by which a rank enters its window sooner than recorded: what its host no longer does since the first
+    rank entered its own, `first_ns` (reference clock)."""
+    since = np.array([min(first_ns + rank.offset_ns, rank.origin_ns)])
+    return int(rank.origin_ns - since[0] + clock.offset(since, np.zeros(1, np.int64))[0])
+
+
 class _State:
     """The times of the simulation, by rank."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, sooner: Sequence[int]) -> None:
         ranks = graph.ranks
         self._ranks = ranks
         self._node = _ends([len(rank.node_first) for rank in ranks])
@@ -109,9 +118,9 @@ class _State:
         counts = sections, nodes, nodes, streams, len(graph.members)
         self.times = Times(*(filled(count, NEVER) for count in counts))
         for at, rank in enumerate(ranks):
-            self.times.host[self._section[at]] = rank.origin_ns - rank.offset_ns
+            self.times.host[self._section[at]] = rank.origin_ns - rank.offset_ns - sooner[at]
             # Until the first step begins the device is at work that the host had launched before.
-            begin, count = rank.begin_ns - rank.offset_ns, self._stream[at + 1] - self._stream[at]
+            begin, count = rank.begin_ns - rank.offset_ns - sooner[at], self._stream[at + 1] - self._stream[at]
             self.times.stream_end[self._stream[at] : self._stream[at + 1]] = filled(count, begin)
 
     def sections(self, at: int) -> list[int]:

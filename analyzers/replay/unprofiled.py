@@ -52,6 +52,9 @@ MIN_HELD_SHARE = 0.15
 MIN_RATIO = 0.1  # without the profiler / with it
 MAX_WAITING_SHARE = 0.1  # of a phase: one that waits longer has no ratio
 MAX_IDLE_SHARE = 0.2  # of a phase in long gaps: one that idles longer has no ratio
+MIN_WAITS_RATIO = 1.2  # a phase slower than this without the profiler may hold waits that the trace window lacks
+MIN_WAITS_EXCESS = 1.4  # and does, where its ratio is this many times that of every other phase
+MIN_PHASE_SHARE = 0.1  # of the rank's work: ratios of shorter phases are too rough to compare with
 LONG_GAP_NS = 1_000_000  # the profiler adds microseconds to an operator: a longer gap between two is not its doing
 
 
@@ -78,7 +81,7 @@ def unprofiled_run(
     """
     if unprofiled_us is None or profiled.step_us <= 0 or profiled.outcome.span_ns <= 0:
         return None
-    host = {rank.position: phase_work(rank) for rank in graph.ranks}
+    host = without_waits({rank.position: phase_work(rank) for rank in graph.ranks})
     at = partial(_at, graph, host, profiled, unprofiled_us)
     runs = {ratio: at(ratio) for ratio in (1.0, MIN_RATIO)}
     steps = {ratio: run.outcome.relative_to(profiled.outcome) for ratio, run in runs.items()}  # over the profiled step
@@ -166,11 +169,36 @@ class PhaseWork:
             (spans, ratio * ratio_of[phase]) for phase, spans in (self.with_gaps if like else self.spans).items()
         )
 
+    def is_long(self, phase: Phase) -> bool:
+        """True where the phase is a clear part of the rank's work."""
+        return intervals.length(self.spans[phase]) > MIN_PHASE_SHARE * sum(map(intervals.length, self.spans.values()))
+
     def mean(self, like: Mapping[Phase, float]) -> float:
         """Mean ratio, weighted by work; 1.0 where no phase has one."""
         ratios = {**self.ratios, **like}
         weights = [intervals.length(self.spans[phase]) for phase in ratios]
         return float(np.average(list(ratios.values()), weights=weights)) if sum(weights) else 1.0
+
+
+def without_waits(ranks: Mapping[int, PhaseWork]) -> dict[int, PhaseWork]:
+    """The phases without ratios of those that hold waits only outside the window.
+
+    The profiler never makes work faster, and a machine that got slower slows every phase: a single phase far slower
+    outside the window than in it must have waited.
+    """
+    timed = [(pos, phase, ratio) for pos, work in ranks.items() for phase, ratio in work.ratios.items()]
+    of_long = sorted(((ratio, pos, phase) for pos, phase, ratio in timed if ranks[pos].is_long(phase)), reverse=True)
+    largest = of_long[:2]
+    waited = {
+        (pos, phase)
+        for pos, phase, ratio in timed
+        if ratio
+        > max([MIN_WAITS_RATIO, *(MIN_WAITS_EXCESS * other for other, *where in largest if where != [pos, phase])])
+    }
+    return {
+        pos: replace(work, ratios={phase: ratio for phase, ratio in work.ratios.items() if (pos, phase) not in waited})
+        for pos, work in ranks.items()
+    }
 
 
 def phase_work(rank: RankGraph) -> PhaseWork:

@@ -49,6 +49,8 @@ def test_the_same_time_under_another_name_gives_way(labelled: Runs, monkeypatch:
     both: Said = {"larger": ((), LARGER, 0.0), "same time": ((), SMALLER, 0.0)}
     for names, left in ((["larger"], "larger"), (["same time"], "same time"), (list(both), "larger")):
         assert [f.id for f in diagnosed(run, monkeypatch, {name: both[name] for name in names}).findings] == [left]
+    one_fix: Said = {name: ((2,), change, 1e4) for name, (_, change, _) in both.items()}  # a clear cost, at one line
+    assert [f.id for f in diagnosed(run, monkeypatch, one_fix, Fix("a.py:3", "", "", "")).findings] == ["larger"]
 
 
 def test_what_a_larger_fix_covers_keeps_its_price_alone(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,6 +74,15 @@ def test_the_time_of_some_is_not_of_all(labelled: Runs, monkeypatch: pytest.Monk
     lost_us = 0.9 * run.measures.step_us
     said: Said = {title: (ranks, Change("instant_loader", ranks), lost_us) for title, ranks in parts.items()}
     assert diagnosed(run, monkeypatch, said).findings[0].id == first
+
+
+def test_what_is_done_to_all_ranks_explains_no_slow_device(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels a tenth as long leave the slow device nothing to win: it is slow in this run nevertheless."""
+    run = labelled("straggler.compute")
+    said: Said = {"all": ((), Change("scale_compute", (), (10.0,)), 0.0)}
+    said["slow device"] = ((2,), Change("scale_compute", (2,), (1.3,), "peers"), 0.0)
+    gain_us = {f.id: f.recoverable_us.value for f in diagnosed(run, monkeypatch, said).findings}
+    assert gain_us["all"] > gain_us["slow device"] > 0.03 * run.measures.step_us
 
 
 def test_only_a_rule_that_contradicts_itself_has_not_judged(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,22 +42,50 @@ def scaled_to_peers(
     return _scaled(work, places[0], times, np.broadcast_to(typical, times.shape))
 
 
-def device_times(
+def device_factors(ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]) -> Array | None:
+    """Factor, at most 1, for each operation of the first rank's device that brings its segment's compute to the other
+    ranks' typical time in that segment and step; None as in `scaled_to_peers`.
+
+    `issued_ns`, `dur_ns`: of each rank's operations; other work than compute has duration 0.
+    """
+    compared = _device_times(ranks, issued_ns, dur_ns)
+    if compared is None:
+        return None
+    segments, (times, *others) = compared
+    usual = averages.typical_row(np.array(others))
+    return np.asarray(np.minimum(1.0, usual / np.maximum(times, 1.0))[segments[0]])
+
+
+def device_factors_to_mean(
+    ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]
+) -> list[Array] | None:
+    """Factors for each rank's operations that bring a segment's compute to the ranks' mean in the same step; arguments
+    and None as in `device_factors`.
+    """
+    compared = _device_times(ranks, issued_ns, dur_ns)
+    if compared is None:
+        return None
+    segments, times = compared
+    factors = np.mean(times, axis=0) / np.maximum(times, 1.0)
+    return [factor[segment] for factor, segment in zip(factors, segments, strict=True)]
+
+
+def _device_times(
     ranks: Sequence[RankFacts], issued_ns: Sequence[Array], dur_ns: Sequence[Array]
 ) -> tuple[list[Array], list[Array]] | None:
-    """Segment, over all steps, of every operation of each rank's device, and compute of every segment, ns; None as in
-    `scaled_to_peers`. `issued_ns`, `dur_ns`: of each rank's operations; other work than compute has duration 0.
-    """
+    """Segment of every operation of each rank, and compute of every segment, ns; None where segments differ."""
     places = _places(ranks)
     if places is None:
         return None
     steps = min(len(place) for place in places)
-    segments = [
-        np.maximum(np.searchsorted(place[:steps, :-1].ravel(), issued, side="right") - 1, 0)
-        for place, issued in zip(places, issued_ns, strict=True)
-    ]
+    segments = [_segment_of(place[:steps], issued) for place, issued in zip(places, issued_ns, strict=True)]
     count = max(1, steps * (places[0].shape[1] - 1))
     return segments, [np.bincount(s, weights=d, minlength=count) for s, d in zip(segments, dur_ns, strict=True)]
+
+
+def _segment_of(place: Array, issued_ns: Array) -> Array:
+    """Index of the segment, over all steps, in which each operation was launched."""
+    return np.maximum(np.searchsorted(place[:, :-1].ravel(), issued_ns, side="right") - 1, 0)
 
 
 def scaled_to_mean(ranks: Sequence[RankFacts], busy: Callable[[RankFacts], Intervals]) -> list[Scaled] | None:

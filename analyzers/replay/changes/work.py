@@ -13,7 +13,8 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.peers.operators import extra_spans
 from ddprof.analyzers.job.slowdown import peers
 from ddprof.analyzers.replay.changes.segments import (
-    device_times,
+    device_factors,
+    device_factors_to_mean,
     scaled_to_mean,
     scaled_to_peers,
 )
@@ -79,31 +80,21 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
 
 def _to_mean(group: list[RankGraph]) -> dict[int, Array] | None:
     """Durations with the mean compute of these ranks in every segment; None where segments cannot be compared."""
-    compared = _device_times(group)
-    if compared is None:
+    if any(rank.execution.computes_on_host for rank in group):
         return None
-    mean = np.mean(compared[1], axis=0)
+    compute = [_kernels_ns(rank) for rank in group]
+    factors = device_factors_to_mean([r.facts for r in group], [r.ops.issued_ns for r in group], compute)
+    if factors is None:
+        return None
     return {
-        rank.position: _with_compute(rank, (mean / np.maximum(own, 1.0))[segment])
-        for rank, segment, own in zip(group, *compared, strict=True)
+        rank.position: np.where(own > 0, np.round(own * factor), rank.ops.dur_ns).astype(np.int64)
+        for rank, own, factor in zip(group, compute, factors, strict=True)
     }
-
-
-def _device_times(ranks: list[RankGraph]) -> tuple[list[Array], list[Array]] | None:
-    """As `device_times`; None for ranks that compute on their hosts, too."""
-    if any(rank.execution.computes_on_host for rank in ranks):
-        return None
-    return device_times([r.facts for r in ranks], [r.ops.issued_ns for r in ranks], [_kernels_ns(r) for r in ranks])
 
 
 def _kernels_ns(rank: RankGraph) -> Array:
     """Duration of each operation that computes, ns; 0 of the others."""
     return np.where(rank.ops.is_comm | rank.ops.is_copy, 0, rank.ops.dur_ns)
-
-
-def _with_compute(rank: RankGraph, factor: Array) -> Array:
-    """Durations of a rank's operations, those that compute multiplied by their factors."""
-    return np.where(_kernels_ns(rank) > 0, np.round(rank.ops.dur_ns * factor), rank.ops.dur_ns).astype(np.int64)
 
 
 def _without_extra(graph: Graph, measures: Measures) -> Scenario:
@@ -178,18 +169,24 @@ def level_compute(change: Change, graph: Graph, measures: Measures) -> Scenario:
         usual = averages.typical_row(np.array([_compute_ns(rank)[:steps] for rank in others], float))
         kept = 1 - len(others) / len(group) if change.target == "spread" else 0.0
         for rank in (rank for rank in group if measures.job.rank_ids[rank.position] in change.ranks):
-            compared, as_fed = _device_times([rank, *others]), None
-            if change.target == "fed" and rank.execution.computes_on_host:
-                as_fed = scaled_to_peers(rank.facts, [other.facts for other in others], running)
-            if compared is not None:
-                (segment, *_), (own, *theirs) = compared
-                factor = np.minimum(1.0, averages.typical_row(np.array(theirs)) / np.maximum(own, 1.0))[segment]
-                dur[rank.position] = _with_compute(rank, kept + (1 - kept) * factor)
-            elif as_fed is not None:
-                host[rank.position] = as_fed
+            compared = [rank, *others]
+            compute = [_kernels_ns(r) for r in compared]
+            factors = None
+            if not rank.execution.computes_on_host:
+                factors = device_factors([r.facts for r in compared], [r.ops.issued_ns for r in compared], compute)
+            if factors is None:
+                computed = _compute_ns(rank)[:steps].astype(float)
+                as_fed = None
+                if change.target == "fed" and rank.execution.computes_on_host:
+                    as_fed = scaled_to_peers(rank.facts, [other.facts for other in others], running)
+                if as_fed is None:
+                    factor = np.minimum(1.0, usual / np.maximum(computed, 1.0))
+                    _scale_steps(rank, kept + (1 - kept) * factor, dur, host)
+                else:
+                    host[rank.position] = as_fed
             else:
-                factor = np.minimum(1.0, usual / np.maximum(_compute_ns(rank)[:steps], 1.0))
-                _scale_steps(rank, kept + (1 - kept) * factor, dur, host)
+                scale = np.where(compute[0] > 0, kept + (1 - kept) * factors, 1.0)
+                dur[rank.position] = np.round(rank.ops.dur_ns * scale).astype(np.int64)
             if change.target == "fed":
                 host[rank.position] = (*host.get(rank.position, ()), _loading_as(rank, others))
     return Scenario(dur_ns=dur, host_scale=host)

@@ -70,6 +70,19 @@ def test_a_window_without_marks_ends_when_the_device_does(tmp_path: Path) -> Non
     assert prices.step_us((Change("scale_compute", (), (2.0,)),)) < 0.6 * prices.measures.step_us
 
 
+@pytest.mark.parametrize(("left", "late_ms"), [(0.0, 0), (0.6, 3), (1.0, 5)])
+def test_what_made_a_rank_late_for_its_window_may_be_removed(labelled: Runs, left: float, late_ms: int) -> None:
+    """Other ranks enter theirs 5 ms before rank 0, whose host is busy until then."""
+    graph = labelled("clean.ddp").pricer.graph
+    first, *others = graph.ranks
+    begin, early = first.origin_ns, [replace(rank, begin_ns=rank.begin_ns - 5_000_000) for rank in others]
+    graph = replace(graph, ranks=(first, *early))
+    busy = np.array([begin - 9_000_000]), np.array([begin])
+    outcome = simulate(graph, Scenario(host_scale={first.position: ((busy, left),)}))
+    assert [lead / 1e6 for lead in outcome.lead_ns[1:]] == pytest.approx([late_ms] * len(others), abs=0.05)
+    assert outcome.sections_ns[0][0] == pytest.approx(begin - first.offset_ns - (5 - late_ms) * 1e6, abs=50_000)
+
+
 PROFILED_STEPS, UNPROFILED_STEPS, INTERFERENCE, GC_US = 5, 40, 0.3, 8_000.0
 SLOW = fault("straggler.compute", 0.3, 2, mode="all")
 

@@ -119,12 +119,18 @@ def test_a_rank_of_long_operators_is_not_slowed_by_the_profiler_as_its_peers_are
     assert prices.unprofiled_us((SLOW,)) == pytest.approx(5_000.0 + BARE_US, rel=0.05)
 
 
-def test_sleep_does_not_tell_the_ratio_of_work(tmp_path: Path) -> None:
+def test_neither_sleep_nor_waits_outside_the_windows_tell_the_ratio_of_work(tmp_path: Path) -> None:
     """It sleeps for 60 ms of its forward with the profiler and without: its peer's ratio holds once it does not."""
     prices = slow_forward(tmp_path, {})
     assert prices.unprofiled is not None and Phase.FORWARD not in prices.unprofiled.host[1].ratios
     awake = Change("scale_host", (1,), (6.0,), "peers")
     assert prices.unprofiled_us((awake,)) == pytest.approx(5_000.0 + BARE_US, rel=0.05)
+    step_us = 10_000.0 + 20_000.0 + TRANSFER_US + 4_000.0
+    run = phased(tmp_path, [USUAL, USUAL], step_us)
+    works = {"forward": (10_000.0, 8_000.0), "backward": (22_000.0, 17_600.0), "optimizer": (4_000.0, 3_200.0)}
+    prices = timed(run, (step_us, 0.8 * step_us), [works, {**works, "backward": (22_000.0, 44_000.0)}])
+    assert prices.unprofiled is not None and set(prices.unprofiled.host[0].ratios) == set(Phase)
+    assert set(prices.unprofiled.host[1].ratios) == {Phase.FORWARD, Phase.OPTIMIZER}
 
 
 def launching(folder: Path, gap_us: float, unprofiled_us: float) -> Pricer:

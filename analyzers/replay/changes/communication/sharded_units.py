@@ -36,8 +36,20 @@ def resharded(change: Change, graph: Graph, measures: Measures, others: Sequence
         forward = typical(of_rank, is_backward=False)
         if forward is not None:
             passes[rank.position], first[rank.position] = of_rank, first_of_block(forward, period)
-    made = _new_transfers(passes, period, first, latency_ns, kinds)
-    return {rank.position: _of_operations(rank, made[rank.position]) for rank in graph.ranks if rank.position in made}
+    alike = _averaged(_new_transfers(passes, period, first, latency_ns, kinds))
+    return {rank.position: _of_operations(rank, alike[rank.position]) for rank in graph.ranks if rank.position in alike}
+
+
+def _averaged(made: Mapping[int, list[tuple[Array, Array]]]) -> Mapping[int, list[tuple[Array, Array]]]:
+    """The mean over ranks where all have the same passes: a transfer lasts equally long on all its members."""
+    lengths = {tuple(len(rows) for rows, _ in passes) for passes in made.values()}
+    if len(lengths) != 1:
+        return made
+    means = [np.mean(times, axis=0) for times in zip(*([t for _, t in p] for p in made.values()), strict=True)]
+    return {
+        position: [(rows, mean) for (rows, _), mean in zip(passes, means, strict=True)]
+        for position, passes in made.items()
+    }
 
 
 def _blocks(units: Units, period: int, first: int) -> Array:

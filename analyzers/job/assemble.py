@@ -17,8 +17,8 @@ from ddprof.analyzers.facts.work import hides_waits
 from ddprof.analyzers.job.clock import ClockDifference, SharedOperations, align
 from ddprof.analyzers.job.groups import GroupKey, comm_group_ids, group_sizes, groups_table, world_size_of
 from ddprof.analyzers.job.ledger import build_ledger, cause_intervals
-from ddprof.analyzers.job.matching import Matched, match
-from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut, common_numbers, rank_numbers, rows_of_steps
+from ddprof.analyzers.job.matching import IN_STEP, InOrder, Matched, match
+from ddprof.analyzers.job.model import Clock, JobFacts, LeftOut, common_numbers, rows_of_steps
 from ddprof.analyzers.job.oversubscription import oversubscription_note, shared_device_note
 from ddprof.analyzers.job.pipelines.bubble import bubble_allowance
 from ddprof.analyzers.job.pipelines.stages import find_pipeline
@@ -106,7 +106,7 @@ def job_facts(facts: Sequence[RankFacts]) -> JobFacts:
     ordered = with_turns(sorted(facts, key=lambda f: (f.identity.rank is None, f.identity.rank or 0)))
     compared, own_once = _with_own_steps(comparable(ordered))
     met = _met(compared)
-    rank_ids = rank_numbers(met.ranks)
+    rank_ids = tuple(f.identity.rank if f.identity.rank is not None else p for p, f in enumerate(met.ranks))
     named = [f.identity.rank for f in ordered if f.identity.rank is not None]
     world_size = world_size_of(ordered)
     # A lone file that states no world size is no evidence of other ranks, whatever number its name holds.
@@ -188,10 +188,11 @@ def _watched(ranks: Sequence[RankFacts]) -> list[HealthNote]:
 def _silent_hosts(ranks: Sequence[RankFacts]) -> list[HealthNote]:
     """A note on devices that wait, in the steps that are judged, for hosts whose work is not recorded."""
     shares = {}
-    for rank, facts in zip(rank_numbers(ranks), ranks, strict=True):
+    for position, facts in enumerate(ranks):
         idle = intervals.union(*facts.gaps_of("host_launch").bounds)
         lo, hi = facts.steps.bounds
         unseen_ns = intervals.overlap(intervals.intersect(idle, facts.silences.bounds), lo, hi).sum()
+        rank = position if facts.identity.rank is None else facts.identity.rank
         if not len(facts.script_spans) and unseen_ns > WORTH_SAYING * (hi - lo).sum():
             shares[rank] = float(unseen_ns / (hi - lo).sum())
     if not shares:
@@ -227,7 +228,8 @@ def _with_own_steps(compared: Comparable) -> tuple[Comparable, tuple[LeftOut, ..
 
 @dataclass(frozen=True)
 class _Met:
-    """Comparable ranks and their matched operations. `why_not`: why they cannot be compared; "" where they can."""
+    """Comparable ranks and their matched operations. `why_not`: why they cannot be compared; "" where they can.
+    `are_steps_apart`: by their messages, the ranks' steps begin apart."""
 
     ranks: tuple[RankFacts, ...]
     matched: Matched
@@ -235,6 +237,7 @@ class _Met:
     keys: list[GroupKey]
     notes: tuple[HealthNote, ...]
     why_not: str
+    in_order: InOrder = IN_STEP
 
 
 def _met(compared: Comparable) -> _Met:
@@ -243,8 +246,14 @@ def _met(compared: Comparable) -> _Met:
     group_ids, keys = comm_group_ids(ranks)
     matched = match(ranks, group_ids, keys)
     odd = disagreeing(ranks, matched)
+    in_order = IN_STEP
+    for other in (InOrder(are_steps_apart=True), InOrder(from_end=True)) if odd else ():
+        again = match(ranks, group_ids, keys, other)
+        left = disagreeing(ranks, again)
+        if len(left) < len(odd):
+            matched, odd, in_order = again, left, other
     if not odd:
-        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not)
+        return _Met(ranks, matched, group_ids, keys, notes, compared.why_not, in_order)
     rest = tuple(f for p, f in enumerate(ranks) if p not in set(odd))
     if len(rest) > len(odd) and len(rest) > 1:
         note = odd_ranks_note([ranks[p] for p in odd])
@@ -274,7 +283,7 @@ def _with_inferred(met: _Met, world_size: int) -> tuple[_Met, Clock, list[Health
 def _matched_again(met: _Met, ranks: tuple[RankFacts, ...], *notes: HealthNote) -> _Met:
     """The ranks with more communication than before, matched, and notes on it."""
     group_ids, keys = comm_group_ids(ranks)
-    matched = match(ranks, group_ids, keys)
+    matched = match(ranks, group_ids, keys, met.in_order)
     return replace(met, ranks=ranks, matched=matched, group_ids=group_ids, keys=keys, notes=(*met.notes, *notes))
 
 

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 
 from ddprof.analyzers.facts.early import early_comms
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import POINT_TO_POINT
+from ddprof.analyzers.facts.stepping.steps import RESOLUTION_NS
 from ddprof.analyzers.facts.work import behind_update, issued_ns
 from ddprof.analyzers.job.groups import GroupKey, global_peers
-from ddprof.analyzers.job.model import rank_numbers
 from ddprof.intervals import Intervals
 from ddprof.model import HealthNote
 from ddprof.tables import NULL, Array, distinct, of_kinds, ordinals
@@ -24,7 +25,24 @@ BEFORE = -1  # step label of what precedes the steps
 AFTER = -2  # and of what follows them
 NOWHERE = -3  # less the rank's number: of what lies outside of the steps of a file that lacks some of it
 UNNUMBERED = 0
+FEWEST = 3  # messages that both ends recorded
+NEARLY = 0.9  # of these arrive after they were sent: an event may be lost
+ENOUGH = 0.5  # of the shorter side: at larger shifts most of it has no other end
 _ENDS = ("src", "dst", "group", "tag")  # of a message
+
+
+class InOrder(Struct, frozen=True):
+    """Order by which ranks' operations are told to be the same where nothing numbers them: that in the step.
+
+    `are_steps_apart`: of messages that in the recording, as the ranks' steps begin apart. `from_end`: what no numbered
+    step holds is counted backwards, as windows opened apart and closed together.
+    """
+
+    are_steps_apart: bool = False
+    from_end: bool = False
+
+
+IN_STEP = InOrder()
 
 
 @dataclass(frozen=True)
@@ -57,16 +75,26 @@ def step_of(steps: Intervals, at_ns: Array) -> Array:
     return np.where(at_ns >= ended[-1], len(ended), np.searchsorted(begun, at_ns, side="right") - 1)
 
 
-def match(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> Matched:
+def match(
+    ranks: Sequence[RankFacts],
+    group_ids: Sequence[Array],
+    keys: Sequence[GroupKey],
+    in_order: InOrder = IN_STEP,
+) -> Matched:
     """All instances of the job, collectives first, then point-to-point messages."""
     parts = [_collective_rows(position, facts, group_ids[position]) for position, facts in enumerate(ranks)]
     rows = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
     notes: list[HealthNote] = []
-    collective = _instances(rows, _collective_key(rows, notes))
+    collective = _instances(rows, _collective_key(rows, notes, in_order.from_end))
     messages = _message_rows(ranks, group_ids, keys)
-    # A window may open in its first step, of which all is recorded to the end.
-    opened = [f.steps["index"][0] for f in ranks if f.step_source == "profiler_step" and len(f.steps)]
-    key = _ordinal_key(messages, (*_ENDS, "step"), np.isin(messages["step"], opened))
+    if not in_order.are_steps_apart:
+        # A window may open in its first step, of which all is recorded to the end.
+        opened = [f.steps["index"][0] for f in ranks if f.step_source == "profiler_step" and len(f.steps)]
+        key = _ordinal_key(messages, (*_ENDS, "step"), np.isin(messages["step"], opened))
+    else:
+        pair = _combine(*(messages[name] for name in _ENDS))
+        ordinal = ordinals(_combine(pair, messages["rank"], messages["side"]))
+        key = _combine(pair, _numbers_in_order(ranks, messages, pair, ordinal))
     is_timed = ~messages.pop("lost").astype(bool)  # they count in the order, but nothing is known of when they ran
     messages = {name: values[is_timed] for name, values in messages.items()}
     matched = _instances(messages, key[is_timed])
@@ -109,16 +137,12 @@ def _ordered(facts: RankFacts, when: Array, early: Array, ahead: Array | int = 0
     return order, np.where(early, BEFORE, _step_label(facts, when, ahead))[order]
 
 
-def message_calls_ns(facts: RankFacts) -> Array:
-    """When the host called each of the rank's messages, or issued its communication where no call is known."""
-    called_ns = facts.messages["called_ns"]
-    return np.where(called_ns == NULL, issued_ns(facts.comms)[facts.messages["comm"]], called_ns)
-
-
 def _in_call_order(facts: RankFacts) -> tuple[Array, Array]:
     """Order of the rank's messages by call, with step labels; calls survive where kernels or launches are lost."""
-    messages, when = facts.messages, message_calls_ns(facts)
-    early = (messages["called_ns"] == NULL) & early_comms(facts.comms, facts.device_ops)[messages["comm"]]
+    messages = facts.messages
+    unknown = messages["called_ns"] == NULL
+    when = np.where(unknown, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
+    early = unknown & early_comms(facts.comms, facts.device_ops)[messages["comm"]]
     return _ordered(facts, when, early, behind_update(facts, when))
 
 
@@ -138,17 +162,18 @@ def _step_label(facts: RankFacts, when: Array, ahead: Array | int) -> Array:
     return np.where(inside, number, np.where(position < 0, BEFORE, AFTER))
 
 
-def _collective_key(rows: dict[str, Array], notes: list[HealthNote]) -> Array:
+def _collective_key(rows: dict[str, Array], notes: list[HealthNote], from_end: bool) -> Array:
     """Key of each row's instance: the sequence number in groups where every row has one, else the order in the step."""
-    ordinal = _ordinal_key(rows, ("group", "step"))
+    ordinal = _ordinal_key(rows, ("group", "step"), from_end & (rows["step"] == UNNUMBERED))
     if not len(rows["group"]):
         return ordinal
     lacking = np.unique(rows["group"][rows["seq"] == NULL])
     by_seq = ~np.isin(rows["group"], lacking)
     if by_seq.any():
+        key = _combine(rows["group"], rows["seq"])
         # Coalesced collectives share one sequence number: their order tells them apart.
-        order = ordinals(distinct(rows["group"], rows["seq"], rows["rank"])[1])
-        _, key = distinct(rows["group"], rows["seq"], np.where(by_seq, order, 0))
+        order = ordinals(_combine(key, rows["rank"]))
+        key = _combine(key, np.where(by_seq, order, 0))
         ordinal = np.where(by_seq, key, ordinal + int(key.max()) + 1)
     _check_counts(rows, by_seq, notes)
     return ordinal
@@ -175,10 +200,18 @@ def _ordinal_key(rows: dict[str, Array], fields: tuple[str, ...], from_end: Arra
     Rows are in launch order per rank. What precedes the first step is counted backwards from it, because windows of
     ranks open at different instants, and so are the rows of `from_end`.
     """
-    columns = [rows[name] for name in fields]
-    _, own_key = distinct(*columns, rows["rank"], rows["side"])
+    if not len(rows["rank"]):
+        return np.empty(0, np.int64)
+    key = _combine(*(rows[name] for name in fields))
+    own_key = _combine(key, rows["rank"], rows["side"])
+    backwards = ordinals(own_key[::-1])[::-1]
     is_backwards = (rows["step"] == BEFORE) | from_end
-    return distinct(*columns, np.where(is_backwards, ordinals(own_key[::-1])[::-1], ordinals(own_key)))[1]
+    return _combine(key, np.where(is_backwards, backwards, ordinals(own_key)))
+
+
+def _combine(*columns: Array) -> Array:
+    """One dense integer key per distinct row of columns."""
+    return distinct(*columns)[1]
 
 
 def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
@@ -191,7 +224,8 @@ def _instances(rows: dict[str, Array], key: Array) -> dict[str, Array]:
 def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: Sequence[GroupKey]) -> dict[str, Array]:
     """One row per payload and side; `src`, `dst` are rank numbers, `side` 1 for the sender."""
     parts: list[dict[str, Array]] = []
-    for position, (me, facts) in enumerate(zip(rank_numbers(ranks), ranks, strict=True)):
+    for position, facts in enumerate(ranks):
+        me = facts.identity.rank if facts.identity.rank is not None else position
         group = group_ids[position][facts.messages["comm"]]
         peer = global_peers(facts.messages["peer"], group, keys, me)
         order, step = _in_call_order(facts)
@@ -213,3 +247,44 @@ def _message_rows(ranks: Sequence[RankFacts], group_ids: Sequence[Array], keys: 
             }
         )
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _numbers_in_order(ranks: Sequence[RankFacts], messages: dict[str, Array], pair: Array, ordinal: Array) -> Array:
+    """The `ordinal` of each message of its pair and side, of receivers shifted to the send that it belongs to.
+
+    A stage of a pipeline written by hand receives before its first forward pass, with which its step begins: its first
+    message lies in the step before, or before the window. The messages of a pair arrive in the order in which they are
+    sent, and none before it is sent; of the shifts that allow it the one with the shortest way is the true one.
+
+    `messages`: rows in call order per rank; `pair`: equal for rows with the same two ends, group and tag.
+    """
+    numbers = ordinal.copy()
+    start, end = (_times(ranks, messages, name) for name in ("start_ns", "end_ns"))
+    is_kept = ~messages["lost"].astype(bool)
+    is_send = messages["side"] == 1
+    for each in np.unique(pair):
+        sent, received = (np.flatnonzero((pair == each) & side) for side in (is_send, ~is_send))
+        if len(sent) and len(received):
+            shift = _shift(start[sent], end[received], is_kept[sent], is_kept[received])
+            numbers[received] += shift
+    return numbers
+
+
+def _times(ranks: Sequence[RankFacts], messages: dict[str, Array], name: str) -> Array:
+    times = np.zeros(len(messages["rank"]), np.int64)
+    for position, facts in enumerate(ranks):
+        of_rank = messages["rank"] == position
+        times[of_rank] = facts.comms[name][messages["comm"][of_rank]]
+    return times
+
+
+def _shift(sent_ns: Array, received_ns: Array, is_sent: Array, is_received: Array) -> int:
+    """Number of sends before the one that the first receive belongs to; 0 where no shift is possible."""
+    least = max(FEWEST, int(ENOUGH * min(len(sent_ns), len(received_ns))))
+    for shift in range(len(sent_ns) - least, least - len(received_ns) - 1, -1):
+        first, last = max(0, -shift), min(len(received_ns), len(sent_ns) - shift)
+        here, there = slice(first, last), slice(first + shift, last + shift)
+        both = is_received[here] & is_sent[there]
+        if both.sum() >= FEWEST and (received_ns[here] + RESOLUTION_NS >= sent_ns[there])[both].mean() >= NEARLY:
+            return shift
+    return 0

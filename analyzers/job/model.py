@@ -116,11 +116,6 @@ class LeftOut(Struct, frozen=True):
     why: str  # words: "loading code 1.2 s, the first batch 300 ms"
 
 
-def rank_numbers(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
-    """Number of each rank; its place where it states none."""
-    return tuple(p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(ranks))
-
-
 def common_numbers(ranks: Sequence[RankFacts]) -> Array:
     """Numbers (STEPS `index`) of the job's steps: those that most ranks hold, ascending. Ranks that are not compared
     may hold different ones.
@@ -181,10 +176,6 @@ class JobFacts:
     def shifts_ns(self) -> Array:
         """Shift of each rank, subtracted from its times for the run's clock, whose zero is `origin_ns`; by position."""
         return np.array([self.clock.offset_ns(position) + self.origin_ns for position in range(len(self.ranks))])
-
-    def members_of(self, group: int) -> list[int]:
-        """Rank numbers that a group (row of GROUPS) states as its members; [] where it states none."""
-        return [int(number) for number in self.groups["ranks"][group].split(",") if number]
 
     def shift_ns(self, position: int) -> int:
         """Shift to subtract from one rank's times for the run's clock."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 from ddprof import averages, intervals
 from ddprof.analyzers.facts.model import NO_STRING, RankFacts
 from ddprof.analyzers.facts.work import free_host
-from ddprof.tables import Array, distinct, ordinals
+from ddprof.tables import Array, distinct
 
 # The shortest slice of Linux's scheduler for which another thread has the core: 0.7 ms x (1 + log2(cores)), on two.
 MIN_STOP_NS = 1_400_000
@@ -143,7 +143,8 @@ def _numbered(facts: RankFacts, kind: Array, start_ns: Array, dur_ns: Array) -> 
     step = intervals.row_at(facts.steps.bounds, start_ns)
     inside = np.flatnonzero(step >= 0)
     order = inside[np.lexsort((start_ns[inside], step[inside], kind[inside]))]
-    number = ordinals(distinct(kind[order], step[order])[1])
+    _, group = distinct(kind[order], step[order])
+    number = np.arange(len(order)) - np.searchsorted(group, group)
     return np.stack((kind[order], number)), step[order], dur_ns[order]
 
 

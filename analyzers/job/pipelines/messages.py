@@ -17,7 +17,6 @@ from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.names import ENGINE
 from ddprof.analyzers.facts.work import behind_update, computed_in_steps, computes, issued_ns, launched_in
 from ddprof.analyzers.job.matching import Matched
-from ddprof.analyzers.job.model import rank_numbers
 from ddprof.intervals import Intervals
 from ddprof.tables import NULL, Array
 
@@ -42,7 +41,7 @@ class Messages:
 def step_messages(ranks: Sequence[RankFacts], matched: Matched) -> Messages:
     """All messages of the steps."""
     of_message = np.flatnonzero(matched.is_message[matched.instance]) if len(matched.instance) else np.empty(0, int)
-    position = {number: p for p, number in enumerate(rank_numbers(ranks))}
+    position = {f.identity.rank if f.identity.rank is not None else p: p for p, f in enumerate(ranks)}
     numbers = np.unique(matched.peer[of_message])
     places = np.array([position.get(n, NOT_TRACED) for n in numbers.tolist()], np.int64)
     rank = matched.rank[of_message]

@@ -30,7 +30,7 @@ from ddprof.analyzers.job.pipelines.messages import (
     passes_of,
     step_messages,
 )
-from ddprof.tables import Array, distinct, ordinals
+from ddprof.tables import Array, distinct
 
 # Of the messages to the next stage: as many from the last to the first go around; of v chunks (v - 1) / v do, v <= 8.
 AROUND = 0.95
@@ -74,12 +74,19 @@ def find_pipeline(ranks: Sequence[RankFacts], matched: Matched) -> Pipeline | No
 
 def _components(links: Iterable[Link]) -> list[list[int]]:
     """Sets of ranks connected by messages, each sorted."""
-    components: list[set[int]] = []
-    for link in links:
-        touching = [component for component in components if not component.isdisjoint(link)]
-        components = [component for component in components if component not in touching]
-        components.append(set(link).union(*touching))
-    return sorted(map(sorted, components))
+    neighbours = _neighbours(links)
+    components, seen = [], set[int]()
+    for start in sorted(neighbours):
+        if start in seen:
+            continue
+        component, queue = {start}, [start]
+        while queue:
+            for other in neighbours[queue.pop()] - component:
+                component.add(other)
+                queue.append(other)
+        seen |= component
+        components.append(sorted(component))
+    return components
 
 
 def _neighbours(links: Iterable[Link]) -> dict[int, set[int]]:
@@ -130,7 +137,7 @@ def _ahead(messages: Messages) -> dict[Link, bool]:
     pair = messages.rank * ranks + messages.peer
     sends = np.flatnonzero(traced & messages.sends)
     sends = sends[np.lexsort((messages.when_ns[sends], pair[sends]))]
-    turn = ordinals(pair[sends])
+    turn = np.arange(len(sends)) - np.searchsorted(pair[sends], pair[sends])  # 0, 1, ... within its pair
     of_send = dict(zip(messages.instance[sends].tolist(), turn.tolist(), strict=True))
     sent_ns = dict(
         zip(zip(pair[sends].tolist(), turn.tolist(), strict=True), messages.when_ns[sends].tolist(), strict=True)

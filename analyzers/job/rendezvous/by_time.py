@@ -179,6 +179,8 @@ def _difference_ns(kind: Array, end_ns: Array, rows: _Rows, near_ns: int) -> int
 def _closest(difference: Array, meet: Array, near_ns: int) -> int:
     """Difference at which most others follow within `near_ns` (`meet`: how many, by sorted difference), the shortest
     span among equals, then the smallest, as clocks are set.
+
+    `meet`: how many of the sorted differences follow each within `near_ns`.
     """
     good = np.flatnonzero(meet >= NEARLY * meet.max())
     apart = np.concatenate(([True], np.diff(difference[good]) > near_ns))

@@ -2,14 +2,15 @@
 
 Standstills that collectives explain are no evidence, as ranks that leave one together also stand still together.
 Evidence is that the members arrive apart and resume together, at one place of the program, again and again: resumes
-differ by no more than RATIO of what arrivals differ by, clock errors included. Where none of them arrives right before
-all resume, the late rank is an unrecorded one (waiting/waits.py).
+differ by no more than RATIO of what arrivals differ by, clock errors included. One of them arrives right before all
+resume, and the others wait for it. Where no recorded rank does, the late rank is an unrecorded one.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -51,7 +52,9 @@ class _Seen:
     together: int  # members that resume together
     scatter_ns: int  # by how much their resumes differ
     is_strict: bool  # resumes differ by RATIO of what arrivals differ by, or less
+    is_prompt: bool  # the last arrives right before all resume
     standstills: tuple[tuple[int, int], ...]  # (position, standstill) of the members that stood still
+    moment: tuple[int, int, float]  # when its members come to the place, how long after resuming, and give or take
 
 
 class _Member(Struct, frozen=True):
@@ -113,9 +116,10 @@ class _Search:
         self,
         standstills: Sequence[Standstills],
         clocks: PlaceClocks,
+        numbers: Sequence[int],
         groups: Mapping[tuple[int, ...], tuple[int, ...]],
     ):
-        self._standstills, self._clocks = standstills, clocks
+        self._standstills, self._clocks, self._numbers = standstills, clocks, numbers
         self._groups = dict(sorted(groups.items(), key=lambda item: -len(item[0])))
 
     def meet_at(self, place: int, worth_ns: float) -> list[Meeting]:
@@ -127,14 +131,36 @@ class _Search:
         )  # fmt: skip
         used: set[tuple[int, int]] = set()
         accepted: list[_Seen] = []
+        of_groups: list[list[_Seen]] = []
         for group, members in self._groups.items():
             left = [(position, row) for _, position, row in seeds if position in members]
             met = self._of_group(place, group, members, [each for each in left if each not in used])
-            accepted += met
-            used |= {standstill for seen in met for standstill in seen.standstills}
+            if met:
+                of_groups.append(met)
+                used |= {standstill for seen in met for standstill in seen.standstills}
         long = [(position, row) for idle, position, row in seeds if idle >= worth_ns]
+        for met in of_groups:
+            accepted += self._joined(place, met, [each for each in long if each not in used])
+        used |= {standstill for seen in accepted for standstill in seen.standstills}
         explained = sum(standstill in used for standstill in long)
         return [seen.meeting for seen in accepted] if explained >= MOSTLY * len(long) else []
+
+    def _joined(self, place: int, met: list[_Seen], left: Sequence[tuple[int, int]]) -> list[_Seen]:
+        """The meetings of a group, with the ranks that are not of it and wait there for it: one that gathers what the
+        last stage of a pipeline computed. It resumes with the group where it stood still for long, MOSTLY.
+        `left`: long standstills at the place that no group explains.
+        """
+        for position, times in sorted(Counter(position for position, _ in left).items()):
+            if times < FEWEST or position in met[0].meeting.members:
+                continue
+            came = [self._member(place, position, *seen.moment, seen.meeting.on_host) for seen in met]
+            waited = [each if each is not None and each.standstill is not None else None for each in came]
+            if sum(each is not None for each in waited) >= max(FEWEST, MOSTLY * times):
+                met = [
+                    seen if each is None else _with(seen, self._numbers[position], position, each)
+                    for seen, each in zip(met, waited, strict=True)
+                ]
+        return met
 
     def _of_group(
         self, place: int, group: tuple[int, ...], members: tuple[int, ...], seeds: Sequence[tuple[int, int]]
@@ -142,6 +168,9 @@ class _Search:
         """The meetings of a group at a place, [] without enough evidence."""
         strict = [seen for seen in self._each(place, group, members, seeds, SCATTER_NS, TRIES) if seen.is_strict]
         if sum(seen.together - 1 for seen in strict) < FEWEST:
+            return []
+        is_whole = len(members) == len(group)
+        if is_whole and sum(seen.is_prompt for seen in strict) < MOSTLY * len(strict):
             return []
         scatter_ns = max(SCATTER_NS, 2 * max(seen.scatter_ns for seen in strict))
         return self._each(place, group, members, seeds, scatter_ns, len(seeds))
@@ -201,9 +230,11 @@ class _Search:
             together=len(together),
             scatter_ns=max(together) - release_ns,
             is_strict=max(together) - release_ns + error_ns <= RATIO * apart_ns,
+            is_prompt=release_ns - max(arrived) <= max(MIN_STOP_NS, RATIO * apart_ns) + error_ns,
             standstills=tuple(
                 (q, each.standstill) for q, each in zip(members, here, strict=True) if each.standstill is not None
             ),
+            moment=(at_ns, after_ns, within_ns),
         )
 
     def _member(
@@ -242,6 +273,22 @@ class _Search:
         return _Member(still - offset_ns, at_ns - after_ns, False, None, NULL, offset_ns, error_ns)
 
 
+def _with(seen: _Seen, rank: int, position: int, member: _Member) -> _Seen:
+    """The meeting with one more member."""
+    met = seen.meeting
+    resumed_ns = max(member.resumed_ns, member.arrived_ns) + member.offset_ns
+    meeting = replace(
+        met,
+        group=tuple(sorted((*met.group, rank))),
+        members=(*met.members, position),
+        arrived_ns=(*met.arrived_ns, member.arrived_ns + member.offset_ns),
+        resumed_ns=(*met.resumed_ns, resumed_ns),
+        launch_ns=(*met.launch_ns, member.launch_ns),
+    )
+    stood = () if member.standstill is None else ((position, member.standstill),)
+    return replace(seen, meeting=meeting, standstills=(*seen.standstills, *stood))
+
+
 def find_meetings(
     ranks: Sequence[RankFacts], clock: Clock, groups: Sequence[tuple[int, ...]], step_ns: float
 ) -> list[Meeting]:
@@ -254,8 +301,9 @@ def find_meetings(
     standstills = [find_standstills(facts, rank, places) for facts, rank in zip(ranks, still, strict=True)]
     position = {facts.identity.rank: p for p, facts in enumerate(ranks)}
     traced = {group: tuple(position[r] for r in group if r in position) for group in groups}
+    numbers = [p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(ranks)]
     meet = {g: at for g, at in traced.items() if len(at) > 1}
-    search = _Search(standstills, PlaceClocks(ranks, clock, standstills), meet)
+    search = _Search(standstills, PlaceClocks(ranks, clock, standstills), numbers, meet)
     # Places where some rank stands still for long.
     worth = np.unique(np.concatenate([p.events.place[p.event[p.idle_ns >= worth_ns]] for p in standstills]))
     return [meeting for place in worth.tolist() for meeting in search.meet_at(place, worth_ns)]

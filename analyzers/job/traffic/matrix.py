@@ -13,11 +13,10 @@ import numpy as np
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import COLLECTIVE_OPS
+from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups import comm_group_ids, global_peers
-from ddprof.analyzers.job.matching import message_calls_ns
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.traffic.cost import bus_factor
-from ddprof.analyzers.job.traffic.stage_links import both_sides
 from ddprof.analyzers.job.waiting.waits import instances_in_steps
 from ddprof.tables import NULL, Array, distinct
 
@@ -72,7 +71,8 @@ def _messages(job: JobFacts) -> Array:
 def _members(job: JobFacts, group: int, instances: Array) -> Array:
     """Positions of the traced members: as the group states them, else as recorded."""
     place = {rank: position for position, rank in enumerate(job.rank_ids)}
-    if stated := job.members_of(group):
+    stated = [int(rank) for rank in job.groups["ranks"][group].split(",") if rank]
+    if stated:
         return np.array([place[rank] for rank in stated if rank in place], np.int64)
     return np.unique(job.members["rank"][instances[job.members["instance"]]])
 
@@ -112,7 +112,8 @@ def _messages_of(facts: RankFacts, peers: Array) -> list[tuple[bool, int, float]
     messages = facts.messages
     if not len(messages):
         return []
-    is_sized = facts.is_issued_in_steps(message_calls_ns(facts)) & (peers != NULL) & (messages["size_bytes"] != NULL)
+    called = np.where(messages["called_ns"] == NULL, issued_ns(facts.comms)[messages["comm"]], messages["called_ns"])
+    is_sized = facts.is_issued_in_steps(called) & (peers != NULL) & (messages["size_bytes"] != NULL)
     sends, peer, size = messages["is_send"][is_sized], peers[is_sized], messages["size_bytes"][is_sized]
     keys, which = distinct(sends, peer)
     total = np.bincount(which, weights=size, minlength=keys.shape[1])
@@ -121,10 +122,13 @@ def _messages_of(facts: RankFacts, peers: Array) -> list[tuple[bool, int, float]
 
 def _add_messages(job: JobFacts, inside: Array, unit_of: Array, moved: Array, took_ns: Array) -> None:
     """Messages between two ranks that both recorded them, to the sums of both directions."""
-    rows, instances = both_sides(job), job.instances
-    instance = job.members["instance"][rows[:, 0]]
-    usable = (inside & (instances["size_bytes"] != NULL) & (instances["transfer_ns"] > 0))[instance]
-    instance, (one, other) = instance[usable], unit_of[job.members["rank"][rows[usable]]].T
+    instances, members = job.instances, job.members
+    usable = inside & _messages(job) & (instances["members"] == 2)
+    usable &= (instances["size_bytes"] != NULL) & (instances["transfer_ns"] > 0)
+    rows = np.flatnonzero(usable[members["instance"]])
+    rows = rows[np.argsort(members["instance"][rows], kind="stable")]
+    one, other = unit_of[members["rank"][rows[::2]]], unit_of[members["rank"][rows[1::2]]]
+    instance = members["instance"][rows[::2]]
     has_units = (one != OUTSIDE) & (other != OUTSIDE)
     for a, b in ((one, other), (other, one)):
         np.add.at(moved, (a[has_units], b[has_units]), instances["size_bytes"][instance[has_units]])

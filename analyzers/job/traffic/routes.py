@@ -75,7 +75,8 @@ def _of_collectives(job: JobFacts, position: int) -> Iterator[GradientWay]:
 def _hierarchical(job: JobFacts, inner: int, outer: int, ops: tuple[str, ...]) -> GradientWay:
     """The route by groups, with whether it fits the hosts."""
     hosts = {rank: job.clock.domain_of[p] for p, rank in enumerate(job.rank_ids)}
-    inside = len({hosts[rank] for rank in job.members_of(inner) if rank in hosts}) == 1
+    members = [int(rank) for rank in str(job.groups["ranks"][inner]).split(",") if rank]
+    inside = len({hosts[rank] for rank in members if rank in hosts}) == 1
     if len(set(hosts.values())) == 1:
         fits = "here all ranks are on one machine"
     else:

@@ -104,7 +104,7 @@ def _judge(
 
 
 def _members(job: JobFacts, groups: list[int]) -> frozenset[int]:
-    return frozenset(number for group in groups for number in job.members_of(group))
+    return frozenset(int(r) for g in groups for r in job.groups["ranks"][g].split(",") if r)
 
 
 MIN_MESSAGES = 4  # per link and kind, for a median that one odd message does not move
@@ -167,13 +167,15 @@ def message_ends(job: JobFacts) -> tuple[Array, Array]:
     """The lower and the higher position of the ranks of each instance that is a message of two traced ranks; -1, -1 of
     all others. Shape (instances,) each.
     """
-    members, rows = job.members, both_sides(job)
-    ends = np.full((2, len(job.instances)), -1)
-    ends[:, members["instance"][rows[:, 0]]] = np.sort(members["rank"][rows], axis=1).T
+    instances, members = job.instances, job.members
+    ends = np.full((2, len(instances)), -1)
+    rows = _both_sides(job)
+    if len(rows):
+        ends[:, members["instance"][rows[:, 0]]] = np.sort(members["rank"][rows], axis=1).T
     return ends[0], ends[1]
 
 
-def both_sides(job: JobFacts) -> Array:
+def _both_sides(job: JobFacts) -> Array:
     """The two rows of MEMBERS of each message of which both ranks were traced; shape (messages, 2)."""
     instance = job.members["instance"]
     whole = job.instances["is_message"].astype(bool) & (job.instances["members"] == 2)
@@ -221,7 +223,7 @@ def _messages(job: JobFacts) -> _Messages:
     there is held against the links of other stages only as if it were between two nodes.
     """
     instances, members = job.instances, job.members
-    rows = both_sides(job)
+    rows = _both_sides(job)
     if not len(rows):
         none = np.empty(0, np.int64)
         return _Messages(none, none, none, none.astype(bool), none.astype(bool), none)

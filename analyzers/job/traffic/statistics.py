@@ -165,7 +165,7 @@ def _traffic(job: JobFacts, code: int, role: str, kind: str, counted: Array, sum
     number = {r: p for p, r in enumerate(job.rank_ids)}
     crosses, whole = False, True
     for group in groups.tolist():
-        members = job.members_of(group)
+        members = [int(r) for r in job.groups["ranks"][group].split(",") if r]
         unnamed = job.groups["name"][group] == "world"  # taken to be of everybody: see groups.py
         all_read = bool(members) and all(r in number for r in members)  # without a list of members, nobody knows
         whole &= not job.missing_ranks if unnamed else all_read

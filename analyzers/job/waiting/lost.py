@@ -20,7 +20,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.work import issued_ns
 from ddprof.analyzers.job.groups import GroupKey
 from ddprof.analyzers.job.matching import Matched
-from ddprof.analyzers.job.model import Clock, rank_numbers
+from ddprof.analyzers.job.model import Clock
 from ddprof.analyzers.job.rendezvous.record import booked, inserted
 from ddprof.analyzers.job.waiting.waits import members_of, split_waits
 from ddprof.model import HealthNote
@@ -89,7 +89,8 @@ def with_lost_collectives(
 def lost_note(recorded: Sequence[RankFacts], whole: Sequence[RankFacts]) -> HealthNote:
     """Note on collectives that ranks lacked and `whole` has."""
     count = [len(w.comms) - len(r.comms) for r, w in zip(recorded, whole, strict=True)]
-    ranks = format_ranks(tuple(number for number, lacks in zip(rank_numbers(whole), count, strict=True) if lacks))
+    numbers = [p if facts.identity.rank is None else facts.identity.rank for p, facts in enumerate(whole)]
+    ranks = format_ranks(tuple(number for number, lacks in zip(numbers, count, strict=True) if lacks))
     issue = f"{ranks}: {format_count(sum(count), 'collective')} left no record"
     return HealthNote(issue, "restored from the records of the other ranks", "info")
 

@@ -18,10 +18,8 @@ def job_of(calls: str, hosts: str, role: str = "") -> Any:
     ops, groups = (np.array(column) for column in ([COLLECTIVE_OPS.index(op) for op, _ in each], [g for _, g in each]))
     instances = {"op": ops, "group": groups.astype(int), "is_message": np.zeros(len(each))}
     told = {"role": np.array([role] * 3), "size": np.array([2, 2, 4]), "ranks": ["0,1", "0,2", "0,1,2,3"]}
-    members = [[0, 1], [0, 2], [0, 1, 2, 3]]
     ranks, clock = [SimpleNamespace(steps=[0, 1])], SimpleNamespace(domain_of=hosts)
     of_job = {"pipeline": None, "world_size": 4, "rank_ids": (0, 1, 2, 3), "missing_ranks": (), "clock": clock}
-    of_job |= {"members_of": members.__getitem__}
     return SimpleNamespace(ranks=ranks, members=MEMBERS.table(rows), instances=instances, groups=told, **of_job)
 
 

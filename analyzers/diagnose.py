@@ -18,7 +18,7 @@ from ddprof.analyzers.replay.price import Pricer, ToldPrice
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
 from ddprof.analyzers.rules.evidence.script import with_line
 from ddprof.analyzers.rules.straggler_host import takes_no_longer
-from ddprof.analyzers.settings.advised import planned
+from ddprof.analyzers.settings.advised import out_of_reach, planned
 from ddprof.analyzers.trust.believed import ledger_price, of_candidate, of_step, of_unprofiled
 from ddprof.analyzers.trust.busy_machine import contradicted_by_the_run, explained_by_a_busy_machine
 from ddprof.analyzers.trust.confidence import confidence, doubts_of
@@ -132,6 +132,7 @@ def _listened(measures: Measures, pricer: Pricer) -> _Heard:
     for rule in rules:
         if rule.detect_rest is None:
             heard.listen(rule, measures)
+    heard.withdraw(lambda candidate: out_of_reach(candidate, pricer))
     explained = tuple(candidate for _, candidate in _worth(heard.candidates, measures, pricer))
     for rule in rules:
         if rule.detect_rest is not None:
@@ -170,6 +171,13 @@ class _Heard:
         self.abstentions += [a for a in answers if isinstance(a, Abstention)]
         if not answers:
             self.silent.append(rule.id)
+
+    def withdraw(self, why: Callable[[Candidate], str | None]) -> None:
+        """Turn candidates into abstentions where `why` gives a reason, and into what they are instead."""
+        reasons = [(candidate, why(candidate)) for candidate in self.candidates]
+        left = [candidate if reason is None else candidate.instead for candidate, reason in reasons]
+        self.candidates = [candidate for candidate in left if candidate is not None]
+        self.abstentions += [Abstention(c.id, reason, is_withdrawn=True) for c, reason in reasons if reason is not None]
 
 
 def _unless_chance(candidate: Candidate, measures: Measures) -> Candidate | Abstention:

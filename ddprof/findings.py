@@ -152,6 +152,7 @@ class Candidate:
     is_bound: bool = False  # the price is an upper bound: it must not explain smaller causes away
     also: tuple[tuple[str, Change], ...] = ()  # further what-ifs worth a line, each with its words
     doubts: tuple[Doubt, ...] = ()  # of this finding alone, beside those about the recording
+    instead: Candidate | None = None  # what is told where no setting reaches the gain
     # Of what it is about, us per step of each rank in order; () where that is not a time of the ranks' own.
     times_us: tuple[float, ...] = ()
 

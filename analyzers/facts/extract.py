@@ -30,7 +30,7 @@ from ddprof.analyzers.facts.script.calls import call_waits, comm_hooks, meeting_
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.phases import host_phases, script_operators, with_closures_beside
 from ddprof.analyzers.facts.script.tree import call_tree
-from ddprof.analyzers.facts.stepping.device_time import in_device_time
+from ddprof.analyzers.facts.stepping.device_time import in_device_time, met_ns
 from ddprof.analyzers.facts.stepping.start_up import book_start_up, once_spans, start_up
 from ddprof.analyzers.facts.stepping.steps import find_steps, step_marks
 from ddprof.analyzers.facts.stops import host_bounds, host_silences, host_stalls
@@ -73,7 +73,7 @@ def rank_facts(trace: RankTrace) -> RankFacts:
     tables["gaps"] = book_start_up(tables["gaps"], starting)
     tables["host_spans"] = _recurring(tables["host_spans"], starting)
     notes += [] if trace.top.get("records") == "communication" else _outside_note(tables["device_ops"], steps)
-    notes += _busy_before_note(steps) if source == "inferred" and len(steps) == 1 else []
+    notes += _busy_before_note(steps, tables["device_ops"]) if source == "inferred" and len(steps) == 1 else []
     if not len(steps):
         notes.append(HealthNote(f"{trace.path}: no event with a duration", "nothing can be said of this rank", "error"))
     return RankFacts(
@@ -201,13 +201,18 @@ def _host_tables(trace: RankTrace, steps: Table, main: int | None) -> dict[str, 
     return {"host_spans": host_spans(trace, threads, DEVICE_OPS.empty(), np.empty(0, np.int64))}
 
 
-def _busy_before_note(steps: Table) -> list[HealthNote]:
+def _busy_before_note(steps: Table, ops: Table) -> list[HealthNote]:
     """Note on work that holds the device at first and is no part of a step; `steps`: the window as one step."""
     held_ns = int((steps["start_ns"] - steps["mark_ns"]).sum())
     if not held_ns:
         return []
-    issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
-    return [HealthNote(issue, "that work is not in the file; the step starts after it", "info")]
+    if met_ns(ops, steps.replace(start_ns=steps["mark_ns"])) == int(steps["start_ns"][0]):
+        issue = f"the first communication took until {format_us(held_ns / 1e3)}, the same one later takes far less"
+        why = "it waited for ranks whose profilers started later"
+    else:
+        issue = f"the device was busy for the first {format_us(held_ns / 1e3)} with work launched before the recording"
+        why = "that work is not in the file"
+    return [HealthNote(issue, f"{why}; the step starts after it", "info")]
 
 
 def _outside_note(ops: Table, steps: Table) -> list[HealthNote]:

@@ -24,6 +24,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.kinds import DEFAULT_BUCKET_MIB
 from ddprof.analyzers.job.traffic.units import ROLE
 from ddprof.analyzers.replay.changes.communication.transfers import BY_HOOKS, FEWEST_TO_OVERLAP
+from ddprof.analyzers.rules.comm_bandwidth_bound import saturated
 from ddprof.analyzers.rules.evidence.exposures import doubtful, of_reason, stands_on
 from ddprof.analyzers.rules.evidence.present import is_new, text
 from ddprof.analyzers.rules.evidence.sharded import UnitCosts, has_room, keep_gathered, unit_costs
@@ -63,6 +64,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
                 *exposed_transfer(measures, traffic),
             ),
             fixes=(_fix(measures, suggested),),
+            instead=saturated(measures, exposure),
         )
     yield from _late_gathers(measures)
 

@@ -6,16 +6,19 @@ knows. Where no value is clearly faster, the setting is no fix, and what helps b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ddprof.analyzers.replay.changes.communication.transfers import BY_HOOKS
+from ddprof.analyzers.replay.changes.communication.transfers import BY_HOOKS, ENOUGH_COMPUTE
 from ddprof.analyzers.replay.price import Pricer
 from ddprof.analyzers.settings.curves import plan_buckets, plan_loader
 from ddprof.analyzers.settings.present import Present, present
 from ddprof.errors import DdprofError
-from ddprof.findings import Alters, Fix
+from ddprof.findings import Alters, Candidate, Fix
+from ddprof.units import format_us
 
+_AS_IT_IS = math.nan  # compared by identity
 Advice = tuple[float, bool]  # the value, and whether it is the one that the run had, or no faster
 
 
@@ -27,20 +30,55 @@ def planned(fixes: tuple[Fix, ...], prices: Pricer) -> tuple[Fix, ...]:
     return tuple(fix for fix in chosen if not (lacks_workers and fix.setting == "prefetch_factor"))
 
 
-def _planned(fix: Fix, prices: Pricer) -> Fix:
-    """The fix with the value that would make the run clearly faster, where that is known; what helps beside the setting
-    where none would.
+def out_of_reach(candidate: Candidate, prices: Pricer) -> str | None:
+    """Reason why no setting reaches the gain of a finding; None where one may.
+
+    DDP hides gradients as far as bucket sizes allow: where no size makes the step clearly shorter, the gain of an
+    earlier reduction is out of reach. So is it where the passes that compute these gradients hide little of them: after
+    several micro-batches only the last one does.
     """
+    if [change.kind for change in candidate.changes] != ["overlap"]:
+        return None
+    hidden_us = prices.gain_us(candidate)
+    other = candidate.instead if hidden_us < ENOUGH_COMPUTE * candidate.lost_us else None
+    if other is not None and hidden_us < prices.gain_us(other):
+        return f"compute beside an earlier start would hide {format_us(hidden_us)} of {format_us(candidate.lost_us)}"
+    of_ddp = [fix for fix in candidate.fixes if fix.setting == "bucket_cap_mb" and fix.current is not None]
+    if not of_ddp or any(_advice(fix, prices) is not _AS_IT_IS for fix in of_ddp):
+        return None
+    return f"DDP reduces during the backward pass already, and {_BESIDE['bucket_cap_mb'].why}"
+
+
+def _planned(fix: Fix, prices: Pricer) -> Fix:
+    value = _advice(fix, prices)
+    if value is _AS_IT_IS:
+        return _BESIDE[fix.setting]
+    return fix if value is None or f"{value:g}" == fix.suggested else _with_value(fix, value)
+
+
+def _advice(fix: Fix, prices: Pricer) -> float | None:
+    """The value that would make the run clearly faster: None where that is not known, _AS_IT_IS where none would."""
     plan = _PLANS.get(fix.setting)
     if plan is None or not fix.applies or prices.error is None:
-        return fix
+        return None
+    now = present(prices.measures, {})
+    if _is_of_another_rank(fix, now):
+        return None
     try:
-        value, is_present = plan(prices, present(prices.measures, {}))
+        value, is_present = plan(prices, now)
     except DdprofError:
-        return fix  # what a batch or a message costs is not known: the rule's own value stands
-    if is_present:
-        return _BESIDE[fix.setting]
-    return fix if f"{value:g}" == fix.suggested else _with_value(fix, value)
+        return None  # what a batch or a message costs is not known: the rule's own value stands
+    return _AS_IT_IS if is_present else value
+
+
+def _is_of_another_rank(fix: Fix, now: Present) -> bool:
+    """True where the fix is of a rank with another value than the run's, for which a plan is made."""
+    planned_for = getattr(now, fix.setting)
+    try:
+        of_rank = float(fix.current or "")
+    except ValueError:  # not recorded, or a word of a rule from elsewhere
+        return False
+    return planned_for is not None and not math.isclose(of_rank, planned_for, rel_tol=1e-3, abs_tol=1e-4)
 
 
 def _with_value(fix: Fix, value: float) -> Fix:

@@ -21,7 +21,7 @@ from ddprof.analyzers.facts.script.phases import HostPhases, call_of, host_phase
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
 from ddprof.intervals import Intervals
 from ddprof.model import RankTrace
-from ddprof.tables import NULL, Array, Table
+from ddprof.tables import NULL, Array, Table, among
 
 # Operators by which batches are made (ATen's native_functions.yaml): of Python values, at random, of images.
 MAKES_BATCHES = re.compile(
@@ -36,13 +36,18 @@ OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
 _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
 # Functions that are named for something else: what they make is no batch.
 _NOT_DATA = re.compile(r"metric|loss|log|plot|save|eval|predict|ema|average", re.IGNORECASE)
+_TRAINS = re.compile(r"^(?:ProfilerStep#|Optimizer\.step#|ddprof::(?:forward|backward|optimizer)$)")
 MAKING_SHARE = 0.1  # of the operators and of their time: images pass through some ten more
 MOST = 0.5  # of the preparation lies before its last operator: what comes after has the batch
 MIN_SHARE = 0.03  # of the time of the steps: less is no finding of its own (docs/verdict.md)
 
 
 def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase, Intervals], marks_ns: Array) -> Table:
-    """HOST_SPANS of cause "dataloader" on the training thread. `annotated`: its phase ranges."""
+    """HOST_SPANS of cause "dataloader" on the training thread. `annotated`: its phase ranges.
+
+    Where a window has too few samples, those of the whole run give the preparing call's share of the time before the
+    forward pass.
+    """
     track = _training_track(trace, threads)
     if track is None or len(marks_ns) < 2:
         return HOST_SPANS.empty()
@@ -56,14 +61,23 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         return HOST_SPANS.empty()
     operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
-    candidates, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(tree, spans, made)
+    candidates, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, made)
     call = _preparing(trace, tree, candidates, called, weight_ns)
     if call is None:
         return HOST_SPANS.empty()
-    is_beside = (called >= 0) & ~tree.in_phase  # not a sample of a phase that is over
-    preparing = intervals.subtract(feeding, spans_of(spans, is_beside & (called != call)))
-    earlier = intervals.subtract(intervals.intersect(before, spans_of(spans, is_beside & (called == call))), feeding)
-    preparing, made = intervals.merge(preparing, earlier), intervals.merge(made, earlier)
+    if len(spans):
+        is_beside = (called >= 0) & ~tree.in_phase  # not a sample of a phase that is over
+        preparing = intervals.subtract(feeding, spans_of(spans, is_beside & (called != call)))
+        earlier = intervals.subtract(
+            intervals.intersect(before, spans_of(spans, is_beside & (called == call))), feeding
+        )
+        preparing, made = intervals.merge(preparing, earlier), intervals.merge(made, earlier)
+    else:
+        # The batch begins with the function that makes it, however late its first operator is.
+        share, end = float(weight_ns[called == call].sum() / weight_ns[called >= 0].sum()), made[1]
+        at = np.searchsorted(before[0], end, side="left") - 1
+        since = np.where(at >= 0, before[0][np.maximum(at, 0)], end)
+        preparing = made = intervals.union(end - (share * (end - since)).astype(np.int64), end)
     is_short = intervals.length(preparing) < MIN_SHARE * (marks_ns[-1] - marks_ns[0])
     each_ns = intervals.overlap(preparing, *marks)
     if is_short or np.median(each_ns) < MOST * each_ns.mean():  # every step needs a batch
@@ -83,7 +97,7 @@ def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
         return HOST_SPANS.empty()
     spans = trace.script_spans.take(trace.script_spans["track"] == track)
     start, end = feeding = host_phases(spans, tree, annotated).feeding
-    weight_ns = _weight_ns(tree, spans, feeding)
+    weight_ns = _weight_ns(trace, tree, spans, feeding)
     share = float(weight_ns[takes].sum() / max(1.0, weight_ns.sum()))
     waiting = intervals.union(end - (share * (end - start)).astype(np.int64), end)
     if share <= MOST or intervals.length(waiting) < MIN_SHARE * (marks_ns[-1] - marks_ns[0]):
@@ -92,8 +106,13 @@ def taken_from_queue(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
 
 
 def _training_track(trace: RankTrace, threads: Array) -> int | None:
-    """The thread with most frames, as another one may make batches; None without any."""
+    """The thread with most frames or, without any in the windows, that of the passes and the optimizer: another one may
+    make batches. None where no stack is known.
+    """
     tracks = trace.script_spans["track"][np.isin(trace.script_spans["track"], threads)]
+    if not len(tracks) and len(trace.script_totals):
+        events = trace.events
+        tracks = events["track"][matches(_TRAINS, trace.strings)[events["name"]] & among(events["track"], threads)]
     return int(np.bincount(tracks).argmax()) if len(tracks) else None
 
 
@@ -120,11 +139,14 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
     return intervals.intersect(intervals.union(begin, end), feeding), intervals.intersect(made, feeding)
 
 
-def _weight_ns(tree: CallTree, spans: Table, where: Intervals) -> Array:
-    """Time in each stack that may prepare batches."""
+def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
+    """Time in each stack that may prepare batches, from the windows' samples or else the whole run's."""
     weight = np.zeros(len(tree))
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
     np.add.at(weight, spans["stack"][row], end - start)
+    totals = trace.script_totals
+    of_run = totals.take((totals["thread"] == "") & (totals["phase"] == "rest") & (len(spans) == 0))
+    np.add.at(weight, of_run["stack"], of_run["time_ns"])
     return np.where(tree.in_phase | tree.is_zeroing | tree.is_loss, 0.0, weight)
 
 

@@ -16,6 +16,8 @@ from ddprof.analyzers.facts.gaps import MAX_LAUNCH_LATENCY_NS
 from ddprof.analyzers.facts.model import Work
 from ddprof.tables import NULL, Array, Table
 
+FEWEST_LATER = 3  # communications of one name, for a usual time
+TIMES_USUAL = 10.0  # an order of magnitude, as everywhere where "far longer" is asked for
 ALWAYS, NEVER = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -29,7 +31,7 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
     if not len(steps) or not launched.any():
         return steps
     if not are_marked:
-        free_ns = _queue_free_ns(ops, int(steps["mark_ns"][0]))
+        free_ns = max(_queue_free_ns(ops, int(steps["mark_ns"][0])), met_ns(ops, steps))
         return steps.replace(start_ns=np.clip(free_ns, steps["start_ns"], steps["end_ns"] - 1))
     steps = _with_work(steps, ops["launch_ns"][launched])
     work = np.flatnonzero((launched | is_early(ops)) & (ops["work"] != Work.COPY))
@@ -46,6 +48,26 @@ def in_device_time(steps: Table, ops: Table, are_marked: bool) -> Table:
 
     begin, until = np.split(begun(np.concatenate((steps["mark_ns"], steps["mark_end_ns"]))), 2)
     return steps.replace(start_ns=begin, end_ns=until).take(np.flatnonzero(until > begin))
+
+
+def met_ns(ops: Table, steps: Table) -> int:
+    """Until when the first communication of a window waited for ranks whose profilers started later; ALWAYS where it
+    did not.
+
+    `torch.profiler` starts on each rank on its own, apart by up to seconds. The first communication then takes longer
+    than all else in the window, and far longer than the same one does later.
+    """
+    comm = np.flatnonzero(ops["work"] == Work.COMM)
+    if not len(comm):
+        return ALWAYS
+    first = comm[np.argmin(ops["start_ns"][comm])]
+    begin, end = int(ops["start_ns"][first]), int(ops["end_ns"][first])
+    later = comm[(ops["name"][comm] == ops["name"][first]) & (comm != first)]
+    rest = int(steps["end_ns"][-1]) - int(steps["start_ns"][0]) - (end - begin)
+    if len(later) < FEWEST_LATER or end - begin <= rest:
+        return ALWAYS
+    usual = float(np.median((ops["end_ns"] - ops["start_ns"])[later]))
+    return end if end - begin >= TIMES_USUAL * usual else ALWAYS
 
 
 def _with_work(steps: Table, launch_ns: Array) -> Table:

@@ -21,7 +21,8 @@ from ddprof.tables import Array, Table, of_kinds
 #
 # The profiler draws a host range on every stream that ran work launched within it, from that work's first start to its
 # last end. So the host passed a mark after launching the last work under the previous mark and before launching the
-# first under this one.
+# first under this one. Launches in between on streams without marks are divided at the host's longest pause, since a
+# host pauses between steps, for its next batch or for the device.
 
 LONGER = 3  # times the usual pause before a step: beyond it calls are missing in the file, not in the program
 PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\s*(\d+)")
@@ -49,11 +50,13 @@ def steps_of_device_marks(trace: RankTrace) -> Table | None:
         is_marked[:] = True
     step = np.searchsorted(start, at, side="right") - 1
     in_step = is_marked & (step >= 0)
-    first = np.full(len(index), NEVER)
+    first, last = np.full(len(index), NEVER), np.zeros(len(index), np.int64)
     np.minimum.at(first, step[in_step], launch[in_step])
+    np.maximum.at(last, step[in_step], launch[in_step])
     called = np.minimum(first, start)
     if not in_step.any() or (np.diff(start) <= 0).any() or (np.diff(called) <= 0).any():
         return host_steps(index, start, np.append(start[1:], end[-1]))
+    called = _before_what_follows(called, last, np.sort(launch[~is_marked]))
     final = max(int(launch.max()) + 1, int(called[-1]) + 1)
     opened = _after_what_precedes(trace, called, calls)
     return host_steps(index, opened, np.append(opened[1:], final))
@@ -76,6 +79,32 @@ def _after_what_precedes(trace: RankTrace, called: Array, calls: Array) -> Array
     before = np.searchsorted(events["ts_ns"][rows], called) - 1
     pause = np.maximum(0, called - np.where(before >= 0, done[np.maximum(before, 0)], opens))
     return np.asarray(called - np.minimum(pause, round(LONGER * float(np.median(pause)))))
+
+
+def _before_what_follows(called: Array, last: Array, loose: Array) -> Array:
+    """`called` moved before the launches in `loose` that belong to the same step; ns, shape (steps,).
+
+    `last`: the last launch known to belong to each step. Every mark moves across the same number of launches, the most
+    frequent one, as steps begin with the same work.
+    """
+    between = [
+        loose[np.searchsorted(loose, end, side="right") : np.searchsorted(loose, begin)]
+        for end, begin in zip(last[:-1], called[1:], strict=True)
+    ]
+    counts = [
+        len(these) - int(np.argmax(np.diff(np.concatenate(([end], these, [begin])))))
+        for end, these, begin in zip(last[:-1], between, called[1:], strict=True)
+    ]
+    if not counts:
+        return called
+    values, times = np.unique(counts, return_counts=True)
+    usual = int(values[np.argmax(times)])
+    before_first = loose[: np.searchsorted(loose, called[0])]
+    moved = called.copy()
+    for step, these in enumerate([before_first, *between]):
+        if usual and len(these) >= usual:
+            moved[step] = these[len(these) - usual]
+    return moved
 
 
 def numbers_of(strings: Sequence[str], names: Array) -> Array:

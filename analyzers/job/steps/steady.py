@@ -1,17 +1,22 @@
 """The steady steps, those of the rhythm that repeats; all averages and prices use them alone.
 
 A recording begins and ends with one-off work: contexts, modules and loader workers start, the profiler starts and
-stops. Four kinds of step are excluded:
+stops. Six kinds of step are excluded:
 
   - a step that holds such a cost, more of it than all other steps together, where the cost explains most of the time by
     which the ranks' devices idled longer than in the other steps;
   - the first step, where the ranks' recordings opened further apart than any other step begins: the later ones kept the
     others waiting;
+  - the first step, where the start of the profiler left the device without queued work and the host is far ahead of it
+    in all others: what is late on the host shows there, and nobody waits for it otherwise;
   - a step in which every rank's device runs far more kernels than in any other, where the others all run as many: what
     the script does there (an evaluation) it does once in the recording;
   - a step in which a rank idles for longer than all other steps together take. Whether that comes again, and how often,
     the recording does not say, and one event must not make the mean of all steps. Of saving half as long is enough:
     were it to come again in every recording of this length, the job would save for a third of its time.
+
+  - a step in which every rank's host pauses for no reason that is recorded, and in no other step nearly as long: a
+    computed metric, a log that is flushed.
 
 Steps that some ranks recorded whole and others lack are steps to compare with as well.
 
@@ -45,6 +50,8 @@ STARTING_UP = (Once.CONTEXT, Once.MEMORY, Once.MODULE)
 MOST = 0.5  # of a step's excess, which one cause explains if it is more than all others
 TIMES_OTHERS = 2.0  # what occurs twice is about as long both times: allocations of one program differ by less
 SAVING_SHARE = 0.5  # of all other steps together; Daly's interval for any mean time between failures costs far less
+TIMES_ELSEWHERE = 10.0  # an order of magnitude: what a step lacks altogether, and not only by chance
+HOSTS_OWN = ("host_launch", "host_sync", "unknown")  # causes of idle time: a pause after a blocking call is the second
 FEWEST_OTHERS = 2  # steps to compare with, before length alone says that a step is not one of them
 WORDS = {
     Once.CONTEXT: "creating contexts",
@@ -58,8 +65,10 @@ WORDS = {
     Once.CAPTURE: "capturing graphs of kernels",
 }
 MORE_KERNELS = "kernels that no other step runs"
+PAUSE = "a pause of every rank's host"
 MOSTLY = "mostly"  # no cost of start-up: whether it comes again the recording does not say
 APART = "apart from the longest stretch of steady steps"
+EMPTY_QUEUE = "the device had no work queued as the profiler started"
 OPENED_APART = "ranks started recording {} apart"
 FEWEST_TIMES = 2  # what occurred once outside the recording as well may still be one event
 EXPECTED = 0.5  # in a recording of this length: one that holds it then tells more of the job than one without it
@@ -72,9 +81,11 @@ class _Walls:
     wall: Array  # (ranks, steps)
     busy: Array  # (ranks, steps), in compute
     idle: Array  # (ranks, steps), neither computing nor in exposed communication
+    paused: Array  # (ranks, steps), the longest time idle for no cause but the host's own
     saving: Array  # (ranks, steps), idle while the host saves, loads or logs
     once: Array  # (kinds, ranks, steps)
     kernels: Array  # (ranks, steps), compute kernels that begin; 0 on CPU ranks
+    lead: Array  # (ranks, steps), by which the host begins the step before the device does; 0 on CPU ranks
     apart: Array  # (steps,), from the first rank that begins to the last, at least; 0 where clocks are not known
 
     @cached_property
@@ -140,16 +151,23 @@ def own_steady_steps(ranks: Sequence[RankFacts]) -> tuple[tuple[RankFacts, ...],
 
 def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, clock: Clock | None) -> _Walls:
     shape = (len(ranks), len(numbers))
-    begin, wall, busy, idle, saving, kernels = (np.full(shape, np.nan) for _ in range(6))
+    begin, wall, busy, idle, paused, saving, kernels, lead = (np.full(shape, np.nan) for _ in range(8))
     once = np.full((len(Once), *shape), np.nan)
     for position, (facts, recorded) in enumerate(zip(ranks, held, strict=True)):
         steps = recorded.take(np.flatnonzero(np.isin(recorded["index"], numbers)))
         at = np.searchsorted(numbers, steps["index"])
         lo, hi = steps.bounds
         wall[position, at] = hi - lo
+        lead[position, at] = lo - steps["mark_ns"]
         begin[position, at] = lo - (clock.offset_ns(position) if clock else 0)
         busy[position, at] = intervals.overlap(compute_work(facts), lo, hi)
         idle[position, at] = intervals.overlap(intervals.union(*facts.gaps.bounds), lo, hi)
+        # The longest: many short ones are no pause, but a host that issues work more slowly than the device runs it.
+        own_idle = intervals.union(*of_cause(facts.gaps, *HOSTS_OWN).bounds)
+        start, end, _, step = intervals.intersect_rows(own_idle, (lo, hi))
+        longest = np.zeros(len(hi))
+        np.maximum.at(longest, step, end - start)
+        paused[position, at] = longest
         # Idle time of a rank that was recorded in part has no cause.
         saves = of_cause(facts.gaps, "checkpoint") if facts.counts.get("whole", 1) else facts.spans_of("checkpoint")
         saving[position, at] = _begun_in(intervals.union(*saves.bounds), lo, hi)
@@ -162,7 +180,7 @@ def _walls(ranks: Sequence[RankFacts], held: Sequence[Table], numbers: Array, cl
     errors = [domain.error_ns for domain in clock.domains.values()] if clock else [None]
     uncertain_ns = 2.0 * max(error for error in errors if error is not None) if None not in errors else np.inf
     apart = np.nanmax(begin, axis=0) - np.nanmin(begin, axis=0)
-    return _Walls(wall, busy, idle, saving, once, kernels, np.maximum(0.0, apart - uncertain_ns))
+    return _Walls(wall, busy, idle, paused, saving, once, kernels, lead, np.maximum(0.0, apart - uncertain_ns))
 
 
 def _begun_in(spans: Intervals, lo: Array, hi: Array) -> Array:
@@ -187,7 +205,7 @@ def _occurring_once(walls: _Walls) -> Array:
             others[step] = False
             if left_out[step] or not others.any():
                 continue
-            signs = (_holds_start, _opened_apart, _runs_more, _outweighs)
+            signs = (_holds_start, _begins_empty_ns, _opened_apart, _runs_more, _outweighs, _pauses_once)
             if any(is_one_off(walls, step, others) for is_one_off in signs):
                 left_out[step] = has_changed = True
     return left_out
@@ -231,6 +249,17 @@ def _opened_apart(walls: _Walls, step: int, _: Array) -> bool:
     return float(walls.apart[0] - walls.apart[1:].max()) > WORTH_SAYING * usual_ns
 
 
+def _begins_empty_ns(walls: _Walls, step: int, others: Array) -> float:
+    """Excess of a first step that the host's lead in every other step would hide; 0.0 without one worth saying."""
+    if step or int(others.sum()) < FEWEST_OTHERS:
+        return 0.0
+    usual_ns = float(np.median(walls.job_wall[others]))
+    excess_ns = float(walls.job_wall[step]) - usual_ns
+    least_ns = np.where(np.isnan(walls.lead), np.inf, walls.lead)[:, others].min(axis=1)
+    hidden_ns = float(np.nanmin(least_ns - walls.lead[:, step]))
+    return excess_ns if WORTH_SAYING * usual_ns < excess_ns <= hidden_ns else 0.0
+
+
 def _runs_more(walls: _Walls, step: int, others: Array) -> bool:
     """True where every rank runs clearly more kernels in the step, for longer, than in the others, which are equal.
     Where one rank alone does, it is late and the others wait.
@@ -262,6 +291,17 @@ def _outweighs(walls: _Walls, step: int, others: Array) -> bool:
     return unused_ns > float(rest.sum()) or saved_ns > most_ns
 
 
+def _pauses_once(walls: _Walls, step: int, others: Array) -> bool:
+    """True where a pause of all ranks' hosts makes the step longer, and none pauses nearly as long in any other."""
+    rest = walls.paused[:, others]
+    if int(others.sum()) < FEWEST_OTHERS or np.isnan(rest).all():
+        return False
+    usual_ns = float(np.median(walls.job_wall[others]))
+    shortest = float(np.nanmin(walls.paused[:, step]))
+    least_ns = max(WORTH_SAYING * usual_ns, MOST * (float(walls.job_wall[step]) - usual_ns))
+    return shortest >= least_ns and shortest > TIMES_ELSEWHERE * float(np.nanmax(rest))
+
+
 def _why(walls: _Walls, step: int, is_once: Array) -> str:
     """The costs for which the step is left out, the longest on any rank first; "" for one that is only long, also
     beside costs that do not explain it. Their times are not told: they are the host's, on different ranks, and overlap.
@@ -274,10 +314,14 @@ def _why(walls: _Walls, step: int, is_once: Array) -> str:
     kinds.sort(key=lambda kind: -np.nanmax(walls.once[kind, :, step]))
     usual_ns = float(np.median(walls.job_wall[others]))
     held = [(WORDS[k], float(np.nanmax(walls.once[k, :, step]))) for k in kinds]
+    if not any(ns for _, ns in held) and (late_ns := _begins_empty_ns(walls, step, others)):
+        held.append((EMPTY_QUEUE, late_ns))
     if _runs_more(walls, step, others):
         held.append((MORE_KERNELS, float(walls.job_wall[step]) - usual_ns))
     if _opened_apart(walls, step, others):
         held.append((OPENED_APART, float(walls.apart[step])))
+    if not any(ns for _, ns in held) and _pauses_once(walls, step, others):
+        held.append((PAUSE, float(np.nanmax(walls.paused[:, step]))))
     return ", ".join(words.format(format_us(ns / 1e3)) for words, ns in held if ns >= WORTH_SAYING * usual_ns)
 
 

@@ -54,8 +54,9 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     """In every segment between two collectives each rank computes for the mean time of all ranks (OSDI'25: the mean for
     compute), so that what is the same on all ranks stays; in every step where segments cannot be compared.
 
-    With the target "extra" only what single ranks run beside the others in a step is moved: half way between dividing
-    it over all and leaving it out.
+    In a pipeline whose timeline records each pass as one operation, each pass takes the mean of its kind: stages wait
+    for unequal microbatches as ranks do for unequal batches. With the target "extra" only what single ranks run beside
+    the others in a step is moved: half way between dividing it over all and leaving it out.
     """
     if change.target == "extra":
         return _without_extra(graph, measures)
@@ -65,7 +66,8 @@ def balance_compute(change: Change, graph: Graph, measures: Measures) -> Scenari
     steps = min(len(rank.marks_ns) for rank in graph.ranks)
     dur, host = dict[int, Array](), dict[int, Scaled]()
     for group in _peer_groups(graph, measures):
-        balanced_ns = _to_mean(group)
+        by_passes = measures.job.pipeline is not None and not any(rank.has_host for rank in group)
+        balanced_ns = _mean_passes(group) if by_passes else _to_mean(group)
         if balanced_ns is not None:
             dur.update(balanced_ns)
             continue
@@ -106,6 +108,28 @@ def _without_extra(graph: Graph, measures: Measures) -> Scenario:
             spans = extra_spans(rank.facts, extra.names, extra.parts[rank.position])
             host[rank.position] = tuple((where, 1 - gone * float(part)) for where, part in spans)
     return Scenario(host_scale={position: spans for position, spans in host.items() if spans})
+
+
+def _mean_passes(group: list[RankGraph]) -> dict[int, Array]:
+    """Durations in which each operation but communication takes the mean of its name and step on all these ranks."""
+    numbers: dict[str, int] = {}
+    keys, lengths = [], []
+    for rank in group:
+        names = rank.facts.device_ops["name"][rank.ops.row]
+        distinct, which = np.unique(names, return_inverse=True)
+        number = np.array([numbers.setdefault(rank.facts.strings[n], len(numbers)) for n in distinct.tolist()])
+        keys.append(np.stack((_step_of_ops(rank), number[which]))[:, ~rank.ops.is_comm])
+        lengths.append(rank.ops.dur_ns[~rank.ops.is_comm])
+    _, kind = np.unique(np.concatenate(keys, axis=1), axis=1, return_inverse=True)
+    every = np.concatenate(lengths)
+    mean = (np.bincount(kind.ravel(), weights=every) / np.bincount(kind.ravel()))[kind.ravel()]
+    durations, begin = {}, 0
+    for rank, length in zip(group, lengths, strict=True):
+        dur = rank.ops.dur_ns.copy()
+        dur[~rank.ops.is_comm] = np.round(mean[begin : begin + len(length)])
+        durations[rank.position] = dur
+        begin += len(length)
+    return durations
 
 
 def _balanced_hosts(graph: Graph, measures: Measures) -> dict[int, Scaled] | None:

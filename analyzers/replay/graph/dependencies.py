@@ -31,7 +31,7 @@ OVERLAP_WITHOUT_HOST_NS = 50_000  # likewise, without host calls to tell what el
 # 0.11 ms in steps of 47 s (StragglerAnalysis, job AR).
 OVERLAP_DIVISOR = 1_000
 COINCIDENCE_NS = 25_000  # an event wait releases the next kernel within this
-RECENT = 128  # communications end nearly in launch order: older ones than so many cannot end last
+RECENT = 64  # communications end nearly in launch order: older ones than so many cannot end last
 AT_ONCE = 512  # wait calls looked at together, so that memory does not grow with them
 HELD_NS = 15_000  # idle longer than this although launched: something held it
 
@@ -107,15 +107,21 @@ def _compute_after_wait(facts: RankFacts, ops: Operations, end: Array, dep: Arra
 
 
 def _last_done(end: Array, until: Array, latest: Array) -> Array:
-    """Row before each `until` that ends last, of the RECENT nearest, by `latest`; -1 for none."""
+    """Row before each `until` that ends last, of the RECENT nearest that end by `latest`; -1 for none."""
     last = np.full(len(until), -1)
     for first in range(0, len(until), AT_ONCE):
-        at = until[first : first + AT_ONCE, None] + np.arange(-RECENT, 0)
+        rows, by_ns = until[first : first + AT_ONCE, None], latest[first : first + AT_ONCE, None]
+        at = rows + np.arange(-2 * RECENT, 0)
         ends = np.where(at >= 0, end[np.maximum(at, 0)], NEVER)
-        ends[ends > latest[first : first + AT_ONCE, None]] = NEVER
+        ends[ends > by_ns] = NEVER
+        later = np.cumsum(ends[:, ::-1] != NEVER, axis=1)[:, ::-1]  # ends as recent as each
+        ends[later > RECENT] = NEVER
         best = np.argmax(ends, axis=1)[:, None]
-        best_end, best_at = (np.take_along_axis(values, best, 1)[:, 0] for values in (ends, at))
+        best_end, best_at = np.take_along_axis(ends, best, 1)[:, 0], np.take_along_axis(at, best, 1)[:, 0]
         last[first : first + AT_ONCE] = np.where(best_end != NEVER, best_at, -1)
+        for row in np.flatnonzero((later[:, 0] < RECENT) & (at[:, 0] > 0)).tolist():  # many have yet to end
+            done = np.flatnonzero(end[: int(rows[row, 0])] <= by_ns[row, 0])[-RECENT:]
+            last[first + row] = done[np.argmax(end[done])] if len(done) else -1
     return last
 
 

@@ -7,7 +7,7 @@ import corpus
 import numpy as np
 import pytest
 from captured import sidecar_of, with_sidecars
-from labelled_runs import Labelled, Runs, candidate, drawn, sample_run
+from labelled_runs import Labelled, Runs, candidate, drawn, fires, sample_run
 
 from benchmarks.oracle.simulate import step_time
 from benchmarks.oracle.spec import Parallel
@@ -43,13 +43,19 @@ def test_a_curve_keeps_what_is_as_good_as_the_best() -> None:
     assert [one.value for one in (*advice, SettingCurve("k", points).advised(()))] == [50, 10, 25]
 
 
-def test_a_value_that_is_no_faster_than_the_present_one_is_no_fix(
-    labelled: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(advised, "_PLANS", {"num_workers": lambda *_: (25.0, True)})
+def test_buckets_that_no_other_size_beats_are_out_of_reach(labelled: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = labelled("comm.no_overlap")
+    by_hand = fires(run, "comm.no_overlap")
+    of_ddp, unknown = (replace(by_hand, fixes=(replace(by_hand.fixes[0], current=now),)) for now in ("400", None))
+    assert advised.out_of_reach(of_ddp, run.pricer) is None  # smaller buckets are faster
+    monkeypatch.setattr(advised, "_PLANS", dict.fromkeys(("bucket_cap_mb", "num_workers"), lambda *_: (25.0, True)))
+    assert "buckets of other sizes" in (advised.out_of_reach(of_ddp, run.pricer) or "")
+    assert advised.out_of_reach(unknown, run.pricer) is None  # nobody says that DDP reduces them
+    assert advised.out_of_reach(replace(of_ddp, changes=(Change("rebucket"),)), run.pricer) is None
+    little = replace(by_hand, lost_us=1e9, instead=replace(by_hand, changes=(), ceiling_us=1e9))
+    assert "would hide" in (advised.out_of_reach(little, run.pricer) or "")
     fixes = (Fix(name, "1", "", "", current="0", applies=((name, 1),)) for name in ("num_workers", "prefetch_factor"))
-    planned = advised.planned(tuple(fixes), labelled("comm.no_overlap").pricer)
-    assert [fix.setting for fix in planned] == ["cost of a batch"]
+    assert [fix.setting for fix in advised.planned(tuple(fixes), run.pricer)] == ["cost of a batch"]
 
 
 @pytest.mark.parametrize("name", ["comm.latency_bound", "comm.no_overlap"])

@@ -10,10 +10,13 @@ from cpu_loop import Chore, cpu_loop, operators
 from kineto_run import Script, held_ms
 from sampled_stacks import totals, with_stacks
 
-from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.facts.script.prepared import asks_model
+from ddprof.analyzers.facts.model import Phase, RankFacts
+from ddprof.analyzers.facts.script.occupants import with_named_frames
+from ddprof.analyzers.facts.script.phases import host_phases
+from ddprof.analyzers.facts.script.prepared import asks_model, prepared_in_loop
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.threads import BusyThread, makes_batches, making_line, takes_batches
+from ddprof.readers import discover, read
 
 
 def prepared_ms(facts: RankFacts) -> float:
@@ -41,7 +44,9 @@ IDS, LIFT = "train.py(30): ids_of", ("lift_fresh",)
 warps = played(("train.py(9): warp", 0.0, WARP, 1_000.0))
 cuts_texts = played((IDS, 5_000.0, LIFT, 10.0))
 cuts_texts_into_a_large_tensor = played((IDS, 5_000.0, ("empty", "to", "detach_"), 100.0), (IDS, 0.0, LIFT, 1.0))
+hands_over = played(("train.py(50): hand_over", 500.0, (), 0.0))
 sends_then_draws = played(("train.py(50): put", 5_000.0, (), 0.0), ("", 0.0, ("randn",), 2_000.0))
+reads_then_draws = played((IDS, 5_000.0, (), 0.0), ("", 0.0, ("randn",), 100.0))
 averages = played(("train.py(70): blend", 0.0, ("mul", "add") * 100, 10.0), ("", 0.0, ("randn",), 20.0))
 DROPS, DRAWS = "torch/optim/optimizer.py(1069): zero_grad", ("randn", "randint")
 drops_then_draws = played((DROPS, 3_000.0, (), 0.0), ("train.py(9): warp", 0.0, WARP, 400.0))
@@ -100,6 +105,35 @@ def test_what_comes_after_the_batch_or_the_backward_pass_prepares_nothing(tmp_pa
     assert prepared_ms(cpu_loop(tmp_path, after=warps)) == 0.0
     assert "train.py:20 audit()" not in named(cpu_loop(tmp_path, before=draws_then_sleeps))
     assert not named(cpu_loop(tmp_path, before=draws_and_sleeps_on_one_line))
+
+
+@pytest.mark.parametrize(
+    ("before", "beside_ns", "yields", "share"),
+    [
+        (cuts_texts, 0, False, 1.0),
+        (cuts_texts, 900, False, 0.5),
+        (reads_then_draws, 0, False, 0.0),
+        (reads_then_draws, 0, True, 1.02),  # until its draw ends
+    ],
+)
+def test_samples_of_the_run_tell_it_where_the_window_has_none(
+    tmp_path: Path, before: Chore, beside_ns: int, yields: bool, share: float
+) -> None:
+    """A draw is made of nothing that a function before it read, unless that is a generator, resumed for it."""
+    facts = cpu_loop(tmp_path, before=before, after=hands_over)
+    ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
+    trace = with_named_frames(read(sources[0]))
+    tree = call_tree(trace)
+    phases = host_phases(trace.script_spans, tree, {})
+    annotated = {Phase.FORWARD: phases.forward, Phase.BACKWARD: phases.backward, Phase.OPTIMIZER: phases.optimizer}
+    functions = [tree.written[frame][2] for frame in tree.frame]
+    stacks = (functions.index(name) for name in ("ids_of", "hand_over"))
+    seen = totals(*(("rest", at, 9) for at in stacks), time_ns=[900, beside_ns])
+    frames = trace.script_frames.replace(is_generator=(trace.script_frames["function"] == "ids_of") & yields)
+    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=seen, script_frames=frames)
+    marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
+    start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
+    assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)
 
 
 def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ddprof.tables import NULL, Table
 
 MS = 1_000_000
 Op = tuple[float, float, float | None, Work, int]  # start, end, launch (ms; None: not recorded), work, stream
+FIRST = "0-1@.1, 1-100@.2 comm/1, 100-102@.3"  # ranks whose profilers started later hold the first communication
 
 
 def device_ops(rows: list[Op], call_ms: float = 0.005) -> Table:
@@ -75,6 +76,23 @@ def test_a_stream_busy_with_foreign_work_and_a_module_that_loads(are_marked: boo
 
 def test_a_window_without_marks_keeps_work_whose_launch_was_not_recorded() -> None:
     assert bounds_ms([0, 60], ops("0-40, 40-60@39"), are_marked=False) == [0, 60]
+
+
+SHORT = "102-102.2@.4 comm/1, 104-104.2@.5 comm/1, 106-106.2@.6 comm/1"
+
+
+@pytest.mark.parametrize(
+    ("later", "begins"),
+    [
+        (SHORT, 100),
+        ("102-102.2@.4 comm/1, 104-104.2@.5 comm/1", 0),  # too few to know what it usually takes
+        ("102-122@.4 comm/1, 124-134@.5 comm/1, 136-146@.6 comm/1", 0),  # it usually takes long
+        (f"{SHORT}, 107-200@.7", 0),  # less than all else
+    ],
+)
+def test_a_window_begins_when_the_profilers_of_all_ranks_have_started(later: str, begins: float) -> None:
+    rows = ops(f"{FIRST}, {later}")
+    assert bounds_ms([0, max(110, rows[-1][1])], rows, are_marked=False)[0] == begins
 
 
 @pytest.mark.parametrize("are_marked", [True, False])

@@ -84,10 +84,12 @@ def test_marks_on_the_device_alone_are_steps(labelled: Runs, tmp_path: Path, wit
     assert_steps(labelled, told(labelled, tmp_path, device_side), "profiler_step", rel=0.05)
 
 
-@pytest.mark.parametrize("name", ["clean.ddp", "clean.fsdp"])
+@pytest.mark.parametrize("name", ["clean.pp", "clean.ddp", "clean.fsdp"])
 def test_with_device_marks_alone_what_the_host_launches_first_is_of_the_step_that_follows(
     labelled: Runs, tmp_path: Path, name: str
 ) -> None:
+    """A later stage of a pipeline receives on a stream without marks before it computes on the one that has them."""
+
     @retold.each
     def device_marks(events: Events) -> None:
         marks = [e for e in events if e.get("cat") == "gpu_user_annotation" and e["name"].startswith("ProfilerStep")]

@@ -16,8 +16,9 @@ from retold import Events
 
 from benchmarks.oracle.small_runs import fault, small_run
 from ddprof.analyzers.facts.extract import rank_facts
+from ddprof.analyzers.facts.kernels import with_steps
 from ddprof.analyzers.facts.model import RankFacts
-from ddprof.analyzers.job.steps.steady import recurring, steady_steps
+from ddprof.analyzers.job.steps.steady import EMPTY_QUEUE, recurring, steady_steps
 from ddprof.sidecar import Sidecar
 
 STEP_US = 23_000.0  # about the step of clean.ddp, which has three
@@ -28,6 +29,7 @@ ONCE = {
     "the profiler starts": ("open", 0, "the start of the profiler"),
     "the profiler stops": ("close", 2, "the end of the profiler"),
 }
+SHORT, LATE_US, DEVICE_US = 20, 8_000.0, 20_000.0
 USUAL_MS = 8.0
 TRACED_MS = np.array([50.0, 7.0, 7.0, 7.0, 7.0])  # the first holds what is done now and then
 IS_LEFT_OUT = np.array([True, False, False, False, False])
@@ -103,10 +105,15 @@ def test_what_recurs_or_may_recur_stays_in_the_average(labelled: Runs, name: str
     assert not labelled(name).job.left_out
 
 
-def test_what_every_second_step_has_stays(labelled: Runs, tmp_path: Path) -> None:
+def test_what_every_second_step_has_stays_and_one_pause_of_all_does_not(labelled: Runs, tmp_path: Path) -> None:
     source = "straggler.imbalance"  # five steps
     run = told(labelled, tmp_path, *(retold.held_up(step, 9e3, "cudaMalloc") for step in (1, 3)), name=source)
     assert not [number for number in left_out(run) if number in (1, 3)]
+    run = told(labelled, tmp_path, retold.held_up(2, 0.4 * STEP_US, "close"), name=source)
+    assert 2 in left_out(run)
+    assert "a pause of every rank's host" in next(step.why for step in run.job.left_out if "pause" in step.why)
+    twice = [retold.held_up(step, 0.4 * STEP_US, "close") for step in (1, 3)]
+    assert not told(labelled, tmp_path, *twice, name=source).job.left_out
 
 
 def test_a_host_that_falls_behind_in_the_last_step_does_not_pause(tmp_path: Path) -> None:
@@ -155,6 +162,41 @@ def test_a_first_step_that_ranks_began_apart_is_left_out_and_lateness_all_along_
     assert steady_steps(late, job.clock)[1] == ()
     unknown = replace(job.clock, domains={name: replace(d, error_ns=None) for name, d in job.clock.domains.items()})
     assert steady_steps([opening(f, p * 9_000_000) for p, f in enumerate(job.ranks)], unknown)[1] == ()
+
+
+def with_slow_beginning(folder: Path, is_ahead: bool) -> list[RankFacts]:
+    """Two ranks whose hosts are slow for 8 ms of each step and ahead of 20 ms of kernels, or slow in the first step
+    alone and never ahead, as they wait for their kernels."""
+
+    def work(script: Script, rank: int, step: int) -> None:
+        for _ in range(SHORT):
+            script.launch()
+            script.idle(LATE_US / SHORT if is_ahead or not step else 0.0)
+        script.launch(dur_us=DEVICE_US / 10, times=10)
+
+    scripts = in_step(2, 5, work, wait="" if is_ahead else "cudaDeviceSynchronize")
+    return [script.facts(folder, rank, 2) for rank, script in enumerate(scripts)]
+
+
+def test_a_first_step_without_the_lead_of_all_others_is_left_out(tmp_path: Path) -> None:
+    kept, (only,) = steady_steps(with_slow_beginning(tmp_path, is_ahead=True))
+    assert only.number == 1 and only.why.startswith(EMPTY_QUEUE)
+    assert [facts.steps["index"].tolist() for facts in kept] == [[2, 3, 4, 5]] * 2
+    assert steady_steps(with_slow_beginning(tmp_path, is_ahead=False))[1] == ()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_rank_that_recorded_the_first_step_alone_tells_nothing_of_its_lead(tmp_path: Path) -> None:
+    first, second = with_slow_beginning(tmp_path, is_ahead=True)
+    (only,) = steady_steps([first, with_steps(second, np.array([0]))])[1]
+    assert only.number == 1 and only.why.startswith(EMPTY_QUEUE)
+
+
+@pytest.mark.parametrize(("every", "numbers"), [(5, []), (20, [1])])
+def test_it_stays_where_steps_outside_the_recording_are_as_long(tmp_path: Path, every: int, numbers: list[int]) -> None:
+    sidecar = timers(every, (DEVICE_US + LATE_US) / 1e3, DEVICE_US / 1e3)
+    ranks = [replace(facts, sidecar=sidecar) for facts in with_slow_beginning(tmp_path, is_ahead=True)]
+    assert [step.number for step in steady_steps(ranks)[1]] == numbers
 
 
 def test_a_step_in_which_all_ranks_evaluate_is_left_out_and_one_of_a_single_rank_is_not(labelled: Runs) -> None:

@@ -88,6 +88,7 @@ def takes_no_longer(candidate: Candidate, measures: Measures) -> str | None:
 
 
 MIN_EXCESS = 0.10  # of the host's own time; hosts of healthy ranks differ by about 1 to 3 %
+TWICE = 1.0  # as long again as its peers; a healthy CPU host on busy cores took 0.16 longer in nearly every step
 NO_CALLS = "no launch calls were recorded, so a slow host looks like a waiting one"
 NO_COMMUNICATION = "no communication was recorded, so a waiting CPU rank looks like a busy one"
 MIN_COST_SHARE = 0.03  # of the step, waited for the rank
@@ -133,9 +134,9 @@ def _with_those_timed(measures: Measures, chosen: Array) -> Array:
 
 
 def _is_steady(slowdown: Slowdown, position: int) -> bool:
-    """True where a host is slower in nearly every step, by much of its excess; False for two steps."""
+    """True where a host is slower in nearly every step, by much of its excess or by TWICE; False for two steps."""
     more = slowdown.per_step[position][np.isfinite(slowdown.per_step[position])] - 1.0
-    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= STICKY_SHARE * np.median(more))
+    return len(more) > FEW_STEPS and bool(np.quantile(more, 0.1) >= min(STICKY_SHARE * np.median(more), TWICE))
 
 
 def detect(measures: Measures) -> Iterator[Candidate | Abstention]:

@@ -1,4 +1,4 @@
-"""What an operation on a stream, or the host, had to wait for.
+"""Dependencies of an operation on a stream, or on the host: what it had to wait for.
 
 Kineto records that a stream was made to wait, but rarely for which event. It is inferred in three ways, in this order:
 

@@ -22,7 +22,7 @@ from ddprof.dashboard.runs.served import Runs
 from ddprof.dashboard.runs.tunings import tunings_of
 from ddprof.dashboard.runs.view import view_of
 from ddprof.errors import NoUsableInput
-from ddprof.readers.side_files.manifests import Launch
+from ddprof.readers.side_files.manifests import Manifest
 from ddprof.report.json.contract import to_contract
 from ddprof.report.model import Report
 from ddprof.slices.live.exhibits import hosts_now
@@ -31,7 +31,7 @@ from tests.dashboard.browsing import Page
 from tests.dashboard.made import alone
 from tests.dashboard.tuned import ANSWER, COMMAND, CWD, run_of_command, state
 
-LAUNCH = Launch("torchrun --nproc-per-node=2 acme_train.py --name 'two words'", CWD)
+LAUNCH = Manifest("torchrun --nproc-per-node=2 acme_train.py --name 'two words'", CWD)
 SECOND, ROWS = 10**9, "return ddprof.timeline.rows.length"
 OLDER, NEWER = "20260101T000000Z-tune-train", "20260201T000000Z-tune-train"
 
@@ -120,7 +120,7 @@ def test_what_is_no_file_beside_a_run_stops_no_look(straggler_traces: Path, tmp_
     assert {Path(name).name for name, _, _ in stamp} >= traces and hosts_now(str(tmp_path)) == []
 
 
-def _names(folder: Path, launch: Launch | None = LAUNCH) -> list[str]:
+def _names(folder: Path, launch: Manifest | None = LAUNCH) -> list[str]:
     return [tuning.name for tuning in tunings_of(str(folder), launch)]
 
 
@@ -140,7 +140,9 @@ def test_a_run_has_the_tunings_beside_it_of_the_same_command_the_newest_first(tm
     for folder, answer in ((tmp_path / OLDER, None), (tmp_path / NEWER, None), (run / "inside", ANSWER)):
         write_document(state(), folder, answer)
     assert _names(run) == [NEWER, OLDER] and _names(run, None) == []
-    assert _names(run, Launch(LAUNCH.command, "/elsewhere")) == [] == _names(run, Launch("python acme_train.py", CWD))
+    assert (
+        _names(run, Manifest(LAUNCH.command, "/elsewhere")) == [] == _names(run, Manifest("python acme_train.py", CWD))
+    )
     assert COMMAND[-1] == "two words"  # quoted in the manifest, a list in tune.json
 
 

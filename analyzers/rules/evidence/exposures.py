@@ -9,7 +9,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.script.calls import called_by_script
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.traffic.cost import LATENCY_BOUND_RATE, CostModel, bus_factor, fit_cost
-from ddprof.analyzers.job.traffic.kinds import GRADIENT_ROLES
+from ddprof.analyzers.job.traffic.kinds import DEFAULT_BUCKET_MIB, DEFAULT_FIRST_BUCKET_MIB, GRADIENT_ROLES
 from ddprof.analyzers.job.traffic.statistics import FASTEST_CALLS, CommStats, Traffic
 from ddprof.analyzers.job.waiting.waits import UNSEEN_FACTOR
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, timers_complete
@@ -18,10 +18,16 @@ from ddprof.findings import CRITICAL_SHARE, Abstention, Basis
 from ddprof.tables import Array
 from ddprof.units import MIB, format_us
 
+LATENCY_COVERS = 0.9  # of the exposed transfer, which the latencies of all calls add up to
 MIN_CALLS = 5  # per step, for latency: DistributedDataParallel's first and last bucket of two models are four
+FEW_CALLS = 2  # the same, where a recorded bucket size cuts up what the default sends at once
 TINY_BYTES = 128 * 2**10  # per call; moves in 1 ms at 1 Gbit/s, so that a longer call does not take long for its bytes
 SMALL_BYTES = 10 * MIB  # per call; far below DDP's 25 MiB default bucket
+# About the bus bandwidth of NCCL's all-reduce on 8 x H100 SXM: a call that is too short for a default bucket even there
+# carries less than one.
+FASTEST_BUS_BYTES_PER_S = 480e9
 MANY_CALLS = 32  # per step
+EQUAL_SHARE = 0.9  # of the typical call's time, which the shortest call takes
 FEW_MISSING = 0.25  # of the ranks: a file that was lost, not a sample
 HIDDEN_SHARE = 0.12  # of the transfer: less is "no overlap"; DDP's defaults hide 60 % and more
 LATENCY_SHARE = 0.5  # of the transfer that is per-call latency
@@ -43,7 +49,9 @@ class Exposure(Struct, frozen=True):
     @property
     def latency_share(self) -> float:
         """Share of the transfer that is per-call latency; NaN without a cost model."""
-        return _latency_share(self.traffic, self.model)
+        if self.model is None:
+            return float("nan")
+        return min(1.0, self.model.alpha_ns / 1e3 / max(typical_us(self.traffic), 1e-9))
 
 
 def exposures(measures: Measures) -> list[Exposure]:
@@ -79,26 +87,43 @@ def exposures(measures: Measures) -> list[Exposure]:
 def _reason(traffic: Traffic, model: CostModel | None, measures: Measures) -> str:
     if traffic.role == "pp":
         return "bandwidth"  # one message between two passes: fewer of them would hold more
-    small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= MIN_CALLS
-    latency = traffic.mean_bytes < TINY_BYTES or _latency_share(traffic, model) >= LATENCY_SHARE
+    fewest = FEW_CALLS if _is_cut_up(traffic, measures.settings.ddp.bucket_cap_mb) else MIN_CALLS
+    small = 0 < traffic.mean_bytes < SMALL_BYTES and traffic.count >= fewest
+    latency = traffic.mean_bytes < TINY_BYTES or (model is not None and _latency_holds(traffic, model))
     # What a script reduces one by one between its passes has no pass to hide behind: together it has one latency.
     if model is not None:
         latency |= bool(called_by_script(measures.job.ranks[0], traffic.op, traffic.count).any())
     sharded = traffic.role == "fsdp_shard" and traffic.op in ("all_gather", "reduce_scatter")
     if small and (latency or (model is None and is_slow_for_size(traffic, measures.comm))) and not sharded:
         return "latency"
+    if not traffic.total_bytes and (_below_default_bucket(traffic) or _equal_times(traffic)):
+        return "latency"
     if sharded:
         return "sharding"
-    compute_us = float(np.median(measures.stage_work_us))
-    could_hide = traffic.hidden_share < HIDDEN_SHARE and compute_us > ENOUGH_COMPUTE * traffic.transfer_us
-    if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and could_hide:
+    if traffic.op == "all_reduce" and traffic.role in GRADIENT_ROLES and _could_hide(traffic, measures):
         return "no_overlap"
     return "bandwidth"
 
 
-def _latency_share(traffic: Traffic, model: CostModel | None) -> float:
-    """Share of a typical call that is latency; NaN without a cost model."""
-    return float("nan") if model is None else min(1.0, model.alpha_ns / 1e3 / max(typical_us(traffic), 1e-9))
+def _is_cut_up(traffic: Traffic, bucket_cap_mb: float | None) -> bool:
+    """True where DDP's recorded bucket size makes at least twice the calls that its default would. A bucket is closed
+    once it holds that size: smaller messages are of passes with one bucket each.
+    """
+    if bucket_cap_mb is None or bucket_cap_mb >= DEFAULT_BUCKET_MIB or traffic.role not in GRADIENT_ROLES:
+        return False
+    if not len(traffic.sizes_bytes) or np.median(traffic.sizes_bytes) < bucket_cap_mb * MIB:
+        return False
+    beyond_first = max(0.0, traffic.total_bytes / MIB - DEFAULT_FIRST_BUCKET_MIB)
+    return bool(traffic.count >= 2 * (1 + np.ceil(beyond_first / DEFAULT_BUCKET_MIB)))
+
+
+def _latency_holds(traffic: Traffic, model: CostModel) -> bool:
+    """True where latency is most of a call, or hardly anything would be exposed without it."""
+    alpha_us = model.alpha_ns / 1e3
+    return (
+        alpha_us >= LATENCY_SHARE * typical_us(traffic)
+        or traffic.count * alpha_us >= LATENCY_COVERS * traffic.exposed_us
+    )
 
 
 def typical_us(traffic: Traffic) -> float:
@@ -108,6 +133,28 @@ def typical_us(traffic: Traffic) -> float:
     _, inverse = np.unique(traffic.sizes_bytes, return_inverse=True)
     medians = np.array([np.median(traffic.times_us[inverse == i]) for i in range(int(inverse.max()) + 1)])
     return float(medians[inverse].mean())
+
+
+def _below_default_bucket(traffic: Traffic) -> bool:
+    """True where many gradient calls of unknown size are each too short for DDP's default bucket."""
+    if traffic.op != "all_reduce" or traffic.role not in GRADIENT_ROLES or traffic.count < MANY_CALLS:
+        return False
+    members = max(2, traffic.group_size)
+    least_us = DEFAULT_BUCKET_MIB * MIB * 2 * (members - 1) / members / FASTEST_BUS_BYTES_PER_S * 1e6
+    return typical_us(traffic) < least_us
+
+
+def _equal_times(traffic: Traffic) -> bool:
+    """True where gradient buckets of unknown size, small first and last ones included, take equal times."""
+    if traffic.op != "all_reduce" or traffic.role != "dp" or traffic.count < MIN_CALLS or not len(traffic.times_us):
+        return False
+    return float(traffic.times_us.min()) >= EQUAL_SHARE * typical_us(traffic)
+
+
+def _could_hide(traffic: Traffic, measures: Measures) -> bool:
+    """True where hardly anything is hidden although the backward pass is long enough to hide a good part."""
+    compute = float(np.median(measures.stage_work_us))
+    return traffic.hidden_share < HIDDEN_SHARE and compute > ENOUGH_COMPUTE * traffic.transfer_us
 
 
 def of_reason(measures: Measures, reason: str) -> list[Exposure]:

@@ -27,6 +27,17 @@ def test_suggests_larger_buckets_but_not_between_layers(faulty: Labelled, monkey
 
 
 @pytest.mark.parametrize(
+    ("cap_mb", "count", "reasons"),
+    [(0.001, 4, ["latency"]), (25.0, 4, []), (None, 4, []), (0.001, 1, []), (20.0, 4, [])],
+)
+def test_few_buckets_may_be_too_many(faulty: Labelled, cap_mb: float | None, count: int, reasons: list[str]) -> None:
+    """They are where the recorded size cuts up what the default sends at once."""
+    sent = with_traffic(faulty.measures, count=count, total_bytes=count * 2**17)
+    settings = structs.replace(sent.settings, ddp=structs.replace(sent.settings.ddp, bucket_cap_mb=cap_mb))
+    assert [e.reason for e in exposures(replace(sent, settings=settings)) if e.reason == "latency"] == reasons
+
+
+@pytest.mark.parametrize(
     ("now", "setting"),
     [(1000, "reduce_bucket_size"), (500_000_000, "collectives outside"), (2_000_000_000, "collectives outside")],
 )

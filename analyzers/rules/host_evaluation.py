@@ -119,14 +119,18 @@ def _called_beside(measures: Measures) -> Iterator[Candidate]:
     between_us = [intervals.length(after_update(facts)) / 1e3 / len(facts.steps) for facts in measures.job.ranks]
     precedes = typical(np.array(between_us)) >= MOST_SHARE * typical(seen.times_us)
     when = "after the optimizer's step" if precedes else "beside the training passes"
+    who = ", on one rank at a time," if seen.in_turn else ""
+    fix = shared_evaluation(line) if seen.in_turn else _less(line)
+    # A teacher or a target network is wanted whole, by all ranks: only the user knows the purpose.
+    band = 1 / (2 * len(measures.job.ranks) - 1) if seen.in_turn else 0.5 if precedes else 1.0
     yield Candidate(
         id=RULE.id,
-        summary=f"a model called {when} {takes}",
+        summary=f"a model called {when}{who} {takes}",
         lost_us=seen.lost_us,
-        basis=Basis.DEDUCED,
+        basis=Basis.TIMED if seen.in_turn else Basis.DEDUCED,
         evidence=(Evidence(f"{seen.called:.0f} of {seen.every:.0f} samples of all ranks are in it"),),
-        fixes=(replace(_less(line), alters=Alters.CHORE),),
-        band=0.5 if precedes else 1.0,  # a teacher or a target network is wanted whole: only the user knows
+        fixes=(replace(fix, alters=Alters.CHORE),),
+        band=band,
         times_us=tuple(seen.times_us.tolist()),
         is_bound=True,
     )

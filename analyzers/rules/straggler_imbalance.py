@@ -43,7 +43,7 @@ from ddprof.analyzers.job.slowdown import Slowdown
 from ddprof.analyzers.job.waiting.lateness import MOST_SHARE, making_most
 from ddprof.analyzers.job.whole_run.sampling import fed_elements
 from ddprof.analyzers.rules.evidence.more_work import feeding_fix, hot_evidence, hot_fix, hot_in_some_steps, hot_words
-from ddprof.analyzers.rules.evidence.script import turns_in_forward
+from ddprof.analyzers.rules.evidence.script import called_beside, turns_in_forward
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_wait
 from ddprof.analyzers.rules.evidence.stages import unknown_peers
 from ddprof.analyzers.rules.straggler_compute import slow_positions
@@ -130,6 +130,29 @@ def fed_evidence(measures: Measures) -> Iterator[Evidence]:
     yield Evidence(text, measures.job.rank_ids[most])
 
 
+def _unequal_batches(measures: Measures) -> Iterator[Candidate | Abstention]:
+    """Candidates where kernels differ in shape on every rank, so that only batch sizes can be compared."""
+    fed = fed_elements(measures.job.ranks)
+    spread = 0.0 if fed is None else float((fed.max(axis=0) / fed.mean(axis=0) - 1).mean())
+    lost = float(measures.cause_us("comm_wait").mean())
+    if fed is None or spread < MIN_FED_SPREAD or lost < MIN_LOST_SHARE * measures.step_us:
+        yield Abstention(RULE.id, "no two traced ranks run the same kernels, so balance cannot be judged")
+        return
+    heavy = np.unique(np.argmax(fed, axis=0))
+    numbers = measures.ranks(heavy) if len(heavy) == 1 else ()
+    yield Candidate(
+        id=RULE.id,
+        summary=f"the largest batch of a step holds {format_share(spread)} more than the mean",
+        ranks=numbers,
+        lost_us=lost,
+        basis=Basis.DEDUCED,
+        evidence=tuple(fed_evidence(measures)),
+        fixes=(_fix(numbers),),
+        band=0.5,
+        is_bound=True,
+    )
+
+
 def _fix(numbers: tuple[int, ...]) -> Fix:
     return Fix(
         setting="batch composition" + (f" of {format_ranks(numbers)}" if numbers else ""),
@@ -144,14 +167,15 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     """Find unequal work within steps that no slow device explains."""
     slowdown = measures.compute
     if len(measures.job.ranks) < 2 or not np.isfinite(slowdown.factor).any():
-        yield Abstention(RULE.id, "no two traced ranks run the same kernels, so balance cannot be judged")
+        yield from _unequal_batches(measures)
         return
     if unknown := unknown_peers(measures):
         yield Abstention(RULE.id, unknown)
         return
     in_turn = _operators_in_turn(measures)
     if in_turn is not None:
-        yield in_turn
+        beside = called_beside(measures)  # what host.evaluation tells
+        yield from [] if beside is not None and beside.in_turn else [in_turn]
         return
     least = execution_of(measures.job).limits.min_work_spread
     slow = slow_positions(slowdown, STEADY_EXCESS)

@@ -129,16 +129,18 @@ def _with_line(
 
 
 class CalledBeside(Struct, frozen=True):
-    """Time of each rank in it per step (us), and so many of all samples (`called` of `every`)."""
+    """Time of each rank in it per step (us), so many of all samples (`called` of `every`), and whether one rank at a
+    time is in it."""
 
     times_us: Array
     called: float
     every: float
+    in_turn: bool
 
     @property
     def lost_us(self) -> float:
-        """Time that all ranks have alike, as what one has beyond makes that rank late."""
-        return typical(self.times_us)
+        """Time that all ranks have alike, as what one has beyond makes that rank late; in turn others wait for each."""
+        return float(self.times_us.sum()) if self.in_turn else typical(self.times_us)
 
 
 @remembered
@@ -147,7 +149,10 @@ def called_beside(measures: Measures) -> CalledBeside | None:
     called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
     if called.sum() < FEWEST_SAMPLES or not called.all():
         return None
-    beside = CalledBeside(measures.step_us * called / every, float(called.sum()), float(every.sum()))
+    times_us, extra = measures.step_us * called / every, measures.compute.extra
+    of_one_us = extra.extra_ns.sum(axis=0).mean() / 1e3 if extra and len(measures.compute.turns) else 0.0
+    in_turn = bool(of_one_us >= MOST_SHARE * times_us.sum())
+    beside = CalledBeside(times_us, float(called.sum()), float(every.sum()), in_turn)
     is_large = beside.lost_us >= LARGE_SHARE * measures.step_us
     return beside if is_large and not measures.theirs(beside.times_us) else None
 

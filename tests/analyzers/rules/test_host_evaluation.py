@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from captured import on_cpu, steps, with_sidecars
 from cpu_loop import FORWARD, Chore, cpu_loop, operators, sampled
 from kineto_run import Script
-from labelled_runs import Labelled, candidates, run_of
+from labelled_runs import Labelled, candidate, candidates, run_of
 from sampled_stacks import totals, with_stacks
 
 from ddprof.analyzers.catalogue import catalogue
@@ -93,6 +94,20 @@ def test_a_model_that_all_ranks_call_beside_the_passes(
         assert not one.ranks and one.is_bound and "takes 20 % of the time, in train.py:60 score()" in one.summary
         assert one.evidence[0].text == "40 of 200 samples of all ranks are in it"
         assert ("after the optimizer's step" in one.summary) is (one.band < 1)
+
+
+def test_a_model_that_one_rank_at_a_time_calls_costs_what_all_of_them_take(tmp_path: Path) -> None:
+    def chore(rank: int) -> Chore:
+        turn = count(rank)
+        return lambda script: scores(script) if next(turn) % 2 else operators(script, "mul", count=20)
+
+    ranks = [cpu_loop(tmp_path, before=chore(rank), rank=rank) for rank in range(2)]
+    rest = totals(("backward", 0, 80), time_ns=[5_000])
+    seen = [sampled(facts, {"forward": 5_000}, samples=20) for facts in ranks]
+    run = run_of([replace(f, script_totals=concat(SCRIPT_TOTALS, [f.script_totals, rest])) for f in seen])
+    said = candidate(ID, run.measures)
+    assert "on one rank at a time, takes 40 % of the time, in train.py:60 score()" in said.summary
+    assert not said.ranks and not candidates("straggler.imbalance", run.measures)  # which would tell the same time
 
 
 def test_one_evaluation_says_nothing_of_how_often_more_come(healthy: Labelled) -> None:

@@ -1,6 +1,7 @@
 """Unequal work whose victim changes from step to step: the data and not a device."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ def test_blames_no_rank_where_the_slowest_changes_and_says_who_was_fed_more(labe
     text = candidate(ID, fed(run, lambda rank, step: 300 if step % 4 == rank else 100)).evidence[0].text
     assert "3.00x the elements" in text and "moves between ranks" in text
     assert "equally large batches" in candidate(ID, fed(run, lambda rank, step: 100)).evidence[0].text
+    measures = fed(labelled("straggler.compute"), lambda rank, step: 300 if rank == 1 else 100)
+    blind = replace(measures, compute=replace(measures.compute, factor=np.full(len(measures.job.ranks), np.nan)))
+    assert candidate(ID, blind).ranks == (1,)
 
 
 def layers(script: Script, dur_us: float, name: str = "gemm", count: int = 20) -> None:

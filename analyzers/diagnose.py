@@ -214,6 +214,8 @@ def _explain(
         alone = of_candidate(pricer, candidate, gain)
         if candidate.changes:
             pricer.told.setdefault(candidate.changes, ToldPrice(alone, of_unprofiled(pricer, candidate, alone, True)))
+        if any(_is_one_fix(candidate, other) for other in told):
+            continue
         larger = _that_explain(candidate, fixed, measures)
         left = pricer.gain_us(candidate, larger) if larger and candidate.changes else gain
         is_own = not larger or left >= OWN_SHARE * gain
@@ -221,8 +223,7 @@ def _explain(
         if not is_own:
             finding = replace(finding, alone_us=alone)
         is_small = finding.recoverable_us.value < LINE_SHARE * measures.step_us
-        is_spent = not is_own and is_small and not _costs_clearly(candidate, measures)
-        if is_spent or any(_is_one_fix(candidate, other) for other in told):
+        if not is_own and is_small and not _costs_clearly(candidate, measures):
             continue
         findings.append(finding)
         told.append(candidate)

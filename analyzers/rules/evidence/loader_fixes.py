@@ -19,6 +19,7 @@ from ddprof.analyzers.rules.evidence.loader_cost import (
     line_of,
     makes_most,
 )
+from ddprof.derived_once import remembered
 from ddprof.finding_ids import INPUT_STARVED, INPUT_STRAGGLER
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
@@ -188,6 +189,7 @@ def taken_cores(measures: Measures, cores: Array) -> TakenCores | None:
     return TakenCores(cores, processors.usable, part, cost, least) if cost >= MIN_COST else None
 
 
+@remembered
 def taken_by_workers(measures: Measures) -> TakenCores | None:
     """Cores that loader workers take from ranks; None where their own waits for a CPU are short or not counted."""
     timed = [facts.sidecar.fetching for facts in measures.job.ranks]

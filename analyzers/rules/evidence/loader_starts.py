@@ -9,12 +9,13 @@ import numpy as np
 
 from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.whole_run.pauses import worst_pauses
+from ddprof.analyzers.job.whole_run.pauses import Pauses, worst_pauses
 from ddprof.analyzers.job.whole_run.unprofiled_steps import unprofiled_step_us
 from ddprof.analyzers.replay.changes.loader import steps_per_pass
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, fetch_cost, usual_loading_us
 from ddprof.analyzers.rules.evidence.loader_fixes import sampler_fix
 from ddprof.analyzers.rules.evidence.over_the_run import MIN_SHARE, over_the_run
+from ddprof.derived_once import remembered
 from ddprof.finding_ids import INPUT_STARVED, INPUT_STRAGGLER
 from ddprof.findings import Basis, Candidate, Evidence, Fix
 from ddprof.sidecar import Pause, Sidecar
@@ -91,7 +92,7 @@ def started_each_epoch(measures: Measures, alone: bool) -> Candidate | None:
     """Candidate for loaders that start anew every epoch, with their workers or with an order drawn by the training
     thread, where that is most of the run's waiting for them; `alone`: few ranks, which it names, or all."""
     ranks = measures.job.ranks
-    starts = worst_pauses(ranks, epoch_starts)
+    starts = _starts(measures)
     if starts is None or starts.share < MIN_SHARE:
         return None
     sidecar = ranks[starts.position].sidecar
@@ -109,6 +110,11 @@ def started_each_epoch(measures: Measures, alone: bool) -> Candidate | None:
         INPUT_STRAGGLER if alone else INPUT_STARVED, (words, ""), measures, starts, "starts of the loader", fix
     )
     return started if bool(started.ranks) is alone else None
+
+
+@remembered
+def _starts(measures: Measures) -> Pauses | None:
+    return worst_pauses(measures.job.ranks, epoch_starts)
 
 
 def epoch_starts(sidecar: Sidecar) -> list[Pause]:

@@ -94,7 +94,7 @@ def _timed(measures: Measures, candidates: Sequence[Candidate]) -> Candidate | N
     late_us, numbers, line = float(measures.timed_us[worst]), measures.ranks(late), measures.alone.get(worst)
     if line is None and any(not one.ranks and one.lost_us >= late_us for one in candidates):
         return None
-    # A core that runs equal operators more slowly is straggler.compute, which knows what shared cores may differ by.
+    # A core that runs equal operators more slowly is straggler.compute's, which knows what shared cores may differ by.
     paced_us = measures.cause_us("compute")[worst] * (1 - 1 / measures.compute.factor[worst])
     if line is None and paced_us >= MOST_SHARE * late_us:
         return None

@@ -235,9 +235,8 @@ def queued_step_ns(
             window = workers * prefetch
             asked = delivered[:, step - window] if step >= window else np.zeros(len(costs))
             own_part = np.maximum(drawn[:, step] - turn, 0.0)
-            ready[:, step] = np.maximum(np.maximum(np.maximum(free, asked), begun) + own_part, held_until) + (
-                drawn[:, step] - own_part
-            )
+            first = np.maximum.reduce([free, asked, np.full(len(costs), begun)])
+            ready[:, step] = np.maximum(first + own_part, held_until) + (drawn[:, step] - own_part)
             held_until = np.where(turn > 0, ready[:, step], held_until)
             delivered[:, step] = np.maximum(now, ready[:, step])
         now = float((delivered[:, step] + work_ns).max()) + shared

@@ -25,6 +25,7 @@ def test_every_kind_is_masked(text: str) -> None:
     "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEENS_6detail5ArrayIPcLi1EEEEEviT0_T1_",
     "commit 0123456789abcdef0123456789abcdef01234567 of GPU-0f1a8107-49f7-391c-30ca-111111111111",
     "ddprof-runs/20261124T120000Z-train/rank0.node1.1.0.pt.trace.json.gz", "user@host.example",
+    "credentials.py:33 login(), called from secrets.py:205 <module>",
     "OPENAI_API_KEY", "train.py --lr 3e-4 --data /data/imagenet", "token=$HF_TOKEN", "forward_pass = f(x); PWD=/home/u",
     "docker -u 1000:1000; python -u train.py; HF_TOKEN must be set; pw = 3; API key missing; unexpected token 'x'",
 ])  # fmt: skip

@@ -26,7 +26,7 @@ TRAINING = 0  # number of the training thread
 MIN_PER_STEP = 3
 MOMENT_NS = 500  # half of a microsecond, the resolution of most traces
 _ELSEWHERE = "?"
-_CAPTURE = "/ddprof/capture/"
+_RECORDER = re.compile(r".*/(?=ddprof/(?:capture|settings|sidecar|untrusted)/)")  # packages that run in a job
 
 
 class SampledScript(NamedTuple):
@@ -108,9 +108,8 @@ def script_frame(written: tuple[str, str, int], path: Sequence[str]) -> Frame:
     if not file:
         return Frame("", NULL, function, False)
     file = _plain(file)
-    _, is_ours, below = file.rpartition(_CAPTURE)
-    if is_ours:
-        return Frame(f"ddprof/capture/{below}", line, function, False)
+    if recorder := _RECORDER.match(file):
+        return Frame(file[recorder.end() :], line, function, False)
     prefixes = [f"{_plain(prefix).rstrip('/')}/" for prefix in path if len(prefix) > 1]
     longest = max((prefix for prefix in prefixes if file.startswith(prefix)), key=len, default="")
     short = file.removeprefix(longest)

@@ -141,7 +141,7 @@ SITE = "/env/lib/python3.11/site-packages"
 FRAMES = [["", "...", 0], ["/job/train.py", "main", 9], ["/job/train.py", "evaluate", 20]]
 FRAMES += [[f"{SITE}/torch/nn/modules/module.py", "_call_impl", 1500]]
 FRAMES += [[f"{SITE}/ddprof/capture/instruments/forward.py", "forward", 3], [f"{SITE}/unheard_of/of.py", "work", 3]]
-FRAMES += [["/src/ddprof/capture/guard.py", "guarded", 3], ["<frozen importlib>", "load", 3]]
+FRAMES += [["/src/ddprof/untrusted/secrets.py", "masked", 3], ["<frozen importlib>", "load", 3]]
 FRAMES += [["/job/up/../data/sets.py", "__getitem__", 3]]
 STACKS = [[-1, 0], [-1, 1], [1, 2], [1, 3], [3, 4], [1, 5], [1, 6], [1, 7], [1, 8]]
 
@@ -178,7 +178,7 @@ def spans(script: SampledScript) -> list[tuple[int, int, str]]:
 def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path) -> None:
     frames = tables(tmp_path, side_file()).frames
     is_user = {str(file): bool(user) for file, user in zip(frames["file"], frames["is_user"], strict=True)}
-    others = ("torch/nn/modules/module.py", "ddprof/capture/instruments/forward.py", "ddprof/capture/guard.py")
+    others = ("torch/nn/modules/module.py", "ddprof/capture/instruments/forward.py", "ddprof/untrusted/secrets.py")
     others += ("unheard_of/of.py", "<frozen importlib>")
     assert is_user == {"train.py": True, "data/sets.py": True, **dict.fromkeys(others, False)}
     assert frames["function"][frames["is_generator"]].tolist() == ["evaluate"]

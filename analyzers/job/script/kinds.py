@@ -161,9 +161,11 @@ class LineKinds:
         is_needed = np.zeros(len(self._tree), bool)
         user = np.maximum(self._tree.folded, 0)
         in_pass = self._tree.is_forward[user] | self._tree.is_backward[user]
+        beside = ~self._operators["in_optimizer"].astype(bool)
         for call in np.unique(self._called[self._called >= 0]).tolist():
-            stacks = np.flatnonzero(self._called == call)
-            if self._by_operators(self._rows(stacks)) is NEEDED:
+            # Operators of no known call, and those of the optimizer in the loop, say nothing about this one.
+            if self._by_operators(np.flatnonzero(beside & (self._call_of_operator == call))) is NEEDED:
+                stacks = np.flatnonzero(self._called == call)
                 is_needed[stacks] = ~in_pass[stacks]
         clipping = self._tree.within(self._tree.matching(_CLIPS))
         if clipping.any() and self._clipping(np.flatnonzero(clipping)) is NEEDED:

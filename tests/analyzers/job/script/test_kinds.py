@@ -25,7 +25,7 @@ def calls(*names: str, count: int, inside: str = "", python_us: float = 0.0) -> 
 
 
 def clip_beside(script: Script) -> None:
-    """A library's clipping in one call, and augmentation of the batch by small operators in another line."""
+    """A library's clipping in one call, and small operators in the loop itself, of which alone is told."""
     with script.frame("train.py(60): turn"), script.frame("torch/nn/utils/clip_grad.py(100): clip"):
         script.idle(9e3)
     operators(script, "mul", "add", count=80)
@@ -68,7 +68,7 @@ def kind(facts: RankFacts) -> tuple[kinds.LineKind, float] | None:
         (scheduler, kinds.OTHER),
         # One call for all tensors: it is not told.
         (calls("_foreach_norm", "_foreach_mul_", count=20, inside="torch/nn/utils/clip_grad.py(100): clip"), None),
-        (clip_beside, None),
+        (clip_beside, kinds.ARITHMETIC),
         (calls("_foreach_lerp_", count=20), None),
         (lambda script: (calls("detach", count=80)(script), calls("_foreach_lerp_", count=20)(script))[0], None),
         (calls("detach", "to", count=80), kinds.OTHER),

@@ -15,8 +15,8 @@ from ddprof.analyzers.job.scope import ONE_STEP_LEFT, out_of_scope
 from ddprof.analyzers.job.traffic.kinds import ACCUMULATION
 from ddprof.analyzers.replay.changes.table import doubt_of
 from ddprof.analyzers.replay.price import Pricer, ToldPrice
+from ddprof.analyzers.rules.evidence.late_line import with_line
 from ddprof.analyzers.rules.evidence.present import OF_ANY_FRAMEWORK, is_new, of_other_framework
-from ddprof.analyzers.rules.evidence.script import with_line
 from ddprof.analyzers.rules.straggler_host import takes_no_longer
 from ddprof.analyzers.settings.advised import out_of_reach, planned
 from ddprof.analyzers.trust.believed import ledger_price, of_candidate, of_step, of_unprofiled

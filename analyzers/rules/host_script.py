@@ -55,7 +55,7 @@ from ddprof.analyzers.rules.evidence.redundant import on_gathered
 from ddprof.analyzers.rules.evidence.script import (
     script_now_and_then,
     script_outside,
-    seen_in_backward,
+    seen_in_passes,
 )
 from ddprof.analyzers.rules.evidence.spans import at
 from ddprof.finding_ids import HOST_SCRIPT
@@ -87,7 +87,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         return
     in_windows = next(_in_windows(measures), None)
     beyond_us = OTHER_FACTOR * in_windows.lost_us if in_windows is not None else 0.0
-    of_run = (script_now_and_then, seen_in_backward, script_outside)
+    of_run = (script_now_and_then, seen_in_passes, script_outside)
     told = next(filter(None, (timed(measures, beyond_us) for timed in of_run)), in_windows)
     if told is not None:
         yield told
@@ -188,7 +188,8 @@ def _is_of_one(ranks: Sequence[RankFacts], line: ScriptLine) -> bool:
     if not all(map(is_sampled, ranks)):
         return False
     seen = [times_called(facts, line, ANYWHERE) for facts in ranks]
-    return bool(len(whose(seen))) and chance_of_most(max(seen), sum(seen), len(ranks)) < MAX_CHANCE
+    shares = np.array(seen) / [max(1.0, run_samples(facts).sum()) for facts in ranks]
+    return bool(len(whose(shares))) and chance_of_most(max(seen), sum(seen), len(ranks)) < MAX_CHANCE
 
 
 def _basis(ranks: Sequence[RankFacts], line: ScriptLine) -> Iterator[Evidence]:

@@ -18,11 +18,11 @@ from ddprof import averages
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import loads_for_evaluation, occupying_line
 from ddprof.analyzers.job.script.threads import making_line
+from ddprof.analyzers.rules.evidence.late_line import with_line
 from ddprof.analyzers.rules.evidence.loader_cost import drawing_line, evidence, fetch_cost, line_evidence
 from ddprof.analyzers.rules.evidence.loader_fixes import loop_fix, made_beside, sampler_fix, taking, thread_fix
 from ddprof.analyzers.rules.evidence.loader_starts import started_each_epoch
 from ddprof.analyzers.rules.evidence.present import present_in
-from ddprof.analyzers.rules.evidence.script import with_line
 from ddprof.analyzers.rules.evidence.spans import charged_us, largest_span, largest_wait
 from ddprof.analyzers.rules.input_starved import fetch_themselves, late_loaders, rank_demand, workers_fix
 from ddprof.finding_ids import INPUT_STRAGGLER

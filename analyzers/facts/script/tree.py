@@ -25,6 +25,7 @@ _OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_schedule
 _BACKWARD_FRAME = re.compile(_BACKWARD + r"|deepspeed/runtime/\S+ backward$")
 # What calls a hook of the script; torch's own frames come between for a Function's backward, or what is computed anew.
 _HOOKED_BY = re.compile(r"torch/autograd/graph\.py _engine_run_backward$|run_backward|torch/utils/hooks\.py ")
+_MODULE_HOOKED_BY = re.compile(r"torch/nn/modules/module\.py (?:_call_impl|inner)$")
 _FORWARD_FRAME = re.compile(_MODULE_CALL + r"|deepspeed/runtime/\S+ forward$")
 _OPTIMIZER_FRAME = re.compile(_OPTIMIZER + r"|deepspeed/runtime/\S+ step$")
 # What PyTorch keeps its compiler out of (an optimizer's zero_grad, and more) passes through the compiler's frame, and
@@ -169,9 +170,16 @@ class CallTree:
 
     @cached_property
     def in_hook(self) -> Array:
-        """Mask of stacks in hooks of the script that a backward pass calls, and not in an optimizer there."""
-        by_torch = (self.outer >= 0) & self.matching(_HOOKED_BY)[self.frame[np.maximum(self.outer, 0)]]
-        is_hook = by_torch & self.is_user[self.frame] & self.is_backward
+        """Mask of stacks in hooks of the script that a pass calls, and not in an optimizer there.
+
+        A module calls its hooks on other lines than `forward`, which sampled stacks tell apart.
+        """
+        caller = np.where(self.outer >= 0, self.frame[self.outer], len(self.frames))
+        calls_forward = np.zeros(len(self.frames) + 1, bool)
+        calls_forward[caller[(self.frames["function"] == "forward")[self.frame]]] = True
+        by_module = np.append(self.matching(_MODULE_HOOKED_BY), False) & ~calls_forward
+        by_backward = np.append(self.matching(_HOOKED_BY), False)
+        is_hook = self.is_user[self.frame] & (by_module[caller] | (by_backward[caller] & self.is_backward))
         return np.asarray((self._outermost_in(is_hook) >= 0) & ~self._under_optimizer)
 
     @cached_property

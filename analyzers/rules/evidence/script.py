@@ -1,8 +1,7 @@
-"""Findings on script Python that runs in some steps, mostly outside the trace, and models called beside the passes."""
+"""Findings on script Python that runs in some steps, mostly outside the trace, or in hooks, and models called aside."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,24 +12,21 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree
 from ddprof.analyzers.facts.work import computes, host_work
-from ddprof.analyzers.job.input_size import MIN_FED_SPREAD, fed_more_each_step
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE, Alone
+from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, shown_place
 from ddprof.analyzers.job.script.occupying import calls_beside
-from ddprof.analyzers.job.script.threads import makes_batches, threads_alone
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
 from ddprof.analyzers.job.whole_run.own_times import chance_left
 from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
-from ddprof.analyzers.rules.evidence.loader_fixes import thread_fix
 from ddprof.averages import typical
 from ddprof.derived_once import remembered
-from ddprof.finding_ids import HOST_SCRIPT, INPUT_STRAGGLER, STRAGGLER_HOST, STRAGGLER_IMBALANCE, STRAGGLER_UNEXPLAINED
+from ddprof.finding_ids import HOST_SCRIPT, STRAGGLER_IMBALANCE
 from ddprof.findings import Alters, Basis, Candidate, Evidence, Fix
 from ddprof.tables import Array
-from ddprof.units import format_ranks, format_share, format_us
+from ddprof.units import format_share, format_us
 from ddprof.whose import whose
 
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
@@ -54,7 +50,12 @@ def script_now_and_then(measures: Measures, beyond_us: float = 0.0) -> Candidate
         seen = _seen(ranks, FORWARD, of_libraries=True)
         timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
     # What few ranks alone take or run is said with what makes them late.
-    if timed is None or len(whose(timed.times)) or sum(seen.get(words, ())) < MIN_TIMES or len(whose(seen[words])):
+    if (
+        timed is None
+        or len(whose(timed.times))
+        or sum(seen.get(words, ())) < MIN_TIMES
+        or len(whose(_shares(ranks, seen[words])))
+    ):
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     summary += ", on one rank at a time" if timed.in_turn else ""
@@ -89,10 +90,10 @@ def script_outside(measures: Measures, beyond_us: float = 0.0) -> Candidate | No
     waits = tuple(f"{shown_place(facts, wait.source_line)} " for facts in ranks for wait in facts.sidecar.syncs)
     seen = {words: of for words, of in _seen(ranks, REST).items() if not words.startswith(waits)}
     words = max(seen, key=lambda one: sum(seen[one]), default="")
-    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(np.array(seen[words]))):
+    shares = _shares(ranks, seen.get(words, ()))
+    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(shares)):
         return None
     samples, every = sum(seen[words]), [run_samples(facts).sum() for facts in ranks]
-    shares = np.array(seen[words]) / np.maximum(1.0, every)
     cost, longer = typical(shares), 1.0 - measures.step_us / outside_us
     if cost < longer / 2 or cost * measures.step_us <= beyond_us:
         return None
@@ -123,8 +124,7 @@ def _with_line(
     words = max(seen, key=lambda one: sum(seen[one]), default="")
     if timed is None or not words or not all(map(has_frames, ranks)):
         return timed, seen, words
-    share = np.array(seen[words]) / [max(1.0, run_samples(facts).sum()) for facts in ranks]
-    own = np.minimum(timed.times, share).sum() / (timed.times.sum() or 1.0)
+    own = np.minimum(timed.times, _shares(ranks, seen[words])).sum() / (timed.times.sum() or 1.0)
     return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
 
 
@@ -178,28 +178,33 @@ def turns_in_forward(measures: Measures) -> Candidate | None:
     return _timed(measures, STRAGGLER_IMBALANCE, timed.cost, timed.times, summary, (Evidence(often),), fix)
 
 
-def seen_in_backward(measures: Measures, beyond_us: float = 0.0) -> Candidate | None:
-    """Finding on the line that samples of the run see most in the backward passes of CPU ranks: Python of hooks. Timers
-    of these passes hold waits for other ranks, and so do not say whether ranks run it at once or in turn: the price is
-    between both."""
+def seen_in_passes(measures: Measures, beyond_us: float = 0.0) -> Candidate | None:
+    """Finding on the line that samples of the run see most in the backward passes of CPU ranks, else in hooks of their
+    forward passes. Timers of backward passes hold waits for other ranks, and so do not say whether ranks run it at once
+    or in turn: the price is between both."""
+    return _seen_in(measures, BACKWARD, beyond_us) or _seen_in(measures, FORWARD, beyond_us)
+
+
+def _seen_in(measures: Measures, phase: str, beyond_us: float) -> Candidate | None:
     ranks = measures.job.ranks
     if not all(computes(facts) and has_frames(facts) for facts in ranks):
         return None
-    seen = _seen(ranks, BACKWARD, of_libraries=True)
+    seen = _seen(ranks, phase, of_libraries=phase == BACKWARD, of_hooks=phase == FORWARD)
     words = max(seen, key=lambda one: sum(seen[one]), default="")
-    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(seen[words])):
+    shares = _shares(ranks, seen.get(words, ()))
+    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(shares)):
         return None
     every = [run_samples(facts).sum() for facts in ranks]
-    shares = np.array(seen[words]) / np.maximum(1.0, every)
-    at_once, in_turn = float(shares.max()), min(1.0, float(shares.sum()))
+    at_once = float(shares.max())
+    in_turn = min(1.0, float(shares.sum())) if phase == BACKWARD else at_once
     if at_once < IN_FORWARD or (at_once + in_turn) / 2 * measures.step_us <= beyond_us:
         return None
-    summary = f"Python code of the script takes {format_share(at_once)} of the run in backward passes, in {words}"
+    summary = f"Python code of the script takes {format_share(at_once)} of the run in {phase} passes, in {words}"
     seen_most = Evidence(f"{sum(seen[words]):.0f} of {sum(every):.0f} samples of the run are in {words}")
     fix = Fix(
         setting=words,
-        suggested="run this hook less often, for all tensors at once, or after the backward pass",
-        why="gradients are reduced later, and all ranks wait for the last",
+        suggested=f"run this hook less often, for all tensors at once, or after the {phase} pass",
+        why="the pass goes on only when the hook returns, and all ranks wait for the last",
         source="PyTorch performance tuning guide",
         alters=Alters.CHORE,
     )
@@ -243,7 +248,15 @@ def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
     return np.asarray(is_line & (of_lines > OUTLASTING * computing * run_samples(facts).sum()))
 
 
-def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) -> dict[str, list[float]]:
+def _shares(ranks: Sequence[RankFacts], counts: Sequence[float]) -> Array:
+    """Counts of samples as shares of each rank's: ranks are sampled at rates of their own."""
+    every = [max(1.0, run_samples(facts).sum()) for facts in filter(has_frames, ranks)]
+    return np.array(counts) / every if counts else np.zeros(len(every))
+
+
+def _seen(
+    ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False, of_hooks: bool = False
+) -> dict[str, list[float]]:
     """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
     counts; where samples of libraries are asked for none of torch's own code, and none that may be in an operator, but
     in hooks."""
@@ -255,131 +268,13 @@ def _seen(ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False) ->
         if of_libraries:
             is_called = (tree.folded != np.arange(len(tree))) & ~tree.in_torch
             is_own &= is_called | tree.in_hook | _outlasts_operators(facts, tree, phase)
+        elif of_hooks:
+            is_own &= tree.in_hook
         seen = run_samples(facts, phase) * is_own
-        if not of_libraries:
+        if phase == REST:
             seen = np.bincount(tree.caller(tree.in_phase), weights=seen, minlength=len(tree))
         for line in filter(lambda line: line.file, lines_of(facts, seen)):
             function = line.file, line.function  # of which each rank may be in another line most
             of_ranks.setdefault(function, [0.0] * len(framed))[position] += line.time_ns
             longest[function] = max(longest.get(function, line), line, key=lambda one: one.time_ns)
     return {longest[function].words: counts for function, counts in of_ranks.items()}
-
-
-# The script line that a finding's late rank runs and its peers do not.
-
-_GUESSES = (STRAGGLER_HOST, STRAGGLER_UNEXPLAINED, STRAGGLER_IMBALANCE)
-_PLACE = re.compile(r"\.py:\d+ ")  # a line of the script in words
-
-
-def with_line(measures: Measures, candidate: Candidate) -> Candidate:
-    """The candidate with the line in which one of its ranks alone spends the time: in the summary, with its cost as the
-    first evidence, and as the first fix. Unchanged where frames show none, or the finding is on a thread.
-    """
-    longest, threads = _longest(measures, candidate), threads_alone(measures.job.ranks)
-    if any(thread.line in candidate.summary for thread in threads.values()):
-        return candidate
-    # Beside a thread that has the interpreter all lines are long.
-    if longest is None or (longest[0] in threads and threads[longest[0]].share >= MOST_SHARE):
-        return _with_thread(measures, candidate)
-    position, line = longest
-    rank, late_us = measures.job.rank_ids[position], float(measures.late_us[position])
-    if late_us < MOST_SHARE * candidate.lost_us:
-        return candidate  # what it is late by in the traced steps is not what the finding is of
-    share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
-    there = {measures.job.rank_ids[at] for at, one in measures.alone.items() if one.line == line.line}
-    peers = "its peers" if len(there) == 1 else format_ranks(sorted({*measures.job.rank_ids} - there))
-    meanwhile = f"{peers} do not run it" if line.peers_us < 1 else f"{peers} take at most {format_us(line.peers_us)}"
-    source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
-    waited = "that the others wait for it"
-    if measures.timed_us[position] >= late_us:
-        waited = "by which it is late over the whole run"
-    seen = Evidence(
-        f"rank {rank}: {line.words}, {share} {waited}; it takes {format_us(line.time_us)} there, {meanwhile}{source}",
-        rank,
-    )
-    is_told = _PLACE.search(candidate.summary) is not None  # one place to open is enough, the first fix has the other
-    is_all = there.issuperset(candidate.ranks)
-    who = ("it" if candidate.ranks == (rank,) else "they") if is_all else f"rank {rank}"
-    # A rule that names the place, and guesses no cause, has the fix for what is done there; so have larger batches.
-    is_fed = candidate.id == STRAGGLER_IMBALANCE and fed_more_each_step(measures.job.ranks, MIN_FED_SPREAD)[position]
-    is_fixed = (is_told and candidate.id not in _GUESSES) or any(fix.setting == line.line for fix in candidate.fixes)
-    is_fixed = is_fixed or bool(is_fed)
-    fixes = candidate.fixes if is_fixed else (_fix(line, (f"rank {rank}", peers), candidate.id == INPUT_STRAGGLER),)
-    return replace(
-        candidate,
-        summary=candidate.summary if is_told else f"{candidate.summary}; {line.held(who)}",
-        evidence=(seen, *candidate.evidence),
-        fixes=fixes + tuple(fix for fix in _others(candidate, is_all, line.peers_us < 1) if fix not in fixes),
-    )
-
-
-def _with_thread(measures: Measures, candidate: Candidate) -> Candidate:
-    """The candidate with a thread that computes beside training on one of its ranks and on no other."""
-    threads = {measures.job.rank_ids[at]: thread for at, thread in threads_alone(measures.job.ranks).items()}
-    of_ranks = [(rank, thread) for rank, thread in threads.items() if rank in candidate.ranks]
-    if not of_ranks:
-        return candidate
-    rank, thread = max(of_ranks, key=lambda pair: pair[1].share)
-    who = "it" if candidate.ranks == (rank,) else f"rank {rank}"
-    seen = Evidence(
-        f"rank {rank}: a thread in {thread.line} is on a CPU for {format_share(thread.share)} of the traced time; "
-        "if it runs Python, it shares the interpreter (GIL) with the training thread",
-        rank,
-    )
-    is_maker = makes_batches(measures.job.ranks, thread)
-    fix = thread_fix(thread.line) if is_maker else _polls(thread.line, rank)
-    return replace(
-        candidate,
-        summary=f"{candidate.summary}; {who} has a thread that computes, in {thread.line}",
-        evidence=(seen, *candidate.evidence),
-        fixes=(fix, *_others(candidate, candidate.ranks == (rank,), is_alone=False)),
-    )
-
-
-def _polls(line: str, rank: int) -> Fix:
-    return Fix(
-        setting=line,
-        current=f"a thread of rank {rank} that computes",
-        suggested="sleep between polls (time.sleep, Event.wait), or run in a separate process",
-        patch='multiprocessing.get_context("spawn").Process(target=..., daemon=True).start()',
-        why="a thread that computes in Python keeps the GIL for 5 ms at a time",
-        source="Python documentation: sys.setswitchinterval",
-    )
-
-
-def _others(candidate: Candidate, is_known: bool, is_alone: bool) -> tuple[Fix, ...]:
-    """The candidate's own fixes; none where they are guesses about late ranks whose cause `is_known`. `is_alone`: their
-    peers do not run that at all.
-    """
-    is_guess = candidate.id in _GUESSES and (is_alone or candidate.id != STRAGGLER_IMBALANCE)
-    return () if is_guess and is_known else candidate.fixes
-
-
-def _longest(measures: Measures, candidate: Candidate) -> tuple[int, Alone] | None:
-    """The rank with the longest line that it runs alone, and that line; without what saves where the host is late."""
-    lines = []
-    for at, alone in measures.alone.items():
-        is_whole = candidate.id != STRAGGLER_HOST or alone.beside_saves is None
-        if measures.job.rank_ids[at] in candidate.ranks:
-            lines += [(at, line) for line in ((alone,) if is_whole else alone.beside_saves or ())]
-    return max(lines, key=lambda pair: pair[1].time_us - pair[1].peers_us, default=None)
-
-
-_AS_FAST = "make it as fast as on the other ranks: the same storage, transforms and sample sizes"
-
-
-def _fix(line: Alone, whom: tuple[str, str], loads: bool) -> Fix:
-    """The fix for a function that a rank runs alone, or far longer than its peers (`whom`, in words); `loads`: as it
-    makes batches."""
-    is_alone = line.peers_us < 1
-    is_needed = loads and not is_alone
-    spread = "less often, on every rank alike" if is_alone else "equally on every rank, less often"
-    suggested = f"run it {spread}, or in a thread or process that no collective waits for"
-    return Fix(
-        setting=line.line,
-        suggested=_AS_FAST if is_needed else suggested,
-        why=f"it takes {whom[0]} {format_us(line.time_us)} per step, {whom[1]} "
-        + ("none" if is_alone else f"at most {format_us(line.peers_us)}"),
-        source="OSDI'25 section 5",
-        alters=None if is_needed else Alters.CHORE,
-    )

@@ -93,7 +93,9 @@ def test_what_samples_saw_on_one_rank_alone_is_in_no_price(
         tree, spans = call_tree(facts), facts.script_spans
         ema = [tree.names[frame].endswith("update_ema") for frame in tree.frame].index(True)
         sampled = spans.replace(resolution_ns=np.full(len(spans), 1_000))
-        ranks.append(replace(facts, script_spans=sampled, script_totals=totals((phase, ema, count))))
+        ranks.append(
+            replace(facts, script_spans=sampled, script_totals=totals((phase, ema, count), ("data", 0, 60 - count)))
+        )
     assert len(candidates(ID, replace(measures, job=replace(measures.job, ranks=tuple(ranks))))) == named
 
 

@@ -18,7 +18,7 @@ from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.script.threads import BusyThread
 from ddprof.analyzers.job.whole_run.cpu_waits import CpuShares, busy_machine_note
-from ddprof.analyzers.rules.evidence.script import with_line
+from ddprof.analyzers.rules.evidence.late_line import with_line
 from ddprof.analyzers.trust.busy_machine import ON_HOSTS, contradicted_by_the_run, explained_by_a_busy_machine
 from ddprof.analyzers.verdict import verdict
 from ddprof.findings import Basis, Candidate, Change

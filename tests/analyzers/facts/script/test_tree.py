@@ -80,3 +80,16 @@ def test_a_hook_is_what_a_backward_pass_calls_of_the_script_itself() -> None:
         (61, 79, "torch/optim/sgd.py(120): step"),
     )
     assert {name for name, stack in at.items() if tree.in_hook[stack]} == {"on_gradient", "norm", "step_early"}
+
+
+def test_a_hook_of_a_module_is_called_on_another_line_than_its_forward() -> None:
+    tree, at = tree_of(
+        (0, 100, "torch/nn/modules/module.py(1832): inner"),
+        (5, 40, "model.py(12): forward"),
+        (6, 30, "torch/nn/modules/module.py(1789): _call_impl"),
+        (7, 20, "lora.py(3): patched"),
+        (21, 29, "torch/nn/modules/linear.py(134): forward"),
+        (110, 200, "torch/nn/modules/module.py(1845): inner"),
+        (120, 190, "train.py(20): histogram"),
+    )
+    assert {name for name, stack in at.items() if tree.in_hook[stack]} == {"histogram"}

@@ -76,7 +76,7 @@ def host_spans(trace: RankTrace, threads: Array, ops: Table, marks_ns: Array) ->
     tables = [
         _without_those_inside(named, is_fetch, "checkpoint"),  # `torch.load` may read a pickled sample
         *_blocking(ops, threads),
-        script_occupants(trace, threads, marks_ns, evaluated),
+        script_occupants(trace, threads, marks_ns, evaluated, intervals.merge(*in_phase.values())),
         taken_from_queue(trace, threads, in_phase, marks_ns),
         _prepared_batches(trace, threads, ops, marks_ns),
     ]

@@ -27,7 +27,7 @@ from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
 from ddprof.analyzers.job.measures import Measures
-from ddprof.analyzers.job.script.occupying import occupying_line
+from ddprof.analyzers.job.script.occupying import occupying_line, sampled_share
 from ddprof.analyzers.job.script.threads import making_line
 from ddprof.analyzers.replay.changes.loader import Demand, busy_step_us, demand, takes_from_workers
 from ddprof.analyzers.rules.evidence.loader_cost import (
@@ -89,13 +89,22 @@ def _behind(measures: Measures) -> Array:
     loader_us, step_us, ready = measures.host_spans_us["dataloader"], measures.step_us, keep_up(measures)
     if len(loader_us) < 2:
         return np.empty(0, np.int64)
-    loader_us = np.minimum(loader_us, made_us(measures))
+    loader_us = np.maximum(np.minimum(loader_us, made_us(measures)), _sampled_us(measures))
     typical = averages.typical(loader_us)
     # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
     longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
     late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return few(np.flatnonzero(late), len(loader_us))
+
+
+def _sampled_us(measures: Measures) -> Array:
+    """Time per step in the loop's function that makes batches, by samples, of the ranks whose windows did not show it;
+    us, shape (ranks,). Zero where batches are made otherwise."""
+    ranks, loader_us = measures.job.ranks, measures.host_spans_us["dataloader"]
+    worst = ranks[int(np.argmax(loader_us))]
+    line = occupying_line(worst, "dataloader") if worst.sidecar.fetching is None else None
+    return np.array([measures.step_us * sampled_share(facts, line) if line else 0.0 for facts in ranks])
 
 
 def _alone(measures: Measures, late: Array) -> bool:

@@ -38,9 +38,15 @@ def python(*functions: tuple[str, float]) -> Chore:
 
 
 def cpu_loop(
-    folder: Path, before: Chore | None = None, after: Chore | None = None, optimizer: Chore | None = None, rank: int = 0
+    folder: Path,
+    before: Chore | None = None,
+    after: Chore | None = None,
+    optimizer: Chore | None = None,
+    rank: int = 0,
+    update: str = OPTIMIZER,
 ) -> RankFacts:
-    """Four steps: what comes `before` the forward pass, forward, backward, what comes `after` it, the optimizer."""
+    """Four steps: what comes `before` the forward pass, forward, backward, what comes `after` it, and an `update` of
+    the parameters, by a frame of PyTorch's optimizer or of the script's."""
     script = Script()
     begun = script.now_us
     for _ in script.steps(4):
@@ -50,7 +56,7 @@ def cpu_loop(
                     script.host("aten::linear", PHASE_US)
             elif chore is not None:
                 chore(script)
-        with script.frame(OPTIMIZER):
+        with script.frame(update):
             script.host("aten::_foreach_add_", 500.0)
             if optimizer is not None:
                 optimizer(script)

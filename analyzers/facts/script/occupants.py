@@ -14,7 +14,7 @@ from ddprof import intervals
 from ddprof.analyzers.facts.model import HOST_SPANS, occupied
 from ddprof.analyzers.facts.names import matches
 from ddprof.analyzers.facts.script.tree import CallTree, call_tree, spans_of
-from ddprof.intervals import Intervals
+from ddprof.intervals import EMPTY, Intervals
 from ddprof.model import RankTrace
 from ddprof.tables import Array, Table, concat
 
@@ -61,12 +61,15 @@ def with_named_frames(trace: RankTrace) -> RankTrace:
     return replace(trace, strings=(*trace.strings, *(tree.words(frame) for frame in wanted)))
 
 
-def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array, evaluated: Intervals) -> Table:
+def script_occupants(
+    trace: RankTrace, threads: Array, marks_ns: Array, evaluated: Intervals, in_phase: Intervals
+) -> Table:
     """HOST_SPANS of causes "dataloader" and "checkpoint" from the Python frames of some threads (host tracks).
 
     `trace`: as `with_named_frames` gives it. `marks_ns`: boundaries of the steps on the host. `evaluated`: evaluations,
-    as recorded. A call that reaches over a mark, or that runs a backward pass, trains, whatever its name. Data that a
-    model's own forward pass prepares is part of the model.
+    `in_phase`: passes and optimizer steps, as recorded: samples do not tell when a call ended. A call that reaches over
+    a mark, or that runs a backward pass, trains, whatever its name. Data that a model's own forward pass prepares is
+    part of the model.
     """
     spans = trace.script_spans.take(np.isin(trace.script_spans["track"], threads))
     if not len(spans):
@@ -79,7 +82,7 @@ def script_occupants(trace: RankTrace, threads: Array, marks_ns: Array, evaluate
         ("dataloader", tree.around(_data_frames(tree)), tree.in_phase),
         ("checkpoint", saving_around(tree), np.zeros(len(tree), bool)),
     ):
-        elsewhere = spans_of(spans, is_elsewhere)
+        elsewhere = intervals.merge(spans_of(spans, is_elsewhere), in_phase if cause == "dataloader" else EMPTY)
         frame = np.where(outermost >= 0, tree.frame[np.maximum(outermost, 0)], -1)[spans["stack"]]
         for what in np.unique(frame[frame >= 0]).tolist():
             for thread in np.unique(spans["track"][frame == what]).tolist():

@@ -9,7 +9,7 @@ fetch are the loader's.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -36,6 +36,7 @@ OF_VALUES = "aten::lift_fresh"  # a tensor of Python values or of an array
 _COMMUNICATES = re.compile(r"^c10d::|^gloo:|^nccl:")  # values that ranks exchange are no batch
 # Functions that are named for something else: what they make is no batch.
 _NOT_DATA = re.compile(r"metric|loss|log|plot|save|eval|predict|ema|average", re.IGNORECASE)
+_UPDATES = re.compile(r"step|update|optim|apply", re.IGNORECASE)  # where no optimizer was recorded, the script has one
 _TRAINS = re.compile(r"^(?:ProfilerStep#|Optimizer\.step#|ddprof::(?:forward|backward|optimizer)$)")
 MAKING_SHARE = 0.1  # of the operators and of their time: images pass through some ten more
 MOST = 0.5  # of the preparation lies before its last operator: what comes after has the batch
@@ -62,7 +63,8 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
     candidates, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, made)
-    call = _preparing(trace, tree, candidates, called, weight_ns)
+    no_data = (_NOT_DATA,) if len(phases.optimizer[0]) else (_NOT_DATA, _UPDATES)
+    call = _preparing(trace, tree, candidates, called, weight_ns, no_data)
     if call is None:
         return HOST_SPANS.empty()
     if len(spans):
@@ -150,9 +152,17 @@ def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals)
     return np.where(tree.in_phase | tree.is_zeroing | tree.is_loss, 0.0, weight)
 
 
-def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array, weight_ns: Array) -> int | None:
+def _preparing(
+    trace: RankTrace,
+    tree: CallTree,
+    operators: Table,
+    called: Array,
+    weight_ns: Array,
+    no_data: Sequence[re.Pattern[str]],
+) -> int | None:
     """The function that prepares batches: the loop's call with the operators that make them, else its longest call,
-    where the loop makes its tensors of what that returned, or iterates over it.
+    where the loop makes its tensors of what that returned, or iterates over it. `no_data`: names of functions that do
+    something else.
     """
     operators = operators.take(~matches(CARRIES, trace.strings)[operators["name"]])
     is_making = matches(MAKES_BATCHES, trace.strings)[operators["name"]]
@@ -175,10 +185,8 @@ def _preparing(trace: RankTrace, tree: CallTree, operators: Table, called: Array
         return None
     frames = tree.frame[tree.aside[called == call]]
     functions = {str(tree.frames["function"][frame]) for frame in frames.tolist()}
-    is_other = any(_NOT_DATA.search(function) for function in functions) or asks_model(
-        trace.script_totals, tree, frames
-    )
-    return None if is_other else call
+    is_other = any(pattern.search(function) for pattern in no_data for function in functions)
+    return None if is_other or asks_model(trace.script_totals, tree, frames) else call
 
 
 def asks_model(totals: Table, tree: CallTree, frames: Array) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -62,6 +63,15 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
         return longest
     caller = next(iter(lines_in(facts, sampled)), None)
     return longest if caller is None or not caller.call else caller.words
+
+
+def sampled_share(facts: RankFacts, words: str) -> float:
+    """Share of a rank's samples outside the passes that are in the function of a line ("train.py:8 batches()"), of all
+    of its samples; 0 without samples."""
+    tree, every = call_tree(facts), run_samples(facts)
+    file, function = re.sub(r":\d+ ", " ", words.removesuffix("()")).split(" ", 1) if words else ("", "")
+    inside = tree.within(np.array([name == f"{file} {function}" for name in tree.names], bool))
+    return float((run_samples(facts, REST) * inside).sum() / max(1.0, every.sum()))
 
 
 def seen_saving(facts: RankFacts) -> SeenSaving | None:

@@ -103,3 +103,14 @@ def test_a_fetch_to_evaluate_is_no_wait_for_a_batch_and_an_evaluation_ends_where
         script.synchronise()
     facts = script.facts(tmp_path)
     assert (held_ms(facts, "dataloader"), held_ms(facts, "checkpoint")) == pytest.approx((3.0, 45.0), abs=0.1)
+
+
+def test_a_recorded_phase_is_no_preparation_whatever_a_sample_stands_for(tmp_path: Path) -> None:
+    script = Script()
+    for _ in script.steps(3):
+        script.add("ddprof::optimizer", "user_annotation", script.now_us, 2_000.0, 1, {})
+        with script.frame("train.py(40): make_batch"):
+            script.idle(5_000.0)
+        script.launch(dur_us=100.0)
+        script.synchronise()
+    assert held_ms(script.facts(tmp_path), "dataloader") == pytest.approx(9.0, abs=0.1)

@@ -73,6 +73,14 @@ def test_what_makes_a_batch_before_forward_is_told_by_its_operators(tmp_path: Pa
     assert before not in (warps, drops_then_draws) or named(facts) == {"train.py:9 warp()"}
 
 
+def test_the_scripts_own_optimizer_prepares_no_batch(tmp_path: Path) -> None:
+    updates = played(("train.py(80): step", 5_000.0, LIFT, 10.0))
+    of_torch, own = tmp_path / "torch", tmp_path / "own"
+    of_torch.mkdir(), own.mkdir()
+    assert prepared_ms(cpu_loop(of_torch, before=updates)) == pytest.approx(5.0, abs=0.1)
+    assert prepared_ms(cpu_loop(own, before=updates, update="train.py(85): add")) == 0.0
+
+
 @pytest.mark.parametrize("layer", [("net.py", 5, "forward"), ("torch/nn/modules/linear.py", 5, "forward")])
 def test_what_asks_the_trained_model_is_no_batch(tmp_path: Path, layer: tuple[str, int, str]) -> None:
     module = "torch/nn/modules/module.py", 1, "_call_impl"

@@ -102,8 +102,9 @@ class CallTree:
 
     @cached_property
     def is_profiler(self) -> Array:
-        """Mask of stacks inside the profiler or this tool, except in user functions inside its timers."""
-        return self._below_user(_PROFILER_FRAME)
+        """Mask of stacks inside the profiler or this tool, except in user functions and passes that it times."""
+        passes = (self.matching(pattern) for pattern in (_FORWARD_FRAME, _BACKWARD_FRAME, _OPTIMIZER_FRAME))
+        return self._below_user(_PROFILER_FRAME, np.logical_or.reduce([*passes])[self.frame])
 
     @cached_property
     def in_phase(self) -> Array:
@@ -252,12 +253,13 @@ class CallTree:
         by_wrapper = (self.outer >= 0) & self.matching(_DISABLED_BY)[caller]
         return np.asarray(self.matching(_COMPILED_FRAME)[self.frame] & by_wrapper)
 
-    def _below_user(self, pattern: re.Pattern[str]) -> Array:
-        """Mask of stacks inside a frame of this name that their innermost user frame called."""
+    def _below_user(self, pattern: re.Pattern[str], but: Array | bool = False) -> Array:
+        """Mask of stacks inside a frame of this name that their innermost user frame called, `but` inside these."""
         is_below, is_named = np.zeros(len(self), bool), self.matching(pattern)[self.frame]
+        ends = (self.folded == np.arange(len(self))) | (~is_named & but)
         is_below[self.outer < 0] = is_named[self.outer < 0]
         for level in self._levels:
-            is_below[level] = (self.folded[level] != level) & (is_named[level] | is_below[self.outer[level]])
+            is_below[level] = ~ends[level] & (is_named[level] | is_below[self.outer[level]])
         return is_below
 
     def _outermost_in(self, is_stack: Array) -> Array:

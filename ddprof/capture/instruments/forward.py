@@ -4,7 +4,8 @@ Wrappers (DDP, FSDP, compiled modules) are timed by a `__call__` on their class.
 travel with the module: `torch.save(model)` and `copy.deepcopy` would meet our functions in the user's pickles. Where no
 wrapper is met, the first module called from outside any other is learnt as the root during the first step, and its
 class is timed from then on. Once an optimizer has stepped, a call with gradients disabled is no forward pass of the
-training (scoring, a teacher, a rollout).
+training (scoring, a teacher, a rollout), nor is one of a module beside a data-parallel model that no optimizer updates,
+from inputs that need no gradients (a teacher without `no_grad`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ddprof.capture.instruments.base import Instrumentor
 # These are the roots also where another module calls them (Fabric, a LightningModule, a wrapper of the user's). Every
 # unit of FSDP inside its root is an instance of the same class, so only the first one met is; no DDP is inside a DDP.
 _DATA_PARALLEL = ("ddp", "dp", "fsdp1", "fsdp2", "deepspeed")
+_TORCHS = ("ddp", "fsdp1", "fsdp2")  # whose optimizers hold the parameters of their modules, not copies of them
+SETTLED = 2  # steps: by then each optimizer of a step has stepped
 
 
 class ForwardPasses(Instrumentor):
@@ -31,6 +34,8 @@ class ForwardPasses(Instrumentor):
         self._watched: dict[Any, str] = {}
         self._learner: Any = None
         self._trains = False  # an optimizer has stepped
+        self._aside: list[Any] = []  # the module whose call is under way that is no forward pass
+        self._updated = weakref.WeakKeyDictionary[Any, tuple[int, bool]]()  # by so many optimizers
         self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
         self.watch_class(self._torch.nn.DataParallel, "dp")
         self._learn_root()
@@ -56,9 +61,10 @@ class ForwardPasses(Instrumentor):
         is_compiling = self._torch.compiler.is_compiling
         own_call = vars(cls).get("__call__")
         begin, end, unmarked, learns = hub.begin, hub.end, hub.unmarked, self._torch.is_grad_enabled
-        saw = hub.guard.wrap(self._saw)
+        saw, is_aside = hub.guard.wrap(self._saw), hub.guard.wrap(self._is_aside)
         seen: Callable[[], Any] = _nothing  # the root met last: usually the only one
         searching = kind in _DATA_PARALLEL
+        aside = self._aside
 
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             # Looked up at call time, not kept: torch.fx and others swap nn.Module.__call__ while they trace.
@@ -69,8 +75,14 @@ class ForwardPasses(Instrumentor):
             nonlocal seen, searching
             if unmarked:
                 unmarked[0].forward_begins(module)
-            if self._trains and not learns():
+            if aside or (self._trains and not learns()):
                 return inherited(*args, **kwargs)
+            if self._trains and kind == "module" and is_aside(module, (*args, *kwargs.values())):
+                aside.append(module)  # modules of the same class inside it are called with what needs gradients
+                try:
+                    return inherited(*args, **kwargs)
+                finally:
+                    aside.clear()
             token = begin(FORWARD)
             if seen() is not module and (token or searching):
                 saw(kind, module, args)
@@ -86,6 +98,20 @@ class ForwardPasses(Instrumentor):
         """Note that the job trains."""
         self._trains = True
         return False
+
+    def _is_aside(self, module: Any, given: tuple[Any, ...]) -> bool:
+        """True for a module without parameters that an optimizer updates, beside a data-parallel model, and without an
+        input that needs gradients. Optimizers of the first steps are taken for all of them."""
+        observed = self.hub.observed
+        if self.hub.tracker.index < SETTLED or not any(kind in _TORCHS for kind, _ in observed.models()):
+            return False
+        optimizers = observed.living_optimizers()
+        count, is_updated = self._updated.get(module, (-1, True))
+        if count != len(optimizers):
+            updated = {id(p) for it in optimizers for group in it.param_groups for p in group["params"]}
+            is_updated = any(id(p) in updated for p in module.parameters())
+            self._updated[module] = len(optimizers), is_updated
+        return not is_updated and not any(getattr(value, "requires_grad", False) for value in given)
 
     def _saw(self, kind: str, module: Any, given: tuple[Any, ...]) -> None:
         journal = self.hub.journal

@@ -279,7 +279,7 @@ def test_every_wrapper_is_where_the_table_says_and_timed_once_its_package_is_imp
 def test_a_call_without_gradients_is_no_forward_pass_once_an_optimizer_has_stepped() -> None:
     torch, phases = pytest.importorskip("torch"), list[str]()
     begin: Any = lambda *_: phases.append("forward") or True  # noqa: E731
-    hub = make_hub(observed=SimpleNamespace(saw_root=lambda *_: None), begin=begin)
+    hub = make_hub(observed=SimpleNamespace(saw_root=lambda *_: None), begin=begin, tracker=SimpleNamespace(index=1))
     with installed(ForwardPasses(hub), torch) as forward:
         forward.step_ended(0)  # no more roots are learnt
         model = type("Model", (torch.nn.Linear,), {})(2, 2)
@@ -294,6 +294,31 @@ def test_a_call_without_gradients_is_no_forward_pass_once_an_optimizer_has_stepp
                     model(torch.zeros(1, 2))
                 called[name, mode] = len(phases)
         assert [*called.values()] == [1, 1, 1, 0, 0, 1]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("kinds", "updates", "needs", "calls"), [
+    (("module", "ddp"), False, False, 0),  # a teacher
+    (("module", "ddp"), True, False, 1),  # another model that is trained
+    (("module", "ddp"), False, True, 1),  # a part of the loss: gradients go through it
+    (("module",), False, False, 1),  # optimizers of other frameworks hold copies of parameters
+])  # fmt: skip
+def test_a_model_that_no_optimizer_updates_has_no_forward_pass_beside_a_data_parallel_one(
+    kinds: tuple[str, ...], updates: bool, needs: bool, calls: int
+) -> None:
+    torch, phases = pytest.importorskip("torch"), list[str]()
+    begin: Any = lambda *_: phases.append("forward") or True  # noqa: E731
+    model = type("Model", (torch.nn.Linear,), {})(2, 2)
+    optimizers = [torch.optim.SGD((model if updates else torch.nn.Linear(2, 2)).parameters())]
+    seen = SimpleNamespace(
+        saw_root=lambda *_: None, living_optimizers=lambda: optimizers, models=lambda: [(kind, model) for kind in kinds]
+    )
+    with installed(ForwardPasses(make_hub(observed=seen, begin=begin, tracker=SimpleNamespace(index=5))), torch) as it:
+        it.step_ended(0)
+        it.watch_class(type(model), "module")
+        it.optimizer_stepped()
+        model(torch.zeros(1, 2, requires_grad=needs))
+    assert len(phases) == calls
 
 
 TICKS_NS = 20e6  # the kernel books a tick at a time

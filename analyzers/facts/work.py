@@ -248,6 +248,7 @@ class Moment(IntEnum):
     AFTER_OPTIMIZER = 2
     AFTER_MICRO_BATCH = 3
     BEFORE_OPTIMIZER = 4
+    BEFORE_BACKWARD = 5
 
 
 def moments_of(facts: RankFacts, at_ns: Array) -> Array:
@@ -262,6 +263,7 @@ def moments_of(facts: RankFacts, at_ns: Array) -> Array:
     place[(last == Phase.OPTIMIZER) & np.isin(following, (Phase.FORWARD, -1))] = Moment.AFTER_OPTIMIZER
     place[(last == Phase.BACKWARD) & (following == Phase.FORWARD)] = Moment.AFTER_MICRO_BATCH
     place[(last == Phase.BACKWARD) & (following == Phase.OPTIMIZER)] = Moment.BEFORE_OPTIMIZER
+    place[(last == Phase.FORWARD) & (following == Phase.BACKWARD)] = Moment.BEFORE_BACKWARD
     # An optimizer's closure holds the passes (Lightning, LBFGS): what comes after them there is before the update.
     passes = intervals.merge(spans[Phase.FORWARD], spans[Phase.BACKWARD])
     updating = intervals.contains(spans[Phase.OPTIMIZER], at_ns)

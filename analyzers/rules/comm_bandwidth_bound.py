@@ -2,7 +2,8 @@
 
 What it detects: exposed transfer that is due neither to latency nor to a late start, but to bytes over bandwidth; and
 bytes that need not be moved at all: large buffers sent before each forward pass, logits gathered for a metric in every
-step. Gradients reduced after every micro-batch, although the optimizer steps once for several, count too.
+step. Gradients reduced after every micro-batch, although the optimizer steps once for several, count too. So does what
+the script reduces between forward and backward pass; a loss may need that, so it may gain nothing.
 Why it costs: compute has ended and the last buckets (or every tensor-parallel reduction) are still on the wire.
 How the gain is priced: the run is replayed with half the transfer time (16 bit gradients, or a link twice as fast);
 what messages of several sizes show to be latency stays. Calls that could go are left out. Those gain no more than they

@@ -1,8 +1,9 @@
 """Collectives that the script calls outside the passes: values gathered in every step, and norms reduced one by one.
 
 Recognised by what comes before and after. Between forward and backward a collective may be part of the loss, unless a
-library of metrics makes it. Between backward and optimizer the step may depend on it, but many small ones can be one.
-After the optimizer, and after a backward pass that no optimizer follows, no pass needs what it brings.
+library of metrics makes it: the finding says so, and may gain nothing. Between backward and optimizer the step may
+depend on it, but many small ones can be one. After the optimizer, and after a backward pass that no optimizer follows,
+no pass needs what it brings.
 """
 
 from __future__ import annotations
@@ -70,6 +71,15 @@ def gathered_values(facts: RankFacts) -> Array:
     gathers = (surely & (place != Moment.INSIDE)) | (perhaps & free)
     gathers &= _is(calls["call"], (*_GATHERS, *_REDUCES)) & (size >= 0)
     return gathers if _is_usual(facts, gathers) else np.zeros(len(calls), bool)
+
+
+def before_backward(facts: RankFacts) -> Array:
+    """Mask of the rank's script_calls that gather or reduce values between forward and backward pass, not through a
+    library, where a wrapper reduces the gradients; shape (script_calls,)."""
+    calls = facts.script_calls
+    direct = np.array([text == "" for text in through_of(facts)], bool)
+    between = direct & (_places(facts) == Moment.BEFORE_BACKWARD) & _is(calls["call"], (*_GATHERS, *_REDUCES))
+    return between if _is_wrapped(facts) and _is_usual(facts, between) else np.zeros(len(calls), bool)
 
 
 def sent_parameters(facts: RankFacts) -> Array:

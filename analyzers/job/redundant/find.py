@@ -17,6 +17,7 @@ from ddprof.analyzers.job.ledger import cause_intervals
 from ddprof.analyzers.job.model import JobFacts
 from ddprof.analyzers.job.redundant.between import (
     WRAPPERS,
+    before_backward,
     call_of,
     called_by_host,
     gathered_values,
@@ -29,6 +30,7 @@ from ddprof.analyzers.job.traffic.kinds import (
     GRADIENT_ROLES,
     METRICS,
     NORMS,
+    OF_LOSS,
     PARAMETERS,
     UNUSED,
     Needless,
@@ -63,6 +65,7 @@ def find_needless(job: JobFacts) -> Mapping[str, Needless]:
         _of_comms(BUFFERS, job, [sent_buffers(f, r) for f, r in zip(job.ranks, roles, strict=True)]),
         _unused(job),
         _of_calls(METRICS, job, gathered_values),
+        _of_calls(OF_LOSS, job, before_backward),
         _of_calls(PARAMETERS, job, sent_parameters),
         _of_calls(NORMS, job, one_by_one),
     )

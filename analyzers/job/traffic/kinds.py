@@ -17,6 +17,7 @@ BUFFERS = "buffers"  # buffers of the model sent from rank 0 before each forward
 UNUSED = "unused"  # the search for unused parameters where there are none
 METRICS = "metrics"  # values gathered or reduced by the script after the optimizer's step, which no pass needs
 PARAMETERS = "parameters"  # sent or averaged by the script after the step, of a model whose gradients were reduced
+OF_LOSS = "of_loss"  # values gathered or reduced by the script before the backward pass, which a loss alone may need
 NORMS = "norms"  # small values reduced one by one between backward pass and optimizer
 
 

@@ -16,7 +16,7 @@ from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.redundant.between import caller_words, callers, noted_calls, noted_of_script
 from ddprof.analyzers.job.redundant.find import needless_us
 from ddprof.analyzers.job.script.beside import MIN_SAMPLES, run_samples
-from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
+from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, OF_LOSS, PARAMETERS, UNUSED
 from ddprof.analyzers.job.traffic.statistics import Traffic
 from ddprof.analyzers.job.whole_run.called import called_outside, calling_us
 from ddprof.analyzers.rules.evidence.exposures import TINY_BYTES
@@ -83,6 +83,15 @@ _FEWER_METRICS = Fix(
     source="PyTorch performance tuning guide",
     alters=Alters.VALUES,
 )
+_FEWER_BEFORE_BACKWARD = Fix(
+    setting="collectives between forward and backward pass",
+    current="in every step",
+    suggested="every N steps, where the loss does not use their values; else all values in one tensor",
+    patch="if step % 100 == 0:\n    dist.all_reduce(values)",
+    why="no gradient passes through them, and ranks synchronize there in every step",
+    source="torch.distributed documentation",
+    alters=Alters.VALUES,
+)
 _NO_PARAMETERS = Fix(
     setting="parameters sent after the optimizer's step",
     suggested="not at all, or once in many steps as a check",
@@ -108,6 +117,7 @@ def norms(measures: Measures, _: int) -> Fix:
 
 # Script lines that call avoidable communication, from capture's notes or recorded frames.
 
+_OF_SCRIPT = (METRICS, OF_LOSS, PARAMETERS, NORMS)  # called by its lines, and not by DDP
 MOST_LINES = 3  # that a finding names
 LEAST_CALLS = 0.1  # of the first line's calls: a line with fewer is not what makes them many; as in host_script
 _PASSES = {ACCUMULATION: "backward", BUFFERS: "forward"}  # which of them calls it
@@ -120,7 +130,7 @@ def called_at(measures: Measures, kind: str, position: int) -> list[str]:
     facts, needless = measures.job.ranks[position], measures.needless[kind]
     noted: list[ScriptCall | None] = []
     host = needless.host[position]
-    if kind in (METRICS, PARAMETERS, NORMS):
+    if kind in _OF_SCRIPT:
         inside = intervals.contains(host, facts.script_calls["start_ns"])
         noted = [call for call, is_inside in zip(noted_of_script(facts), inside, strict=True) if is_inside]
     else:  # called by a pass: its line is where the host is while they move
@@ -165,7 +175,6 @@ def meeting_lines(facts: RankFacts) -> list[str]:
     return [caller.words for caller in callers(facts, noted, intervals.union(*calls.bounds))[:MOST_LINES]]
 
 
-_OF_SCRIPT = (METRICS, PARAMETERS, NORMS)  # called by its lines, and not by DDP
 MIN_SHARE = 0.01  # of the step in it, mean over ranks; that of comm.barrier
 
 
@@ -217,8 +226,9 @@ def _candidate(
     avoidable = Avoidable(traffic, measures.needless[kind].number, f", at {lines[0]}" if lines else "")
     cost_us, transfer_us = float(held_us.mean()), sum(t.transfer_us for t in traffic)
     each = avoidable.of_bytes(avoidable.calls, " each" * (round(avoidable.calls) > 1))
+    needed = "are needed by the loss alone, if at all" if kind == OF_LOSS else "are not needed"
     evidence = Evidence(
-        f"{format_count(round(avoidable.calls), f'{avoidable.op} call')} per step{each} are not needed; they take "
+        f"{format_count(round(avoidable.calls), f'{avoidable.op} call')} per step{each} {needed}; they take "
         f"{format_us(cost_us)} per step ({format_share(cost_us / measures.step_us)}), {format_us(transfer_us)} of it "
         "transfer"
     )
@@ -236,7 +246,7 @@ def _candidate(
         summary=summary.format(it=avoidable, size=avoidable.of_bytes(), more=avoidable.calls + 1),
         lost_us=cost_us + more_us,
         changes=changes,
-        basis=Basis.RECORDED,
+        basis=Basis.DEDUCED if kind == OF_LOSS else Basis.RECORDED,
         evidence=(
             evidence,
             *_more(measures, kind),
@@ -245,6 +255,8 @@ def _candidate(
         fixes=(fix if isinstance(fix, Fix) else fix(measures, avoidable.number),),
         ceiling_us=float(held_us.max()) + more_us,
         timed_us=None if timed_us is None else timed_us + more_us,
+        band=1.0 if kind == OF_LOSS else 0.1,
+        is_bound=kind == OF_LOSS,
     )
 
 
@@ -290,6 +302,10 @@ _WORDS: dict[str, tuple[str, Fix | MakeFix]] = {
         _NO_SEARCH,
     ),
     METRICS: ("every step calls {it.op} between its passes, likely for metrics{it.where}", _FEWER_METRICS),
+    OF_LOSS: (
+        "the script calls {it.op}{size} between forward and backward pass{it.where}",
+        _FEWER_BEFORE_BACKWARD,
+    ),
     PARAMETERS: (
         "every step sends or averages likely the model's parameters{size}, which stay equal without{it.where}",
         _NO_PARAMETERS,

@@ -10,7 +10,7 @@ from repeated_calls import ELEMENTS, GRADIENTS, STEPS, Loop
 from ddprof.analyzers.diagnose import CONDITIONS
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.job.redundant.find import find_needless, needless_us
-from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, PARAMETERS, UNUSED
+from ddprof.analyzers.job.traffic.kinds import ACCUMULATION, BUFFERS, METRICS, NORMS, OF_LOSS, PARAMETERS, UNUSED
 from ddprof.findings import Alters
 from ddprof.sidecar import ModelParameters, Sidecar
 from ddprof.sidecar.calls import WrappedModel
@@ -49,11 +49,18 @@ def test_few_values_that_an_optimizers_closure_reduces_are_one_by_one(tmp_path: 
     assert calls(only_run(Loop(norms=5, closure=True).written(tmp_path))) == {NORMS: [4 * STEPS] * 2}
 
 
+def test_what_a_loss_may_need_is_told_and_may_gain_nothing(tmp_path: Path) -> None:
+    run = only_run(Loop(before_backward=2).written(tmp_path))
+    assert calls(run) == {OF_LOSS: [2 * STEPS] * 2}
+    (finding,) = (one for one in run.report.findings if "between forward and backward pass" in one.summary)
+    assert finding.recoverable_us.low == 0 < finding.recoverable_us.value
+
+
 @pytest.mark.parametrize(
     "loop",
     [
         *(Loop(), Loop(micro=4), Loop(used=GRADIENTS - 1)),  # no_sync() in all but the last; the search finds one
-        *(Loop(values=6, rarely=True), Loop(before_backward=2)),  # every N steps; may be part of the loss
+        Loop(values=6, rarely=True),  # every N steps
         *(Loop(norms=2), Loop(micro=2, reduced=2, optimizers=2)),  # clipping needs them; two models with an optimizer
         *(Loop(micro=4, reduced=4, zeroed=True), Loop(gathered=2**18)),  # each of another sum; a sharded optimizer's
         Loop(micro=4, norms=1, zeroed=True, closure=True),  # a search along a line needs the loss of each pass

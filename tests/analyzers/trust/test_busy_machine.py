@@ -99,7 +99,7 @@ def test_a_rank_that_is_fed_more_in_every_step_is_no_chance(labelled: Runs) -> N
 
 def test_a_thread_that_one_rank_has_alone_is_no_chance(busy: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
     spins = {1: BusyThread(line := "train.py:9 watch()", 0.6)}
-    for asks in ("trust.busy_machine", "rules.evidence.script"):
+    for asks in ("trust.busy_machine", "rules.evidence.late_line"):
         monkeypatch.setattr(f"ddprof.analyzers.{asks}.threads_alone", lambda _: spins)
     assert explained(busy, 1) is None and explained(busy, 0) is not None
     told = with_line(busy, accusation(busy, 1))

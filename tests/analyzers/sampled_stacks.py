@@ -21,4 +21,4 @@ def totals(*rows: tuple[str, int, int], thread: str = "", time_ns: Sequence[int]
     """A table of (phase, stack, samples)."""
     phase, stack, samples = zip(*rows, strict=True)
     counted = {"thread": [thread] * len(rows), "phase": phase, "stack": stack, "samples": samples, "steps": samples}
-    return SCRIPT_TOTALS.table({**counted, "time_ns": time_ns or [1] * len(rows), "late_ns": [0] * len(rows)})
+    return SCRIPT_TOTALS.table({**counted, "time_ns": time_ns or samples, "late_ns": [0] * len(rows)})

@@ -133,17 +133,19 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
     """The code by the samples of the whole run outside the backward passes, the loader and collectives of the script.
     The timers say that the rank is late there; the samples need only say in which line."""
-    samples, *peers = (
-        rank.samples * (sum(run_samples(rank.facts, phase) for phase in _WAITING) == 0) for rank in (late, *others)
-    )
-    total = samples.sum()
+    apart = [
+        rank.without_operators(np.ones(len(rank.samples)))
+        * (sum(run_samples(rank.facts, phase) for phase in _WAITING) == 0)
+        for rank in (late, *others)
+    ]
+    counts, own_ns = late.samples * apart[0], late.sampled_ns * apart[0] * (late.samples > 0)
+    total = counts.sum()
     if not total:
         return None
-    each_us = own_us / total
-    seen = {path: count * each_us for path, count in by_path(late.facts, late.without_operators(samples)).items()}
-    often = {path: time for path, time in seen.items() if time >= MIN_SAMPLES * each_us}
-    theirs = [by_path(rank.facts, counts * each_us) for rank, counts in zip(others, peers, strict=True)]
-    code = _apart(often, theirs, lateness_us, seen)
+    us_per_ns, each_us = own_us / own_ns.sum(), own_us / total
+    seen, often = by_path(late.facts, own_ns * us_per_ns), by_path(late.facts, counts)
+    theirs = [by_path(rank.facts, rank.sampled_ns * us_per_ns * it) for rank, it in zip(others, apart[1:], strict=True)]
+    code = _apart({path: us for path, us in seen.items() if often[path] >= MIN_SAMPLES}, theirs, lateness_us, seen)
     if code is None:
         return None
     # What no sample of a peer fell into it may run all the same: for less than three of them in 95 of 100 cases.

@@ -15,6 +15,7 @@ from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.whole_run.cpu_waits import run_shares, waited_share
 from ddprof.analyzers.job.whole_run.own_times import (
+    called_ns,
     lacked_cpu_is_counted,
     meets_elsewhere,
     meets_in_calls,
@@ -141,4 +142,4 @@ def _own_ns(facts: RankFacts, steps: Sequence[StepTimes], in_forward: bool, with
     paused = pauses_in((*sidecar.gc, *sidecar.checkpoints, *sidecar.evaluations))
     is_apart = {"data": True, "backward": True, "forward": not in_forward, "optimizer": not with_optimizer}
     phases = ("data",) if meets_in_calls(facts) else [phase for phase, apart in is_apart.items() if apart]
-    return time_beside(steps, phases, [(paused(step) or 0) + step.collective_ns for step in steps])
+    return time_beside(steps, phases, called_ns(facts, steps, phases) + [paused(step) or 0 for step in steps])

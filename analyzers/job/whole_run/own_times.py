@@ -16,7 +16,7 @@ from ddprof.analyzers.job.whole_run.unprofiled_steps import MIN_STEPS, common_st
 from ddprof.derived_once import remembered
 from ddprof.sidecar import StepTimes
 from ddprof.significance import MAX_CHANCE, chance_of_mean, chance_of_rhythm
-from ddprof.tables import Array
+from ddprof.tables import Array, Table
 
 LEAST_SHARE = 0.1  # of a step: ranks of healthy jobs on a busy machine of two cores differed by up to that
 LEAST_LOADING = 0.02  # of a step: a loader is not late for less (rules/input_starved.py)
@@ -35,14 +35,26 @@ def own_ns(facts: RankFacts, steps: Sequence[StepTimes]) -> Array:
     """Time of each step outside its backward pass, the collectives that the script calls and the wait for its batch,
     whose workers may have had no CPU (rules on loaders look at that); steps whose timers do not know it are left out.
     """
-    in_calls = meets_in_calls(facts)
-    in_backward = intervals.contains(facts.phase_time(Phase.BACKWARD), facts.script_calls["start_ns"]).any()
-    called_ns = [step.collective_ns if in_calls or not in_backward else 0 for step in steps]
-    times_ns = time_beside(steps, ("data",) if in_calls else ("data", "backward"), called_ns)
+    phases = ("data",) if meets_in_calls(facts) else ("data", "backward")
+    times_ns = time_beside(steps, phases, called_ns(facts, steps, phases))
     return times_ns[np.isfinite(times_ns)]
 
 
-def time_beside(steps: Sequence[StepTimes], phases: Sequence[str], elsewhere_ns: Sequence[int]) -> Array:
+def called_ns(facts: RankFacts, steps: Sequence[StepTimes], without: Sequence[str]) -> Array:
+    """Time of each step in calls of torch.distributed `without` those in some phases, by their share in traced steps:
+    a sharded optimizer sends parameters in its step."""
+    calls = intervals.merge(*(intervals.union(*each.bounds) for each in _calls(facts)))
+    in_phases = (facts.phase_time(phase) for phase in Phase if phase.name.lower() in without)
+    phases = intervals.merge(intervals.EMPTY, *in_phases)
+    inside = intervals.length(intervals.intersect(calls, phases)) / max(1, intervals.length(calls))
+    return np.array([step.collective_ns for step in steps]) * (1 - inside)
+
+
+def _calls(facts: RankFacts) -> tuple[Table, ...]:
+    return facts.script_calls, facts.meetings, facts.call_waits
+
+
+def time_beside(steps: Sequence[StepTimes], phases: Sequence[str], elsewhere_ns: Sequence[float] | Array) -> Array:
     """Time of each step outside some phases and what is `elsewhere_ns` (collectives, pauses), without what the rank
     lacked a CPU for there, as far as that was counted; NaN where the timers do not say. Of what was lacked elsewhere,
     which is not counted apart, the share is as in the rest.
@@ -142,8 +154,7 @@ def _untimed(facts: RankFacts) -> tuple[int, int]:
     outside backward passes."""
     in_steps = facts.is_issued_in_steps(facts.comms["start_ns"])
     begun, ended = (time[in_steps] for time in facts.comms.bounds)
-    calls = (facts.script_calls, facts.meetings, facts.call_waits)
-    timed = intervals.merge(*(intervals.union(*each.bounds) for each in calls))
+    timed = intervals.merge(*(intervals.union(*each.bounds) for each in _calls(facts)))
     is_untimed = ~(intervals.contains(timed, begun) & intervals.contains(timed, ended))
     outside = ~intervals.contains(facts.phase_time(Phase.BACKWARD), begun)
     return int(is_untimed.sum()), int((is_untimed & outside).sum())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -32,6 +33,7 @@ from ddprof.whose import whose
 # Of a step. Seven healthy jobs of steps of 4 to 40 ms on two busy cores reached 0.03 and 0.09 (2026-11-24).
 BESIDE, IN_FORWARD = 0.06, 0.12
 LARGE_SHARE = 0.1  # of the time, on all ranks: what is wanted of a training, and told where it is a tenth of it
+LEAST_SEEN = 0.25  # of the time that timers show, in samples of the line: with fewer, another holds it
 IN_ALL = 0.25  # of `beyond_us`, half of what the traced steps hold: as much in the quiet steps is in every step
 LEAST_BAND = 0.25  # of a cost by timers or samples of the run
 OUTLASTING = 2.0  # times what operators take: most of such samples are in none
@@ -45,17 +47,16 @@ def script_now_and_then(measures: Measures, beyond_us: float = 0.0) -> Candidate
     ranks = measures.job.ranks
     if not all(computes(facts) for facts in ranks):
         return None
-    timed, seen, words = _with_line(ranks, _occasional(measures, False), _seen(ranks, REST))
+    every = _seen(ranks, REST)
+    timed = _with_line(ranks, _occasional(measures, False), every)
     if timed is None or timed.cost < BESIDE * chance_left(ranks):
-        seen = _seen(ranks, FORWARD, of_libraries=True)
-        timed, seen, words = _with_line(ranks, _occasional(measures, True), seen)
+        every = _seen(ranks, FORWARD, of_libraries=True)
+        timed = _with_line(ranks, _occasional(measures, True), every)
+    words, seen = _longest(every)
+    if timed is None or len(whose(timed.times)) or seen.counts.sum() < MIN_TIMES:
+        return None
     # What few ranks alone take or run is said with what makes them late.
-    if (
-        timed is None
-        or len(whose(timed.times))
-        or sum(seen.get(words, ())) < MIN_TIMES
-        or len(whose(_shares(ranks, seen[words])))
-    ):
+    if len(whose(seen.shares)) or seen.shares.max() < LEAST_SEEN * timed.cost:
         return None
     summary = f"Python code of the script takes {format_share(timed.cost)} of the steps outside the trace"
     summary += ", on one rank at a time" if timed.in_turn else ""
@@ -63,11 +64,11 @@ def script_now_and_then(measures: Measures, beyond_us: float = 0.0) -> Candidate
     in_all_us = min(IN_ALL * beyond_us, cost_us)  # likewise; traced steps may hold waits for a CPU, timers do not
     if not timed.in_turn and timed.usual * measures.step_us >= in_all_us and cost_us <= beyond_us:
         return None
-    samples, every = sum(seen[words]), sum(map(sum, seen.values()))
+    samples, of = seen.counts.sum(), sum(float(one.counts.sum()) for one in every.values())
     since = "" if timed.since is None else f"since step {timed.since}, "
     evidence = (
         Evidence(f"{since}timers show it in {timed.often} of {timed.steps} steps outside the trace"),
-        Evidence(f"{samples:.0f} of {every:.0f} samples of the script are in {words}"),
+        Evidence(f"{samples:.0f} of {of:.0f} samples of the script are in {words}"),
     )
     fix = _less_often(
         words, f"all ranks wait for the slowest one in each step: {format_share(timed.cost)} of the mean step"
@@ -88,12 +89,11 @@ def script_outside(measures: Measures, beyond_us: float = 0.0) -> Candidate | No
     if outside_us is None or not all(map(has_frames, ranks)):
         return None
     waits = tuple(f"{shown_place(facts, wait.source_line)} " for facts in ranks for wait in facts.sidecar.syncs)
-    seen = {words: of for words, of in _seen(ranks, REST).items() if not words.startswith(waits)}
-    words = max(seen, key=lambda one: sum(seen[one]), default="")
-    shares = _shares(ranks, seen.get(words, ()))
-    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(shares)):
+    lines = {words: of for words, of in _seen(ranks, REST).items() if not words.startswith(waits)}
+    words, (counts, shares) = _longest(lines)
+    if counts.sum() < FEWEST_SAMPLES or len(whose(shares)):
         return None
-    samples, every = sum(seen[words]), [run_samples(facts).sum() for facts in ranks]
+    samples, every = counts.sum(), [run_samples(facts).sum() for facts in ranks]
     cost, longer = typical(shares), 1.0 - measures.step_us / outside_us
     if cost < longer / 2 or cost * measures.step_us <= beyond_us:
         return None
@@ -116,16 +116,13 @@ def _less_often(words: str, why: str) -> Fix:
     )
 
 
-def _with_line(
-    ranks: Sequence[RankFacts], timed: NowAndThen | None, seen: dict[str, list[float]]
-) -> tuple[NowAndThen | None, dict[str, list[float]], str]:
-    """The line with most samples, and what the timers show: at least what samples saw in that line is no wait for a
-    CPU, which falls anywhere in what a rank runs."""
-    words = max(seen, key=lambda one: sum(seen[one]), default="")
-    if timed is None or not words or not all(map(has_frames, ranks)):
-        return timed, seen, words
-    own = np.minimum(timed.times, _shares(ranks, seen[words])).sum() / (timed.times.sum() or 1.0)
-    return replace(timed, cost=max(timed.cost, float(own) * timed.most)), seen, words
+def _with_line(ranks: Sequence[RankFacts], timed: NowAndThen | None, every: dict[str, Seen]) -> NowAndThen | None:
+    """What the timers show: at least what samples saw in the longest line is no wait for a CPU, which falls anywhere in
+    what a rank runs."""
+    if timed is None or not every or not all(map(has_frames, ranks)):
+        return timed
+    own = np.minimum(timed.times, _longest(every)[1].shares).sum() / (timed.times.sum() or 1.0)
+    return replace(timed, cost=max(timed.cost, float(own) * timed.most))
 
 
 class CalledBeside(Struct, frozen=True):
@@ -189,10 +186,9 @@ def _seen_in(measures: Measures, phase: str, beyond_us: float) -> Candidate | No
     ranks = measures.job.ranks
     if not all(computes(facts) and has_frames(facts) for facts in ranks):
         return None
-    seen = _seen(ranks, phase, of_libraries=phase == BACKWARD, of_hooks=phase == FORWARD)
-    words = max(seen, key=lambda one: sum(seen[one]), default="")
-    shares = _shares(ranks, seen.get(words, ()))
-    if sum(seen.get(words, ())) < FEWEST_SAMPLES or len(whose(shares)):
+    lines = _seen(ranks, phase, of_libraries=phase == BACKWARD, of_hooks=phase == FORWARD)
+    words, (counts, shares) = _longest(lines)
+    if counts.sum() < FEWEST_SAMPLES or len(whose(shares)):
         return None
     every = [run_samples(facts).sum() for facts in ranks]
     at_once = float(shares.max())
@@ -200,7 +196,7 @@ def _seen_in(measures: Measures, phase: str, beyond_us: float) -> Candidate | No
     if at_once < IN_FORWARD or (at_once + in_turn) / 2 * measures.step_us <= beyond_us:
         return None
     summary = f"Python code of the script takes {format_share(at_once)} of the run in {phase} passes, in {words}"
-    seen_most = Evidence(f"{sum(seen[words]):.0f} of {sum(every):.0f} samples of the run are in {words}")
+    seen_most = Evidence(f"{counts.sum():.0f} of {sum(every):.0f} samples of the run are in {words}")
     fix = Fix(
         setting=words,
         suggested=f"run this hook less often, for all tensors at once, or after the {phase} pass",
@@ -248,19 +244,26 @@ def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
     return np.asarray(is_line & (of_lines > OUTLASTING * computing * run_samples(facts).sum()))
 
 
-def _shares(ranks: Sequence[RankFacts], counts: Sequence[float]) -> Array:
-    """Counts of samples as shares of each rank's: ranks are sampled at rates of their own."""
-    every = [max(1.0, run_samples(facts).sum()) for facts in filter(has_frames, ranks)]
-    return np.array(counts) / every if counts else np.zeros(len(every))
+class Seen(NamedTuple):
+    """Samples of the run in a line, and the share of the run that they stand for, of each rank; shape (ranks,)."""
+
+    counts: Array
+    shares: Array
+
+
+def _longest(seen: dict[str, Seen]) -> tuple[str, Seen]:
+    """The line with most of the time, in words, and its samples; "" where none was seen."""
+    words = max(seen, key=lambda one: float(seen[one].shares.sum()), default="")
+    return words, seen.get(words, Seen(np.zeros(1), np.zeros(1)))
 
 
 def _seen(
     ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False, of_hooks: bool = False
-) -> dict[str, list[float]]:
+) -> dict[str, Seen]:
     """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
     counts; where samples of libraries are asked for none of torch's own code, and none that may be in an operator, but
     in hooks."""
-    of_ranks, longest = dict[tuple[str, str], list[float]](), dict[tuple[str, str], ScriptLine]()
+    of_ranks, longest = dict[tuple[str, str], Seen](), dict[tuple[str, str], ScriptLine]()
     framed = list(filter(has_frames, ranks))
     for position, facts in enumerate(framed):
         tree = call_tree(facts)
@@ -270,11 +273,15 @@ def _seen(
             is_own &= is_called | tree.in_hook | _outlasts_operators(facts, tree, phase)
         elif of_hooks:
             is_own &= tree.in_hook
-        seen = run_samples(facts, phase) * is_own
+        counts, time_ns = (run_samples(facts, phase, column) * is_own for column in ("samples", "time_ns"))
         if phase == REST:
-            seen = np.bincount(tree.caller(tree.in_phase), weights=seen, minlength=len(tree))
-        for line in filter(lambda line: line.file, lines_of(facts, seen)):
+            caller = tree.caller(tree.in_phase)
+            counts, time_ns = (np.bincount(caller, weights=own, minlength=len(tree)) for own in (counts, time_ns))
+        every_ns = max(1.0, float(run_samples(facts, column="time_ns").sum()))
+        for line in filter(lambda line: line.file, lines_of(facts, counts)):
             function = line.file, line.function  # of which each rank may be in another line most
-            of_ranks.setdefault(function, [0.0] * len(framed))[position] += line.time_ns
+            seen = of_ranks.setdefault(function, Seen(np.zeros(len(framed)), np.zeros(len(framed))))
+            seen.counts[position] += line.time_ns
+            seen.shares[position] += time_ns[line.stacks].sum() / every_ns
             longest[function] = max(longest.get(function, line), line, key=lambda one: one.time_ns)
-    return {longest[function].words: counts for function, counts in of_ranks.items()}
+    return {longest[function].words: seen for function, seen in of_ranks.items()}

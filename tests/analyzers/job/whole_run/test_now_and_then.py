@@ -107,7 +107,9 @@ def test_a_step_without_a_timer_costs_that_step_alone(labelled: Runs) -> None:
     assert now_and_then(with_sidecars(labelled("clean.ddp"), *few).job.ranks, in_forward=False) is None
 
 
-@pytest.mark.parametrize("samples, waited, is_told", [(14, 0.3, True), (14, 0.6, True), (1, 0.3, False)])
+@pytest.mark.parametrize(
+    "samples, waited, is_told", [(14, 0.3, True), (14, 0.6, True), (1, 0.3, False), (3, 0.3, False)]
+)
 def test_what_samples_see_in_a_line_is_no_wait_for_a_cpu(
     labelled: Runs, samples: int, waited: float, is_told: bool
 ) -> None:

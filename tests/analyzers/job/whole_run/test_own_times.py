@@ -9,14 +9,15 @@ from captured import meeting_in_backward, timed_steps, with_sidecars
 from labelled_runs import Runs, candidates
 
 from ddprof.analyzers.catalogue import catalogue
+from ddprof.analyzers.facts.model import SCRIPT_CALLS, Phase
 from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.measures import Measures, measure
 from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.whole_run.missing_ranks import late_missing_rank, missing_rank_notes
-from ddprof.analyzers.job.whole_run.own_times import late_shares
+from ddprof.analyzers.job.whole_run.own_times import called_ns, late_shares
 from ddprof.analyzers.rules.straggler_host import _with_those_timed, takes_longer
 from ddprof.findings import Abstention, Basis, Candidate
-from ddprof.sidecar import StepMedians
+from ddprof.sidecar import StepMedians, StepTimes
 
 MS, STEP_MS = 1_000_000, 30.0
 
@@ -135,3 +136,13 @@ def test_the_rank_that_is_late_and_where_and_waiting_in_backward_is_not_lateness
     timers = others(labelled, name, step_ns=200 * MS, backward_ns=170 * MS)
     assert late_missing_rank(traced(labelled, name, timers).job) is None
     assert late_missing_rank(traced(labelled, name, {}).job) is None
+
+
+@pytest.mark.parametrize(("without", "left"), [(("data",), 1.0), (("backward",), 1.0), (("optimizer",), 0.0)])
+def test_what_is_called_inside_a_phase_is_taken_off_once(labelled: Runs, without: tuple[str, ...], left: float) -> None:
+    """A sharded optimizer sends parameters within its step."""
+    facts = labelled("clean.ddp").job.ranks[0]
+    start, end = facts.phase_time(Phase.OPTIMIZER)
+    called = SCRIPT_CALLS.table({"start_ns": start, "end_ns": end, "call": np.zeros(len(start), np.uint8)})
+    steps = [StepTimes(collective_ns=9 * MS)]
+    assert called_ns(replace(facts, script_calls=called), steps, without).tolist() == [left * 9 * MS]

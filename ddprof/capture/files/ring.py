@@ -100,17 +100,19 @@ def read_ring(path: Path, last: int | None = None) -> RingContent:
     rank, host, started_ns = identity.get("rank"), identity.get("host"), identity.get("started_ns")
     if type(rank) is not int or not 0 <= rank <= LARGEST_RANK or not isinstance(host, str) or not _HOST.fullmatch(host):
         raise ValueError(f"{path.name}: the step ring names no rank")
-    used = [r for r in _RECORD.iter_unpack(data[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]) if r[0]]
-    records = sorted(record for record in used if _is_step(record))
-    kept = records if last is None else records[-last:]
+    region = memoryview(data)[HEADER_BYTES : HEADER_BYTES + capacity * _RECORD.size]
+    numbers = sorted((written, at) for at, (written,) in enumerate(WRITTEN.iter_unpack(region)) if written)
+    newest = numbers if last is None else numbers[-last:]  # who watches a job looks every second
+    records = [_RECORD.unpack_from(region, at * _RECORD.size) for _, at in newest]
+    kept = [record for record in records if _is_step(record)]
     return RingContent(
         rank=rank,
         host=host,
         started_ns=started_ns if type(started_ns) is int and 0 <= started_ns < 1 << 63 else None,
         identity=identity,
         steps=tuple(Step._make([*numbers, bool(profiled)]) for _, *numbers, profiled in kept),
-        written=records[-1][0] if records else 0,
-        damaged=len(used) - len(records),
+        written=kept[-1][0] if kept else 0,
+        damaged=len(records) - len(kept),
     )
 
 

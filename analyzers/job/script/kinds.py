@@ -91,6 +91,10 @@ METRICS = LineKind(
     "total += loss.detach()  # and only `if step % 100 == 0: log(total.item())`",
 )
 OTHER = LineKind("Python code", "run it every N steps, for all tensors at once, or outside the training thread")
+OF_MODEL = LineKind(
+    "Python code of the model",
+    "fewer, larger operators in place of Python; what the inputs alone decide comes with the batch",
+)
 NEEDED = LineKind("already one call for all tensors, or part of every step")
 
 _CLIPS = re.compile(r"torch/nn/utils/clip_grad\.py ")
@@ -149,6 +153,9 @@ class LineKinds:
     def of(self, stacks: Array, time_ns: Array) -> LineKind:
         """The kind of a line, from the stacks (rows) that its time is in."""
         by_call = self._by_call(stacks, time_ns)
+        in_model = self._tree.is_forward[np.maximum(self._tree.folded, 0)] & ~self._tree.in_hook
+        if by_call is None and time_ns[in_model[stacks]].sum() > MOST * time_ns.sum():
+            return OF_MODEL
         kind = self._clipping(stacks) if by_call is CLIP else by_call or self._by_operators(self._rows(stacks))
         if kind is not None:
             return kind

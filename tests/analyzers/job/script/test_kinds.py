@@ -3,9 +3,12 @@
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cpu_loop import FORWARD, Chore, cpu_loop, operators
 from kineto_run import Script
+from labelled_runs import Runs
+from sampled_stacks import with_stacks
 
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.script import kinds
@@ -104,3 +107,15 @@ def test_what_is_left_of_averages_and_means(tmp_path: Path, names: tuple[str, ..
 def test_an_own_optimizer_is_told_where_it_goes_by_tensors(tmp_path: Path, optimizer: Chore, is_told: bool) -> None:
     found = kind(cpu_loop(tmp_path, optimizer=optimizer))
     assert (found is not None and found[0] is kinds.UPDATE) is is_told
+
+
+@pytest.mark.parametrize(("caller", "expected"), [("inner", kinds.OF_MODEL), ("hooks", kinds.OTHER)])
+def test_python_inside_a_model_is_no_chore_and_that_of_its_hooks_is(
+    labelled: Runs, caller: str, expected: kinds.LineKind
+) -> None:
+    lines = {"inner": 1832, "hooks": 1845}
+    stacks = [("torch/nn/modules/module.py", 1884, "_call_impl", None)]
+    stacks += [("torch/nn/modules/module.py", line, "inner", 0) for line in lines.values()]
+    stacks += [("model.py", 9, "forward", 1), ("model.py", 12, "work", 1 + [*lines].index(caller))]
+    facts = with_stacks(labelled("clean.ddp").job.ranks[0], *stacks)
+    assert kinds.LineKinds(facts).of(np.array([4]), np.array([1.0])) is expected

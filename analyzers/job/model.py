@@ -127,7 +127,9 @@ def common_numbers(ranks: Sequence[RankFacts]) -> Array:
 def rows_of_steps(facts: RankFacts, numbers: Array) -> Array:
     """Rows in the rank's STEPS of the job's steps, -1 where it lacks one; shape (steps,)."""
     own = facts.steps["index"]
-    return np.where(np.isin(numbers, own), np.searchsorted(own, numbers), -1)
+    order = np.argsort(own, kind="stable")  # a damaged file may number its steps in disorder
+    at = np.minimum(np.searchsorted(own[order], numbers), len(own) - 1)
+    return np.where(np.isin(numbers, own), order[at], -1)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,13 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
     """A regular file for reading. Raises OSError for anything else; never waits for the writer of a pipe."""
     with ExitStack() as unless_regular:
         file = unless_regular.enter_context(open(path, "rb", opener=_without_waiting))
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, f"{kind_words(mode)}, not a regular file", os.fspath(path))
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, f"{kind_words(status.st_mode)}, not a regular file", os.fspath(path))
+        if not status.st_size:  # files of the kernel say so; some (/proc/kmsg) wait for what comes
+            if file.read(1) is None:
+                raise OSError(errno.EAGAIN, "a file of the kernel that would wait, not a regular file", os.fspath(path))
+            file.seek(0)
         unless_regular.pop_all()
     return file
 

@@ -29,6 +29,7 @@ NO_TIMES = "a log of a training without the times of three steps: print one in e
 _OBJECT = re.compile(rb'(\{"[^\n]{1,65536}\})\r?\n\{"')  # one in each line
 _LOSS = re.compile(rb'(?:loss\w{0,20}|train/\w{1,40})": ?-?\d')
 _OTHER_FILES = {
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "a text in UTF-16 or UTF-32: save it as UTF-8"),
     b"PAR1": "a parquet table",
     b"ARROW1": "an Arrow table",
     b"\x7fELF": "a program",

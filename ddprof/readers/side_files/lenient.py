@@ -173,7 +173,7 @@ def ranks_of(group: RecordedGroup) -> tuple[int, ...] | None:
     """The ranks of a group in a dump's configuration; None where an entry is not a rank."""
     try:
         given = _RANKS.decode(group.ranks) if isinstance(group.ranks, str) else group.ranks or ()
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):  # a text of a pickle may be no UTF-8
         return None
     believed = tuple(rank for rank in map(one_rank, given) if rank is not None)
     return believed if len(believed) == len(given) else None

@@ -20,7 +20,7 @@ from ddprof.analyzers.job.assemble import job_facts
 from ddprof.analyzers.job.charged import waited_for_part_us, waited_us
 from ddprof.analyzers.job.clock import align
 from ddprof.analyzers.job.matching import Matched, match
-from ddprof.analyzers.job.model import JobFacts
+from ddprof.analyzers.job.model import JobFacts, rows_of_steps
 from ddprof.analyzers.job.slowdown import compute_slowdown, interference
 from ddprof.analyzers.trust.believed import levelled_us
 from ddprof.causes import CAUSE_CODE, HOST_CAUSES
@@ -29,6 +29,14 @@ from ddprof.sidecar import Sidecar, TracedWindow
 from ddprof.tables import NULL
 
 NAMES = ("clean.ddp", "clean.fsdp", "clean.tpdp", "clean.pp", "straggler.compute", "input.straggler", "comm.slow_link")
+
+
+def test_steps_numbered_in_disorder_are_met_by_their_numbers(labelled: Runs) -> None:
+    facts = labelled("clean.ddp").job.ranks[0]
+    numbers = facts.steps["index"]
+    turned = replace(facts, steps=facts.steps.replace(index=numbers[::-1]))
+    rows = rows_of_steps(turned, np.append(numbers, numbers.max() + 1))
+    assert rows.tolist() == [*reversed(range(len(numbers))), -1]
 
 
 def test_ranks_in_any_order_give_the_same_job_and_keep_what_their_reader_noted(labelled: Runs) -> None:

@@ -71,6 +71,11 @@ def test_what_is_no_trace_is_one_true_line(shared_dir: Path, name: str, reason: 
     assert f"{name}: {reason}" in refusal(shared_dir / MALFORMED / name)
 
 
+def test_a_text_in_another_encoding_is_told_by_it() -> None:
+    for encoding in ("utf-16", "utf-32"):
+        assert "UTF-16" in sniff(Sample('{"traceEvents": []}'.encode(encoding))).what
+
+
 def test_a_literal_of_a_mark_alone_is_no_mark() -> None:
     mark, literals = re.compile(rb'"CYCLE_START"|"NEGOTIATE_[A-Z]+'), (b'"CYCLE_START"', b'"NEGOTIATE_')
     named = [Sample(b'[{"name": "%s"}]' % name) for name in (b"NEGOTIATE_ALLREDUCE", b"NEGOTIATE_2", b"aten::add")]

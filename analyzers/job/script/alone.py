@@ -139,9 +139,9 @@ def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float,
         for rank in (late, *others)
     ]
     counts, own_ns = late.samples * apart[0], late.sampled_ns * apart[0] * (late.samples > 0)
-    total = counts.sum()
-    if not total:
+    if not own_ns.any():
         return None
+    total = counts.sum()
     us_per_ns, each_us = own_us / own_ns.sum(), own_us / total
     seen, often = by_path(late.facts, own_ns * us_per_ns), by_path(late.facts, counts)
     theirs = [by_path(rank.facts, rank.sampled_ns * us_per_ns * it) for rank, it in zip(others, apart[1:], strict=True)]

@@ -66,12 +66,12 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
 
 
 def sampled_share(facts: RankFacts, words: str) -> float:
-    """Share of a rank's samples outside the passes that are in the function of a line ("train.py:8 batches()"), of all
-    of its samples; 0 without samples."""
-    tree, every = call_tree(facts), run_samples(facts)
+    """Share of a rank's run outside the passes in the function of a line ("train.py:8 batches()"), by its samples; 0
+    without samples."""
+    tree, every_ns = call_tree(facts), run_samples(facts, column="time_ns").sum()
     file, function = re.sub(r":\d+ ", " ", words.removesuffix("()")).split(" ", 1) if words else ("", "")
     inside = tree.within(np.array([name == f"{file} {function}" for name in tree.names], bool))
-    return float((run_samples(facts, REST) * inside).sum() / max(1.0, every.sum()))
+    return float((run_samples(facts, REST, "time_ns") * inside).sum() / max(1.0, every_ns))
 
 
 def seen_saving(facts: RankFacts) -> SeenSaving | None:

@@ -126,9 +126,12 @@ def _decoder() -> msgspec.msgpack.Decoder[Any]:
 
 
 def encode(facts: RankFacts, key: str) -> bytes:
-    """The cache file under `key`. Raises ValueError where a text of the facts cannot be encoded."""
+    """The cache file under `key`. Raises ValueError where a text or a number of the facts cannot be encoded."""
     kept = _kept()(**{name: _plain(getattr(facts, name)) for name in _kept().__struct_fields__})
-    content = msgspec.msgpack.encode(kept, enc_hook=str)
+    try:
+        content = msgspec.msgpack.encode(kept, enc_hook=str)
+    except OverflowError as error:  # beyond 64 bits, as a damaged header may say
+        raise ValueError(str(error)) from error
     return content + _seal(key, content)
 
 

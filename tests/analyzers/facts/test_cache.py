@@ -160,9 +160,10 @@ def test_neither_a_flipped_bit_nor_a_part_of_a_file_nor_anything_behind_it_is_tr
     assert decode(kept, KEY[::-1]) is None  # of another key
 
 
-def test_a_text_that_no_file_can_hold_is_an_error_of_value(facts: RankFacts) -> None:
-    with pytest.raises(ValueError, match="surrogates"):
-        encode(replace(facts, path="rank\udc80.json"), KEY)
+def test_what_no_file_can_hold_is_an_error_of_value(facts: RankFacts) -> None:
+    for beyond in (replace(facts, path="rank\udc80.json"), replace(facts, counts={"of_events": 2**64})):
+        with pytest.raises(ValueError, match=r"surrogates|serialize"):
+            encode(beyond, KEY)
 
 
 STORE_KEYS = [f"{number:020x}" for number in range(8)]

@@ -209,7 +209,7 @@ def _named(source: Source, error: Exception) -> str:
 def _ignored_notes(files: list[Found]) -> list[HealthNote]:
     """One note per file that looks like a failed trace; one line for all unrelated JSON files."""
     notes = []
-    other: Counter[tuple[str, str]] = Counter()
+    other: dict[tuple[str, str], list[str]] = {}
     for item in files:
         where, is_other = item.source.path, item.sniffed.format is None
         if item.source.member and item.sniffed.what in (TAR, ZIP):
@@ -220,11 +220,12 @@ def _ignored_notes(files: list[Found]) -> list[HealthNote]:
             effect = "left out: capture one with torch.profiler or `ddprof run`"
             notes.append(HealthNote(issue, effect, where=where))
         elif is_other and item.sniffed.what in UNREMARKABLE and not is_name_of_trace(item.source.member or where):
-            other[item.sniffed.what, item.root] += 1  # what lies beside traces as it should
+            other.setdefault((item.sniffed.what, item.root), []).append(item.source.label)  # beside traces as it should
         elif is_other and not (may_be_anything(where) and absolute(item.root) != where):
             notes.append(HealthNote(f"{item.source.label}: {item.sniffed.what}", "left out", where=where))
-    for (what, root), count in other.items():
-        issue = f"{count} other {'file' if count == 1 else 'files'} ({what})"
+    for (what, root), names in other.items():
+        named = f": {names[0]}" if len(names) == 1 else ""
+        issue = f"{format_count(len(names), 'other file')} ({what}){named}"
         notes.append(HealthNote(issue, "left out", "info", where=f"{absolute(root)}/"))
     return notes
 

@@ -72,7 +72,7 @@ class Salvager(Generic[T]):
         Where `is_last`, nothing follows. Else what stands behind the last event is left for the next text.
         """
         saved: Salvage[T] = Salvage()
-        at, starts = 0, (match.start(1) for match in _START.finditer(text))
+        at, starts = 0, (match.start(1) for match in _START.finditer(text, 0, len(text.rstrip())))
         for start, stop in pairwise(chain(starts, [len(text)])):
             saved.close = _list_end(text, saved.end, at, start)
             if saved.close is not None or self._vain_bytes >= MOST_VAIN_BYTES:

@@ -116,9 +116,11 @@ def _less_often(words: str, why: str) -> Fix:
     )
 
 
-def _with_line(ranks: Sequence[RankFacts], timed: NowAndThen | None, every: dict[str, Seen]) -> NowAndThen | None:
-    """What the timers show: at least what samples saw in the longest line is no wait for a CPU, which falls anywhere in
-    what a rank runs."""
+def _with_line(
+    ranks: Sequence[RankFacts], timed: NowAndThen | None, every: dict[str, SampledLine]
+) -> NowAndThen | None:
+    """Extra time by the timers: at least what samples saw in the longest line is no wait for a CPU, which falls
+    anywhere in what a rank runs."""
     if timed is None or not every or not all(map(has_frames, ranks)):
         return timed
     own = np.minimum(timed.times, _longest(every)[1].shares).sum() / (timed.times.sum() or 1.0)
@@ -244,26 +246,26 @@ def _outlasts_operators(facts: RankFacts, tree: CallTree, phase: str) -> Array:
     return np.asarray(is_line & (of_lines > OUTLASTING * computing * run_samples(facts).sum()))
 
 
-class Seen(NamedTuple):
+class SampledLine(NamedTuple):
     """Samples of the run in a line, and the share of the run that they stand for, of each rank; shape (ranks,)."""
 
     counts: Array
     shares: Array
 
 
-def _longest(seen: dict[str, Seen]) -> tuple[str, Seen]:
+def _longest(seen: dict[str, SampledLine]) -> tuple[str, SampledLine]:
     """The line with most of the time, in words, and its samples; "" where none was seen."""
     words = max(seen, key=lambda one: float(seen[one].shares.sum()), default="")
-    return words, seen.get(words, Seen(np.zeros(1), np.zeros(1)))
+    return words, seen.get(words, SampledLine(np.zeros(1), np.zeros(1)))
 
 
 def _seen(
     ranks: Sequence[RankFacts], phase: str, of_libraries: bool = False, of_hooks: bool = False
-) -> dict[str, Seen]:
+) -> dict[str, SampledLine]:
     """Samples of the run in lines of the script, of each rank and in a phase. Of a model's call the line that makes it
     counts; where samples of libraries are asked for none of torch's own code, and none that may be in an operator, but
     in hooks."""
-    of_ranks, longest = dict[tuple[str, str], Seen](), dict[tuple[str, str], ScriptLine]()
+    of_ranks, longest = dict[tuple[str, str], SampledLine](), dict[tuple[str, str], ScriptLine]()
     framed = list(filter(has_frames, ranks))
     for position, facts in enumerate(framed):
         tree = call_tree(facts)
@@ -280,7 +282,7 @@ def _seen(
         every_ns = max(1.0, float(run_samples(facts, column="time_ns").sum()))
         for line in filter(lambda line: line.file, lines_of(facts, counts)):
             function = line.file, line.function  # of which each rank may be in another line most
-            seen = of_ranks.setdefault(function, Seen(np.zeros(len(framed)), np.zeros(len(framed))))
+            seen = of_ranks.setdefault(function, SampledLine(np.zeros(len(framed)), np.zeros(len(framed))))
             seen.counts[position] += line.time_ns
             seen.shares[position] += time_ns[line.stacks].sum() / every_ns
             longest[function] = max(longest.get(function, line), line, key=lambda one: one.time_ns)

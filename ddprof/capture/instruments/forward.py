@@ -23,7 +23,7 @@ from ddprof.capture.instruments.base import Instrumentor
 # unit of FSDP inside its root is an instance of the same class, so only the first one met is; no DDP is inside a DDP.
 _DATA_PARALLEL = ("ddp", "dp", "fsdp1", "fsdp2", "deepspeed")
 _TORCHS = ("ddp", "fsdp1", "fsdp2")  # whose optimizers hold the parameters of their modules, not copies of them
-SETTLED = 2  # steps: by then each optimizer of a step has stepped
+_SETTLED = 2  # steps: by then each optimizer of a step has stepped
 
 
 class ForwardPasses(Instrumentor):
@@ -103,7 +103,7 @@ class ForwardPasses(Instrumentor):
         """True for a module without parameters that an optimizer updates, beside a data-parallel model, and without an
         input that needs gradients. Optimizers of the first steps are taken for all of them."""
         observed = self.hub.observed
-        if self.hub.tracker.index < SETTLED or not any(kind in _TORCHS for kind, _ in observed.models()):
+        if self.hub.tracker.index < _SETTLED or not any(kind in _TORCHS for kind, _ in observed.models()):
             return False
         optimizers = observed.living_optimizers()
         count, is_updated = self._updated.get(module, (-1, True))

@@ -28,7 +28,10 @@ def test_names_do_not_matter(tmp_path: Path) -> None:
     inventory = discover([tmp_path])
     assert file_names(inventory) == ["a.dat", "b"] and [len(t.events) for t in read_all(inventory)] == [5, 5]
     texts = " ".join(f"{h.issue} ({h.severity})" for h in inventory.health)
-    assert "d.json: an empty file (warning)" in texts and f"1 other file (JSON, but not a trace): {tmp_path}/c.json (info)" in texts
+    assert (
+        "d.json: an empty file (warning)" in texts
+        and f"1 other file (JSON, but not a trace): {tmp_path}/c.json (info)" in texts
+    )
 
 
 def test_a_trace_that_ends_in_its_header_is_named(tmp_path: Path) -> None:

@@ -154,9 +154,9 @@ def _named(match: re.Match[str]) -> str:
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    is_number = value.replace(".", "").rstrip(":,").isdigit()
-    is_place = name.endswith(".py")  # "secrets.py:205"
-    return _HARMLESS.fullmatch(value) is not None or (is_number and (is_place or "token" in name.lower()))
+    is_number = value.replace(".", "").isdigit() and "token" in name.lower()
+    is_place = name.endswith(".py") and value.rstrip(":,.").isdigit()  # "secrets.py:205"
+    return _HARMLESS.fullmatch(value) is not None or is_number or is_place
 
 
 def masked_words(words: Iterable[str]) -> list[str]:

@@ -133,18 +133,14 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
 def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float, own_us: float) -> Alone | None:
     """The code by the samples of the whole run outside the backward passes, the loader and collectives of the script.
     The timers say that the rank is late there; the samples need only say in which line."""
-    apart = [
-        rank.without_operators(np.ones(len(rank.samples)))
-        * (sum(run_samples(rank.facts, phase) for phase in _WAITING) == 0)
-        for rank in (late, *others)
-    ]
-    counts, own_ns = late.samples * apart[0], late.sampled_ns * apart[0] * (late.samples > 0)
-    if not own_ns.any():
-        return None
+    is_own, *peers = (sum(run_samples(rank.facts, phase) for phase in _WAITING) == 0 for rank in (late, *others))
+    counts, own_ns = late.samples * is_own, late.sampled_ns * is_own
     total = counts.sum()
+    if not total or not own_ns.any():
+        return None
     us_per_ns, each_us = own_us / own_ns.sum(), own_us / total
-    seen, often = by_path(late.facts, own_ns * us_per_ns), by_path(late.facts, counts)
-    theirs = [by_path(rank.facts, rank.sampled_ns * us_per_ns * it) for rank, it in zip(others, apart[1:], strict=True)]
+    seen, often = (by_path(late.facts, late.without_operators(of)) for of in (own_ns * us_per_ns, counts))
+    theirs = [by_path(rank.facts, rank.sampled_ns * us_per_ns * it) for rank, it in zip(others, peers, strict=True)]
     code = _apart({path: us for path, us in seen.items() if often[path] >= MIN_SAMPLES}, theirs, lateness_us, seen)
     if code is None:
         return None

@@ -95,14 +95,14 @@ class RankPaths:
     def over_the_run(self) -> dict[Path, float]:
         """Time in the path per step of `step_us`, by its share of the time that samples of the whole run stand for,
         without calls that wait for other ranks."""
-        share = self._counted(self.sampled_ns) / max(1.0, self.sampled_ns.sum())
+        share = self.sampled_ns / max(1.0, run_samples(self.facts, column="time_ns").sum())
         return by_path(self.facts, self.step_us * share * ~self._tree.meets)
 
-    @property
+    @cached_property
     def sampled_ns(self) -> Array:
         """Time that the whole run's samples of each stack stand for: a call in C may keep the sampler from the
         interpreter, and then one sample stands for all of it."""
-        return run_samples(self.facts, column="time_ns")
+        return self._counted(run_samples(self.facts, column="time_ns"))
 
     @property
     def lacked_us(self) -> float:

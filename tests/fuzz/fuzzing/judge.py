@@ -143,8 +143,8 @@ def of_counts(answer: Answer, case: Case, kept: dict[str, int], sound: Sound) ->
         if case.target not in ("run", path) or after >= before:
             continue
         damage = None
-        is_text = isinstance(entry, bytes) and b"\0" not in unpacked(entry)[:8]  # of one or two bytes a character
-        if isinstance(entry, bytes) and is_text and (unpacked(origin) is origin) == (unpacked(entry) is entry):
+        is_wide = "other_encoding" in case.mutation and isinstance(entry, bytes) and b"\0" in unpacked(entry)[:8]
+        if isinstance(entry, bytes) and not is_wide and (unpacked(origin) is origin) == (unpacked(entry) is entry):
             damage = touched(unpacked(origin), unpacked(entry))  # the text was changed, and not how it is packed
         is_said = name in words or (is_missed and not after)
         yield from _of_loss(before, after, is_said, damage, f"{path}: {before} -> {after} events")

@@ -12,7 +12,7 @@ from reading import trace_of, written_rank
 from ddprof.model import SCRIPT_FRAMES, SCRIPT_SPANS, SCRIPT_STACKS, TRACKS
 from ddprof.readers import discover, read
 from ddprof.readers.script.frames import Frame, frame_of, is_library, is_library_at
-from ddprof.readers.script.sampled import MOMENT_NS, SampledScript, with_samples, worker_lines
+from ddprof.readers.script.sampled import MOMENT_NS, SampledScript, script_frame, with_samples, worker_lines
 from ddprof.readers.script.stacks import Script, traced_modules, traced_script
 from ddprof.readers.side_files.stacks import read_stacks
 from ddprof.tables import NULL
@@ -173,6 +173,12 @@ def spans(script: SampledScript) -> list[tuple[int, int, str]]:
     function = script.frames["function"][script.stacks["frame"]]
     columns = (script.spans[name].tolist() for name in ("start_ns", "end_ns", "stack"))
     return [(start, end, str(function[stack])) for start, end, stack in zip(*columns, strict=True)]
+
+
+def test_what_runs_in_a_job_of_ddprof_in_a_checkout_is_no_users() -> None:
+    for below in ("capture/guard.py", "untrusted/secrets.py"):
+        frame = script_frame((f"/src/ddprof/{below}", "guarded", 3), ["/job"])
+        assert (frame.file, frame.is_user) == (f"ddprof/{below}", False)
 
 
 def test_frames_are_written_as_in_traces_and_spans_never_overlap(tmp_path: Path) -> None:

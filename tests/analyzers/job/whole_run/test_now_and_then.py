@@ -161,5 +161,6 @@ def test_python_of_hooks_is_seen_in_passes(labelled: Runs, samples: tuple[int, .
     told_of = tuple(replace(with_stacks(facts, *stacks), script_totals=totals) for facts, totals in ranks)
     told = seen_in_passes(replace(measures, job=replace(measures.job, ranks=told_of)))
     assert (told is not None) == is_told
-    assert told is None or (f"{phase} passes, in train.py:12 tidy()" in told.summary)
-    assert told is None or told.lost_us > 0.25 * measures.step_us
+    least = 0.3 if phase == "backward" else 0.299  # in turn or at once, and at once
+    assert told is None or f"{phase} passes, in train.py:12 tidy()" in told.summary
+    assert told is None or told.lost_us > least * measures.step_us

@@ -136,7 +136,7 @@ def special(tree: Tree, draw: Random) -> Tree:
 
 def loop(tree: Tree, draw: Random) -> Tree:
     """Links that lead to themselves or up the folder."""
-    target = draw.choice((".", "..", "self", "../run", "/proc/self/fd", "/proc/self/task"))
+    target = draw.choice((".", "..", "self", "../run", "/proc/self/fd", "/proc/self/root/proc"))
     return {**tree, f"run/{draw.choice(('self', 'sub/self', 'rank3.json'))}": Link(target)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from threading import get_ident
 from typing import Any
@@ -249,3 +249,9 @@ def _rate(group: Any) -> float | None:
     """A learning rate; None for a tensor, as reading it could wait for the device."""
     rate = group.get("initial_lr", group.get("lr"))
     return float(rate) if isinstance(rate, (int, float)) else None
+
+
+def updates(optimizers: Iterable[Any], model: Any) -> bool:
+    """True where one of the optimizers holds a parameter of the model."""
+    held = {id(parameter) for it in optimizers for group in it.param_groups for parameter in group["params"]}
+    return any(id(parameter) in held for parameter in model.parameters())

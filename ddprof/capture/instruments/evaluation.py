@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from ddprof.capture.describe.observed import updates
 from ddprof.capture.describe.stacks import place, script_frame
 from ddprof.capture.instruments.base import Instrumentor
 from ddprof.capture.window.annotate import Range
@@ -66,9 +67,8 @@ class EvaluationMode(Instrumentor):
         if begun is None or model is None or model.training or not any(model is whole for whole in called):
             return None
         steps = self.hub.tracker.index - begun.step
-        updated = {id(p) for it in observed.living_optimizers() for group in it.param_groups for p in group["params"]}
         layers = sorted({type(layer).__name__ for layer in model.modules() if _acts_otherwise(layer)})
-        if not begun.step or steps <= MOST_STEPS or not layers or not any(id(p) in updated for p in model.parameters()):
+        if not begun.step or steps <= MOST_STEPS or not layers or not updates(observed.living_optimizers(), model):
             return None
         name = type(getattr(model, "module", model)).__name__
         return {"class": name, "at": begun.at, "step": begun.step, "steps": steps, "layers": layers}

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ddprof.capture.describe.loader import described
+from ddprof.capture.describe.observed import updates
 from ddprof.capture.files.step import BACKWARD, FORWARD
 from ddprof.capture.instruments.base import Instrumentor
 
@@ -35,7 +36,7 @@ class ForwardPasses(Instrumentor):
         self._learner: Any = None
         self._trains = False  # an optimizer has stepped
         self._aside: list[Any] = []  # the module whose call is under way that is no forward pass
-        self._updated = weakref.WeakKeyDictionary[Any, tuple[int, bool]]()  # by so many optimizers
+        self._trained = weakref.WeakKeyDictionary[Any, tuple[int, bool]]()  # asked with so many optimizers
         self.watch_class(self._torch.nn.parallel.DistributedDataParallel, "ddp")
         self.watch_class(self._torch.nn.DataParallel, "dp")
         self._learn_root()
@@ -102,16 +103,15 @@ class ForwardPasses(Instrumentor):
     def _is_aside(self, module: Any, given: tuple[Any, ...]) -> bool:
         """True for a module without parameters that an optimizer updates, beside a data-parallel model, and without an
         input that needs gradients. Optimizers of the first steps are taken for all of them."""
-        observed = self.hub.observed
-        if self.hub.tracker.index < _SETTLED or not any(kind in _TORCHS for kind, _ in observed.models()):
+        if self.hub.tracker.index < _SETTLED:
             return False
-        optimizers = observed.living_optimizers()
-        count, is_updated = self._updated.get(module, (-1, True))
-        if count != len(optimizers):
-            updated = {id(p) for it in optimizers for group in it.param_groups for p in group["params"]}
-            is_updated = any(id(p) in updated for p in module.parameters())
-            self._updated[module] = len(optimizers), is_updated
-        return not is_updated and not any(getattr(value, "requires_grad", False) for value in given)
+        observed = self.hub.observed
+        count, trains = self._trained.get(module, (-1, True))
+        if count != len(observed.optimizers):
+            has_wrapper = any(kind in _TORCHS for kind, _ in observed.models())
+            trains = not has_wrapper or updates(observed.living_optimizers(), module)
+            self._trained[module] = len(observed.optimizers), trains
+        return not trains and not any(getattr(value, "requires_grad", False) for value in given)
 
     def _saw(self, kind: str, module: Any, given: tuple[Any, ...]) -> None:
         journal = self.hub.journal

@@ -311,7 +311,10 @@ def test_a_model_that_no_optimizer_updates_has_no_forward_pass_beside_a_data_par
     model = type("Model", (torch.nn.Linear,), {})(2, 2)
     optimizers = [torch.optim.SGD((model if updates else torch.nn.Linear(2, 2)).parameters())]
     seen = SimpleNamespace(
-        saw_root=lambda *_: None, living_optimizers=lambda: optimizers, models=lambda: [(kind, model) for kind in kinds]
+        saw_root=lambda *_: None,
+        optimizers={0: None},
+        living_optimizers=lambda: optimizers,
+        models=lambda: [(kind, model) for kind in kinds],
     )
     with installed(ForwardPasses(make_hub(observed=seen, begin=begin, tracker=SimpleNamespace(index=5))), torch) as it:
         it.step_ended(0)

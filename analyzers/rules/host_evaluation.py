@@ -109,7 +109,8 @@ def _seen_on_one_rank(measures: Measures) -> Iterator[Candidate]:
 
 def _called_beside(measures: Measures) -> Iterator[Candidate]:
     """All ranks call a model beside the step's passes: no `eval()` tells its purpose."""
-    seen, timed = called_beside(measures), script_now_and_then(measures)
+    seen = called_beside(measures)
+    timed = None if seen is None else script_now_and_then(measures)
     if seen is None or (timed is not None and timed.lost_us >= MOST_SHARE * seen.lost_us):  # the same time
         return
     worst = int(np.argmax(seen.times_us))

@@ -26,6 +26,7 @@ from ddprof import averages, intervals
 from ddprof.analyzers.execution.choose import execution_of
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.facts.names import is_dataloader
+from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.measures import Measures
 from ddprof.analyzers.job.script.occupying import occupying_line, sampled_share
 from ddprof.analyzers.job.script.threads import making_line
@@ -104,7 +105,9 @@ def _sampled_us(measures: Measures) -> Array:
     ranks, loader_us = measures.job.ranks, measures.host_spans_us["dataloader"]
     worst = ranks[int(np.argmax(loader_us))]
     line = occupying_line(worst, "dataloader") if worst.sidecar.fetching is None else None
-    return np.array([measures.step_us * sampled_share(facts, line) if line else 0.0 for facts in ranks])
+    tree = call_tree(worst)
+    function = next((name for frame, name in enumerate(tree.names) if tree.words(frame) == line), None)
+    return np.array([measures.step_us * sampled_share(facts, function) if function else 0.0 for facts in ranks])
 
 
 def _alone(measures: Measures, late: Array) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -65,12 +64,10 @@ def occupying_line(facts: RankFacts, cause: str) -> str | None:
     return longest if caller is None or not caller.call else caller.words
 
 
-def sampled_share(facts: RankFacts, words: str) -> float:
-    """Share of a rank's run outside the passes in the function of a line ("train.py:8 batches()"), by its samples; 0
-    without samples."""
+def sampled_share(facts: RankFacts, function: str) -> float:
+    """Share of a rank's run outside the passes in a function ("train.py batches"), by its samples."""
     tree, every_ns = call_tree(facts), run_samples(facts, column="time_ns").sum()
-    file, function = re.sub(r":\d+ ", " ", words.removesuffix("()")).split(" ", 1) if words else ("", "")
-    inside = tree.within(np.array([name == f"{file} {function}" for name in tree.names], bool))
+    inside = tree.within(np.array([name == function for name in tree.names], bool))
     return float((run_samples(facts, REST, "time_ns") * inside).sum() / max(1.0, every_ns))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from msgspec import Struct
@@ -241,12 +242,12 @@ def _candidate(
         changes = (*changes, Change("no_script", values=(1.0 - part,)))
         more_us = part * float(measures.script_us[worst])
     timed_us = calling_us(measures.job.ranks) if kind in _OF_SCRIPT else None
-    return Candidate(
+    candidate = Candidate(
         id=rule_id,
         summary=summary.format(it=avoidable, size=avoidable.of_bytes(), more=avoidable.calls + 1),
         lost_us=cost_us + more_us,
         changes=changes,
-        basis=Basis.DEDUCED if kind == OF_LOSS else Basis.RECORDED,
+        basis=Basis.RECORDED,
         evidence=(
             evidence,
             *_more(measures, kind),
@@ -255,9 +256,8 @@ def _candidate(
         fixes=(fix if isinstance(fix, Fix) else fix(measures, avoidable.number),),
         ceiling_us=float(held_us.max()) + more_us,
         timed_us=None if timed_us is None else timed_us + more_us,
-        band=1.0 if kind == OF_LOSS else 0.1,
-        is_bound=kind == OF_LOSS,
     )
+    return replace(candidate, basis=Basis.DEDUCED, band=1.0, is_bound=True) if kind == OF_LOSS else candidate
 
 
 def _more(measures: Measures, kind: str) -> Iterator[Evidence]:

@@ -84,7 +84,7 @@ def test_a_function_that_calls_the_model_beside_the_steps_evaluates(labelled: Ru
     assert seen is not None and (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
     training = facts.script_totals.take(facts.script_totals["stack"] != 3)
     assert seen_evaluating(replace(facts, script_totals=training)) is None
-    assert sampled_share(facts, "train.py:31 score()") == 20 / 72 and sampled_share(facts, "train.py:31 other()") == 0
+    assert sampled_share(facts, "train.py score") == 20 / 72 and sampled_share(facts, "train.py other") == 0
     met = totals(("collective", 1, 7), ("collective", 3, 40))
     facts = replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, met]))
     assert calls_beside(facts) == (20 + 40, 72 + 47)

@@ -257,7 +257,10 @@ def _latest(measures: Measures, latest: LatestRank) -> Candidate | None:
     nothing else names it: there it is told whatever it costs.
     """
     job = measures.job
-    sure = latest.is_sure or latest.position in measures.alone  # it runs what no peer does: that is no chance
+    alone = measures.alone.get(latest.position)
+    if alone is not None and alone.beside_saves == ():
+        return None  # late by what it saves or evaluates, which other rules tell
+    sure = latest.is_sure or alone is not None  # it runs what no peer does: that is no chance
     unseen = out_of_scope(job) is not None  # without the host's and the device's work nothing can be replayed
     cost_us = latest.charged_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))
     recurring_us = measures.step_us - latest.once_ns / 1e3 / max(1, measures.steps) / max(1, len(job.ranks))

@@ -242,12 +242,14 @@ def alone_by_rank(
 def _beside_saves(
     ranks: Sequence[RankPaths], apart: Sequence[RankPaths], late: int, lateness_us: float, alone: Alone
 ) -> tuple[Alone, ...] | None:
-    """`Alone.beside_saves` of the code of a late rank, for ranks whose windows show what they ran. `apart`: the same
-    ranks without what saves.
+    """`Alone.beside_saves` of the code of a late rank, for ranks whose frames show what they ran, in the windows or the
+    whole run. `apart`: the same ranks without what saves.
     """
     if not all(rank.has_frames for rank in ranks):
         return None
     saved_us = ranks[late].working_us - apart[late].working_us
+    if alone.samples:
+        saved_us = ranks[late].sampled_us - apart[late].sampled_us
     if not saved_us > 0 or runs_alone(apart, late, lateness_us) == alone:
         return None
     left = runs_alone(apart, late, lateness_us - saved_us)

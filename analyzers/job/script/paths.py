@@ -61,8 +61,8 @@ class RankPaths:
 
     @cached_property
     def working_us(self) -> float:
-        """All of `working`, us per step."""
-        return sum(us for path, us in self.working.items() if len(path) == 1)
+        """Time of all of `working`, us per step."""
+        return _all(self.working)
 
     @cached_property
     def is_known(self) -> bool:
@@ -97,6 +97,11 @@ class RankPaths:
         without calls that wait for other ranks."""
         share = self.sampled_ns / max(1.0, run_samples(self.facts, column="time_ns").sum())
         return by_path(self.facts, self.step_us * share * ~self._tree.meets)
+
+    @property
+    def sampled_us(self) -> float:
+        """Time of all of `over_the_run`, us per step."""
+        return _all(self.over_the_run)
 
     @cached_property
     def sampled_ns(self) -> Array:
@@ -143,6 +148,11 @@ class RankPaths:
     @cached_property
     def _tree(self) -> CallTree:
         return call_tree(self.facts)
+
+
+def _all(us_by_path: dict[Path, float]) -> float:
+    """Time of the outermost functions, which hold all others."""
+    return sum(us for path, us in us_by_path.items() if len(path) == 1)
 
 
 def by_path(facts: RankFacts, self_times: Array) -> dict[Path, float]:

@@ -14,8 +14,10 @@ from cpu_loop import cpu_loop
 from kineto_run import Script, in_step, loaded
 from labelled_runs import Labelled, Runs, abstains, candidates, fires, latest, on_every_rank, only_run, run_of, serious
 
+from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.facts.model import RankFacts
 from ddprof.analyzers.job.measures import Measures
+from ddprof.analyzers.job.script.alone import Alone
 from ddprof.analyzers.job.script.threads import BusyThread
 from ddprof.analyzers.job.slowdown import Slowdown, host_slowdown
 from ddprof.analyzers.rules.straggler_host import interrupted, slow_hosts, takes_longer, takes_no_longer
@@ -84,8 +86,8 @@ def test_a_stage_of_a_pipeline_is_measured_against_its_own_replicas() -> None:
     assert positions.tolist() == [1] and typical_us.tolist() == [10e3, 10e3, 20e3, 20e3]
 
 
-def found(folder: Path, late: Late) -> dict[int, str]:
-    """Ranks of a Horovod job that are named, with how loudly. Each step reduces two tensors; ranks come within 4 ms."""
+def horovod(folder: Path, late: Late) -> LoadedRun:
+    """A Horovod job. Each step reduces two tensors; ranks come within 4 ms."""
     draw, events = np.random.default_rng(7), []
     for pid in range(2):
         events.append({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"grad.{pid}"}})
@@ -97,7 +99,12 @@ def found(folder: Path, late: Late) -> dict[int, str]:
             events += [{"ph": "X", "pid": pid, "name": f"{rank}", "ts": at * 1e6} for rank, at in ready.items()]
             events.append({"ph": "E", "pid": pid, "ts": end * 1e6})
     (folder / "timeline.json").write_text(json.dumps(events))
-    report = only_run(folder).report
+    return only_run(folder)
+
+
+def found(folder: Path, late: Late) -> dict[int, str]:
+    """Ranks that are named, with how loudly."""
+    report = horovod(folder, late).report
     return {f.ranks[0]: report.severity_of(f) for f in report.findings if f.id == "straggler.host"}
 
 
@@ -116,6 +123,15 @@ def found(folder: Path, late: Late) -> dict[int, str]:
 )
 def test_each_rank_late_beyond_chance_is_named_alone(tmp_path: Path, late: Late, named: dict[int, str]) -> None:
     assert found(tmp_path, late) == named
+
+
+@pytest.mark.parametrize(("beside", "named"), [((), []), (None, [(3,)])], ids=["saves", "anything else"])
+def test_a_rank_that_is_last_for_what_it_saves_has_no_slow_host(
+    tmp_path: Path, beside: tuple[Alone, ...] | None, named: list[tuple[int, ...]]
+) -> None:
+    measures = horovod(tmp_path, lambda step: {3: 0.1}).measures
+    line = Alone("train.py:31 audit()", "", 100_000.0, 0.0, beside_saves=beside)
+    assert [one.ranks for one in candidates(ID, replace(measures, alone={3: line}))] == named
 
 
 def test_the_range_in_which_a_slow_host_spends_its_time_is_named(tmp_path: Path) -> None:

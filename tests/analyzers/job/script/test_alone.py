@@ -204,3 +204,14 @@ def test_a_stop_that_came_once_may_not_come_again(tmp_path: Path, times: int, he
     facts = cpu_loop(tmp_path, before=lambda script: script.idle(next(stops)))
     (paths,) = paths_of([facts], 25_000.0)
     assert paths.held_us("rest") == pytest.approx(held_us, abs=50.0)
+
+
+def test_a_line_of_samples_that_saves_leaves_nothing_that_makes_its_rank_late(tmp_path: Path) -> None:
+    """Windows hold no stacks of it, and its host is no second reason: saving alone is told."""
+    made = run(tmp_path, [], frames=False)
+    frames = ("train.py", 1, "main", None), ("train.py", 31, "audit", 0), ("torch/serialization.py", 1003, "save", 1)
+    bare = [replace(with_stacks(facts, *frames), script_spans=SCRIPT_SPANS.empty()) for facts in made.job.ranks]
+    ranks = [_with_totals(facts, {0: 30, **({2: 30} if rank == 0 else {})}) for rank, facts in enumerate(bare)]
+    none = np.zeros(3)
+    alone = alone_by_rank(ranks, _blame((0, 1)), 10_000.0, (none, none), none)[0]
+    assert "audit" in alone.words and alone.beside_saves == ()

@@ -93,8 +93,8 @@ def _behind(measures: Measures) -> Array:
     loader_us = np.maximum(np.minimum(loader_us, made_us(measures)), _sampled_us(measures))
     typical = averages.typical(loader_us)
     # Ranks whose workers keep up take batches over, and wait for none: the others need not wait for twice as long.
-    longer = (loader_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     excess_us = np.maximum(loader_us - typical, measures.loading_late_us)
+    longer = (typical + excess_us > LATE_FACTOR * typical) | (ready.sum() >= len(ready) / 2)
     late = longer & (excess_us > 2 * MIN_SHARE * step_us) & ~ready
     return few(np.flatnonzero(late), len(loader_us))
 
@@ -269,7 +269,9 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         yield from () if taken is None else (taken,)
         return
     ledger = measures.cause_us("dataloader")
-    worst, ranks = int(np.argmax(loader_us)), len(measures.job.ranks)
+    # What late loaders have beyond the others is told of their ranks.
+    alike = np.setdiff1d(np.arange(len(loader_us)), late)
+    worst, ranks = int(alike[np.argmax(loader_us[alike])]), len(measures.job.ranks)
     whom = " on the typical rank" if ranks > 1 else ""
     if in_turn:
         whom = f" on {format_ranks(measures.ranks(np.array([worst])))}"
@@ -279,21 +281,22 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     cheaper = cheaper_fix(cost, measures.job.ranks)
     who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
-    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, drawing)
+    waited_us = float(ledger[alike].max())
+    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, drawing, waited_us)
     yield Candidate(
         id=RULE.id,
         summary=what,
-        lost_us=float(ledger.mean()),
+        lost_us=float(ledger[alike].mean()),
         changes=(Change("instant_loader"),),
         basis=Basis.RECORDED,
         evidence=(
             *evidence(cost, measures.job.rank_ids[worst]),
-            Evidence(_takes(measures, share, whom)),
-            *line_evidence(cost, measures.job.rank_ids[worst], measures.job.ranks),
+            Evidence(_takes(float(ledger[alike].mean()), share, measures.step_us, whom)),
+            *line_evidence(cost, measures.job.rank_ids[worst], [measures.job.ranks[position] for position in alike]),
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
         fixes=fixes,
-        ceiling_us=float(made.max()) if np.isfinite(made).all() else None,
+        ceiling_us=typical if len(late) else float(made.max()) if np.isfinite(made).all() else None,
         # Fetches block now here, now there where all workers are too slow: the time of a batch is what all have then.
         times_us=() if in_turn else tuple(np.minimum(loader_us, LATE_FACTOR * typical).tolist()),
     )
@@ -326,29 +329,33 @@ def _drained(measures: Measures, drained: DrainedQueue) -> Candidate:
     )
 
 
-def _takes(measures: Measures, share: float, whom: str) -> str:
-    """Loading in words, with what the step waits for it where the rest is beside other work."""
-    words = f"loading takes {format_us(share * measures.step_us)} per step ({format_share(share)}){whom}"
-    waited_us = float(measures.cause_us("dataloader").mean())
-    if waited_us * PARTLY > share * measures.step_us:  # what is beyond the timed fetches is want of a CPU
+def _takes(waited_us: float, share: float, step_us: float, whom: str) -> str:
+    """Loading in words, with what the step waits for it (us) where the rest is beside other work."""
+    words = f"loading takes {format_us(share * step_us)} per step ({format_share(share)}){whom}"
+    if waited_us * PARTLY > share * step_us:  # what is beyond the timed fetches is want of a CPU
         return f"{words}; traced steps are in it for {format_us(waited_us)}, partly without a CPU"
-    if waited_us >= PARTLY * share * measures.step_us:
+    if waited_us >= PARTLY * share * step_us:
         return words
     return f"{words}; the step waits for {format_us(waited_us)} of it"
 
 
 def _waits(
-    measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None, drawing: str | None
+    measures: Measures,
+    who: str,
+    maker: str | None,
+    in_loop: str | None,
+    cheaper: Fix | None,
+    drawing: str | None,
+    waited_us: float,
 ) -> tuple[str, tuple[Fix, ...]]:
     """Summary and fixes: a thread makes the batches (`maker`), the loop itself (`in_loop`: where), or a loader, whose
-    sampler takes the time (`drawing`: where) or its data set.
+    sampler takes the time (`drawing`: where) or its data set, for which each step waits `waited_us`.
     """
     if drawing is not None:
         return f"{who} waits for the sampler of its data loader, in {drawing}", (sampler_fix(drawing),)
     if maker is not None:
         return f"{who} waits for batches that {made_beside(maker)}", (thread_fix(maker),)
     if in_loop is None:
-        waited_us = float(measures.cause_us("dataloader").max())
         return f"{who} waits for its data loader", _loader_fixes(measures, cheaper, waited_us)
     trains = present_in(measures.job).trains
     loop = "the training loop" if trains else "the loop around the model"

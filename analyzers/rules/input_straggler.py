@@ -109,7 +109,8 @@ def _fixes(
     if in_loop is not None:
         return (loop_fix(in_loop, present_in(measures.job).trains),)
     loader_us = measures.host_spans_us["dataloader"]
-    waited_us, usual_us = float(loader_us[worst]), averages.typical(loader_us)
+    usual_us = averages.typical(loader_us)
+    waited_us = max(float(loader_us[worst]), usual_us + float(measures.loading_late_us[worst]))
     others, balance = "no other rank loads", ""  # as the first stage of a pipeline
     if usual_us > 0:
         others, balance = f"the typical one {format_us(usual_us)}", "rebalance shards by size, "

@@ -64,7 +64,8 @@ def takes_longer(measures: Measures, numbers: tuple[int, ...], in_loader: bool =
     others = np.setdiff1d(np.arange(len(job.ranks)), late)
     if not late or not len(others) or out_of_scope(job) is not None:
         return True
-    if (measures.timed_us[late] > 0).any():
+    timed_us = measures.timed_us + in_loader * measures.loading_late_us
+    if (timed_us[late] > 0).any():
         return True
     more, loads_more = (
         {p: float(us[p]) - float(np.median(us[others])) for p in late}

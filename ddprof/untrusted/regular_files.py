@@ -24,10 +24,9 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, f"{kind_words(status.st_mode)}, not a regular file", os.fspath(path))
-        if not status.st_size:  # files of the kernel say so; some (/proc/kmsg) wait for what comes
-            if file.read(1) is None:
-                raise OSError(errno.EAGAIN, "a file of the kernel that would wait, not a regular file", os.fspath(path))
-            file.seek(0)
+        # Files of the kernel (/proc) state no size; some wait for what comes, which is None here.
+        if not status.st_size and file.read(1) != b"":
+            raise OSError(errno.EINVAL, "a file of the kernel, not a regular file", os.fspath(path))
         unless_regular.pop_all()
     return file
 

@@ -20,8 +20,9 @@ _MODULE_CALL = (
     r"|torch/_dynamo/eval_frame\.py "
 )
 _BACKWARD = r"torch/(?:_tensor|autograd/(?:__init__|graph))\.py (?:backward|grad|_engine_run_backward)$|run_backward"
-# Emptying gradients is no update, and needs no time where they are dropped.
-_OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_scheduler|swa_utils|\S+ zero_grad$)"
+_OPTIMIZER = r"(?:torch/optim|bitsandbytes/optim|apex/optimizers)/(?!lr_scheduler|swa_utils)"
+# No update: gradients emptied, which needs no time where they are dropped, and state read, loaded or made.
+_NO_UPDATE_FRAME = re.compile(_OPTIMIZER + r"\S+ (?:zero_grad|(?:load_)?state_dict|add_param_group|__\w+__)$")
 _BACKWARD_FRAME = re.compile(_BACKWARD + r"|deepspeed/runtime/\S+ backward$")
 # What calls a hook of the script; torch's own frames come between for a Function's backward, or what is computed anew.
 _HOOKED_BY = re.compile(r"torch/autograd/graph\.py _engine_run_backward$|run_backward|torch/utils/hooks\.py ")
@@ -243,8 +244,8 @@ class CallTree:
 
     @cached_property
     def _under_optimizer(self) -> Array:
-        """Mask of stacks that an optimizer's frame is part of."""
-        return self.within(self.matching(_OPTIMIZER_FRAME))
+        """Mask of stacks that an optimizer's frame is part of, as it updates."""
+        return self.within(self.matching(_OPTIMIZER_FRAME)) & ~self.within(self.matching(_NO_UPDATE_FRAME))
 
     @cached_property
     def _is_uncompiled(self) -> Array:

@@ -28,6 +28,8 @@ _WAITING = (BACKWARD, DATA, COLLECTIVE)  # phases in which a rank may wait
 # What a rank does for a tenth of the late rank's time or less, it does not do: an order of magnitude is more than a
 # slow core, a stall or a cold cache explains (hosts that straggler.host names are up to 1.6 times as slow).
 TIMES_PEERS = 10.0
+# A function that returns holds no pass of the step: twice what a slow core explains is its own work.
+TIMES_PEERS_CALL = 3.0
 NEARLY_ALL = 0.9  # of a time: one sample of it falls into this part in nine of ten cases
 MIN_LATENESS = 0.01  # of the step: what is smaller gets no finding of its own
 MOST_SHARE = 0.5  # of the lateness: a line that explains less does not explain it
@@ -92,14 +94,14 @@ def runs_alone(ranks: Sequence[RankPaths], late: int, lateness_us: float) -> Alo
     others = [rank for position, rank in enumerate(ranks) if position != late]
     if all(rank.has_frames for rank in ranks):
         seen = ranks[late].working
-        often = _often_enough(ranks[late], seen)
-        code = _apart(often, [rank.in_windows for rank in others], lateness_us, seen)
+        often = ranks[late].beside_training(_often_enough(ranks[late], seen))
+        code = _apart(ranks[late], often, [rank.in_windows for rank in others], lateness_us, seen)
         # A frame that was not traced did not run; one that no sample fell into may have.
         if code is not None and all(not is_sampled(rank.facts) or rank.is_known for rank in others):
             return code
         if all(rank.is_known for rank in ranks):
             # Peers may wait in the very call in which the late rank works, such as one that gathers its state.
-            code = code or _apart(often, [rank.working for rank in others], lateness_us, seen)
+            code = code or _apart(ranks[late], often, [rank.working for rank in others], lateness_us, seen)
             if code is not None:
                 return code
     for by in (_by_samples, _held):
@@ -126,7 +128,8 @@ def _by_samples(late: RankPaths, others: Sequence[RankPaths], lateness_us: float
     if not us_by_path or not all(peers):
         return None
     often = {path: time for path, time in us_by_path.items() if late.seen[path] >= FEWEST_SAMPLES}
-    code = _apart(often, peers, lateness_us, us_by_path)
+    often = late.beside_training(often)
+    code = _apart(late, often, peers, lateness_us, us_by_path)
     return None if code is None else replace(code, samples=int(late.samples.sum()))
 
 
@@ -141,7 +144,8 @@ def _by_timers(late: RankPaths, others: Sequence[RankPaths], lateness_us: float,
     us_per_ns, each_us = own_us / own_ns.sum(), own_us / total
     seen, often = (by_path(late.facts, late.without_operators(of)) for of in (own_ns * us_per_ns, counts))
     theirs = [by_path(rank.facts, rank.sampled_ns * us_per_ns * it) for rank, it in zip(others, peers, strict=True)]
-    code = _apart({path: us for path, us in seen.items() if often[path] >= MIN_SAMPLES}, theirs, lateness_us, seen)
+    enough = late.beside_training({path: us for path, us in seen.items() if often[path] >= MIN_SAMPLES})
+    code = _apart(late, enough, theirs, lateness_us, seen)
     if code is None:
         return None
     # What no sample of a peer fell into it may run all the same: for less than three of them in 95 of 100 cases.
@@ -168,13 +172,14 @@ def _held(late: RankPaths, others: Sequence[RankPaths], lateness_us: float) -> A
         seen = by_path(late.facts, held_us * samples / total)
         # The loop around it is on all ranks.
         alone = {path: us for path, us in seen.items() if not any(path in rank.seen for rank in others)}
-        outer = _outermost(alone, dict.fromkeys(alone, 0.0), lateness_us)
+        outer = _outermost(alone, dict.fromkeys(alone, 0.0), lateness_us, late.training_calls)
         if outer is not None:
             return replace(_told(alone, outer, 0.0, seen), samples=int(total))
     return None
 
 
 def _apart(
+    late: RankPaths,
     us_by_path: dict[Path, float],
     peers: Sequence[dict[Path, float]],
     lateness_us: float,
@@ -184,19 +189,28 @@ def _apart(
     run, where that is enough. Its line is chosen from all that was `seen`, however rarely.
     """
     theirs = {path: float(np.median([peer.get(path, 0.0) for peer in peers])) for path in us_by_path}
-    outer = _outermost(us_by_path, theirs, lateness_us)
+    outer = _outermost(us_by_path, theirs, lateness_us, late.training_calls)
     if outer is None:
         return None
     extra = {path: us - theirs[path] for path, us in us_by_path.items()}
     alone = {path: us for path, us in us_by_path.items() if path[: len(outer)] == outer and not theirs[path]}
-    return _told(us_by_path, _outermost(alone, theirs, lateness_us) or outer, theirs[outer], seen, extra)
+    return _told(
+        us_by_path, _outermost(alone, theirs, lateness_us, late.training_calls) or outer, theirs[outer], seen, extra
+    )
 
 
-def _outermost(us_by_path: dict[Path, float], theirs: dict[Path, float], lateness_us: float) -> Path | None:
-    """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples."""
+def _outermost(
+    us_by_path: dict[Path, float], theirs: dict[Path, float], lateness_us: float, trains: frozenset[Path]
+) -> Path | None:
+    """The outermost path that accounts for most of the late rank's lateness beyond its peers, with enough samples.
+    `trains`: the functions that run the passes, and their lines."""
     most = MOST_SHARE * lateness_us
-    each = ((path, time, theirs[path]) for path, time in us_by_path.items())
-    apart = (path for path, time, their in each if time - their >= most and time >= TIMES_PEERS * their)
+    is_call = {path: path[-1][1] == ANY_LINE and path not in trains for path in us_by_path}
+    apart = (
+        path
+        for path, time in us_by_path.items()
+        if time - theirs[path] >= most and time >= (TIMES_PEERS_CALL if is_call[path] else TIMES_PEERS) * theirs[path]
+    )
     return min(apart, key=lambda p: (len(p), -us_by_path[p]), default=None)
 
 

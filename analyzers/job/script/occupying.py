@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import Struct
@@ -21,19 +21,15 @@ from ddprof.tables import Array
 
 
 class SeenSaving(Struct, frozen=True):
-    """Samples of the training thread in saving, evaluating or logging, and the script line with most of them."""
+    """Samples of the training thread in saving, evaluating or logging, and the script line with most of their time."""
 
     line: str
     samples: int
     of: int
-    is_evaluation: bool = False  # told by the model that it calls beside the phases, whatever its name
-
-    @property
-    def share(self) -> float:
-        """Share of all samples after start-up."""
-        return self.samples / self.of
+    share: float  # of the time that all samples after start-up stand for
 
 
+COLUMNS = ("samples", "time_ns")
 MOST_SHARE = 0.5  # of the time of the cause: what recorded ranges (a loader's, a save's) do not explain
 
 
@@ -74,12 +70,11 @@ def sampled_share(facts: RankFacts, function: str) -> float:
 def seen_saving(facts: RankFacts) -> SeenSaving | None:
     """Samples of the whole run in saving, evaluating or logging; None without any."""
     tree = call_tree(facts)
-    seen = run_samples(facts)
     around = saving_around(tree)
     # What saves or evaluates by its own name is told by it, a call of a library by the line that calls it.
     named = tree.folded[np.maximum(around, 0)]
     named = np.where(named >= 0, named, tree.folded)
-    return _most_seen(tree.by_words(named, seen * (around >= 0)), seen)
+    return _most_seen(facts, named, lambda column: run_samples(facts, column=column) * (around >= 0))
 
 
 def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
@@ -87,29 +82,32 @@ def seen_evaluating(facts: RankFacts) -> SeenSaving | None:
     without any. Where all ranks do so, it may be part of the step (a teacher): the caller decides.
     """
     tree = call_tree(facts)
-    every = run_samples(facts)
-    in_phases = (every > 0) & (run_samples(facts, REST) == 0) & tree.in_phase
+    in_phases = (run_samples(facts) > 0) & (run_samples(facts, REST) == 0) & tree.in_phase
     if not in_phases.any():
         return None
     loop = tree.function[tree.frame[tree.around_any(in_phases)]]
     outside = tree.around(tree.is_user & ~np.isin(tree.function, loop))
     # Who calls a module evaluates, not its `forward`.
-    by_line = tree.by_words(outside[tree.caller(tree.is_forward)], _calling(facts))
-    return _most_seen(by_line, every, is_evaluation=True)
+    return _most_seen(facts, outside[tree.caller(tree.is_forward)], lambda column: _calling(facts, column))
 
 
-def _most_seen(by_line: Counter[str], every: Array, is_evaluation: bool = False) -> SeenSaving | None:
-    """The line with most samples, of `every` sample of the run by stack; None without any line."""
-    if not by_line:
+def _most_seen(facts: RankFacts, named: Array, inside: Callable[[str], Array]) -> SeenSaving | None:
+    """The line with most time; None without any. `named`: the stack whose line is told, -1 for none; `inside`: amounts
+    of a column by stack."""
+    samples, time_ns = (inside(column) * (named >= 0) for column in COLUMNS)
+    if not samples.any():
         return None
-    return SeenSaving(max(by_line, key=by_line.__getitem__), int(by_line.total()), int(every.sum()), is_evaluation)
+    by_line = call_tree(facts).by_words(named, time_ns)
+    every, every_ns = (float(run_samples(facts, column=column).sum()) for column in COLUMNS)
+    line = max(by_line, key=by_line.__getitem__)
+    return SeenSaving(line, int(samples.sum()), int(every), float(time_ns.sum()) / every_ns)
 
 
-def calls_beside(facts: RankFacts) -> tuple[float, float]:
-    """Samples of the training thread in models called beside the step's phases, loss functions apart, and all of the
-    run."""
+def calls_beside(facts: RankFacts, column: str = "samples") -> tuple[float, float]:
+    """Samples (`column` "time_ns": the time that they stand for) of the training thread in models called beside the
+    step's phases, loss functions apart, and all of the run."""
     is_criterion = call_tree(facts).is_criterion
-    return float(_calling(facts)[~is_criterion].sum()), float(run_samples(facts).sum())
+    return float(_calling(facts, column)[~is_criterion].sum()), float(run_samples(facts, column=column).sum())
 
 
 def after_update(facts: RankFacts) -> Intervals:
@@ -123,15 +121,15 @@ def after_update(facts: RankFacts) -> Intervals:
     return intervals.intersect(running(facts), intervals.union(ends_ns[is_between], until_ns[is_between]))
 
 
-def _calling(facts: RankFacts) -> Array:
-    """Samples in models called beside the step's phases, shape (stacks,).
+def _calling(facts: RankFacts, column: str) -> Array:
+    """Samples, or their time, in models called beside the step's phases, shape (stacks,).
 
     The collectives of a sharded model are a phase of their own, in and beside its passes: they belong to both as the
     other samples of the calling line do.
     """
     tree = call_tree(facts)
     is_called = tree.is_forward & ~tree.is_backward & ~tree.is_profiler  # nor compiles
-    beside, inside, met = (run_samples(facts, phase) * is_called for phase in (REST, FORWARD, COLLECTIVE))
+    beside, inside, met = (run_samples(facts, phase, column) * is_called for phase in (REST, FORWARD, COLLECTIVE))
     caller = tree.caller(tree.is_forward)
     rest, passes = (np.bincount(caller, weights=samples, minlength=len(tree))[caller] for samples in (beside, inside))
     return np.asarray(beside + met * rest / np.maximum(rest + passes, 1.0))

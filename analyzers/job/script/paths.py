@@ -86,6 +86,12 @@ class RankPaths:
         calls = np.bincount(caller[caller >= 0], weights=seen[caller >= 0], minlength=len(tree))
         return frozenset(p for p, count in by_path(self.facts, calls).items() if 2 * count > calls.sum())
 
+    def beside_training(self, us_by_path: dict[Path, float]) -> dict[Path, float]:
+        """Paths without the functions that train, and their lines, where ranks train in functions of their own."""
+        trains = self.training_calls if self.without_phases else frozenset()
+        lines = {path for path in us_by_path if path[-1][1] != ANY_LINE and path[:-1] in trains}
+        return {path: us for path, us in us_by_path.items() if path not in trains and path not in lines}
+
     @cached_property
     def seen(self) -> dict[Path, float]:
         """Whole-run samples on each path."""

@@ -29,7 +29,10 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     if longest is None or (longest[0] in threads and threads[longest[0]].share >= MOST_SHARE):
         return _with_thread(measures, candidate)
     position, line = longest
-    rank, late_us = measures.job.rank_ids[position], float(measures.late_us[position])
+    rank, of_run_us = measures.job.rank_ids[position], float(measures.timed_us[position])
+    if candidate.id == INPUT_STRAGGLER:
+        of_run_us = float(measures.loading_late_us[position])
+    late_us = max(float(measures.late_us[position]), of_run_us)
     if late_us < MOST_SHARE * candidate.lost_us:
         return candidate  # what it is late by in the traced steps is not what the finding is of
     share = f"{format_us(min(line.time_us - line.peers_us, late_us))} of the {format_us(late_us)} per step"
@@ -38,7 +41,7 @@ def with_line(measures: Measures, candidate: Candidate) -> Candidate:
     meanwhile = f"{peers} do not run it" if line.peers_us < 1 else f"{peers} take at most {format_us(line.peers_us)}"
     source = f" (by {line.samples} samples of the whole run)" if line.samples else ""
     waited = "that the others wait for it"
-    if measures.timed_us[position] >= late_us:
+    if of_run_us >= late_us:
         waited = "by which it is late over the whole run"
     seen = Evidence(
         f"rank {rank}: {line.words}, {share} {waited}; it takes {format_us(line.time_us)} there, {meanwhile}{source}",

@@ -18,7 +18,7 @@ from ddprof.analyzers.job.script.alone import FEWEST_SAMPLES, MOST_SHARE
 from ddprof.analyzers.job.script.beside import BACKWARD, FORWARD, REST, own_stacks, run_samples
 from ddprof.analyzers.job.script.idle import MIN_TIMES
 from ddprof.analyzers.job.script.lines import ScriptLine, has_frames, lines_of, shown_place
-from ddprof.analyzers.job.script.occupying import calls_beside
+from ddprof.analyzers.job.script.occupying import COLUMNS, calls_beside
 from ddprof.analyzers.job.whole_run.now_and_then import NowAndThen, now_and_then
 from ddprof.analyzers.job.whole_run.own_times import chance_left
 from ddprof.analyzers.job.whole_run.unprofiled_steps import longer_outside_us
@@ -145,10 +145,12 @@ class CalledBeside(Struct, frozen=True):
 @remembered
 def called_beside(measures: Measures) -> CalledBeside | None:
     """The time in such calls; None where it is little, or one rank's more than others'."""
-    called, every = np.array([calls_beside(facts) for facts in measures.job.ranks], float).T
+    (called, every), (called_ns, every_ns) = (
+        np.array([calls_beside(facts, column) for facts in measures.job.ranks], float).T for column in COLUMNS
+    )
     if called.sum() < FEWEST_SAMPLES or not called.all():
         return None
-    times_us, extra = measures.step_us * called / every, measures.compute.extra
+    times_us, extra = measures.step_us * called_ns / every_ns, measures.compute.extra
     of_one_us = extra.extra_ns.sum(axis=0).mean() / 1e3 if extra and len(measures.compute.turns) else 0.0
     in_turn = bool(of_one_us >= MOST_SHARE * times_us.sum())
     beside = CalledBeside(times_us, float(called.sum()), float(every.sum()), in_turn)

@@ -86,7 +86,7 @@ def test_a_model_that_all_ranks_call_beside_the_passes(
     updates = partial(Script.host, name="ddprof::optimizer", dur_us=50.0, cat="user_annotation")
     ranks = [cpu_loop(tmp_path, before=chore, optimizer=updates, rank=rank) for rank in range(2)]
     seen = [sampled(facts, {"forward": 5_000}, samples=beside) for facts in ranks]
-    rest = totals(("backward", 0, 100 - beside), time_ns=[5_000])  # of its outermost stack
+    rest = totals(("backward", 0, 100 - beside), time_ns=[5_000 * (100 - beside) // beside])  # of its outermost stack
     whole = [replace(facts, script_totals=concat(SCRIPT_TOTALS, [facts.script_totals, rest])) for facts in seen]
     said = candidates(ID, run_of(whole).measures)
     assert [one.band for one in said] == bands
@@ -102,7 +102,7 @@ def test_a_model_that_one_rank_at_a_time_calls_costs_what_all_of_them_take(tmp_p
         return lambda script: scores(script) if next(turn) % 2 else operators(script, "mul", count=20)
 
     ranks = [cpu_loop(tmp_path, before=chore(rank), rank=rank) for rank in range(2)]
-    rest = totals(("backward", 0, 80), time_ns=[5_000])
+    rest = totals(("backward", 0, 80), time_ns=[20_000])
     seen = [sampled(facts, {"forward": 5_000}, samples=20) for facts in ranks]
     run = run_of([replace(f, script_totals=concat(SCRIPT_TOTALS, [f.script_totals, rest])) for f in seen])
     said = candidate(ID, run.measures)

@@ -13,6 +13,7 @@ from labelled_runs import Labelled, candidate, fires, on_every_rank, only_run, r
 from ddprof.analyzers.catalogue import catalogue
 from ddprof.analyzers.engine import LoadedRun
 from ddprof.analyzers.rules.input_starved import late_loaders, workers_fix
+from ddprof.analyzers.trust.believed import ledger_price
 from ddprof.sidecar.loading import TimedFetches
 
 ID = "input.straggler"
@@ -60,11 +61,17 @@ def test_workers_without_a_cpu_make_no_rank_late(faulty: Labelled, waited_ms: in
 
 
 def shared_host(
-    folder: Path, late_us: float, usual_us: float, batch_us: tuple[float, float], more_us: tuple[float, ...] = ()
+    folder: Path,
+    late_us: float,
+    usual_us: float,
+    batch_us: tuple[float, float],
+    more_us: tuple[float, ...] = (),
+    workers: int = 2,
 ) -> LoadedRun:
-    """Two CPU ranks with two workers each: rank 0 waits `late_us` for every second batch; `batch_us`: of a worker;
+    """Two CPU ranks with so many workers each: rank 0 waits `late_us` for every second batch; `batch_us`: of a worker;
     `more_us`: what the timers of the steps after the trace have beyond the usual wait, rank by rank."""
     ranks: list[Events] = [[], []]
+    fetch = FETCH if workers else FETCH.replace("MultiProcessing", "SingleProcess")
     now_us = 0.0
     for step in range(6):
         began_us, waited_us = now_us, (late_us if step % 2 else usual_us, usual_us)
@@ -73,7 +80,7 @@ def shared_host(
             ready_us = began_us + waited_us[rank]
             events += [
                 annotation(rank, f"ProfilerStep#{step}", began_us, met_us + 1_500.0 - began_us),
-                annotation(rank, FETCH, began_us + 10.0, waited_us[rank] - 20.0),
+                annotation(rank, fetch, began_us + 10.0, waited_us[rank] - 20.0),
                 operator(rank, "aten::mm", ready_us, 3_900.0, **TENSOR),
                 operator(rank, "c10d::allreduce_", ready_us + 3_950.0, 40.0, **TENSOR),
                 transfer(rank, "gloo:all_reduce", ready_us + 4_000.0, met_us + 1_000.0 - ready_us - 4_000.0, **TENSOR),
@@ -81,8 +88,8 @@ def shared_host(
             ]
         now_us = met_us + 1_500.0
     run = only_run(write(folder, ranks))
-    timed = [TimedFetches(2, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
-    content = {"dataloader": {"num_workers": 2, "prefetch_factor": 2}, "state": "exit"}
+    timed = [TimedFetches(workers, int(us * 1e3), 16, (int(us * 1e3),) * 3, int(us * 1e2)) for us in batch_us]
+    content = {"dataloader": {"num_workers": workers, "prefetch_factor": 2}, "state": "exit"}
     timers_of = [{"steps": timers(usual_us + more)} for more in more_us] or [{}, {}]
     each = zip(run.job.ranks, timers_of, timed, strict=True)
     return run_of([replace(one, sidecar=sidecar_of(content | own).with_fetching(t)) for one, own, t in each])
@@ -123,6 +130,24 @@ def test_a_rank_whose_workers_keep_ahead_waits_for_no_batch(tmp_path: Path) -> N
     # Each fetch of its peer takes long, too, and a batch of its workers a fortieth of a step.
     run = shared_host(tmp_path, 60_000.0, 12_000.0, (64_000.0, 1_000.0))
     assert [(f.id, f.ranks) for f in run.report.findings if f.id.startswith("input.")] == [(ID, (0,))]
+
+
+def test_what_one_loader_has_beyond_the_others_is_told_of_its_rank_and_what_all_have_of_all(tmp_path: Path) -> None:
+    """Ranks that make their own batches: in the traced steps, or by the timers of a run whose trace was made before."""
+    run = shared_host(tmp_path / "traced", 40_000.0, 4_000.0, (40_000.0, 4_000.0), workers=0)
+    first = run.report.findings[0]
+    assert (first.id, first.ranks) == (ID, (0,))
+    assert first.recoverable_us.value == pytest.approx(18_000.0, rel=0.1)  # in every second step
+    of_all = candidate("input.starved", run.measures)
+    assert of_all.ranks == () and of_all.lost_us <= 4_000.0 and of_all.ceiling_us == pytest.approx(4_000.0, rel=0.01)
+    by_ledger = ledger_price(run.measures, of_all.changes, of_all.most_us)
+    assert by_ledger is not None and by_ledger.most <= 4_000.0
+    late = shared_host(tmp_path / "later", 4_000.0, 4_000.0, (4_000.0, 4_000.0), (30_000.0, 0.0), workers=0)
+    (found,) = (finding for finding in late.report.findings if finding.id == ID)
+    assert found.ranks == (0,) and "typical one 3.98 ms" in found.fixes[0].why, found.fixes[0].why
+    # A core that is a third slower makes its batches a third slower.
+    slower = shared_host(tmp_path / "slower", 4_000.0, 4_000.0, (5_300.0, 4_000.0), (1_300.0, 0.0), workers=0)
+    assert ID not in {finding.id for finding in slower.report.findings}
 
 
 def test_where_one_rank_alone_loads_no_shards_are_to_be_balanced(faulty: Labelled) -> None:

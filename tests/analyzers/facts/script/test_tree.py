@@ -55,6 +55,19 @@ def test_what_the_compiler_is_kept_out_of_is_no_phase() -> None:
     assert tree.in_phase[at["forward"]] and tree.is_forward[at["forward"]]
 
 
+def test_an_optimizer_whose_state_is_read_updates_nothing() -> None:
+    """A copy of all state before each step: the function around it trains nothing."""
+    tree, at = tree_of(
+        (0, 100, "guard.py(16): train"),
+        (5, 40, "guard.py(8): before"),
+        (10, 30, "torch/optim/optimizer.py(755): state_dict"),
+        (11, 29, "torch/optim/optimizer.py(743): pack_group"),
+        (50, 90, "torch/optim/optimizer.py(530): wrapper"),
+        (55, 80, "torch/optim/adam.py(247): step"),
+    )
+    assert [name for name, stack in at.items() if tree.is_optimizer[stack]] == ["wrapper", "step"]
+
+
 def test_what_a_wrapped_pass_calls_of_the_users_is_neither_the_profilers_nor_torchs() -> None:
     tree, at = tree_of(
         (0, 100, "train.py(9): main"),

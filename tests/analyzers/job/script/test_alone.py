@@ -103,6 +103,19 @@ def test_samples_of_the_whole_run_say_it_where_those_of_the_windows_do_not(tmp_p
     assert found and found.held("it") == "it spends the extra time in helpers.py:2 walk()" and found.peers_us
 
 
+@pytest.mark.parametrize(("samples", "is_told"), [(12, True), (30, False)], ids=["five times", "twice"])
+def test_a_function_that_all_ranks_run_is_told_where_no_slow_core_explains_it(
+    tmp_path: Path, samples: int, is_told: bool
+) -> None:
+    late, others = unseen(tmp_path)
+    main, walk = (_stack_of(late, name) for name in ("main", "walk"))
+    ranks = [
+        _with_totals(late, {main: 40, walk: 60}),
+        *(_with_totals(one, {main: 88, walk: samples}) for one in others),
+    ]
+    assert (runs_alone(ranks, 0, 4_000.0, 10_000.0) is not None) is is_told
+
+
 def test_one_sample_of_a_window_accuses_nobody_and_none_clears_no_peer(tmp_path: Path) -> None:
     late, *others = run(tmp_path, REPORTS).job.ranks
     peers = [_with_totals(replace(facts, script_spans=SCRIPT_SPANS.empty()), {0: 60}) for facts in others]
@@ -123,6 +136,9 @@ def test_a_line_that_trains_a_stage_of_its_own_makes_no_rank_late(tmp_path: Path
         rows = [("backward", 1, 60), *([("rest", 2, reports)] if reports and facts is late else [("rest", 0, 6)])]
         stages.append(replace(sampled, script_totals=totals(*rows)))
     alone = runs_alone(stages, 0, 4_000.0, 7_000.0)
+    own = paths_of(stages, 7_000.0)[0]
+    every = dict.fromkeys(own.training_calls, 1.0)
+    assert every and own.without_phases and not own.beside_training(every)
     assert ("" if alone is None else alone.inside or alone.line) == words
 
 

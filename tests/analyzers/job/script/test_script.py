@@ -82,6 +82,10 @@ def test_a_function_that_calls_the_model_beside_the_steps_evaluates(labelled: Ru
     facts = looped(labelled, 20)
     seen = seen_evaluating(facts)
     assert seen is not None and (seen.line, seen.samples, seen.of) == ("train.py:30 score()", 20, 72)
+    longer = facts.script_totals.replace(time_ns=[50, 28, 2])  # of a call that keeps the interpreter
+    told = seen_evaluating(replace(facts, script_totals=longer))
+    assert told and (told.samples, told.share) == (20, 28 / 80)
+    assert calls_beside(replace(facts, script_totals=longer), "time_ns") == (28, 80)
     training = facts.script_totals.take(facts.script_totals["stack"] != 3)
     assert seen_evaluating(replace(facts, script_totals=training)) is None
     assert sampled_share(facts, "train.py score") == 20 / 72 and sampled_share(facts, "train.py other") == 0

@@ -243,7 +243,6 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if remade is not None:
         yield remade
         return
-    loader_us = measures.host_spans_us["dataloader"]
     if not measures.host_counts["dataloader"].any():
         yield Abstention(RULE.id, UNSEEN)
         return
@@ -255,9 +254,7 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     if drained is not None and drawing is None:
         yield _drained(measures, drained)
         return
-    made = made_us(measures)
-    loader_us = np.minimum(loader_us, made)
-    typical = averages.typical(loader_us)
+    typical = averages.typical(np.minimum(measures.host_spans_us["dataloader"], made_us(measures)))
     behind = _behind(measures)
     late = behind if len(behind) and _alone(measures, behind) else behind[:0]
     # Where a few loaders are far behind, the time of the others must be worth a finding of its own.
@@ -268,8 +265,14 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
         taken = None if len(late) else taking(measures, alone=False)
         yield from () if taken is None else (taken,)
         return
-    ledger = measures.cause_us("dataloader")
-    # What late loaders have beyond the others is told of their ranks.
+    yield _starved(measures, late, in_turn, drawing)
+
+
+def _starved(measures: Measures, late: Array, in_turn: bool, drawing: str | None) -> Candidate:
+    """Candidate for loading that all ranks have; what `late` loaders have beyond the others is told of their ranks."""
+    ledger, made = measures.cause_us("dataloader"), made_us(measures)
+    loader_us = np.minimum(measures.host_spans_us["dataloader"], made)
+    typical = averages.typical(loader_us)
     alike = np.setdiff1d(np.arange(len(loader_us)), late)
     worst, ranks = int(alike[np.argmax(loader_us[alike])]), len(measures.job.ranks)
     whom = " on the typical rank" if ranks > 1 else ""
@@ -281,9 +284,10 @@ def detect(measures: Measures) -> Iterator[Candidate | Abstention]:
     cheaper = cheaper_fix(cost, measures.job.ranks)
     who, maker = _everybody(measures), making_line(measures.job.ranks[worst])
     operators = _operators_in_loop(measures.job.ranks[worst]) if in_loop is None else None
-    waited_us = float(ledger[alike].max())
-    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, drawing, waited_us)
-    yield Candidate(
+    what, fixes = _waits(measures, who, maker, in_loop or operators, cheaper, float(ledger[alike].max()))
+    if drawing is not None:
+        what, fixes = f"{who} waits for the sampler of its data loader, in {drawing}", (sampler_fix(drawing),)
+    return Candidate(
         id=RULE.id,
         summary=what,
         lost_us=float(ledger[alike].mean()),
@@ -340,19 +344,11 @@ def _takes(waited_us: float, share: float, step_us: float, whom: str) -> str:
 
 
 def _waits(
-    measures: Measures,
-    who: str,
-    maker: str | None,
-    in_loop: str | None,
-    cheaper: Fix | None,
-    drawing: str | None,
-    waited_us: float,
+    measures: Measures, who: str, maker: str | None, in_loop: str | None, cheaper: Fix | None, waited_us: float
 ) -> tuple[str, tuple[Fix, ...]]:
-    """Summary and fixes: a thread makes the batches (`maker`), the loop itself (`in_loop`: where), or a loader, whose
-    sampler takes the time (`drawing`: where) or its data set, for which each step waits `waited_us`.
+    """Summary and fixes: a thread makes the batches (`maker`), the loop itself (`in_loop`: where), or a data set, for
+    which each step waits `waited_us`.
     """
-    if drawing is not None:
-        return f"{who} waits for the sampler of its data loader, in {drawing}", (sampler_fix(drawing),)
     if maker is not None:
         return f"{who} waits for batches that {made_beside(maker)}", (thread_fix(maker),)
     if in_loop is None:

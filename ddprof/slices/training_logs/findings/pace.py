@@ -12,6 +12,7 @@ import numpy as np
 
 from ddprof.findings import CRITICAL_SHARE, WARNING_SHARE, severity
 from ddprof.report.log_reading import LogFinding
+from ddprof.significance import change_point
 from ddprof.slices.training_logs.model import DECILES_FROM, IterationSummary, LoggedIteration, LoggedRun, TrainingLog
 from ddprof.slices.training_logs.reading.bars import UNNAMED
 from ddprof.slices.training_logs.reading.iterations import stride
@@ -45,6 +46,8 @@ def findings_of(log: TrainingLog, summary: IterationSummary | None, loading: flo
         since = _since(summary, log.iterations)
         usual = stride([iteration.number for iteration in log.iterations])
         is_one = not any(finding.severity == "warning" for finding in of_runs)  # else no time is usual
+        if since is None and not of_runs:
+            since = _shifted(log.iterations)
         if is_one and since is None:
             yield from _uneven(summary, loading, usual)
             yield from _longer(log.iterations[1:], summary.unit)
@@ -148,6 +151,32 @@ def _since(summary: IterationSummary, iterations: Sequence[LoggedIteration]) -> 
             if slow >= ALIKE * (len(iterations) - at):
                 since, of_them = at, slow
     return since if of_them >= FEWEST_ALIKE else None
+
+
+def _shifted(iterations: Sequence[LoggedIteration]) -> int | None:
+    """Place from which on nearly all take longer than before by CRITICAL_SHARE, where so many do that it is usual;
+    neither part grows by half of that in itself, as with a schedule of lengths. None without one."""
+    ms = np.array([iteration.mean_ms for iteration in iterations])
+    at = change_point(np.log(np.maximum(ms[1:], 1e-9)))
+    if at is None:
+        return None
+    before, after = ms[1 : at + 1], ms[at + 1 :]
+    bound_ms = max(_usual_ms(before), (1 + WARNING_SHARE) * float(np.median(before)))
+    shift_ms = float(np.median(after) - np.median(before))
+    grown_ms = [abs(float(np.median(half[1]) - np.median(half[0]))) for half in map(_halves, (before, after))]
+    is_shift = np.mean(after > bound_ms) >= ALIKE and shift_ms >= CRITICAL_SHARE * float(np.median(after))
+    if not is_shift or max(grown_ms) >= shift_ms / 2:
+        return None
+    is_slow = ms > bound_ms
+    since = at + 1 + int(np.argmax(is_slow[at + 1 :]))
+    since -= int(np.argmin(is_slow[since::-1])) - 1  # to the first of those that are slow together
+    numbers = [iteration.number for iteration in iterations]
+    is_near = numbers[since] - numbers[since - 1] <= 2 * stride(numbers)  # else it lies between lines that are lost
+    return since if is_near else None
+
+
+def _halves(ms: Array) -> tuple[Array, Array]:
+    return ms[: -(-len(ms) // 2)], ms[len(ms) // 2 :]
 
 
 def _slower(since: int, iterations: Sequence[LoggedIteration], unit: str) -> Iterator[LogFinding]:

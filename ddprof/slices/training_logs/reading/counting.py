@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ddprof.slices.training_logs.reading.fields import MEAN
 from ddprof.slices.training_logs.reading.kinds import Numbers, TimeKind, Times, preference
 from ddprof.slices.training_logs.reading.lines import Stamp
 from ddprof.tables import Array
@@ -226,6 +227,47 @@ def since_epoch_began(numbers: Sequence[float], ms: Sequence[float]) -> list[flo
     return each if kept and abs(median(kept) - 1) < _HALF and min(each) >= 0 else None
 
 
+def by_means(table: LoopTable, counter: str, name: str) -> tuple[LoopTable, Array] | None:
+    """The lines, and the time of an iteration since the line before (ms), both by the means since the epoch began that
+    stand behind the times and waits of one iteration; None where there are none, as neither the first iteration of an
+    epoch nor the lines' clock shows, or their last digit hides what is between two lines.
+    """
+    table = table.at(np.diff(table.counters[counter][1], prepend=-1.0) != 0)  # some write each line twice
+    rows, numbers, _ = table.counters[counter]
+    steps = numbers + (numbers.min() == 0)
+    apart = np.diff(steps, prepend=0.0)
+    is_first = apart <= 0
+    is_first[0] = True  # of its epoch
+    apart = np.where(is_first, steps, apart)
+    if len(rows) < FEWEST or not (apart > 1).any():
+        return None
+
+    def between(key: str) -> Array | None:
+        at, ms = table.waits.get(key + MEAN, (np.empty(0), np.empty(0)))
+        if len(at) < len(rows):
+            return None
+        spent = ms * steps
+        each: Array = (spent - np.where(is_first, 0.0, np.roll(spent, 1))) / apart
+        grain_ms = next(
+            (10.0**-k for k in range(-3, 7) if np.allclose(ms * 10.0**k, np.rint(ms * 10.0**k), 0, 1e-6)), 0
+        )
+        is_fine = (grain_ms * steps / apart <= _ALIKE * np.median(each)).all()
+        return each if is_fine and (each >= 0).all() else None
+
+    ((_, single_ms, _),) = table.times.values()
+    each_ms = between(name)
+    if each_ms is None:
+        return None
+    of_one, (_, mean_ms) = steps == 1, table.waits[name + MEAN]
+    spans_ms = np.diff(table.clock_s, prepend=np.nan) * 1e3 / apart
+    clocked = ~np.isnan(spans_ms) & ~is_first
+    is_so = of_one.any() and bool((mean_ms == single_ms)[of_one].all())
+    if clocked.any():
+        is_so = abs(each_ms[clocked].sum() / spans_ms[clocked].sum() - 1) <= _ALIKE
+    waits = {key: of if (means := between(key)) is None else (rows, means) for key, of in table.waits.items()}
+    return (table._replace(waits=waits), each_ms) if is_so else None
+
+
 def are_since_epoch_began(numbers: Sequence[float], ms: Sequence[float]) -> bool:
     """True for times that are as many times longer as there are iterations in the epoch, however they are named."""
     first = int(min(numbers) == 0)
@@ -242,9 +284,10 @@ def with_waits(table: LoopTable, counter: str, key: tuple[TimeKind, str]) -> Loo
     """
     numbers = table.counters[counter][1] if counter else np.empty(0)
     is_of_one = len(numbers) > 1 and key[0] in (TimeKind.ONE, TimeKind.ANY) and bool((np.diff(numbers) == 1).all())
-    if not is_of_one or len(table.waits) != 1 or not np.isnan(table.clock_s).all():
+    waits = [of for name, of in table.waits.items() if not name.endswith(MEAN)]
+    if not is_of_one or len(waits) != 1 or not np.isnan(table.clock_s).all():
         return table
-    ((waited, waits_ms),) = table.waits.values()
+    ((waited, waits_ms),) = waits
     rows, ms, grain_ms = table.times[key]
     wait_ms = np.zeros(table.lines)
     wait_ms[waited] = waits_ms

@@ -31,6 +31,7 @@ _UNIT = re.compile(
 )
 _WORDS = re.compile(r"[A-Za-z#][\w#./-]{0,40}(?: [A-Za-z][\w#./-]{0,40}){0,3}$")
 _ENDS = " \t:=[({<|\"'~≈@`+-."
+MEAN = " (mean)"  # behind the name of a number
 _UNNAMED = ("", "^", "[]", "[,]")
 
 
@@ -59,7 +60,7 @@ def value_at(text: str, spans: tuple[Span, ...]) -> float:
 
 
 def fields_of(text: str) -> list[Field]:
-    """The fields of a line, from left to right, without the means in parentheses behind a number."""
+    """The fields of a line, from left to right; a number in parentheses behind another is its mean (MEAN)."""
     fields: list[Field] = []
     end, is_inside = 0, False
     for match in _NUMBER.finditer(text):
@@ -84,6 +85,8 @@ def fields_of(text: str) -> list[Field]:
         if key == "-" and fields:  # "Batch [10-20]"
             key = fields.pop().key
         if key == "(" and fields and unit in ("", fields[-1].unit):
+            if fields[-1].key and not fields[-1].key.endswith(MEAN):
+                fields.append(Field(fields[-1].key + MEAN, spans, fields[-1].unit, grain, end))
             continue
         if key == "[,]" and not is_inside:
             key = ""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from ddprof.slices.training_logs.reading.fields import Field, value_at
+from ddprof.slices.training_logs.reading.fields import MEAN, Field, value_at
 from ddprof.slices.training_logs.reading.lines import MOST_MS, Stamp
 
 Numbers = dict[str, tuple[int, float | None]]  # counter -> its number, and that behind its slash
@@ -66,10 +66,14 @@ UPDATE = "updt"  # LeRobot's: an iteration without the wait for its batch
 
 class TimeKind(IntEnum):
     """Kinds of times by preference: a unit per iteration, a name of one, a rate, any time, a unit alone, all since the
-    start, a mean; of an epoch, which is of no iteration.
+    start, a mean; of an epoch, which is of no iteration; a wait for a batch, or what is printed behind a time as its
+    mean.
     """
 
     EACH, ONE, RATE, ANY, UNNAMED, ALL, MEAN, EPOCH, WAIT, NONE = range(10)
+
+
+_WITH_MEANS = (TimeKind.ONE, TimeKind.ANY, TimeKind.WAIT)
 
 
 class Meaning(NamedTuple):
@@ -168,8 +172,13 @@ def times_at(text: str, timed: Sequence[tuple[Field, Meaning]]) -> tuple[Times, 
             else:
                 times.setdefault((kind, name), (ms, grain))
     if waits and (update := times.get((TimeKind.ONE, UPDATE))) is not None:
-        times[TimeKind.ONE, UPDATE] = update[0] + sum(waits.values()), update[1]
+        times[TimeKind.ONE, UPDATE] = update[0] + waited_ms(waits), update[1]
     return times, waits
+
+
+def waited_ms(waits: dict[str, float]) -> float:
+    """The time of a line's waits, without means."""
+    return sum(ms for name, ms in waits.items() if not name.endswith(MEAN))
 
 
 def most_ms(kind: TimeKind) -> float:
@@ -179,6 +188,9 @@ def most_ms(kind: TimeKind) -> float:
 
 @lru_cache(maxsize=4096)
 def _meaning(key: str, unit: str) -> Meaning:
+    if key.endswith(MEAN):
+        kind, name, each_ms = _meaning(key[: -len(MEAN)], unit)
+        return Meaning(TimeKind.WAIT, name + MEAN, each_ms) if kind in _WITH_MEANS else Meaning(TimeKind.NONE)
     of_name = _EACH.match(key) or _RATE.match(key)
     if unit in ("", *_SECONDS) and not of_name:
         return _time(key, unit)

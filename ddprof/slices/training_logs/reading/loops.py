@@ -32,6 +32,7 @@ from ddprof.slices.training_logs.reading.counting import (
     LoopTable,
     are_since_epoch_began,
     by_epochs,
+    by_means,
     counted_by,
     ended_at,
     epoch_at,
@@ -53,6 +54,7 @@ from ddprof.slices.training_logs.reading.kinds import (
     is_counter,
     numbers_of,
     times_at,
+    waited_ms,
 )
 from ddprof.slices.training_logs.reading.lines import NOWHERE, stamp_at
 from ddprof.slices.training_logs.reading.shapes import LoopShape, loop_shape
@@ -113,7 +115,7 @@ class LoopLines:
         rank = one_rank(text[slice(*shape.rank)]) if shape.rank != NOWHERE else None
         if not counters:
             self.epochs.take(shape.bare, epoch, clock, times)
-            self.epochs.note_wait(sum(waits.values()))
+            self.epochs.note_wait(waited_ms(waits))
         of_steps = {key: time for key, time in times.items() if key[0] is not TimeKind.EPOCH}
         line_read = LoopLine(counters, epoch, self.epochs.noted, rank, clock, of_steps, waits)
         return self._note(who, line_read, shape.trains)
@@ -233,6 +235,10 @@ class LoopLines:
             return _since_the_start(lines, counter, (kind, name)), *waits_of(lines, counter, float(np.median(ms)))
         if are_since_epoch_began(numbers.tolist(), ms.tolist()):
             return _since_the_start(lines, counter, (kind, name)), [], []
+        if (by := by_means(lines, counter, name)) is not None:
+            self.are_means = True
+            lines, each_ms = by
+            return _records(lines, counter, each_ms), *waits_of(lines, counter, float(np.median(each_ms)))
         if np.isnan(lines.clock_s).all() and (each := since_epoch_began(numbers.tolist(), ms.tolist())) is not None:
             self.are_means = True
             return _records(lines, counter, np.array(each)), *waits_of(lines, counter, float(np.median(ms)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ddprof.slices.training_logs.model import DATA, RankReading, TimerReading
 from ddprof.slices.training_logs.reading.counting import LoopTable
+from ddprof.slices.training_logs.reading.fields import MEAN
 
 
 def waits_of(
@@ -18,7 +19,9 @@ def waits_of(
     """
     # No wait is longer than its iteration: such a time is of a worker.
     often = [
-        name for name, (rows, ms) in lines.waits.items() if 2 * len(rows) >= lines.lines and np.median(ms) <= most_ms
+        name
+        for name, (rows, ms) in lines.waits.items()
+        if 2 * len(rows) >= lines.lines and np.median(ms) <= most_ms and not name.endswith(MEAN)
     ]
     data = min(often, key=lambda name: ("last" not in name, "wait" not in name), default="")
     if not data:

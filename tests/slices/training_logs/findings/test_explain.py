@@ -192,6 +192,37 @@ def test_of_two_jobs_that_write_one_log_the_longer_is_read(tmp_path: Path) -> No
     assert (report.iterations.median_ms, report.iterations.high_ms) == (30_000.0, 30_000.0)
 
 
+@pytest.mark.parametrize(
+    ("slow", "told"), [(6, True), (30, True), (54, True), (0, False)], ids=["late", "half", "soon", "never"]
+)
+def test_a_run_that_became_slow_is_told_so_however_much_of_it_is_slow(tmp_path: Path, slow: int, told: bool) -> None:
+    line = " iteration {:8d}/ 900 | elapsed time per iteration (ms): {} | lm loss: 2.5 |\n"
+    rows = (line.format(n, 1000 + 7 * (n % 5) + 500 * (n > 60 - slow)) for n in range(1, 61))
+    found = [finding for finding in explained(tmp_path, "".join(rows)).findings if finding.id == "slower_since"]
+    assert [f"From iteration {61 - slow} " in finding.summary for finding in found] == [True] * told
+
+
+@pytest.mark.parametrize("as_printed", [True, False], ids=["means since the epoch began", "means of something else"])
+def test_means_behind_the_times_say_what_lies_between_two_lines(tmp_path: Path, as_printed: bool) -> None:
+    """PyTorch's ImageNet example prints one iteration of 50 and the mean since the epoch began; here every second one
+    waits 3.9 s for its batch, and none of those that are printed."""
+    lines = []
+    for epoch in range(3):
+        spent = waited = 0.0
+        for at in range(196):
+            wait = 37.2 if at == 0 else 3.9 if at % 2 else 0.01
+            waited, spent = waited + wait, spent + wait + 0.12
+            of = (spent, waited) if as_printed else (9.0 * (at + 1), 8.0 * (at + 1))
+            means = [f"({total / (at + 1):.3f})" for total in of]
+            row = f"Time {wait + 0.12:.3f} {means[0]}\tData {wait:.3f} {means[1]}\tLoss 6.9 (6.9)\n"
+            lines += [f"Epoch: [{epoch}][{at}/196]\t{row}"] if at % 50 == 0 else []
+    report = explained(tmp_path, "".join(lines))
+    assert report.iterations is not None
+    assert report.iterations.median_ms == pytest.approx(2_075 if as_printed else 130, rel=0.02)
+    said = [finding.summary for finding in report.findings]
+    assert any("Loading data takes 94 % of an iteration" in text for text in said) is as_printed
+
+
 def test_a_run_that_becomes_slow_and_pauses_that_no_printed_time_holds(tmp_path: Path) -> None:
     slow = tuple(LoggedIteration(n, 10_000.0 + n % 7 + 5000.0 * (n > 950)) for n in range(1, 1001))
     report = explain_tables(TrainingLog("a.log", ("Megatron",), slow))

@@ -19,7 +19,7 @@ _RUN_FILE = re.compile(
     rb'\{[^{]{0,400}"findings":.{0,4000}"expected_bound":',
     re.S,
 )
-_SIZE_BYTES = 8  # before the header of kept facts (analyzers/facts/cache.py)
+_FACTS = re.compile(rb"\xde..\xa8identity", re.S)  # how kept facts begin, in MessagePack (analyzers/facts/cache.py)
 _OURS = re.compile(rb'"schema"\s*:\s*"ddprof\.(?P<what>[a-z]+)/')
 _HTML = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
 TAR, ZIP = "a tar archive", "a zip archive"
@@ -176,7 +176,7 @@ def sniff(sample: Sample) -> Sniffed:
     other = _foreign(sample)
     if other:
         return Sniffed(None, other)
-    if sample.head[_SIZE_BYTES:].startswith(b'{"sizes":['):
+    if _FACTS.match(sample.head):
         return Sniffed("run_file", "kept facts of ddprof")
     ours = _OURS.search(sample.text[:400]) if sample.is_object else None
     if ours:

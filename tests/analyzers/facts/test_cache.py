@@ -19,6 +19,8 @@ from labelled_runs import Runs
 from ddprof.analyzers.facts import cache
 from ddprof.analyzers.facts.cache import LONGEST_WRITE_S, Folder, Store, decode, encode, users_folder
 from ddprof.analyzers.facts.model import SCRIPT_FRAMES, TABLES, RankFacts
+from ddprof.readers.admission.sniff import sniff
+from ddprof.readers.format import Sample
 from ddprof.tables import Table
 
 ME = {os.getuid()}
@@ -135,6 +137,7 @@ def facts(labelled: Runs) -> RankFacts:
 
 def test_every_table_and_every_other_fact_survives(facts: RankFacts) -> None:
     again = decode(encode(facts, KEY), KEY)
+    assert sniff(Sample(encode(facts, KEY))).format == "run_file"  # beside traces no file that is left out
     assert isinstance(again, RankFacts)
     for name, schema in TABLES.items():
         mine, theirs = getattr(facts, name), getattr(again, name)

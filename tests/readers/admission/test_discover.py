@@ -117,7 +117,11 @@ def _socket(path: Path) -> None:
         ("rank1.json", os.mkfifo, "a named pipe, not a regular file"),
         ("rank1.json", _socket, "a socket, not a regular file"),
         ("rank1.json", lambda path: path.symlink_to("/dev/zero"), "a device, not a regular file"),
-        ("rank1.json", lambda path: path.symlink_to("/proc/self/status"), "a file of the kernel, not a regular file"),
+        (
+            "rank1.json",
+            lambda path: path.symlink_to("/proc/self/status"),
+            "cannot be read: a file of the kernel, not a regular file",
+        ),
         ("rank1.json", lambda path: path.symlink_to(path), "cannot be read: Too many levels of symbolic links"),
         *((name, lambda path: path.symlink_to("gone"), "a link to nothing") for name in ("notes.txt", "latest")),
     ],

@@ -196,7 +196,7 @@ def _basis(ranks: Sequence[RankFacts], line: ScriptLine) -> Iterator[Evidence]:
     """Evidence on the number of samples behind a line."""
     every = sum(run_samples(facts).sum() for facts in ranks if is_sampled(facts))
     if every:
-        seen = sum(times_called(facts, line, ANYWHERE) for facts in ranks)
+        seen = sum(times_called(facts, line, ANYWHERE, with_torch=True) for facts in ranks)
         yield Evidence(f"{seen} of {format_count(int(every), 'sample')} of the whole run are in {line.function}()")
 
 

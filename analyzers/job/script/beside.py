@@ -85,13 +85,13 @@ def times_seen(facts: RankFacts, stacks: Array) -> int | None:
     return int(totals["samples"][rows].sum()) if is_sampled(facts) and len(totals) else None
 
 
-def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str]) -> int:
-    """Whole-run samples of a rank in the function of a line in these phases, without its torch calls; in the line alone
-    of a function that runs phases itself, such as the loop."""
+def times_called(facts: RankFacts, line: ScriptLine, phases: Sequence[str], with_torch: bool = False) -> int:
+    """Whole-run samples of a rank in the function of a line in these phases, without its torch calls but `with_torch`;
+    in the line alone of a function that runs phases itself, such as the loop."""
     tree = call_tree(facts)
     named = np.array([name == f"{line.file} {line.function}" for name in tree.names], bool)
     named &= ~tree.trains | (tree.frames["line"] == line.line)
-    is_called = named[tree.frame][np.maximum(tree.folded, 0)] & ~tree.in_torch & (tree.folded >= 0)
+    is_called = named[tree.frame][np.maximum(tree.folded, 0)] & (with_torch | ~tree.in_torch) & (tree.folded >= 0)
     return int(sum(run_samples(facts, phase)[is_called].sum() for phase in phases))
 
 

@@ -254,8 +254,7 @@ def _that_explain(
 def _finding(candidate: Candidate, gain_us: float, is_own: bool, measures: Measures, pricer: Pricer) -> Finding:
     """The candidate as a finding, priced by replay and, where possible, by the ledger."""
     # What a larger fix leaves of a gain is not in the ledger, and what has no price needs no second one.
-    most_us, is_priced = candidate.most_us, is_own and candidate.most_us != 0
-    by_ledger = ledger_price(measures, candidate.changes, most_us) if is_priced else None
+    by_ledger = ledger_price(measures, candidate.changes) if is_own and candidate.most_us != 0 else None
     interval = of_candidate(pricer, candidate, gain_us, is_own)
     doubts = (*doubts_of(measures, pricer.error), *candidate.doubts)
     if by_ledger is not None and not by_ledger.agrees(of_candidate(pricer, candidate, gain_us, False)):

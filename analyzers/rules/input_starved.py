@@ -291,7 +291,7 @@ def _starved(measures: Measures, late: Array, in_turn: bool, drawing: str | None
         id=RULE.id,
         summary=what,
         lost_us=float(ledger[alike].mean()),
-        changes=(Change("instant_loader"),),
+        changes=(Change("instant_loader", measures.ranks(alike) if len(late) else ()),),
         basis=Basis.RECORDED,
         evidence=(
             *evidence(cost, measures.job.rank_ids[worst]),
@@ -300,7 +300,7 @@ def _starved(measures: Measures, late: Array, in_turn: bool, drawing: str | None
             *(largest_span(measures, worst, "dataloader") if operators is None else ()),
         ),
         fixes=fixes,
-        ceiling_us=typical if len(late) else float(made.max()) if np.isfinite(made).all() else None,
+        ceiling_us=float(made.max()) if np.isfinite(made).all() else None,
         # Fetches block now here, now there where all workers are too slow: the time of a batch is what all have then.
         times_us=() if in_turn else tuple(np.minimum(loader_us, LATE_FACTOR * typical).tolist()),
     )

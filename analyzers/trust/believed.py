@@ -60,16 +60,16 @@ class LedgerPrice:
         return gain.low <= self.most and self.value <= gain.high
 
 
-def ledger_price(measures: Measures, changes: Sequence[Change], most_us: float | None = None) -> LedgerPrice | None:
-    """The second price of changes, at most `most_us` on each rank; None where the ledger does not book their gain
-    (formulas, rates), and for late ranks in pipelines, whose stages work in turn.
+def ledger_price(measures: Measures, changes: Sequence[Change]) -> LedgerPrice | None:
+    """The second price of changes; None where the ledger does not book their gain (formulas, rates), and for late ranks
+    in pipelines, whose stages work in turn.
     """
     rows = [(change, kind.ledger) for change in changes if (kind := KINDS.get(change.kind)) and kind.ledger]
     by_own_time = any(change.ranks and row.levels is not None for change, row in rows)
     if not rows or len(rows) < len(changes) or (by_own_time and measures.job.pipeline is not None):
         return None
     gain = sum((_gain_us(measures, *row) for row in rows), np.zeros((2, len(measures.job.ranks))))
-    gain = np.minimum(gain, measures.step_us if most_us is None else most_us)
+    gain = np.minimum(gain, measures.step_us)
     # Own time of CPU ranks holds what a busy machine took from them.
     held = by_own_time and not execution_of(measures.job).computes_on_host
     held |= any(row.is_held_by_untraced for _, row in rows)
@@ -128,7 +128,7 @@ def of_candidate(prices: Pricer, candidate: Candidate, gain_us: float, is_alone:
     """Gain of a finding with its range; `is_alone`: no other change, so that the ledger prices it too."""
     if candidate.most_us == 0:
         return Recoverable(0.0, 0.0, 0.0)
-    by_ledger = ledger_price(prices.measures, candidate.changes, candidate.most_us) if is_alone else None
+    by_ledger = ledger_price(prices.measures, candidate.changes) if is_alone else None
     doubt_us = gain_us * max(candidate.band, doubt_of(candidate.changes, prices.measures))
     # What was timed and not replayed has neither the replay's error nor the spread of the traced steps in it.
     if candidate.basis is not Basis.TIMED or candidate.changes:

@@ -63,6 +63,7 @@ def prepared_in_loop(trace: RankTrace, threads: Array, annotated: Mapping[Phase,
     operators = script_operators(trace, track, spans, tree, phases, marks)
     called = call_of(tree)
     candidates, weight_ns = operators.take(~operators["in_optimizer"]), _weight_ns(trace, tree, spans, made)
+    weight_ns = np.where(tree.in_phase | tree.is_zeroing, 0.0, weight_ns)
     no_data = (_NOT_DATA,) if len(phases.optimizer[0]) else (_NOT_DATA, _UPDATES)
     call = _preparing(trace, tree, candidates, called, weight_ns, no_data)
     if call is None:
@@ -142,14 +143,15 @@ def _being_made(trace: RankTrace, track: int, feeding: Intervals, phases: HostPh
 
 
 def _weight_ns(trace: RankTrace, tree: CallTree, spans: Table, where: Intervals) -> Array:
-    """Time in each stack that may prepare batches, from the windows' samples or else the whole run's."""
+    """Time in each stack outside the step's own passes, from the windows' samples or else the whole run's. A model
+    that is called there evaluates."""
     weight = np.zeros(len(tree))
     start, end, row, _ = intervals.intersect_rows(spans.bounds, where)
     np.add.at(weight, spans["stack"][row], end - start)
     totals = trace.script_totals
     of_run = totals.take((totals["thread"] == "") & (totals["phase"] == "rest") & (len(spans) == 0))
     np.add.at(weight, of_run["stack"], of_run["time_ns"])
-    return np.where(tree.in_phase | tree.is_zeroing | tree.is_loss, 0.0, weight)
+    return np.where(tree.is_loss, 0.0, weight)
 
 
 def _preparing(

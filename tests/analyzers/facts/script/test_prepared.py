@@ -13,7 +13,7 @@ from sampled_stacks import totals, with_stacks
 from ddprof.analyzers.facts.model import Phase, RankFacts
 from ddprof.analyzers.facts.script.occupants import with_named_frames
 from ddprof.analyzers.facts.script.phases import host_phases
-from ddprof.analyzers.facts.script.prepared import asks_model, prepared_in_loop
+from ddprof.analyzers.facts.script.prepared import asks_model, prepared_in_loop, taken_from_queue
 from ddprof.analyzers.facts.script.tree import call_tree
 from ddprof.analyzers.job.script.threads import BusyThread, makes_batches, making_line, takes_batches
 from ddprof.readers import discover, read
@@ -142,6 +142,25 @@ def test_samples_of_the_run_tell_it_where_the_window_has_none(
     marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
     start, end = prepared_in_loop(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
     assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(5.0 * share, abs=0.1)
+
+
+@pytest.mark.parametrize(("evaluates_ns", "share"), [(0, 1.0), (300, 0.75), (1_200, 0.0)])
+def test_a_model_that_is_called_before_the_batch_is_no_wait_for_it(
+    tmp_path: Path, evaluates_ns: int, share: float
+) -> None:
+    """One rank evaluates between its update and the next batch, which a thread of the script fills in."""
+    facts = cpu_loop(tmp_path, before=waits_for_a_thread)
+    ((_, sources),) = discover([str(tmp_path / "rank0.json")]).runs
+    trace = with_named_frames(read(sources[0]))
+    phases, tree = host_phases(trace.script_spans, call_tree(trace), {}), call_tree(trace)
+    annotated = {Phase.FORWARD: phases.forward, Phase.BACKWARD: phases.backward, Phase.OPTIMIZER: phases.optimizer}
+    functions = [tree.written[frame][2] for frame in tree.frame]
+    stacks = (functions.index(name) for name in ("get", "_wrapped_call_impl"))
+    seen = totals(*(("rest", at, 9) for at in stacks), time_ns=[900, evaluates_ns])
+    coarse = replace(trace, script_spans=trace.script_spans.take(slice(0, 0)), script_totals=seen)
+    marks_ns = np.append(facts.marks[0], facts.marks[1][-1])
+    start, end = taken_from_queue(coarse, np.unique(trace.script_spans["track"]), annotated, marks_ns).bounds
+    assert float((end - start).sum()) / 1e6 / 3 == pytest.approx(8.0 * share, abs=0.3)
 
 
 def test_what_the_fetch_of_a_loader_makes_tells_nothing_of_what_came_before(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ without it. The loader's `__next__` fetches. So do functions of the script that 
 training loop; they need Python frames. Operators on the CPU count before the batch is copied to the device. So does a
 queue that a thread of the script fills.
 Why it costs: the device is idle until the batch is there.
-How the gain is priced: the run is replayed with every batch already in the prefetch queue. Workers may keep up, and
-still take cores from the ranks: the waits of both for a CPU show that. Batches that lay ready may hide slow workers in
-the trace: the timers of the steps outside show what these cost. The timers of the whole run show processes that are
-made again for every epoch, and their share of it.
+How the gain is priced: the run is replayed with every batch already in the prefetch queue; of few loaders that are far
+slower (input.straggler) the waits stay. Workers may keep up, and still take cores from the ranks: the waits of both for
+a CPU show that. Batches that lay ready may hide slow workers in the trace: the timers of the steps outside show what
+these cost. The timers of the whole run show processes that are made again for every epoch, and their share of it.
 How to fix: more workers, deeper prefetch, persistent workers, cheaper decoding, faster storage. A slow sampler draws in
 the training process, whatever the workers: make it cheaper.
 Limits: where ddprof captured the run, every fetch was timed inside the workers. The finding then says whether it is

@@ -229,10 +229,14 @@ def since_epoch_began(numbers: Sequence[float], ms: Sequence[float]) -> list[flo
 
 def by_means(table: LoopTable, counter: str, name: str) -> tuple[LoopTable, Array] | None:
     """The lines, and the time of an iteration since the line before (ms), both by the means since the epoch began that
-    stand behind the times and waits of one iteration; None where there are none, as neither the first iteration of an
-    epoch nor the lines' clock shows, or their last digit hides what is between two lines.
+    stand behind the times and waits of one iteration; None where the first iteration of an epoch, or the lines' clock,
+    shows that they are no such means, where their last digit hides what is between two lines, and for several ranks.
     """
-    table = table.at(np.diff(table.counters[counter][1], prepend=-1.0) != 0)  # some write each line twice
+    again = np.diff(table.counters[counter][1], prepend=-1.0) == 0
+    columns = [ms for _, ms, *_ in (*table.times.values(), *table.waits.values()) if len(ms) == table.lines]
+    if any((ms != np.roll(ms, 1))[again].any() for ms in columns):
+        return None  # lines of several ranks
+    table = table.at(~again)  # some write each line twice
     rows, numbers, _ = table.counters[counter]
     steps = numbers + (numbers.min() == 0)
     apart = np.diff(steps, prepend=0.0)

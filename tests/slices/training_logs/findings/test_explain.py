@@ -219,6 +219,9 @@ def test_means_behind_the_times_say_what_lies_between_two_lines(tmp_path: Path, 
     report = explained(tmp_path, "".join(lines))
     assert report.iterations is not None
     assert report.iterations.median_ms == pytest.approx(2_075 if as_printed else 130, rel=0.02)
+    ranks = [f"[rank{rank}]: {row}".replace("Data 0.0", f"Data {rank}.0") for row in lines for rank in range(2)]
+    of_ranks = explained(tmp_path, "".join(ranks))  # whose lines no mean of one of them stands for
+    assert of_ranks.iterations is not None and of_ranks.iterations.median_ms == pytest.approx(130, rel=0.02)
     said = [finding.summary for finding in report.findings]
     assert any("Loading data takes 94 % of an iteration" in text for text in said) is as_printed
 
